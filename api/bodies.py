@@ -1,0 +1,66 @@
+"""Reading a request's body, bounded in bytes and in time. What the bytes mean belongs to the applier."""
+
+import asyncio
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
+
+from api import errors
+from api.calls import Call
+
+READ_SECONDS = 60.0  # for the whole body: a client that sends a byte a minute must not hold a handler
+
+
+async def read(call: Call) -> bytes:
+    """The body. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`."""
+    limit = call.services.max_body_bytes
+    _check_encoding(call.header(b"content-encoding"))
+    _check_length(call.header(b"content-length"), limit=limit)
+    return await receive_all(call.receive, limit=limit, seconds=READ_SECONDS)
+
+
+async def receive_all(receive: Receive, *, limit: int, seconds: float) -> bytes:
+    """What the client sends, until it is over a limit."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _receive(receive, limit=limit)
+    except TimeoutError:
+        # The rest would be taken for the next request's beginning, or waited for: the connection ends here.
+        raise errors.BadRequest(
+            f"The body did not arrive within {seconds:g} seconds.", headers=((b"connection", b"close"),)
+        ) from None
+
+
+async def _receive(receive: Receive, *, limit: int) -> bytes:
+    chunks = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk: bytes = message.get("body", b"")
+        more = message.get("more_body", False)
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _check_encoding(values: list[bytes]) -> None:
+    if any(value.strip().lower() not in (b"", b"identity") for value in values):
+        raise errors.UnknownEncoding("The body is compressed; send it without a Content-Encoding.")
+
+
+def _check_length(values: list[bytes], *, limit: int) -> None:
+    for value in values:
+        if not value.isdigit():
+            raise errors.BadRequest("The header Content-Length is not a number of bytes.")
+        # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.
+        if len(value.lstrip(b"0")) > len(str(limit)) or int(value) > limit:
+            raise _too_large(limit)
+
+
+def _too_large(limit: int) -> errors.TooLarge:
+    return errors.TooLarge(f"The body is over {limit} bytes; send the resources in several requests.")

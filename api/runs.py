@@ -1,0 +1,62 @@
+"""Runs: what each look at a repository did."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.responses import Response
+
+from api import answers, errors, queries, streams
+from api.calls import Call
+from reconciler.daemon.services import Services
+
+LIST_PARAMETERS = frozenset({"repository", "limit"})
+LARGEST_PAGE = 10_000  # runs
+PAGE = 100  # runs, when no limit is given: runs are kept, so that all of them would only grow
+
+
+async def list_all(call: Call) -> Response:
+    """GET /v1/runs"""
+    query = queries.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
+    query.check()
+    pages = call.services.store.runs_pages(repository=query.text("repository"), limit=limit)
+    return streams.Streamed(streams.array(b"runs", pages))
+
+
+async def get(call: Call) -> Response:
+    """GET /v1/runs/{id}"""
+    return streams.Streamed(_one(call.services, call.parameter("id")))
+
+
+async def _one(services: Services, run: str) -> AsyncGenerator[bytes, None]:
+    """The answer. Raises `NotFound` before anything is sent."""
+    # A run leaves memory a moment after it is stored. The store comes first, so that what was finished once stays so,
+    # and last, for a run that ended between the two look-ups.
+    for look in (_finished, _pending, _finished):
+        found = False
+        async with aclosing(look(services, run)) as texts:
+            async for text in texts:
+                found = True
+                yield text
+        if found:
+            return
+    raise errors.NotFound("There is no such run; GET /v1/runs lists those that were recorded.")
+
+
+async def _finished(services: Services, run: str) -> AsyncGenerator[bytes, None]:
+    async with aclosing(services.store.run_pages(run)) as pages:
+        first = await anext(pages, None)
+        if first is None:
+            return
+        [head] = first
+        before = b'{"run":%b,"statuses":[' % head.removesuffix(b"}")  # the statuses become its last member
+        async with aclosing(streams.joined(before, pages, b"]}}")) as texts:
+            async for text in texts:
+                yield text
+
+
+async def _pending(services: Services, run: str) -> AsyncGenerator[bytes, None]:
+    """A queued or a running run, from memory: it has no statuses yet."""
+    found = services.repositories.run(run)
+    if found is not None:
+        yield answers.member(b"run", found)

@@ -1,0 +1,36 @@
+"""One figure beside its floor or limit, and how it is printed."""
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What was measured. `beside` is the floor, peer or limit from the same run, in words with its number."""
+
+    what: str
+    ours: str
+    beside: str
+    ratio: str
+
+
+def machine() -> str:
+    """Where and when this was measured."""
+    processor = platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - a kernel file, not a path of ours
+            processor = next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), processor)
+    except OSError:
+        pass
+    today = datetime.now(UTC).date().isoformat()
+    return f"{today}, {processor}, {os.cpu_count()} cores, Python {platform.python_version()}, {sys.platform}"
+
+
+def table(figures: list[Figure]) -> str:
+    """A Markdown table."""
+    lines = ["| work | ours | beside | ratio |", "|---|---|---|---|"]
+    lines += [f"| {one.what} | {one.ours} | {one.beside} | {one.ratio} |" for one in figures]
+    return "\n".join(lines)

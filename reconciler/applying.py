@@ -1,0 +1,251 @@
+"""Applying: what is asked for, planned in the reader child, then stored in one transaction.
+
+The plan holds for the revision of the store that it was made against. When the store moved meanwhile, it is made again;
+after a few such rounds the applier keeps other changes out for one round, so that a large commit ends too.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from reconciler.access.actors import Actor
+from reconciler.clock import Clock, rfc3339
+from reconciler.planning.statuses import UpdateStatus
+from reconciler.reading.client import Answered, Reader
+from reconciler.reading.messages import CommitJob, CommitPlanned, Context, Job, RequestJob, RequestPlanned, Verb
+from reconciler.resources.keys import Key
+from reconciler.store.contract import Moved, Record, Store
+
+OPTIMISTIC_ROUNDS = 2  # plans that others may overtake, before one that they may not
+SEED_BYTES = 16
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who asks for a change, in which project. `id` is a ULID that ties the answer, the log and the audit together."""
+
+    id: str
+    project: str
+    actor: Actor
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The query parameters of an apply or a delete."""
+
+    accept_invalid: bool = False
+    atomic: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP status and a JSON body (empty for 204), ready to be sent."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may hold."""
+
+    api_versions: frozenset[str]
+    max_resources: int
+
+
+class Applier:
+    """The one way in which anything changes the store."""
+
+    def __init__(self, store: Store, reader: Reader, *, store_path: str, limits: Limits, clock: Clock) -> None:
+        self._store = store
+        self._reader = reader
+        self._store_path = store_path
+        self._limits = limits
+        self._clock = clock
+        self._gate = Gate()
+        self._listeners: list[Callable[[str | None], None]] = []
+
+    def listen(self, listener: Callable[[str | None], None]) -> None:
+        """Have `listener` called after every change of resources, with the repository that made it, or None."""
+        self._listeners.append(listener)
+
+    def _tell(self, origin: str | None) -> None:
+        for listener in self._listeners:
+            listener(origin)
+
+    async def apply(self, body: bytes, *, request: Request, options: Options) -> Answer:
+        """Create or update what `body` holds: 202 with `updates`, 400 with `errors`, 409 when atomic and refused.
+
+        Raises StoreFault, ReaderGone.
+        """
+        return await self._answer(Verb.APPLY, body, request=request, options=options)
+
+    async def delete(self, body: bytes, *, request: Request, options: Options) -> Answer:
+        """Delete what `body` names: 202 with `errors` and `updates`, 400 with `errors`.
+
+        Raises StoreFault, ReaderGone.
+        """
+        return await self._answer(Verb.DELETE, body, request=request, options=options)
+
+    async def delete_one(self, key: Key, *, request: Request) -> Answer:
+        """Delete one resource: 204, or 403, 404, 409 with `errors`. Raises StoreFault, ReaderGone."""
+        body = msgspec.json.encode([{"kind": key.kind, "metadata": {"name": key.name}}])
+        answer = await self.delete(body, request=request, options=Options())
+        if answer.status != 202:
+            return answer
+        outcome = msgspec.json.decode(answer.body, type=_Deleted)
+        status = outcome.updates[0].status
+        if status is UpdateStatus.DELETED:
+            return Answer(204, b"")
+        if status is UpdateStatus.NOT_FOUND:
+            return Answer(404, _errors(f"There is no {key.kind} {key.name}."))
+        return Answer(403 if status is UpdateStatus.FORBIDDEN else 409, _errors(*outcome.errors))
+
+    async def commit(
+        self,
+        job: Callable[[Context], CommitJob],
+        *,
+        project: str,
+        origin: str,
+        record: Callable[[CommitPlanned], Record | None],
+    ) -> CommitPlanned:
+        """Plan a commit of the repository `origin` and store it with its record; nothing when there is no record.
+
+        Raises GitFault, StoreFault, ReaderGone.
+        """
+
+        async def store(answered: Answered) -> CommitPlanned:
+            planned = answered.planned
+            assert isinstance(planned, CommitPlanned)
+            recorded = record(planned)
+            if recorded is not None:
+                await self._store.commit(answered.parts(), record=recorded, planned_at=planned.revision)
+            if planned.changed:
+                self._tell(origin)
+            return planned
+
+        return await self._rounds(job, project=project, store=store)
+
+    async def release(self, repository: str) -> None:
+        """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
+        async with self._gate.shared():
+            record = Record(release_repository=repository)
+            await _to_its_end(self._store.commit((), record=record, planned_at=None))
+        self._tell(repository)
+
+    async def _answer(self, verb: Verb, body: bytes, *, request: Request, options: Options) -> Answer:
+        def job(context: Context) -> Job:
+            return RequestJob(
+                context=context,
+                verb=verb,
+                actor=request.actor.name,
+                role=request.actor.role.value,
+                request=request.id,
+                body=body,
+                max_resources=self._limits.max_resources,
+                atomic=options.atomic,
+                dry_run=options.dry_run,
+            )
+
+        async def store(answered: Answered) -> Answer:
+            planned = answered.planned
+            assert isinstance(planned, RequestPlanned)
+            if planned.changed:
+                await self._store.commit(answered.parts(), record=Record(), planned_at=planned.revision)
+                self._tell(None)
+            return Answer(planned.status, planned.answer)
+
+        return await self._rounds(job, project=request.project, store=store)
+
+    async def _rounds(
+        self, job: Callable[[Context], Job], *, project: str, store: Callable[[Answered], Coroutine[None, None, T]]
+    ) -> T:
+        for _ in range(OPTIMISTIC_ROUNDS):
+            async with self._gate.shared():
+                answered = await self._reader.plan(job(await self._context(project)))
+                with contextlib.suppress(Moved):
+                    return await _to_its_end(store(answered))
+        async with self._gate.exclusive():
+            answered = await self._reader.plan(job(await self._context(project)))
+            return await _to_its_end(store(answered))
+
+    async def _context(self, project: str) -> Context:
+        now = self._clock()
+        return Context(
+            store=self._store_path,
+            project=project,
+            hmac_key=await self._store.hmac_key(),
+            api_versions=self._limits.api_versions,
+            at=rfc3339(now),
+            milliseconds=int(now.timestamp() * 1000),
+            seed=os.urandom(SEED_BYTES),
+        )
+
+
+async def _to_its_end(work: Coroutine[None, None, T]) -> T:
+    """Finish a write that was begun although its caller is gone: its thread cannot be called back, and whoever waits
+    at the gate must not be let in before it is done.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
+class Gate:
+    """Any number of changes at once, or one alone. Whoever wants to be alone is not overtaken by newcomers."""
+
+    def __init__(self) -> None:
+        self._entering = asyncio.Lock()
+        self._inside = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @contextlib.asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """Be inside together with others."""
+        async with self._entering:
+            self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    @contextlib.asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Be inside alone: wait for those inside, and keep newcomers waiting."""
+        async with self._entering:
+            await self._empty.wait()
+            yield
+
+    def _enter(self) -> None:
+        self._inside += 1
+        self._empty.clear()
+
+    def _leave(self) -> None:
+        self._inside -= 1
+        if self._inside == 0:
+            self._empty.set()
+
+
+class _DeletedUpdate(msgspec.Struct):
+    status: UpdateStatus
+
+
+class _Deleted(msgspec.Struct):
+    errors: list[str]
+    updates: list[_DeletedUpdate]
+
+
+def _errors(*lines: str) -> bytes:
+    return msgspec.json.encode({"errors": lines})

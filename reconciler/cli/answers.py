@@ -1,0 +1,39 @@
+"""Looking into an answer: the JSON of the service as plain values, whatever is or is not in it."""
+
+from reconciler.documents.values import Value
+
+
+def objects(value: Value) -> list[dict[str, Value]]:
+    """The objects of a list; whatever else an answer holds there is left out."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def strings(value: Value) -> list[str]:
+    """The strings of a list."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def at(value: Value, *path: str) -> Value:
+    """What is inside nested objects; None where there is nothing."""
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def text(value: Value, *path: str) -> str:
+    """What is inside nested objects, as text; nothing is the empty text."""
+    found = at(value, *path)
+    if found is None or isinstance(found, dict | list):
+        return ""
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+def identity(resource: Value) -> str:
+    """`Kind/name`, as every command prints it."""
+    return f"{text(resource, 'kind') or '?'}/{text(resource, 'metadata', 'name') or '?'}"
+
+
+def place(value: Value) -> str:
+    """`path:line` of what has a path and a line; empty when it has none."""
+    path, line = text(value, "path"), text(value, "line")
+    return f"{path}:{line}" if path and line else path

@@ -1,0 +1,205 @@
+"""The one door to httpx2: the API's answers as plain values, its failures as one sentence each.
+
+What a command does with an answer is the command's own business.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from urllib.parse import quote, urlsplit
+
+from reconciler.cli.answers import objects, strings, text
+from reconciler.documents.values import Value
+from reconciler.errors import Refused, Transient
+from reconciler.version import __version__
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT = 5.0  # seconds
+ANSWER = 120.0  # seconds without a byte: an apply of the most resources is one transaction
+LARGEST = 256 << 20  # bytes of one answer
+PAGE = 1000  # resources in one request of a long list
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+NOT_OURS = "the answer is not one of the service; is --server or SERVICE_SERVER right?"
+NO_KEY = "no API key was given; set SERVICE_API_KEY or use --api-key"
+NOT_ACCEPTED = "the service does not accept the API key; give the right one with SERVICE_API_KEY or --api-key"
+
+Query = Mapping[str, str]
+
+
+class Refusal(Refused):
+    """The service answered that it will not."""
+
+    def __init__(self, status: int, errors: tuple[str, ...]) -> None:
+        super().__init__("; ".join(errors))
+        self.status = status
+        self.errors = errors
+
+
+class Unreachable(Transient):
+    """The service did not answer."""
+
+
+class Target(NamedTuple):
+    """Which server, as whom, for which project."""
+
+    server: str
+    api_key: str | None
+    project: str | None
+
+
+class Client:
+    """A connection to one server; use it in a `with`."""
+
+    def __init__(self, target: Target) -> None:
+        import httpx2  # noqa: PLC0415 - the import takes longer than many commands
+
+        parts = urlsplit(target.server)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Refused("the server must be a URL such as http://127.0.0.1:3001 (--server or SERVICE_SERVER)")
+        self._server = target.server.rstrip("/")
+        self._keyed = bool(target.api_key)
+        self._errors = httpx2
+        try:
+            self._http = httpx2.Client(
+                headers=_headers(target),
+                timeout=httpx2.Timeout(ANSWER, connect=CONNECT),
+                # A proxy of the environment is for other machines; it must not see a local server's key.
+                # A transport of our own has none, and still minds SSL_CERT_FILE.
+                transport=httpx2.HTTPTransport() if parts.hostname in LOOPBACK else None,
+            )
+        except OSError:  # nothing is connected yet: only the authorities were read
+            raise Refused(
+                "SSL_CERT_FILE or SSL_CERT_DIR names no file with certificates; correct it or unset it"
+            ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def get(self, *path: str, query: Query | None = None) -> dict[str, Value]:
+        """A GET whose answer is an object."""
+        return _object(self.ask("GET", path, query=query))
+
+    def post(self, *path: str, body: Value = None, query: Query | None = None) -> dict[str, Value]:
+        """A POST whose answer is an object."""
+        return _object(self.ask("POST", path, query=query, body=body))
+
+    def pages(self, *path: str) -> Iterator[dict[str, Value]]:
+        """A long list of resources, page by page."""
+        after: dict[str, str] = {}
+        while True:
+            resources = objects(self.get(*path, query={"limit": str(PAGE), **after}).get("resources"))
+            yield from resources
+            # Fewer than asked for means the end; more, a server that knows no pages.
+            if len(resources) != PAGE:
+                return
+            after = {"after": text(resources[-1], "metadata", "name")}
+
+    def ask(self, method: str, path: tuple[str, ...], *, query: Query | None = None, body: Value = None) -> Value:
+        """One request; the answer's JSON, or what went wrong as one sentence."""
+        content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        request = self._http.build_request(method, self._url(path), params=query, content=content)
+        try:
+            response = self._http.send(request, stream=True)
+        except self._errors.RequestError as problem:
+            raise Unreachable(self._no_answer(problem)) from None
+        try:
+            data = _bounded(response)
+        except self._errors.RequestError as problem:
+            raise Unreachable(self._broken(problem)) from None
+        finally:
+            response.close()
+        return self._judged(response.status_code, data)
+
+    def _url(self, path: tuple[str, ...]) -> str:
+        if any(part in ("", ".", "..") for part in path):
+            raise Refused("a kind or a name must not be empty, `.` or `..`")
+        return "/".join((self._server, "v1", *(quote(part, safe="") for part in path)))
+
+    def _no_answer(self, problem: "httpx2.RequestError") -> str:
+        """Why no answer came, as a sentence."""
+        server, errors = self._server, self._errors
+        if isinstance(problem, errors.ConnectTimeout | errors.ConnectError):
+            return _not_connected(server, str(problem))
+        if isinstance(problem, errors.RemoteProtocolError):
+            return (
+                f"{server} gave no HTTP answer; is --server or SERVICE_SERVER right, and does the address begin with "
+                "https:// when the service has a certificate?"
+            )
+        return self._broken(problem)
+
+    def _broken(self, problem: "httpx2.RequestError") -> str:
+        """Why an answer did not come to its end, as a sentence."""
+        if isinstance(problem, self._errors.TimeoutException):
+            return f"{self._server} did not answer in time; look at its log, and try again"
+        return f"the connection to {self._server} broke before its answer was complete; try again"
+
+    def _judged(self, status: int, data: bytes) -> Value:
+        if status == 204:
+            return None
+        value = _decoded(data)
+        if 200 <= status < 300:
+            if value is None:
+                raise Refused(NOT_OURS)
+            return value
+        if status == 401:
+            raise Refusal(status, (NOT_ACCEPTED if self._keyed else NO_KEY,))
+        errors = tuple(strings(value.get("errors"))) if isinstance(value, dict) else ()
+        if not errors:
+            errors = (f"{self._server} answered {status} without saying why; is it the service, or a proxy?",)
+        raise Refusal(status, errors)
+
+
+def _not_connected(server: str, problem: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in problem:
+        return f"the certificate of {server} is not trusted; SSL_CERT_FILE can name a file with its authority"
+    if "SSL" in problem:
+        return f"{server} does not answer in TLS; without a certificate, its address begins with http://"
+    return (
+        f"cannot reach {server}; is the service running there (`reconciler serve`), and is --server "
+        "or SERVICE_SERVER right?"
+    )
+
+
+def _headers(target: Target) -> dict[str, str]:
+    headers = {
+        "Accept": "application/json",
+        "Content-Type": "application/json",
+        "User-Agent": f"reconciler/{__version__}",
+    }
+    if target.api_key:
+        if not (target.api_key.isascii() and target.api_key.isprintable()):
+            raise Refused("the API key holds characters that no key has (--api-key or SERVICE_API_KEY)")
+        headers["Authorization"] = f"Bearer {target.api_key}"
+    if target.project:
+        if not (target.project.isascii() and target.project.isprintable()):
+            raise Refused("the project's name holds characters that no project has (--project or SERVICE_PROJECT)")
+        headers["X-Service-Project"] = target.project
+    return headers
+
+
+def _bounded(response: "httpx2.Response") -> bytes:
+    chunks, size = [], 0
+    for chunk in response.iter_bytes():
+        size += len(chunk)
+        if size > LARGEST:
+            raise Refused(f"the answer is larger than {LARGEST >> 20} MiB; ask for less at once")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _decoded(data: bytes) -> Value:
+    try:
+        return cast("Value", json.loads(data))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _object(value: Value) -> dict[str, Value]:
+    if not isinstance(value, dict):
+        raise Refused(NOT_OURS)
+    return value

@@ -1,0 +1,181 @@
+"""Judging resources together, and with what is built in: what a document cannot say of itself alone.
+
+Belongs here: definitions of types, parameters against them, names that somebody else has to bear. Does not: the rules
+themselves (`reconciler.resources`), a document by itself (`judging`), one resource in two places and positions
+(`validate`). A rule is applied only where a document has the shape that its schema asks for.
+"""
+
+import difflib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from reconciler.documents.values import Document, Pointer, Value
+from reconciler.resources import (
+    builtins,
+    component_types,
+    components,
+    conforming,
+    defining,
+    definitions,
+    names,
+    references,
+)
+from reconciler.resources.component_types import ComponentType
+from reconciler.resources.judging import Judged
+from reconciler.resources.keys import Key
+from reconciler.resources.references import Reference
+from reconciler.resources.violations import Violation
+
+TYPES = frozenset(f"{kind}Type" for kind in components.KINDS)
+"""The kinds that define parameters."""
+
+NEAR = 0.8  # of 1; the likeness from which on a name may be a slip of the pen
+MOST_COMPARISONS = 50_000  # of names; up to 50 µs each, and a folder may hold any number
+
+
+class Given(NamedTuple):
+    """A resource as a document has it."""
+
+    document: Document
+    key: Key | None
+    violations: tuple[Violation, ...]  # of the document by itself
+    wrong: frozenset[Pointer]  # where they are, and all that stands above: rules go by the shape of what is not here
+
+    @property
+    def spec(self) -> Value:
+        """What its kind says of it; None when there is none."""
+        return self.document.value.get("spec") if isinstance(self.document.value, dict) else None
+
+    @property
+    def kind(self) -> str:
+        """Its kind, as far as it is text."""
+        kind = self.document.value.get("kind") if isinstance(self.document.value, dict) else None
+        return kind if isinstance(kind, str) else ""
+
+
+class Told(NamedTuple):
+    """What is said of one document, beside its own violations."""
+
+    violations: tuple[Violation, ...]
+    warnings: tuple[Violation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Types:
+    """The types that components are judged by, and those that would be if nothing were wrong with them."""
+
+    usable: dict[Key, Value]  # their specs
+    broken: dict[Key, int]  # where the first of each stands among all that is given
+
+
+def given(document: Document, judged: Judged) -> Given:
+    """A document that was judged by itself."""
+    pointers = {violation.pointer for violation in judged.violations}
+    wrong = frozenset(pointer[:length] for pointer in pointers for length in range(len(pointer) + 1))
+    return Given(document, judged.key, judged.violations, wrong)
+
+
+def judge(resources: Sequence[Given]) -> list[Told]:
+    """What is to be said of each, in the same order."""
+    alone = [(*_reserved(each), *_definitions(each)) for each in resources]
+    types = _types(resources, alone)
+    lookup = _lookup(types.usable)
+    violations = [(*found, *_parameters(each, lookup)) for each, found in zip(resources, alone, strict=True)]
+    warnings = zip(_missed(resources, types.broken), _unresolved(resources), strict=True)
+    return [Told(found, (*missed, *missing)) for found, (missed, missing) in zip(violations, warnings, strict=True)]
+
+
+def _reserved(given: Given) -> Iterator[Violation]:
+    if given.key in builtins.RESERVED:
+        message = f"{given.key.kind} {given.key.name} is built in and cannot be replaced; choose another name"
+        yield Violation(("metadata", "name"), message)
+
+
+def _definitions(given: Given) -> tuple[Violation, ...]:
+    return defining.broken(given.spec) if given.kind in TYPES and defining.AT not in given.wrong else ()
+
+
+def _types(resources: Sequence[Given], alone: Sequence[tuple[Violation, ...]]) -> _Types:
+    """A given type comes before the one that is built in, even if it cannot be used; a reserved one never does."""
+    usable = {key: document["spec"] for key, document in builtins.built_in().items() if key.kind in TYPES}
+    broken: dict[Key, int] = {}
+    times = Counter(each.key for each in resources)
+    for index, (each, found) in enumerate(zip(resources, alone, strict=True)):
+        if each.key is None or each.key.kind not in TYPES or each.key in builtins.RESERVED:
+            continue
+        if each.violations or found or times[each.key] > 1:
+            usable.pop(each.key, None)
+            broken.setdefault(each.key, index)
+        else:
+            usable[each.key] = each.spec
+    return _Types(usable, broken)
+
+
+def _lookup(usable: dict[Key, Value]) -> Callable[[Key], ComponentType | None]:
+    """The type of a key, compiled when somebody first asks for it."""
+
+    @cache
+    def lookup(key: Key) -> ComponentType | None:
+        return component_types.compiled(key.name, definitions.read(usable[key])) if key in usable else None
+
+    return lookup
+
+
+def _parameters(given: Given, lookup: Callable[[Key], ComponentType | None]) -> Iterator[Violation]:
+    for component in components.find(given.kind, given.spec):
+        component_type = lookup(component.type_key)
+        if component_type is not None and component.at not in given.wrong:
+            yield from conforming.broken(component.parameters, component_type, at=component.at)
+
+
+def _missed(resources: Sequence[Given], broken: dict[Key, int]) -> list[tuple[Violation, ...]]:
+    """For each, a warning if it is a type that cannot be used, although somebody wants to."""
+    used = {component.type_key for each in resources for component in components.find(each.kind, each.spec)}
+    found: list[tuple[Violation, ...]] = [()] * len(resources)
+    for key, index in broken.items():
+        if key in used:
+            message = f"no parameters are judged by {key.kind} {key.name} until it is valid"
+            found[index] = (Violation((), message),)
+    return found
+
+
+def _unresolved(resources: Sequence[Given]) -> list[tuple[Violation, ...]]:
+    """For each, a warning for each name that no resource bears; a name that is not well formed is told already."""
+    known = builtins.built_in().keys() | {each.key for each in resources if each.key is not None}
+    missing = [
+        [
+            reference
+            for reference in references.references(each.document.value)
+            if reference.key not in known and reference.pointer not in each.wrong
+        ]
+        for each in resources
+    ]
+    near = _near((reference.key for found in missing for reference in found), known)
+    return [tuple(_missing(reference, near.get(reference.key)) for reference in found) for found in missing]
+
+
+def _near(missing: Iterable[Key], known: Iterable[Key]) -> dict[Key, str]:
+    """The name that may be meant for each missing one, as far as one is near and the comparisons last."""
+    candidates: defaultdict[str, list[str]] = defaultdict(list)
+    for key in sorted(known):
+        candidates[key.kind].append(key.name)
+    found: dict[Key, str] = {}
+    left = MOST_COMPARISONS
+    for key in dict.fromkeys(key for key in missing if names.name(key.name) is None):
+        left -= len(candidates[key.kind])
+        if left < 0:
+            break
+        close = difflib.get_close_matches(key.name, candidates[key.kind], n=1, cutoff=NEAR)
+        found.update((key, name) for name in close)
+    return found
+
+
+def _missing(reference: Reference, near: str | None) -> Violation:
+    """The value of a parameter is not repeated: its document may call it a secret."""
+    name = "of this name" if reference.pointer[-1] == "value" else reference.name
+    perhaps = f"; perhaps `{near}` is meant" if near else ""
+    message = f"there is no {reference.kind} {name} here and none is built in{perhaps}"
+    return Violation(reference.pointer, message)

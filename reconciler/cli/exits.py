@@ -1,0 +1,8 @@
+"""The exit codes of the command line: the one place that states them (docs/command-line.md explains)."""
+
+OK = 0
+ERROR = 1  # one sentence on stderr says what
+USAGE = 2  # the command was written wrongly; click's own code
+NOT_STORED = 3  # some resource is not valid, or was not stored or deleted
+INTERRUPTED = 130  # what shells report for Ctrl-C
+CLOSED_PIPE = 141  # what shells report for a program that writes to a pipe nobody reads any more

@@ -1,0 +1,110 @@
+"""Reading resources from files, folders and standard input: which files count, and what is in them.
+
+The rules are those of a repository: the same suffixes, the same `.serviceignore`, no link followed inside a folder.
+Judging what was read is in `validate`, sending it in `apply`.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.documents import limits, reading
+from reconciler.documents.values import Document, Value
+from reconciler.errors import Refused
+from reconciler.git import ignoring, selecting
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One file's bytes, and how to name it to a person."""
+
+    path: str
+    data: bytes
+    syntax: reading.Syntax
+
+    def documents(self) -> list[Document]:
+        """What is in it; DocumentError for what cannot be read."""
+        return reading.read(self.data, syntax=self.syntax, limits=limits.FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A file that could not be opened or read, and why."""
+
+    path: str
+    message: str
+
+
+def texts(paths: tuple[str, ...]) -> Iterator[Text | Unreadable]:
+    """Every file that the paths stand for, once, in the order of the paths and then of the names."""
+    seen: set[str] = set()
+    for path in paths:
+        for name in (STDIN,) if path == STDIN else _names(Path(path)):
+            if os.path.realpath(name) not in seen:
+                seen.add(os.path.realpath(name))
+                yield _standard_input() if name == STDIN else _text(name)
+
+
+def _names(path: Path) -> Iterator[str]:
+    if not path.is_dir():
+        if reading.syntax_of(path.name) is None:
+            raise Refused(f"{path} is no .yaml, .yml or .json file")
+        yield str(path)
+        return
+    found = sorted(_below(path), key=os.fsencode)
+    ignore = ignoring.Ignore({_folder(name): _rules(path / name) for name in found if _is_rules(name)})
+    yield from (str(path / name) for name in found if selecting.considered(name, ignore))
+
+
+def _below(root: Path) -> Iterator[str]:
+    """Every regular file below a folder, as `/`-separated relative paths; a link is not followed."""
+    for folder, folders, names in os.walk(root, followlinks=False):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = Path(folder, name)
+            if path.is_file() and not path.is_symlink():
+                yield path.relative_to(root).as_posix()
+
+
+def _is_rules(name: str) -> bool:
+    return name.rpartition("/")[2] == ignoring.FILE_NAME
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _rules(path: Path) -> str:
+    with path.open("rb") as file:
+        data = file.read(ignoring.MAX_BYTES + 1)
+    if len(data) > ignoring.MAX_BYTES:
+        raise Refused(f"{path} holds more than {ignoring.MAX_BYTES} bytes; use wildcards")
+    return data.decode("utf-8", "replace")
+
+
+def _text(name: str) -> Text | Unreadable:
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(limits.FILE.bytes + 1)  # one byte more is enough for the reader to refuse it
+    except OSError as problem:
+        return Unreadable(name, f"cannot be read: {(problem.strerror or 'unknown reason').lower()}")
+    return Text(path=name, data=data, syntax=reading.syntax_of(name) or reading.Syntax.YAML)
+
+
+def _standard_input() -> Text:
+    data = sys.stdin.buffer.read(limits.FILE.bytes + 1)
+    syntax = reading.Syntax.JSON if data.lstrip()[:1] in (b"{", b"[") else reading.Syntax.YAML
+    return Text(path="<stdin>", data=data, syntax=syntax)
+
+
+def unwrapped(value: Value) -> list[Value]:
+    """The resources of a document: itself, or those in the list that `get -o json` and the API's bodies have."""
+    if isinstance(value, list):
+        return list(value)
+    if isinstance(value, dict) and value.keys() == {"resources"} and isinstance(value["resources"], list):
+        return list(value["resources"])
+    return [value]

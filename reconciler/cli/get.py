@@ -1,0 +1,65 @@
+"""`reconciler get`: resources as a table, YAML, JSON or names."""
+
+import click
+
+from reconciler.cli import connecting, exits, output, resource_tables, targets
+from reconciler.cli.answers import identity
+from reconciler.cli.client import Client, Refusal
+from reconciler.cli.kind_argument import kind_argument, known
+from reconciler.cli.sessions import Session, connected
+from reconciler.documents.values import Value
+from reconciler.resources.keys import Key
+
+FORMATS = ("table", "wide", "yaml", "json", "name")
+
+
+@click.command()
+@kind_argument
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("-o", "--output", "form", type=click.Choice(FORMATS), default="table", help="How to show them.")
+@connected
+@click.pass_context
+def get(context: click.Context, session: Session, *, kind: str, names: tuple[str, ...], form: str) -> None:
+    """Show resources of a kind: all of them, or those called NAME; KIND/NAME does as well.
+
+    What `-o yaml` and `-o json` print can be applied again, once every `(sensitive)` in it is replaced: that is what
+    the service shows in place of a secret.
+    """
+    keys = targets.keys(kind, names)
+    with connecting.client(session) as client:
+        if keys:
+            found, errors = _named(client, keys)
+        else:
+            found, errors = list[Value](client.pages("resources", known(kind).name)), []
+    if found or not keys:
+        output.write(shown(found, form=form, single=len(keys) == 1, colour=session.coloured))
+    for error in errors:
+        output.error(error)
+    if not keys and not found:
+        output.note(f"no {known(kind).plural} found")
+    context.exit(exits.ERROR if errors else exits.OK)
+
+
+def _named(client: Client, keys: list[Key]) -> tuple[list[Value], list[str]]:
+    """The resources that there are, and a sentence for each that there is not."""
+    found: list[Value] = []
+    errors: list[str] = []
+    for key in keys:
+        try:
+            found.append(client.get("resources", *key).get("resource"))
+        except Refusal as refusal:
+            if refusal.status != connecting.NOT_FOUND:
+                raise
+            errors.append(refusal.message)
+    return found, list(dict.fromkeys(errors))
+
+
+def shown(resources: list[Value], *, form: str, single: bool, colour: bool) -> str:
+    """The resources in one of the formats."""
+    if form == "json":
+        return output.as_json(resources[0] if single else {"resources": resources})
+    if form == "yaml":
+        return output.as_yaml(resources)
+    if form == "name":
+        return "".join(output.printable(identity(resource)) + "\n" for resource in resources)
+    return resource_tables.render(resources, wide=form == "wide", colour=colour)

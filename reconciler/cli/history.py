@@ -1,0 +1,45 @@
+"""`reconciler history`: the versions of one resource."""
+
+import click
+
+from reconciler.cli import connecting, output, tables, targets, words
+from reconciler.cli.answers import objects, text
+from reconciler.cli.form_option import form_option
+from reconciler.cli.kind_argument import kind_argument
+from reconciler.cli.resource_tables import source
+from reconciler.cli.sessions import Session, connected
+from reconciler.documents.values import Value
+from reconciler.errors import Refused
+
+HEADER = ("VERSION", "MODIFIED", "HASH", "SOURCE", "COMMIT", "BY")
+
+
+@click.command()
+@kind_argument
+@click.argument("name", required=False)
+@form_option
+@connected
+def history(session: Session, *, kind: str, name: str | None, form: str) -> None:
+    """Show every stored version of the resource KIND NAME, or KIND/NAME, the newest first."""
+    key = targets.key(kind, name)
+    with connecting.client(session) as client:
+        versions = objects(client.get(*key, "history").get("versions"))
+    if not versions:
+        raise Refused(f"{key.kind} {key.name} has no history")
+    if form == "json":
+        output.write(output.as_json({"versions": list[Value](versions)}))
+    elif form == "yaml":
+        output.write(output.as_yaml(versions))
+    else:
+        output.write(tables.render(HEADER, [_row(version) for version in versions], colour=session.coloured))
+
+
+def _row(version: Value) -> tuple[str, ...]:
+    return (
+        text(version, "metadata", "version"),
+        words.moment(text(version, "metadata", "dateModified")),
+        text(version, "metadata", "hash")[:12],
+        source(version),
+        text(version, "status", "source", "commit")[:12],
+        text(version, "status", "source", "author"),
+    )

@@ -1,0 +1,39 @@
+"""Subcommands that are imported when they are used, so that a quick command does not pay for a heavy one."""
+
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+
+class Entry(NamedTuple):
+    """A subcommand: where it is (`module:attribute`), and its line in the list of commands."""
+
+    target: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are in a table; the list of commands imports none of them."""
+
+    entries: dict[str, Entry]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The names, in the order of the table."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command itself, imported now."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry.target.partition(":")
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(entry.target)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of commands in the help text."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])

@@ -1,0 +1,106 @@
+"""The `reconciler` program: its commands by name, and what becomes of every way to end.
+
+A command is a module beside this one; nothing here imports one, or a library that takes long (a test measures it).
+"""
+
+import os
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
+
+import click
+
+from reconciler.cli import exits, words
+from reconciler.cli.lazy import Entry, LazyGroup
+from reconciler.cli.output import ClosedPipe, Color, printable
+from reconciler.cli.sessions import Session, options
+from reconciler.errors import ReconcilerError
+from reconciler.version import __version__
+
+PROGRAM = "reconciler"
+ENTRIES = {
+    "serve": Entry("reconciler.cli.serve:serve", "Run the service."),
+    "demo": Entry("reconciler.cli.demo:demo", "Try the service with an example repository."),
+    "validate": Entry("reconciler.cli.validate:validate", "Check files without a server."),
+    "apply": Entry("reconciler.cli.apply:apply", "Create or update resources from files."),
+    "delete": Entry("reconciler.cli.delete:delete", "Delete resources."),
+    "get": Entry("reconciler.cli.get:get", "Show resources."),
+    "history": Entry("reconciler.cli.history:history", "Show the versions of a resource."),
+    "status": Entry("reconciler.cli.status:status", "Show repositories and their last runs."),
+    "runs": Entry("reconciler.cli.runs:runs", "Show what runs did, and why something is not stored."),
+    "reconcile": Entry("reconciler.cli.reconcile:reconcile", "Look at repositories now."),
+    "schema": Entry("reconciler.cli.schema:schema", "Print the JSON Schema of a kind."),
+    "explain": Entry("reconciler.cli.explain:explain", "Explain a kind or one of its fields."),
+    "completion": Entry("reconciler.cli.completion:completion", "Print a script that completes commands in a shell."),
+    "version": Entry("reconciler.cli.version:version", "Print the version."),
+}
+
+
+@click.group(cls=LazyGroup, name=PROGRAM, context_settings={"help_option_names": ["-h", "--help"]})
+@options(from_environment=True)
+@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="Print the version.")
+@click.pass_context
+def program(
+    context: click.Context, *, server: str | None, api_key: str | None, project: str | None, color: str | None
+) -> None:
+    """Keep telemetry configuration as Git says, and work with it."""
+    chosen = Color(color) if color else None
+    context.obj = Session(server=server, api_key=api_key, project=project, color=chosen)
+
+
+if isinstance(program, LazyGroup):
+    program.entries = ENTRIES
+
+
+def main() -> int:
+    """Run the program; every failure is one sentence on standard error and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode gets escapes, not a traceback
+    try:
+        code = program.main(prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except (ClosedPipe, BrokenPipeError):
+        return _closed_pipe()
+    except Exception as problem:  # the last stop before a traceback
+        return _failed(problem)
+    return code if isinstance(code, int) else exits.OK
+
+
+def _failed(problem: Exception) -> int:
+    with suppress(BrokenPipeError):
+        if isinstance(problem, click.ClickException):
+            return _misused(problem)
+        if isinstance(problem, click.Abort):
+            return exits.INTERRUPTED
+        if os.environ.get("SERVICE_DEBUG") == "1":
+            raise problem
+        for line in _lines(problem):
+            sys.stderr.write(printable(line) + "\n")
+    return exits.ERROR
+
+
+def _misused(problem: click.ClickException) -> int:
+    context = problem.ctx if isinstance(problem, click.UsageError) else None
+    if context is None or isinstance(problem, click.exceptions.NoArgsIsHelpError):
+        problem.show()
+        return problem.exit_code
+    sys.stderr.write(f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n\n")
+    sys.stderr.write(printable(f"error: {words.error(problem.format_message())}") + "\n")
+    return problem.exit_code
+
+
+def _lines(problem: Exception) -> list[str]:
+    if isinstance(problem, ReconcilerError):
+        # Lines that begin with a place stand for themselves, so that editors find it.
+        return list(getattr(problem, "lines", None) or [f"error: {words.error(problem.message)}"])
+    if isinstance(problem, OSError) and problem.strerror:
+        where = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
+        return [f"error: {where}{problem.strerror.lower()}"]
+    return [f"error: unexpected {type(problem).__name__}; SERVICE_DEBUG=1 shows where, which helps whoever fixes it"]
+
+
+def _closed_pipe() -> int:
+    # Python flushes standard output once more at its end; it must find something that takes it.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exits.CLOSED_PIPE

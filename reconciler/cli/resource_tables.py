@@ -1,0 +1,74 @@
+"""Resources as a table: which columns there are, and what stands in them."""
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import NamedTuple
+
+from reconciler.cli import tables, words
+from reconciler.cli.answers import at, place, text
+from reconciler.documents.values import Value
+
+
+class Column(NamedTuple):
+    """One column. One that is not `kept` goes when nothing stands in it; one that is `wide` is for `-o wide`."""
+
+    header: str
+    cell: Callable[[Value], str]
+    kept: bool = False
+    wide: bool = False
+
+
+def render(resources: list[Value], *, wide: bool, colour: bool) -> str:
+    """A table for each kind, in the order in which the kinds come, with an empty line between."""
+    groups = [list(group) for _, group in groupby(resources, key=lambda resource: text(resource, "kind"))]
+    return "\n".join(_table(group, wide=wide, colour=colour) for group in groups)
+
+
+def _table(resources: list[Value], *, wide: bool, colour: bool) -> str:
+    offered = [column for column in COLUMNS if wide or not column.wide]
+    cells = [[column.cell(resource) for resource in resources] for column in offered]
+    shown = [(column, cell) for column, cell in zip(offered, cells, strict=True) if column.kept or any(cell)]
+    rows = list(zip(*(cell for _, cell in shown), strict=True))
+    return tables.render([column.header for column, _ in shown], rows, colour=colour)
+
+
+def source(resource: Value) -> str:
+    """Who brought this version: a repository, an actor, or the product itself."""
+    kind = text(resource, "status", "source", "type")
+    who = text(resource, "status", "source", "repository" if kind == "git" else "actor")
+    return f"{kind} {who}".strip()
+
+
+def owner(resource: Value) -> str:
+    """Where it is changed: in the repository in which it stands, or through the API."""
+    source = at(resource, "status", "source")
+    if text(source, "type") != "git":
+        return text(source, "type")
+    return text(source, "repository") if text(source, "path") else "api"  # the path goes when a repository lets go
+
+
+def _state(resource: Value) -> str:
+    if at(resource, "status", "incomplete"):
+        return "incomplete"
+    return "not-ready" if at(resource, "status", "ready") is False else ""
+
+
+def _labels(resource: Value) -> str:
+    labels = at(resource, "metadata", "labels")
+    return ",".join(sorted(f"{key}={value}" for key, value in labels.items())) if isinstance(labels, dict) else ""
+
+
+COLUMNS = (
+    Column("NAME", lambda resource: text(resource, "metadata", "name"), kept=True),
+    Column("TYPE", lambda resource: text(resource, "spec", "type")),
+    Column("VERSION", lambda resource: text(resource, "metadata", "version")),
+    Column("STATUS", _state, kept=True),
+    Column("MODIFIED", lambda resource: words.moment(text(resource, "metadata", "dateModified"))),
+    Column("SOURCE", source),
+    Column("OWNER", owner, wide=True),
+    Column("COMMIT", lambda resource: text(resource, "status", "source", "commit")[:12], wide=True),
+    Column("FROM", lambda resource: place(at(resource, "status", "source")), wide=True),
+    Column("ID", lambda resource: text(resource, "metadata", "id"), wide=True),
+    Column("DISPLAY NAME", lambda resource: text(resource, "metadata", "displayName"), wide=True),
+    Column("LABELS", _labels, wide=True),
+)

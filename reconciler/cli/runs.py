@@ -1,0 +1,86 @@
+"""`reconciler runs`: what looks at repositories did, as a list, or one of them with every status and reason."""
+
+import click
+
+from reconciler.cli import connecting, output, repositories, statuses, tables, words
+from reconciler.cli.answers import objects, text
+from reconciler.cli.client import Client
+from reconciler.cli.form_option import form_option
+from reconciler.cli.sessions import Session, connected
+from reconciler.documents.values import Value
+from reconciler.errors import Refused
+
+HEADER = ("ID", "REPOSITORY", "OUTCOME", "COMMIT", "COUNTS", "FINISHED")
+SHOWN = 100  # runs in the list
+LOOKED_AT = 10_000  # runs among which those of one project are found; the service gives no more at once
+
+
+@click.command()
+@click.argument("run", metavar="[ID]", required=False)
+@click.option("--last", metavar="REPOSITORY", help="The last run of this repository, instead of an ID.")
+@form_option
+@connected
+def runs(session: Session, *, run: str | None, last: str | None, form: str) -> None:
+    """List the latest runs, or show every status and reason of the run ID."""
+    if run is not None and last is not None:
+        raise click.UsageError("give either an ID or --last, not both")
+    with connecting.client(session) as client:
+        if run is None and last is None:
+            _list(_latest(client, project=session.project), form=form, colour=session.coloured)
+            return
+        _show(one(client, run or _last(client, str(last))), form=form, colour=session.coloured)
+
+
+def one(client: Client, run: str) -> Value:
+    """One run with its statuses. Raises Refused."""
+    with connecting.missing(f"there is no run {run}; `reconciler runs` lists them"):
+        return client.get("runs", run).get("run")
+
+
+def _last(client: Client, repository: str) -> str:
+    run = text(repositories.one(client, repository), "lastRun")
+    if not run:
+        raise Refused(f"{repository} has had no run yet; `reconciler reconcile {repository}` asks for one")
+    return run
+
+
+def _latest(client: Client, *, project: str | None) -> list[dict[str, Value]]:
+    limit = SHOWN if project is None else LOOKED_AT
+    found = objects(client.get("runs", query={"limit": str(limit)}).get("runs"))
+    if project is None:
+        return found
+    chosen = [run for run in found if text(run, "project") == project]
+    if not chosen:
+        repositories.check(client)
+    return chosen[:SHOWN]
+
+
+def _list(found: list[dict[str, Value]], *, form: str, colour: bool) -> None:
+    if form == "json":
+        output.write(output.as_json({"runs": list[Value](found)}))
+    elif form == "yaml":
+        output.write(output.as_yaml(found))
+    elif found:
+        output.write(tables.render(HEADER, [_row(run) for run in found], colour=colour))
+    if not found:
+        output.note("no runs found")
+
+
+def _show(run: Value, *, form: str, colour: bool) -> None:
+    if form == "json":
+        output.write(output.as_json(run))
+    elif form == "yaml":
+        output.write(output.as_yaml([run]))
+    else:
+        output.write(statuses.whole(run, colour=colour))
+
+
+def _row(run: Value) -> tuple[str, ...]:
+    return (
+        text(run, "id"),
+        text(run, "repository"),
+        text(run, "outcome") or text(run, "phase"),
+        text(run, "commit")[:12],
+        statuses.counts(run),
+        words.moment(text(run, "finishedAt")),
+    )

@@ -1,0 +1,67 @@
+"""`reconciler serve`: the daemon in the foreground."""
+
+import logging
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import click
+
+from api import app
+from reconciler.daemon import daemon, logs
+from reconciler.daemon.daemon import Running
+from reconciler.settings import loading
+from reconciler.settings.loading import Loaded
+from reconciler.settings.models import Settings
+
+log = logging.getLogger(__name__)
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), help="The settings file.")
+@click.option("--listen", help="Where to listen, host:port; overrides the settings.")
+@click.option("--state-dir", "state_dir", help="The folder for mirrors and the store; overrides the settings.")
+def serve(config: Path | None, listen: str | None, state_dir: str | None) -> None:
+    """Watch the repositories of the settings and serve the API, until SIGTERM. SIGHUP reads the settings again."""
+    overrides = {"listen": listen, "stateDir": state_dir}
+    loaded = load(config, overrides)
+    settings = loaded.settings
+    logs.set_up(level=settings.log.level, style=settings.log.format)
+    warn(loaded)
+    if settings.api_key is None:
+        log.warning("SERVICE_API_KEY is not set, so nobody can use the API; set it to at least 32 characters.")
+
+    async def when_up(_: Running) -> None:
+        """Not before: a start that fails has one thing to say, and it is not this."""
+        if not settings.repositories:
+            log.warning("%s", nothing_to_watch(loaded.config))
+
+    again = partial(reload, config, overrides)
+    daemon.start(daemon.Plan(settings=settings, reload=again, application=app.build, when_up=when_up))
+
+
+def load(config: Path | None, overrides: Mapping[str, object]) -> Loaded:
+    """The settings from options, environment and file. Raises SettingsError with every mistake."""
+    return loading.load(config=config, environment=os.environ, overrides=overrides)
+
+
+def reload(config: Path | None, overrides: Mapping[str, object]) -> Settings:
+    """The settings once more, with what is odd about them. Raises SettingsError."""
+    loaded = load(config, overrides)
+    warn(loaded)
+    return loaded.settings
+
+
+def warn(loaded: Loaded) -> None:
+    """Say what is odd about the settings."""
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+
+
+def nothing_to_watch(config: Path | None) -> str:
+    """What to do when no repository is set."""
+    where = "a file of --config" if config is None else str(config)
+    return (
+        f"No repository is set, so nothing is watched; add one to `repositories` in {where}, or set SERVICE_REPOSITORY."
+    )

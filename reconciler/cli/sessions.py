@@ -1,0 +1,91 @@
+"""The options that every command with a server takes, before or after the command's name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+import click
+
+from reconciler.cli.output import Color, coloured
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_SERVER = "http://127.0.0.1:3001"
+OPTIONS = ("server", "api_key", "project", "color")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Which server, as whom, for which project, and with how much colour."""
+
+    server: str | None
+    api_key: str | None
+    project: str | None
+    color: Color | None
+
+    @property
+    def address(self) -> str:
+        """The server to talk to."""
+        return self.server or DEFAULT_SERVER
+
+    @property
+    def coloured(self) -> bool:
+        """Whether output gets colour."""
+        return coloured(self.color or Color.AUTO)
+
+
+def options(*, from_environment: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """The options themselves. Only the group's look at the environment: a command's own would override the group's."""
+
+    def variable(name: str) -> str | None:
+        return name if from_environment else None
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        for option in (
+            click.option(
+                "--color", type=click.Choice([color.value for color in Color]), help="When to colour (default: auto)."
+            ),
+            click.option("--project", envvar=variable("SERVICE_PROJECT"), help="The project, when there are several."),
+            click.option(
+                "--api-key", envvar=variable("SERVICE_API_KEY"), help="The API key; better in SERVICE_API_KEY."
+            ),
+            click.option(
+                "--server", envvar=variable("SERVICE_SERVER"), help=f"The server (default: {DEFAULT_SERVER})."
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def connected(function: Callable[..., R]) -> Callable[..., R]:
+    """Give a command these options, and itself the session as its first argument."""
+
+    @click.pass_context
+    def wrapper(context: click.Context, /, *args: object, **arguments: object) -> R:
+        own = {name: arguments.pop(name) for name in OPTIONS}
+        return function(_merged(context, own), *args, **arguments)
+
+    wrapper.__doc__, wrapper.__name__ = function.__doc__, function.__name__
+    # The options and arguments that decorators above have put on the function so far.
+    wrapper.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    return options(from_environment=False)(wrapper)
+
+
+def _merged(context: click.Context, own: dict[str, object]) -> Session:
+    above = context.find_root().obj
+    chosen = {name: own[name] if own[name] is not None else getattr(above, name, None) for name in OPTIONS}
+    color = chosen["color"]
+    return Session(
+        server=_text(chosen["server"]),
+        api_key=_text(chosen["api_key"]),
+        project=_text(chosen["project"]),
+        color=None if color is None else Color(str(color)),
+    )
+
+
+def _text(value: object) -> str | None:
+    # Empty is not given: `--project "$PROJECT"` in a script means no project when the variable is empty.
+    return str(value) if value else None

@@ -1,0 +1,66 @@
+"""`reconciler status`: the repositories, what state they are in and what their last run did."""
+
+import click
+
+from reconciler.cli import connecting, output, repositories, statuses, tables, words
+from reconciler.cli.answers import text
+from reconciler.cli.client import Client
+from reconciler.cli.form_option import form_option
+from reconciler.cli.runs import one
+from reconciler.cli.sessions import Session, connected
+from reconciler.documents.values import Value
+
+HEADER = ("REPOSITORY", "PROJECT", "STATE", "COMMIT", "HEAD", "LAST RUN", "OUTCOME", "COUNTS")
+FINE = ("", "succeeded")  # outcomes that need no words; the empty one is that of no run, or of one that goes on
+
+
+@click.command()
+@form_option
+@connected
+def status(session: Session, *, form: str) -> None:
+    """Show each repository's state, and what its last run did.
+
+    Beneath the table stands what was not stored, and why.
+    """
+    with connecting.client(session) as client:
+        found = [_with_last_run(client, each) for each in repositories.of(client, project=session.project)]
+    if form == "json":
+        output.write(output.as_json({"repositories": list[Value](found)}))
+    elif form == "yaml":
+        output.write(output.as_yaml(found))
+    elif found:
+        output.write(tables.render(HEADER, [_row(repository) for repository in found], colour=session.coloured))
+        output.write("".join(_trouble(repository, colour=session.coloured) for repository in found))
+    if not found:
+        output.note(repositories.none(session.project))
+
+
+def _with_last_run(client: Client, repository: dict[str, Value]) -> dict[str, Value]:
+    """The repository with the record of its last run in place of the id."""
+    last = repository.get("lastRun")
+    return {**repository, "lastRun": one(client, last)} if isinstance(last, str) else repository
+
+
+def _trouble(repository: Value, *, colour: bool) -> str:
+    """What is wrong with a repository, after an empty line; nothing when all is well."""
+    run = repository.get("lastRun") if isinstance(repository, dict) else None
+    parts = [] if text(run, "outcome") in FINE else [statuses.summary(run, colour=colour)]
+    message = text(repository, "message")
+    # What held a run is often what holds the repository; once is enough.
+    if message and text(repository, "state") != "ready" and not (parts and message == text(run, "message")):
+        parts.append(output.printable(f"{text(repository, 'name')}: {message}") + "\n")
+    return "".join("\n" + part for part in parts)
+
+
+def _row(repository: Value) -> tuple[str, ...]:
+    run = repository.get("lastRun") if isinstance(repository, dict) else None
+    return (
+        text(repository, "name"),
+        text(repository, "project"),
+        text(repository, "state"),
+        text(repository, "commit")[:12],
+        text(repository, "head")[:12],
+        words.moment(text(run, "finishedAt") or text(run, "startedAt")),
+        text(run, "outcome") or text(run, "phase"),
+        statuses.counts(run),
+    )

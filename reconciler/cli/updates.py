@@ -1,0 +1,89 @@
+"""What `apply` and `delete` did, for a person: one line for each resource, its place, and why."""
+
+import re
+import sys
+from collections import Counter
+
+from reconciler.cli import exits, output, statuses, tables
+from reconciler.cli.answers import at, identity, objects, strings, text
+from reconciler.cli.sending import Found
+from reconciler.documents.values import Value
+
+NOT_STORED = frozenset({"invalid", "error", "in-use", "forbidden", "not-found", "deprecated"})
+# How the service names what has no file: by its position in the request, counted from 0.
+ITEM = re.compile(r"\bitem ([0-9]{1,9})\b")
+ELSEWHERE = " is given more than once, also at "
+
+
+def report(answer: dict[str, Value], *, sent: list[Found], dry_run: bool, colour: bool) -> int:
+    """Print one line for each status, with reasons beneath; the exit code."""
+    updates = objects(answer.get("updates"))
+    # One status for each resource, in the order of the request: so each has its file.
+    places = [found.place for found in sent] if len(updates) == len(sent) else [""] * len(updates)
+    errors = strings(answer.get("errors"))
+    remark = " (dry run)" if dry_run else ""
+    for update, place in zip(updates, places, strict=True):
+        output.write(_head(update, place=place, remark=remark, colour=colour) + _why(update, errors))
+        reasons = text(update, "reason").splitlines()
+        output.write("\n" + "".join(f"  {output.printable(_elsewhere(line, places))}\n" for line in reasons))
+    sys.stdout.flush()
+    counts = Counter(text(update, "status") for update in updates)
+    output.note(statuses.counted(counts) + remark)
+    return exits.NOT_STORED if NOT_STORED & counts.keys() else exits.OK
+
+
+def _head(update: Value, *, place: str, remark: str, colour: bool) -> str:
+    status = text(update, "status")
+    shown = tables.word(status) if colour else output.printable(status)
+    where = f" ({output.printable(place)})" if place and status in NOT_STORED else ""
+    return f"{output.printable(identity(at(update, 'resource')))} {shown}{remark}{where}"
+
+
+def _why(update: Value, errors: list[str]) -> str:
+    """Why, for the statuses that bring no reason of their own."""
+    status, resource = text(update, "status"), at(update, "resource")
+    repository = text(resource, "status", "source", "repository")
+    if status == "forbidden" and repository:
+        return output.printable(f": managed by the repository {repository}; change it there")
+    start = f"{text(resource, 'kind')} {text(resource, 'metadata', 'name')}: {status}: "
+    found = next((error for error in errors if error.startswith(start)), None)
+    return "" if found is None or text(update, "reason") else output.printable(f": {found.removeprefix(start)}")
+
+
+def refused(errors: tuple[str, ...], *, sent: list[Found]) -> int:
+    """Print why nothing was stored, one line for each reason with its place; the exit code."""
+    for line in placed(errors, sent):
+        output.note(line)
+    output.note("error: nothing was stored")
+    return exits.NOT_STORED
+
+
+def placed(errors: tuple[str, ...], sent: list[Found]) -> list[str]:
+    """The errors of an atomic apply, each with the place of its resource in front."""
+    places = [found.place for found in sent]
+    # Of a name that is there several times, the first error belongs to the first, as both come in the request's order.
+    waiting: dict[str, list[str]] = {}
+    for found in sent:
+        start = f"{text(found.value, 'kind')} {text(found.value, 'metadata', 'name')}: "
+        waiting.setdefault(start, []).append(found.place)
+    return [_placed(error, places, waiting) for error in errors]
+
+
+def _placed(error: str, places: list[str], waiting: dict[str, list[str]]) -> str:
+    which, colon, rest = error.partition(": ")
+    item = ITEM.fullmatch(which)
+    if item is not None:
+        return _place(item, places) + colon + rest
+    mine = waiting.get(which + colon) or []
+    return f"{mine.pop(0)}: {_elsewhere(error, places)}" if mine else error
+
+
+def _elsewhere(reason: str, places: list[str]) -> str:
+    """The reason of a duplicate, with the places of the others."""
+    before, words, after = reason.partition(ELSEWHERE)
+    return before + words + ITEM.sub(lambda item: _place(item, places), after)
+
+
+def _place(item: re.Match[str], places: list[str]) -> str:
+    position = int(item[1])
+    return (places[position] if position < len(places) else "") or item[0]

@@ -1,0 +1,176 @@
+"""What one HTTP connection may take of the daemon before anybody has shown a key: memory, time, and a place.
+
+The parser and the HTTP server bound none of this themselves. The body of a request is bounded where it is read.
+"""
+
+import asyncio
+import json
+import logging
+from typing import Any, ClassVar
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+log = logging.getLogger(__name__)
+
+HEAD_BYTES = 64 * 1024  # the request line and all headers together; also the trailers after a chunked body
+HEAD_SECONDS = 10.0  # for a whole head, from the opening of the connection or from the head's first byte
+STALLED_SECONDS = 60.0  # a client that takes nothing of its answer for so long is gone
+CONNECTIONS = 500  # half of the 1,024 files that a process may commonly open: git and the store need some too
+PIPELINED = 64  # requests that wait on one connection for the answer to an earlier one
+WARN_SECONDS = 60.0  # between two lines about too many connections
+LINE_BYTES = 4  # the `: ` and the line's end, around each header
+
+Header = tuple[bytes, bytes]
+
+
+class _Refusal(Exception):
+    """Ends the parsing of what a client sends. The parser turns it into an error of its own."""
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """One client's connection. `_received` counts bytes since the parser last handed something complete to us.
+
+    The parser is fed with whole pieces as they come from the socket (at most 256 KiB), so a bound is exceeded by at
+    most one piece before it is noticed.
+    """
+
+    # Slots for what is added: with over thirty attributes in its dictionary, every access to an object is slower.
+    __slots__ = ("_head_timer", "_in_head", "_piece", "_received", "_refused", "_stall_timer")
+
+    _warned_at: ClassVar[float] = float("-inf")
+
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        super().__init__(config, server_state, app_state)
+        self._in_head = True  # between requests too
+        self._received = 0
+        self._piece = 0
+        self._refused = (400, "The request is not HTTP.")
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS:
+            self._warn()
+            transport.abort()
+        else:
+            self._limit_time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unlimit_time()
+        self._forget_stall()
+
+    # Every request passes through the next four: nothing slow (`super()` is), no timer for a head that is one piece.
+
+    def data_received(self, data: bytes) -> None:
+        self._piece = piece = len(data)
+        self._received += piece
+        HttpToolsProtocol.data_received(self, data)
+        # The scope is made at a head's first byte, the cycle at its last: this head began in the piece that ended the
+        # request before it.
+        if self._received or self.scope is not self.cycle.scope:
+            self._bound()
+
+    def on_headers_complete(self) -> None:
+        if (self._piece > HEAD_BYTES or self._received > HEAD_BYTES) and _size(self.url, self.headers) > HEAD_BYTES:
+            raise self._too_large()
+        if len(self.pipeline) >= PIPELINED:
+            raise _Refusal
+        HttpToolsProtocol.on_headers_complete(self)  # raises for a target that is no URL: the head is not complete then
+        self._in_head = False
+        self._received = 0
+        if self._head_timer is not None:
+            self._unlimit_time()
+
+    def on_body(self, body: bytes) -> None:
+        self._received = 0
+        HttpToolsProtocol.on_body(self, body)
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        self._received = 0
+        if self._head_timer is not None:
+            self._unlimit_time()
+        HttpToolsProtocol.on_message_complete(self)
+
+    # What the answering side calls
+
+    def on_response_complete(self) -> None:
+        HttpToolsProtocol.on_response_complete(self)
+        if not self._in_head and self._head_timer is None and not self.transport.is_closing():
+            self._limit_time()  # the answer came first, as a refusal does: the rest of the body must not trickle on
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - its text is replaced
+        """Called for whatever the parser cannot take, our refusals included."""
+        if self._is_answering():
+            self.transport.close()  # an answer now would stand in the middle of another
+            return
+        status, sentence = self._refused
+        body = json.dumps({"errors": [sentence]}).encode()
+        date = b"".join(name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers)
+        kind = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + date + kind + body)
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._forget_stall()
+        self._stall_timer = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._forget_stall()
+        super().resume_writing()
+
+    # The bounds
+
+    def _bound(self) -> None:
+        """Something is incomplete: it must not become too large, and must be complete in time."""
+        if self.transport.is_closing():
+            return
+        if self._received > HEAD_BYTES:
+            self._too_large()
+            self.send_400_response("")
+        elif self._in_head and self._head_timer is None:
+            self._unset_keepalive_if_required()
+            self._limit_time()
+
+    def _too_large(self) -> _Refusal:
+        limit = f"{HEAD_BYTES // 1024} KiB"
+        self._refused = (431, f"The request line and the headers are larger than {limit}; send fewer or shorter ones.")
+        return _Refusal()
+
+    def _limit_time(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._overdue)
+
+    def _unlimit_time(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _overdue(self) -> None:
+        if self._is_answering():
+            self._limit_time()  # a pipelined request's head may wait for as long as the answer before it takes
+        else:
+            self._head_timer = None
+            self.transport.abort()
+
+    def _forget_stall(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _warn(self) -> None:
+        now = self.loop.time()
+        if now - BoundedConnection._warned_at >= WARN_SECONDS:
+            BoundedConnection._warned_at = now
+            log.warning("%d HTTP connections are open; further ones are closed until some have ended.", CONNECTIONS)
+
+
+def _size(url: bytes, headers: list[Header]) -> int:
+    return len(url) + sum(len(name) + len(value) + LINE_BYTES for name, value in headers)

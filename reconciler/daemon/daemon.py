@@ -1,0 +1,288 @@
+"""The daemon: every part built in order, run until it is told to stop, and ended in the opposite order.
+
+What the parts do is elsewhere; which application answers HTTP is the caller's choice.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+import schemas
+from reconciler import clock, errors
+from reconciler.applying import Applier, Limits
+from reconciler.daemon import ending, leftovers, locking, logs, serving, systemd
+from reconciler.daemon.ending import Bound
+from reconciler.daemon.services import Services
+from reconciler.git.mirrors import Mirror
+from reconciler.git.program import GitProgram
+from reconciler.reading.client import Reader
+from reconciler.reconciling.repositories import Environment, Repositories
+from reconciler.reconciling.runs import Trigger
+from reconciler.reconciling.watched import Watched
+from reconciler.settings import reloading
+from reconciler.settings.models import Settings
+from reconciler.settings.repositories import Repository
+from reconciler.store.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PROJECT = "default"
+END_SECONDS = 5.0  # for everything but the requests under way, which have `delivery.drainTimeout`
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A daemon that is up: where it listens, and what it offers."""
+
+    address: str
+    services: Services
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the caller decides: the settings, how to read them again, who answers HTTP, what to do once all is up."""
+
+    settings: Settings
+    reload: Callable[[], Settings]
+    application: Callable[[Services], Any]
+    when_up: Callable[[Running], Awaitable[None]] | None = None
+
+
+def start(plan: Plan) -> None:
+    """`run` on a loop of its own, to its end: the loop's own end, which waits for its threads, is bounded too."""
+    seconds = plan.settings.delivery.drain_timeout + END_SECONDS
+    with ending.bound(seconds=seconds) as bound, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(plan, bound))
+
+
+async def run(plan: Plan, bound: Bound) -> None:
+    """Run until SIGTERM or SIGINT. Raises Refused when it cannot start, StoreFault when the store cannot be used."""
+    settings = plan.settings
+    stop, reload = asyncio.Event(), asyncio.Event()
+    with locking.hold(settings.state_dir), _signals(stop=stop, reload=reload, bound=bound):
+        listener = serving.bind(settings.listen.host, settings.listen.port)
+        await _remove_leftovers(settings)
+        async with _parts(settings, bound) as (services, repositories):
+            application = plan.application(services)
+            drain = settings.delivery.drain_timeout
+            certificate = _certificate(settings)
+            async with serving.serve(
+                application, listener, certificate=certificate, drain_seconds=drain
+            ) as requests_ended:
+                try:
+                    await repositories.start(_watched(settings))
+                    await _up(plan, listener, services, repositories, stop=stop, reload=reload)
+                finally:
+                    bound.begin()
+                    await asyncio.gather(
+                        bound.waits("the requests under way", requests_ended()),
+                        bound.waits("the runs under way", repositories.stop()),
+                    )
+    log.info("Stopped.")
+
+
+async def _up(
+    plan: Plan,
+    listener: socket.socket,
+    services: Services,
+    repositories: Repositories,
+    *,
+    stop: asyncio.Event,
+    reload: asyncio.Event,
+) -> None:
+    """Everything is up: say so, then wait for signals."""
+    address = _address(listener)
+    log.info("Listening on %s.", address, extra={"fields": {"address": address}})
+    systemd.notify(f"READY=1\nSTATUS=listening on {address}")
+    tasks = [
+        asyncio.create_task(_watchdog(), name="watchdog"),
+        asyncio.create_task(_reloads(plan, repositories, reload), name="reloads"),
+    ]
+    if plan.when_up is not None:
+        tasks.append(asyncio.create_task(_companion(plan.when_up, Running(address, services)), name="companion"))
+    for task in tasks:
+        task.add_done_callback(lambda ended: _stop_on_failure(ended, stop))
+    try:
+        await stop.wait()
+    finally:
+        systemd.notify("STOPPING=1")
+        log.info("Stopping.")
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
+
+
+def _stop_on_failure(ended: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """A daemon that has lost one of its tasks is better started again than half alive."""
+    if not ended.cancelled() and ended.exception() is not None:
+        stop.set()
+
+
+@contextlib.asynccontextmanager
+async def _parts(settings: Settings, bound: Bound) -> AsyncIterator[tuple[Services, Repositories]]:
+    """Store, reader, applier and repositories; stopped in the opposite order."""
+    path = _store_path(settings)
+    store = await asyncio.to_thread(SqliteStore, path)
+    reader = Reader()
+    try:
+        await store.create_project(DEFAULT_PROJECT, at=clock.rfc3339(clock.now()))
+        await reader.start()
+        api_versions = frozenset(settings.api.accepted_versions)
+        limits = Limits(api_versions=api_versions, max_resources=settings.api.max_resources)
+        applier = Applier(store, reader, store_path=str(path), limits=limits, clock=clock.now)
+        environment = Environment(
+            store=store,
+            applier=applier,
+            mirror=_mirrors(settings),
+            api_versions=api_versions,
+            schemas=_schemas_digest(),
+            clock=clock.now,
+        )
+        repositories = Repositories(environment)
+        services = Services(
+            store=store,
+            applier=applier,
+            repositories=repositories,
+            clock=clock.now,
+            api_key="" if settings.api_key is None else settings.api_key.get_secret_value(),
+            max_body_bytes=settings.api.max_body_bytes,
+        )
+        try:
+            yield services, repositories
+        finally:
+            await repositories.stop()
+    finally:
+        bound.begin()
+        await bound.waits("the reader", reader.stop())
+        await bound.waits("a write to the store", store.close())
+
+
+def _store_path(settings: Settings) -> Path:
+    return Path(settings.store.url.removeprefix("sqlite:///"))
+
+
+def _mirrors(settings: Settings) -> Callable[[Watched], Mirror]:
+    """Each repository gets a mirror named after what it mirrors: another URL is another mirror."""
+    folder = settings.state_dir / leftovers.MIRRORS
+    homes = settings.state_dir / leftovers.HOMES
+
+    def mirror(one: Watched) -> Mirror:
+        name = leftovers.place(one.name, one.url)
+        safe = [] if one.local_path is None else [Path(one.local_path)]
+        return Mirror(folder / f"{name}.git", GitProgram(homes / name, safe_directories=safe))
+
+    return mirror
+
+
+async def _remove_leftovers(settings: Settings) -> None:
+    """Of repositories that are no longer in the settings. Before any is followed, and while we hold the lock."""
+    kept = [leftovers.place(one.name, one.url) for one in _watched(settings)]
+    leftovers.remove(await asyncio.to_thread(leftovers.put_aside, settings.state_dir, kept=kept))
+
+
+def _watched(settings: Settings) -> list[Watched]:
+    """The repositories to watch. What this version cannot follow is a mistake in the settings, and never comes here."""
+    return [_one_watched(repository) for repository in settings.repositories]
+
+
+def _one_watched(repository: Repository) -> Watched:
+    return Watched(
+        name=repository.name,
+        url=repository.url,
+        branch=repository.branch,
+        path=repository.path,
+        project=repository.project,
+        interval=repository.interval,
+        full_interval=repository.full_interval,
+        timeout=repository.timeout,
+        prune=repository.prune.enabled,
+        prune_min_count=repository.prune.min_count,
+        prune_max_percent=repository.prune.max_percent,
+        atomic=repository.atomic,
+        suspended=repository.suspend,
+        allowed_kinds=repository.allow.kinds,
+        allowed_names=repository.allow.names,
+    )
+
+
+def _certificate(settings: Settings) -> serving.Certificate | None:
+    chain, key = settings.tls.cert_file, settings.tls.key_file
+    return None if chain is None or key is None else serving.Certificate(chain=chain, key=key)
+
+
+def _schemas_digest() -> str:
+    """A digest of what documents are judged by: a new version of the schemas reads every file again."""
+    shaping = {name: schemas.load(name) for name in sorted(schemas.names())}
+    return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextlib.contextmanager
+def _signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: Bound) -> Iterator[None]:
+    """SIGTERM and SIGINT stop, SIGHUP reloads; from here on nothing else handles them."""
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        bound.begin()
+        stop.set()
+
+    handlers = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload.set}
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)
+
+
+async def _reloads(plan: Plan, repositories: Repositories, reload: asyncio.Event) -> None:
+    """Take over `repositories` and the log level from the settings whenever asked; bad settings change nothing."""
+    while True:
+        await reload.wait()
+        reload.clear()
+        try:
+            fresh = await asyncio.to_thread(plan.reload)
+            await repositories.start(_watched(fresh), trigger=Trigger.RELOAD)
+        except errors.ReconcilerError as problem:
+            for mistake in problem.message.splitlines():
+                log.error("The settings were not reloaded: %s", mistake)
+            continue
+        logs.set_level(fresh.log.level)
+        log.info("Reloaded the settings; watching %s.", _names(fresh))
+        if waiting := reloading.need_restart(plan.settings, fresh):
+            log.warning("%s %s a restart to take effect.", ", ".join(waiting), "needs" if len(waiting) == 1 else "need")
+
+
+def _names(settings: Settings) -> str:
+    """The repositories that are followed, as a person reads them."""
+    return ", ".join(one.name for one in settings.repositories if not one.suspend) or "nothing"
+
+
+async def _watchdog() -> None:
+    """A sign of life from the loop itself: when it hangs, systemd restarts the daemon."""
+    seconds = systemd.watchdog_seconds()
+    while seconds is not None:
+        systemd.notify("WATCHDOG=1")
+        await asyncio.sleep(seconds / 2)
+
+
+async def _companion(when_up: Callable[[Running], Awaitable[None]], running: Running) -> None:
+    await when_up(running)

@@ -1,0 +1,37 @@
+"""What the daemon offers to its doors (the API, a console): typed, so that a handler says what it needs."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconciler.access.actors import Actor
+from reconciler.applying import Applier
+from reconciler.clock import Clock
+from reconciler.store.contract import Store
+
+
+class Repositories(Protocol):
+    """The watched repositories and the runs that are queued or running."""
+
+    def all(self) -> list[bytes]:
+        """Every repository as a JSON object, sorted by name."""
+
+    def one(self, name: str) -> bytes | None:
+        """One repository as a JSON object, or None."""
+
+    def reconcile(self, name: str, *, actor: Actor) -> str | None:
+        """Ask for a run; the id of the run that will cover it, or None for an unknown repository."""
+
+    def run(self, run: str) -> bytes | None:
+        """A queued or running run as a JSON object, or None: then ask the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything a door may use. An empty `api_key` is one that nobody holds."""
+
+    store: Store
+    applier: Applier
+    repositories: Repositories
+    clock: Clock
+    api_key: str
+    max_body_bytes: int

@@ -1,0 +1,123 @@
+"""The HTTP server inside the daemon's loop: uvicorn's only user. The daemon owns the signals and the socket."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from reconciler import errors
+from reconciler.daemon.connections import HEAD_SECONDS, BoundedConnection
+
+BACKLOG = 512  # connections that wait to be accepted
+KEEP_ALIVE_SECONDS = 30
+TLS_END_SECONDS = 2.0  # for a client's part in closing a TLS connection
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The daemon handles signals; a server that did too would race it."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, but with limits of time for TLS: its own ends a handshake only after a minute."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise errors.Refused("The HTTP application did not start.")
+        tls = self.config.ssl
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                lambda: BoundedConnection(self.config, self.server_state, self.lifespan.state),
+                sock=one,
+                ssl=tls,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=None if tls is None else HEAD_SECONDS,
+                ssl_shutdown_timeout=None if tls is None else TLS_END_SECONDS,
+            )
+            for one in sockets or ()
+        ]
+        self.started = True
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening address, taken before anything else is started. Raises Refused when it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise errors.Refused(
+            f"Cannot listen on {host}:{port} ({error.strerror}); choose another address with `listen`."
+        ) from error
+    return listener
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The listener's certificate chain and private key, PEM files."""
+
+    chain: Path
+    key: Path
+
+
+def _check(certificate: Certificate) -> None:
+    """Refuse files that are missing or do not fit; a key with a password must not ask for it on a terminal."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate.chain, certificate.key, password=str)
+    except OSError as error:
+        files = f"{certificate.chain} with the key {certificate.key}"
+        raise errors.Refused(
+            f"The certificate {files} cannot be used ({error.strerror or error}); mend `tls.certFile` or `tls.keyFile`."
+        ) from error
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    application: Any, listener: socket.socket, *, certificate: Certificate | None, drain_seconds: float
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Serve while the context lasts; then let requests under way end, for at most `drain_seconds`.
+
+    What is yielded does the latter at once, beside whatever else ends. Raises Refused when it cannot.
+    """
+    if certificate is not None:
+        _check(certificate)
+    config = uvicorn.Config(
+        application,
+        http=BoundedConnection,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(drain_seconds)),
+        lifespan="on",
+        ws="none",
+        ssl_certfile=None if certificate is None else certificate.chain,
+        ssl_keyfile=None if certificate is None else str(certificate.key),
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]), name="http-server")
+
+    async def drain() -> None:
+        server.should_exit = True
+        await task
+
+    try:
+        while not server.started:
+            if task.done():
+                task.result()
+                raise errors.Refused("The HTTP server stopped before it had started.")
+            await asyncio.sleep(0.01)
+        yield drain
+    finally:
+        await drain()

@@ -1,0 +1,283 @@
+"""YAML text to plain values; the only module that reads with PyYAML.
+
+Belongs here: driving libyaml's parser and building values from its events. Does not: what scalars mean (`scalars`),
+bytes (`texts`).
+
+Only the *events* of the C parser are used. Its own constructor recurses in C and crashes the process on deep nesting,
+knows no limits, and reads YAML 1.1; the builder here keeps its own stack, counts as it goes, and reads YAML 1.2 core.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from yaml import CSafeLoader, MarkedYAMLError, YAMLError
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+from yaml.reader import ReaderError
+
+from reconciler.documents import dialects, scalars, trees
+from reconciler.documents.limits import Limits
+from reconciler.documents.locations import Locations, Recorder
+from reconciler.documents.positions import DocumentError, Position, refusal, refusal_at, shown
+from reconciler.documents.values import Document, Value
+
+_HINTS: Final = {
+    "found character that cannot start any token": "quote the text that begins here",
+    "mapping values are not allowed in this context": "check the indentation, or quote a text that holds `: `",
+    "could not find expected ':'": "add the `:` or check the indentation",
+    "did not find expected key": "check the indentation",
+    "did not find expected '-' indicator": "check the indentation",
+    "found unexpected end of stream": "close the quote",
+    "found undefined tag handle": "remove the tag",
+}
+
+
+class _Mark(Protocol):
+    index: int
+    line: int
+    column: int
+
+
+class _Event(Protocol):
+    """What the loops read of an event once they know its class: one flat view instead of a cast in each branch."""
+
+    start_mark: _Mark
+    anchor: str | None
+    tag: str | None
+    value: str
+    style: str | None
+
+
+def documents(text: str, *, limits: Limits) -> list[Document]:
+    """Every document of the stream that is not empty."""
+    dialects.check(text)
+    parser = CSafeLoader(text)
+    try:
+        return _build(parser, limits)
+    except YAMLError as error:
+        raise _translated(error, text) from None
+
+
+def _build(parser: CSafeLoader, limits: Limits) -> list[Document]:  # noqa: PLR0912, PLR0915
+    """Values from events.
+
+    One long function on purpose: its loop runs once per node of every file, where a call per event, or an attribute
+    instead of a local, shows in the time that a full read takes. The open list or mapping is `items` or `fields` (the
+    other is idle: `fields` is None inside a list), `key` waits for its value, and `stack` holds the same for
+    everything around it.
+    """
+    next_event = cast("Callable[[], _Event]", parser.get_event)
+    first, plain = scalars.FIRST, scalars.plain
+    max_depth, max_nodes, max_text = limits.depth, limits.nodes, limits.text
+    found: list[Document] = []
+    roots: list[Value] = []
+    items = roots
+    fields: dict[str, Value] | None = None
+    key: str | None = None
+    stack: list[tuple[list[Value], dict[str, Value] | None, str | None, str | None, int, int]] = []
+    anchors: dict[str, tuple[Value, int, int] | None] = {}  # value, nodes, text; None while it is still open
+    value: Value
+    index, root, nodes, size = -1, Position(1, 1), 0, 0
+    empty = False
+    while True:
+        event = next_event()
+        kind: type = event.__class__
+        if kind is ScalarEvent:
+            value = written = event.value
+            length = len(written) if written.isascii() else len(written.encode())
+            nodes += 1
+            size += length
+            if nodes > max_nodes or size > max_text:
+                raise _too_large(event, nodes=nodes, limits=limits)
+            try:
+                if event.tag is not None:
+                    value = scalars.tagged(written, event.tag)
+                elif not event.style and written[:1] in first:
+                    value = plain(written)
+            except scalars.Unfit as unfit:
+                raise refusal(str(unfit), _place(event.start_mark)) from None
+            if event.anchor is not None:
+                anchors[event.anchor] = (value, 1, length)
+        elif kind is MappingStartEvent or kind is SequenceStartEvent:
+            mapping = kind is MappingStartEvent
+            if len(stack) >= max_depth:
+                raise _refused(event, _too_deep(limits))
+            if fields is not None and key is None:
+                raise _refused(event, "a key must be text, not a list or mapping")
+            if event.tag is not None:
+                _check_collection(event, mapping=mapping)
+            if event.anchor is not None:
+                anchors[event.anchor] = None
+            stack.append((items, fields, key, event.anchor, nodes, size))
+            nodes += 1
+            if nodes > max_nodes:
+                raise _too_large(event, nodes=nodes, limits=limits)
+            items, fields, key = [], ({} if mapping else None), None
+            continue
+        elif kind is MappingEndEvent or kind is SequenceEndEvent:
+            value = items if fields is None else fields
+            items, fields, key, anchor, nodes_before, size_before = stack.pop()
+            # Unless the same anchor was given again inside: the later one counts.
+            if anchor is not None and anchors[anchor] is None:
+                anchors[anchor] = (value, nodes - nodes_before, size - size_before)
+        elif kind is AliasEvent:
+            value, more_nodes, more_size = _anchored(event, anchors)
+            nodes += more_nodes
+            size += more_size
+            # Before the copy is made: an alias never costs more than the limits allow.
+            if nodes > max_nodes or size > max_text:
+                raise _too_large(event, nodes=nodes, limits=limits)
+            if value.__class__ is dict or value.__class__ is list:
+                value = _copied(event, value, levels=max_depth - len(stack), limits=limits)
+        elif kind is DocumentStartEvent:
+            index += 1
+            anchors.clear()
+            node = cast("_Event", parser.peek_event())
+            root, empty = _place(node.start_mark), _is_empty(node)
+            continue
+        elif kind is DocumentEndEvent:
+            whole = roots.pop()
+            if not empty:
+                found.append(Document(whole, index, root.line, root.column))
+            continue
+        elif kind is StreamEndEvent:
+            return found
+        else:  # the start of the stream
+            continue
+
+        if fields is None:
+            items.append(value)
+        elif key is not None:
+            fields[key] = value
+            key = None
+        elif value.__class__ is not str or value in fields or value == "<<":
+            key = _checked_key(event, value, fields)
+        else:
+            key = value
+
+
+def locate(text: str, *, limits: Limits) -> Locations:
+    """The positions of what `documents` has accepted.
+
+    Of its checks only the depth remains: libyaml takes quadratic time to go deep. Memory is in proportion to the text
+    whatever the aliases do, since they share positions.
+    """
+    dialects.check(text)
+    parser = CSafeLoader(text)
+    try:
+        return _record(parser, limits)
+    except YAMLError as error:
+        raise _translated(error, text) from None
+
+
+def _record(parser: CSafeLoader, limits: Limits) -> Locations:
+    next_event = cast("Callable[[], _Event]", parser.get_event)
+    recorder, index, depth = Recorder(), -1, 0
+    while True:
+        event = next_event()
+        kind: type = event.__class__
+        place = _place(event.start_mark)
+        if kind is ScalarEvent:
+            recorder.scalar(place, event.value, anchor=event.anchor)
+        elif kind is MappingStartEvent or kind is SequenceStartEvent:
+            depth += 1
+            if depth > limits.depth:
+                raise _refused(event, _too_deep(limits))
+            recorder.enter(place, mapping=kind is MappingStartEvent, anchor=event.anchor)
+        elif kind is MappingEndEvent or kind is SequenceEndEvent:
+            depth -= 1
+            recorder.leave()
+        elif kind is AliasEvent:
+            recorder.alias(place, event.anchor or "")
+        elif kind is DocumentStartEvent:
+            index += 1
+            recorder.document(index)
+        elif kind is StreamEndEvent:
+            return recorder.finish()
+
+
+def _place(mark: _Mark) -> Position:
+    return Position(mark.line + 1, mark.column + 1)
+
+
+def _refused(event: _Event, message: str) -> DocumentError:
+    return refusal(message, _place(event.start_mark))
+
+
+def _too_deep(limits: Limits) -> str:
+    return f"is nested deeper than {limits.depth} levels; flatten it"
+
+
+def _too_large(event: _Event, *, nodes: int, limits: Limits) -> DocumentError:
+    if nodes > limits.nodes:
+        what = f"more than {limits.nodes:,} values and keys"
+    else:
+        what = f"more than {limits.text:,} bytes of text"
+    return _refused(event, f"holds {what} (an alias counts as what it stands for); split it into smaller ones")
+
+
+def _check_collection(event: _Event, *, mapping: bool) -> None:
+    try:
+        scalars.check_collection(event.tag or "", mapping=mapping)
+    except scalars.Unfit as unfit:
+        raise _refused(event, str(unfit)) from None
+
+
+def _is_empty(node: _Event) -> bool:
+    """Whether the document's only node is one that nobody wrote."""
+    kind: type = node.__class__
+    return kind is ScalarEvent and not (node.value or node.style or node.tag or node.anchor)
+
+
+def _anchored(event: _Event, anchors: dict[str, tuple[Value, int, int] | None]) -> tuple[Value, int, int]:
+    name = event.anchor or ""
+    if name not in anchors:
+        raise _refused(event, f"the alias `*{shown(name)}` has no anchor `&{shown(name)}` before it")
+    anchored = anchors[name]
+    if anchored is None:
+        raise _refused(event, f"the alias `*{shown(name)}` stands inside what it refers to; write the value out")
+    return anchored
+
+
+def _copied(event: _Event, value: Value, *, levels: int, limits: Limits) -> Value:
+    copy = trees.copied(value, levels=levels)
+    if copy is None:
+        raise _refused(event, _too_deep(limits))
+    return copy
+
+
+def _checked_key(event: _Event, key: Value, fields: dict[str, Value]) -> str:
+    """The key, if it may be one after all (a quoted `<<`), else the reason why not."""
+    if not isinstance(key, str):
+        raise _refused(event, "a key must be text, and this one is not; quote it")
+    if key in fields:
+        raise _refused(event, f"the key `{shown(key)}` is there twice; remove one")
+    if not getattr(event, "style", None):
+        raise _refused(event, "the merge key `<<` is not supported; write the merged keys out")
+    return key
+
+
+def _translated(error: YAMLError, text: str) -> DocumentError:
+    """libyaml's complaint as one sentence without its excerpt of the text, which may hold a secret."""
+    if isinstance(error, ReaderError):
+        before = text.encode()[: error.position].decode(errors="ignore")
+        message = f"holds the control character U+{error.character:04X}; remove it, or escape it in double quotes"
+        return refusal_at(message, text=text, offset=len(before))
+    if not isinstance(error, MarkedYAMLError):
+        return refusal("is not valid YAML", Position(1, 1))
+    mark = cast("_Mark | None", error.problem_mark or error.context_mark)
+    problem = error.problem or "cannot be read"
+    hint = _HINTS.get(problem, "correct the syntax")
+    if mark is not None and text[mark.index : mark.index + 1] == "\t":
+        hint = "indent with spaces, not tabs"
+    context = f"{error.context}, " if error.context else ""
+    return refusal(f"is not valid YAML: {context}{problem}; {hint}", _place(mark) if mark else Position(1, 1))

@@ -1,0 +1,62 @@
+"""Which paths the `.serviceignore` files of a tree leave out: gitignore(5), at any depth.
+
+Pure: the files' texts come in. The pattern language of one line is in `patterns`.
+"""
+
+from collections.abc import Mapping
+
+from reconciler.errors import Refused
+from reconciler.git import patterns, trees
+from reconciler.git.patterns import Pattern
+
+FILE_NAME = ".serviceignore"
+MAX_BYTES = 64 * 1024  # of one ignore file; the reader refuses a larger one
+MAX_PATTERNS = 1000  # in one ignore file: every file below is held against each of them
+
+
+class Ignore:
+    """The ignore files below `root`, the configured folder.
+
+    `texts` has them by their folder's path from the repository's root ('' for the root). Raises Refused for one with
+    too many patterns. Answers are remembered, so keep it for one read.
+    """
+
+    def __init__(self, texts: Mapping[str, str], *, root: str = "") -> None:
+        self.root = tuple(trees.parts(root))
+        self._patterns = {tuple(trees.parts(folder)): _parse(folder, text) for folder, text in texts.items()}
+        self._folders: dict[tuple[str, ...], bool] = {}
+
+    def ignored(self, path: str) -> bool:
+        """Whether a file is left out, by itself or with a folder above it."""
+        if not self._patterns:
+            return False
+        names = tuple(path.split("/"))
+        return self._folder_ignored(names[:-1]) or self._last_word(names, is_folder=False)
+
+    def _folder_ignored(self, names: tuple[str, ...]) -> bool:
+        # Below an ignored folder nothing is taken in again, as in Git, which does not even look there.
+        if len(names) <= len(self.root):
+            return False
+        known = self._folders.get(names)
+        if known is None:
+            known = self._folder_ignored(names[:-1]) or self._last_word(names, is_folder=True)
+            self._folders[names] = known
+        return known
+
+    def _last_word(self, names: tuple[str, ...], *, is_folder: bool) -> bool:
+        """What the last line that matches says, in the nearest ignore file that has one."""
+        for depth in range(len(names) - 1, -1, -1):
+            for pattern in self._patterns.get(names[:depth], ()):
+                if pattern.matches(names[depth:], is_folder=is_folder):
+                    return not pattern.included
+        return False
+
+
+def _parse(folder: str, text: str) -> tuple[Pattern, ...]:
+    """The patterns of one ignore file, the last line first."""
+    lines = text.removeprefix("\ufeff").split("\n")
+    found = [pattern for line in lines if (pattern := patterns.parse(line)) is not None]
+    if len(found) > MAX_PATTERNS:
+        path = "/".join([*trees.parts(folder), FILE_NAME])
+        raise Refused(f"{path} has {len(found)} patterns, and at most {MAX_PATTERNS} are allowed; use wildcards")
+    return tuple(reversed(found))

@@ -1,0 +1,218 @@
+"""A snapshot: the files of one commit, read from the mirror's objects. The only module that imports pygit2.
+
+Synchronous: it runs in the reader child. Nothing is checked out and no name from a tree ever becomes a path on disk.
+What a tree's bytes mean is in `trees`, which files count in `selecting`.
+"""
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import pygit2
+from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
+
+from reconciler.errors import Refused
+from reconciler.git import faults, trees
+from reconciler.git.faults import GitFault, State
+from reconciler.git.trees import Change, Entry, File, Place, Raw
+
+MAX_TREE_BYTES = 64 << 20  # 64 MiB, of one folder: a million names
+MAX_SIGNATURE_CHARACTERS = 256  # of a name, and of an address
+
+# What has no place in one line of text about a person: control characters, line breaks, turned writing, brackets.
+UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069<>]")
+
+
+class CommitInfo(NamedTuple):
+    """Who wrote a commit, and when. `author` is `Name <address>`."""
+
+    id: str
+    author: str
+    date: datetime
+
+
+class Snapshot:
+    """One commit of a mirror. Belongs to the thread that opened it; close it, or use it in a `with` statement."""
+
+    def __init__(self, repository: pygit2.Repository, commit: pygit2.Commit) -> None:
+        self._repository = repository
+        self._objects = repository.odb
+        self._commit = commit
+
+    @classmethod
+    def open(cls, mirror: Path, commit: str) -> "Snapshot":
+        """Open a commit by its full id. Raises GitFault mirror-corrupt when it is not there whole."""
+        _ignore_configuration_of_others()
+        with _damage():
+            repository = pygit2.Repository(str(mirror), RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
+            repository.set_odb(_packs(mirror))
+            found = repository.get(pygit2.Oid(hex=commit))
+        if found is None:
+            raise GitFault(
+                State.MIRROR_CORRUPT, f"the mirror lacks the commit {faults.short(commit)}; {faults.REBUILT}"
+            )
+        if not isinstance(found, pygit2.Commit):
+            raise GitFault(State.UNSUPPORTED_FORMAT, f"{faults.short(commit)} is not a commit; let the branch name one")
+        return cls(repository, found)
+
+    def close(self) -> None:
+        """Give back the files and memory of the object store."""
+        self._repository.free()
+
+    def __enter__(self) -> "Snapshot":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def commit(self) -> CommitInfo:
+        """Who wrote this commit, and when."""
+        with _damage():
+            author = self._commit.author
+        text = f"{_plain(author.raw_name)} <{_plain(author.raw_email)}>"
+        return CommitInfo(str(self._commit.id), text, _date(author.time))
+
+    def tree(self, path: str) -> str:
+        """The id of a folder's tree, '' being the whole repository. Raises GitFault path-missing."""
+        tree = str(self._commit.tree_id)
+        for part in trees.parts(path):
+            wanted = part.encode("utf-8", "surrogateescape")
+            found = list(trees.named(raw for raw in self._raw(tree) if raw[1] == wanted))
+            if part == ".." or not found or not found[0].is_folder:
+                at = faults.short(str(self._commit.id))
+                raise GitFault(
+                    State.PATH_MISSING, f"there is no folder {path} in the commit {at}; add it, or correct `path`"
+                )
+            tree = found[0].id
+        return tree
+
+    def files(self, path: str) -> Iterator[File]:
+        """Every file below a folder, sorted by path, save what is in folders that begin with a dot."""
+        return self._walk(self.tree(path), trees.place(path))
+
+    def changes(self, old_tree: str, new_tree: str, path: str) -> list[Change]:
+        """What differs between two trees of the folder `path`, sorted by path; equal folders are not entered."""
+        found = self._compare(old_tree, new_tree, trees.place(path))
+        return sorted(found, key=lambda change: change.path)
+
+    def has(self, object_id: str) -> bool:
+        """Whether the mirror holds an object: an old commit may be gone after the mirror was built again."""
+        with _damage():
+            return object_id in self._objects
+
+    def size(self, blob: str) -> int:
+        """The bytes in a file, known without reading it."""
+        with _damage():
+            kind, size = self._objects.read_header(blob)
+        if kind != ObjectType.BLOB:
+            raise GitFault(
+                State.MIRROR_CORRUPT, f"the object {faults.short(blob)} in the mirror is not a file; {faults.REBUILT}"
+            )
+        return size
+
+    def read(self, blob: str, limit: int) -> bytes:
+        """A file's content. Raises Refused, before reading it, when it has more than `limit` bytes."""
+        size = self.size(blob)
+        if size > limit:
+            raise Refused(f"the file has {size} bytes, and at most {limit} are read; split it")
+        with _damage():
+            return self._objects.read(blob)[1]
+
+    def is_ancestor(self, old: str, new: str) -> bool:
+        """Whether the history of `new` contains `old`. A commit that the mirror lacks is nobody's ancestor."""
+        if not self.has(old):
+            return False
+        with _damage():
+            return old == new or self._repository.descendant_of(new, old)
+
+    def _walk(self, tree: str, place: Place) -> Iterator[File]:
+        # Git sorts a folder as if its name ended in a slash, so that a walk in stored order is sorted by path.
+        entries = self._raw(tree)
+        place.count(len(entries))
+        for entry in trees.named(entries):
+            if not entry.is_folder:
+                yield place.file(entry)
+            elif entry.tree is not None:
+                yield from self._walk(entry.tree, place.below(entry))
+
+    def _compare(self, old_tree: str | None, new_tree: str | None, place: Place) -> Iterator[Change]:
+        """Differences by object ids alone: what is below equal ids is not looked at, and no file is read."""
+        old_entries = self._raw(old_tree) if old_tree else []
+        new_entries = self._raw(new_tree) if new_tree else []
+        place.count(len(old_entries) + len(new_entries))
+        same = set(old_entries).intersection(new_entries)
+        gone = {entry.name: entry for entry in trees.named(raw for raw in old_entries if raw not in same)}
+        come = {entry.name: entry for entry in trees.named(raw for raw in new_entries if raw not in same)}
+        for name in sorted(gone | come):
+            yield from self._pair(gone.get(name), come.get(name), place)
+
+    def _pair(self, old: Entry | None, new: Entry | None, place: Place) -> Iterator[Change]:
+        """The differences under one name, which may stand for a file before and for a folder after."""
+        before = None if old is None or old.is_folder else place.file(old)
+        after = None if new is None or new.is_folder else place.file(new)
+        if file := after or before:
+            yield Change(file.path, before.blob if before else None, after)
+        old_tree, new_tree = old.tree if old else None, new.tree if new else None
+        if folder := (new if new_tree else old if old_tree else None):
+            yield from self._compare(old_tree, new_tree, place.below(folder))
+
+    def _raw(self, tree: str) -> list[Raw]:
+        if tree == trees.EMPTY:
+            return []
+        with _damage():
+            kind, size = self._objects.read_header(tree)
+            if kind == ObjectType.TREE and size <= MAX_TREE_BYTES:
+                return trees.parse(self._objects.read(tree)[1])
+        raise GitFault(
+            State.UNSUPPORTED_FORMAT,
+            f"the tree {faults.short(tree)} is no folder or has more than {MAX_TREE_BYTES} bytes of names; split it",
+        )
+
+
+def _packs(mirror: Path) -> pygit2.Odb:
+    """The packs of a mirror, which is all that a fetch writes.
+
+    Objects in files of their own are left out: libgit2 1.9 reads one that was cut short for ever.
+    """
+    objects = pygit2.Odb()
+    objects.add_backend(pygit2.OdbBackendPack(str(mirror / "objects")), 1)
+    return objects
+
+
+def _plain(raw: bytes) -> str:
+    """Text that a stranger wrote, as one bounded line."""
+    text = raw[: 4 * MAX_SIGNATURE_CHARACTERS].decode("utf-8", "replace")
+    return UNPRINTED.sub("", text)[:MAX_SIGNATURE_CHARACTERS].strip()
+
+
+def _date(seconds: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):  # a commit may claim any year
+        return datetime.fromtimestamp(0, UTC)
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    """Whatever the object store complains of is damage of the mirror, never a file that is absent."""
+    try:
+        yield
+    except (pygit2.GitError, KeyError, ValueError, OSError) as error:
+        raise GitFault(
+            State.MIRROR_CORRUPT, f"an object is missing or damaged in the mirror; {faults.REBUILT}"
+        ) from error
+
+
+@functools.cache
+def _ignore_configuration_of_others() -> None:
+    """Keep libgit2 from the configuration of the user, the machine and the desktop, as the git program is kept."""
+    for level in (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL):
+        pygit2.settings.search_path[level] = ""

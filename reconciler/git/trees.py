@@ -1,0 +1,165 @@
+"""What a tree of Git holds: its stored form, its entries, and names that are safe to show.
+
+Pure. Names, sizes and counts come from whoever may push, so they are bounded and made harmless here, once; where the
+bytes come from is `snapshots`' business.
+"""
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from reconciler.git.faults import GitFault, State
+
+MAX_DEPTH = 100  # folders in folders
+MAX_PATH_CHARACTERS = 4096
+MAX_ENTRIES = 1_000_000  # in one walk: a tree can hold the next one ten times on every level
+
+EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the folder without entries, which need not be stored anywhere
+
+Raw: TypeAlias = tuple[bytes, bytes, bytes]  # mode in octal, name, object id of 20 bytes
+
+ENTRY = re.compile(rb"([0-7]{1,6}) ([^\0]+)\0(.{20})", re.DOTALL)
+ENTRY_OVERHEAD_BYTES = 22  # the space, the NUL and the id
+# Control characters, characters that turn or break a line of text, and what separates paths on some system.
+UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069/\\]")
+
+
+class Mode(StrEnum):
+    """What an entry is. HOSTILE: a file whose name, or the name of a folder above it, no file should have."""
+
+    REGULAR = "regular"
+    EXECUTABLE = "executable"
+    SYMLINK = "symlink"
+    SUBMODULE = "submodule"
+    HOSTILE = "hostile"
+
+
+class File(NamedTuple):
+    """A file at its path from the repository's root. A hostile name is escaped, and never equals a harmless one."""
+
+    path: str
+    blob: str
+    mode: Mode
+
+    @property
+    def readable(self) -> bool:
+        """Whether its content may be taken for a document; anything else that is considered counts as unreadable."""
+        return self.mode in {Mode.REGULAR, Mode.EXECUTABLE}
+
+
+class Change(NamedTuple):
+    """A file that differs between two trees: added (no `old_blob`), removed (no `new`), or changed."""
+
+    path: str
+    old_blob: str | None
+    new: File | None
+
+
+class Entry(NamedTuple):
+    """One line of a folder, its name made safe. `mode` is as in stat(2)."""
+
+    name: str
+    mode: int
+    id: str
+    hostile: bool
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return self.mode & 0o170000 == 0o040000
+
+    @property
+    def tree(self) -> str | None:
+        """The id of the folder it is; None for a file, and for a folder that begins with a dot, which is skipped."""
+        return self.id if self.is_folder and not self.name.startswith(".") else None
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a walk is. `left` counts down the entries that the whole walk may still see."""
+
+    prefix: str
+    depth: int = 0
+    hostile: bool = False
+    left: list[int] = field(default_factory=lambda: [MAX_ENTRIES])
+
+    def below(self, entry: Entry) -> "Place":
+        """The place inside a folder."""
+        prefix = f"{self.prefix}{entry.name}/"
+        if self.depth >= MAX_DEPTH or len(prefix) > MAX_PATH_CHARACTERS:
+            raise GitFault(
+                State.UNSUPPORTED_FORMAT,
+                f"the folder {self.prefix[:200]} has more than {MAX_DEPTH} levels or too long a path; make it flatter",
+            )
+        return Place(prefix, self.depth + 1, self.hostile or entry.hostile, self.left)
+
+    def count(self, entries: int) -> None:
+        """Refuse to go on when the walk has seen too much."""
+        self.left[0] -= entries
+        if self.left[0] < 0:
+            raise GitFault(
+                State.UNSUPPORTED_FORMAT, f"the tree holds more than {MAX_ENTRIES} files; configure a folder of it"
+            )
+
+    def file(self, entry: Entry) -> File:
+        """The file that an entry is, here."""
+        mode = Mode.HOSTILE if self.hostile or entry.hostile else _mode(entry.mode)
+        return File(self.prefix + entry.name, entry.id, mode)
+
+
+def place(path: str) -> Place:
+    """Where a walk of the folder `path` starts."""
+    return Place("".join(f"{part}/" for part in parts(path)))
+
+
+def parts(path: str) -> list[str]:
+    """The names in a configured path: `/teams/./a/` is `teams/a`."""
+    return [part for part in path.split("/") if part not in {"", "."}]
+
+
+def parse(data: bytes) -> list[Raw]:
+    """A stored folder: `mode SP name NUL id`, again and again. Raises ValueError for anything else."""
+    entries: list[Raw] = ENTRY.findall(data)
+    parsed = sum(len(mode) + len(name) for mode, name, _ in entries) + ENTRY_OVERHEAD_BYTES * len(entries)
+    if parsed != len(data):
+        raise ValueError("not a well-formed tree")
+    return entries
+
+
+def named(entries: Iterable[Raw]) -> Iterator[Entry]:
+    """Entries with their names as text. Nearly always all are harmless, which is found out for all at once."""
+    listed = list(entries)
+    with contextlib.suppress(UnicodeDecodeError):
+        # No name holds NUL, so joining with it neither makes nor hides a broken character.
+        names = b"\0".join(name for _, name, _ in listed).decode("utf-8").split("\0")
+        if not UNSAFE.search("".join(names)):
+            for name, (mode, _, entry) in zip(names, listed, strict=False):  # no entries still make one empty name
+                yield Entry(name, int(mode, 8), entry.hex(), hostile=False)
+            return
+    for mode, raw, entry in listed:
+        name = escaped(raw)
+        yield Entry(name, int(mode, 8), entry.hex(), hostile=name.encode("utf-8") != raw)
+
+
+def escaped(raw: bytes) -> str:
+    """A name fit to be shown: the same for a harmless one, and different for different ones."""
+    text = ""
+    for part in re.split(rb"(\\)", raw):  # the backslash first: all others written below are ours
+        text += "\\\\" if part == b"\\" else UNSAFE.sub(_escape, part.decode("utf-8", "surrogateescape"))
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+@functools.cache  # a handful of modes, asked for every file
+def _mode(mode: int) -> Mode:
+    kind = mode & 0o170000
+    if kind == 0o100000:
+        return Mode.EXECUTABLE if mode & 0o111 else Mode.REGULAR
+    return {0o120000: Mode.SYMLINK, 0o160000: Mode.SUBMODULE}.get(kind, Mode.HOSTILE)

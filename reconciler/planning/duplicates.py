@@ -1,0 +1,34 @@
+"""The same kind and name twice in one request or commit: all of them are invalid, each naming the others' places."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from reconciler.planning.models import Wanted
+from reconciler.resources.keys import Key
+
+NAMED = 5  # a reason names this many other places, and counts the rest
+
+
+def find(wanted: Iterable[Wanted]) -> dict[int, str]:
+    """The reason for each duplicate, by ordinal."""
+    by_key: dict[Key, list[Wanted]] = defaultdict(list)
+    for document in wanted:
+        if document.key is not None:
+            by_key[document.key].append(document)
+    return {document.ordinal: _reason(document, same) for same in by_key.values() if len(same) > 1 for document in same}
+
+
+def _reason(document: Wanted, same: list[Wanted]) -> str:
+    assert document.key is not None
+    # The first few alone are looked at: a request may hold ten thousand of one name.
+    named = [other for other in same[: NAMED + 1] if other is not document][:NAMED]
+    places = ", ".join(_place(other) for other in named)
+    left = len(same) - 1 - len(named)
+    more = f" and {left} more" if left else ""
+    prefix = "" if document.place is None else f"{document.place}: "
+    kind, name = document.key
+    return f"{prefix}{kind} {name} is given more than once, also at {places}{more}; keep one of them"
+
+
+def _place(document: Wanted) -> str:
+    return f"item {document.ordinal}" if document.place is None else str(document.place)

@@ -1,0 +1,66 @@
+"""What goes into a plan and what comes out: keys, digests, owners and versions. Documents stay outside."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from reconciler.planning.statuses import UpdateStatus
+from reconciler.resources.keys import Key
+from reconciler.resources.violations import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One document that somebody wants stored, or one key that somebody wants gone.
+
+    `ordinal` is its place in the request, or its rank by path and position in a commit; the outcomes keep that order.
+    `key` is None when kind or name could not be read. `reason` holds every violation, one a line, and is None exactly
+    when the document is valid; `digest` is what equality is decided on. `allowed` is False for what a repository's
+    `allow` setting leaves out.
+    """
+
+    ordinal: int
+    key: Key | None
+    digest: bytes = b""
+    reason: str | None = None
+    place: Place | None = None
+    deprecated: bool = False
+    allowed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a plan must know of a stored resource; `owner` is a repository, or None for the API."""
+
+    key: Key
+    digest: bytes
+    version: int
+    owner: str | None
+    path: str | None = None
+    line: int | None = None
+    protected: bool = False
+
+
+class Change(Enum):
+    """What an outcome does to the store."""
+
+    NONE = auto()
+    CREATE = auto()
+    UPDATE = auto()
+    DELETE = auto()
+    REPLACE_HEAD = auto()  # the same version, but another owner or another place in the repository
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes of one wanted document, or of one stored resource that is to go (then `ordinal` is None)."""
+
+    key: Key | None
+    status: UpdateStatus
+    change: Change = Change.NONE
+    ordinal: int | None = None
+    reason: str | None = None
+    stored: Stored | None = None
+
+    def is_of_another(self, repository: str) -> bool:
+        """Whether what is stored belongs to another repository: it may be free one day."""
+        return self.stored is not None and self.stored.owner not in (None, repository)

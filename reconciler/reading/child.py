@@ -1,0 +1,143 @@
+"""The reader child: the process that parses what strangers commit, and plans. It reads the store and never writes it.
+
+It is started by `client`, takes jobs from its standard input and answers on its standard output. Jobs of the same sort
+run one after another on a thread of their own, so that a request does not wait behind a large commit. It ends when its
+input does: whoever started it is gone then.
+"""
+
+import os
+import queue
+import resource
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from reconciler import errors
+from reconciler.git.faults import GitFault
+from reconciler.reading import commits, messages, requests
+from reconciler.reading.messages import CommitJob, Envelope, Failed, Part, Planned, RequestJob
+from reconciler.store.contract import Changes
+from reconciler.store.planning_view import PlanningView
+from reconciler.version import __version__
+
+ADDRESS_SPACE_BYTES = 4 * 1024**3  # a parser gone wild ends here, not with the machine's memory
+OPEN_FILES = 256
+UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
+FAULT = "The reader met a fault of its own; the log has the cause, and the work is tried again."
+
+
+def main() -> None:
+    """Serve jobs until the input ends."""
+    _limit_resources()
+    jobs, answers = _take_over_pipes()
+    Child(answers).serve(jobs)
+    # A lane may still plan; nobody waits for its answer any more.
+    os._exit(0)
+
+
+class Child:
+    """Hands each job to the lane of its sort and sends what the lanes answer."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers = answers
+        self._lock = threading.Lock()
+        self._encoder = msgspec.msgpack.Encoder()
+        self._lanes = {name: Lane(name, self._run) for name in ("commits", "requests")}
+
+    def serve(self, jobs: BinaryIO) -> None:
+        """Read jobs until the end of the input."""
+        while (payload := _read_frame(jobs)) is not None:
+            envelope = messages.envelope(payload)
+            lane = "commits" if isinstance(envelope.job, CommitJob) else "requests"
+            self._lanes[lane].put(envelope)
+
+    def _run(self, envelope: Envelope, views: "Views") -> None:
+        try:
+            self._send(self._plan(envelope, views.of(envelope.job.context.store)))
+        except errors.ReconcilerError as error:
+            state = error.state.value if isinstance(error, GitFault) else None
+            transient = not isinstance(error, errors.Refused)
+            self._send(Failed(envelope.number, message=error.message, state=state, transient=transient))
+        except Exception:
+            # A fault of ours, or the memory limit. The child goes on: others wait for it, and it keeps no state.
+            self._send(Failed(envelope.number, message=FAULT, transient=True, trace=traceback.format_exc()))
+
+    def _plan(self, envelope: Envelope, view: PlanningView) -> Planned:
+        number = envelope.number
+        if envelope.version != __version__:
+            raise errors.Transient(UPGRADED.format(theirs=envelope.version, ours=__version__))
+
+        def emit(changes: Changes) -> None:
+            self._send(Part(number, self._encoder.encode(changes)))
+
+        match envelope.job:
+            case CommitJob() as job:
+                return commits.plan(job, view, number=number, emit=emit)
+            case RequestJob() as job:
+                return requests.plan(job, view, number=number, emit=emit)
+
+    def _send(self, message: Part | Planned | Failed) -> None:
+        frame = messages.frame(message)
+        with self._lock:
+            self._answers.write(frame)
+            self._answers.flush()
+
+
+class Lane:
+    """One thread with its own views of stores. A connection and a snapshot belong to one thread."""
+
+    def __init__(self, name: str, run: "Callable[[Envelope, Views], None]") -> None:
+        self._run = run
+        self._jobs: queue.SimpleQueue[Envelope] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name=f"lane-{name}", daemon=True).start()
+
+    def put(self, envelope: Envelope) -> None:
+        """Queue a job."""
+        self._jobs.put(envelope)
+
+    def _work(self) -> None:
+        views = Views()
+        while True:
+            self._run(self._jobs.get(), views)
+
+
+class Views:
+    """An open view of each store that a lane was asked about; there is one store, in practice."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, PlanningView] = {}
+
+    def of(self, store: str) -> PlanningView:
+        """Open it on first use. Raises StoreFault."""
+        if store not in self._open:
+            self._open[store] = PlanningView(Path(store))
+        return self._open[store]
+
+
+def _limit_resources() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+
+
+def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Our own ends of the pipes; what a library prints goes to standard error instead of between the answers."""
+    jobs = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return jobs, answers
+
+
+def _read_frame(jobs: BinaryIO) -> bytes | None:
+    head = jobs.read(messages.LENGTH.size)
+    if len(head) < messages.LENGTH.size:
+        return None
+    (length,) = messages.LENGTH.unpack(head)
+    payload = jobs.read(length)
+    return payload if len(payload) == length else None

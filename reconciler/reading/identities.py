@@ -1,0 +1,39 @@
+"""`metadata.id`: a new resource may bring its own, and no two resources of a project have the same."""
+
+from collections.abc import Mapping, Sequence
+
+from reconciler.planning.models import Stored
+from reconciler.reading.candidates import Candidate
+from reconciler.resources.keys import Key
+from reconciler.store.planning_view import PlanningView
+
+
+def conflicts(
+    found: Sequence[Candidate],
+    stored: Mapping[Key, Stored],
+    view: PlanningView,
+    *,
+    project: str,
+    leaving: Sequence[Key] = (),
+) -> dict[int, str]:
+    """By ordinal, why a new resource cannot have the id that it brings. An existing resource keeps its own anyway.
+
+    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id.
+    """
+    proposed = {
+        ordinal: candidate.ready.proposed_id
+        for ordinal, candidate in enumerate(found)
+        if candidate.ready is not None and candidate.ready.proposed_id is not None and candidate.key not in stored
+    }
+    if not proposed:
+        return {}
+    freed = {identity.resource_id for identity in view.identities(project, leaving).values()}
+    taken = view.taken_ids(project, sorted(set(proposed.values()))) - freed
+    first: dict[str, int] = {}
+    reasons = {}
+    for ordinal, resource_id in proposed.items():
+        if resource_id in taken or first.setdefault(resource_id, ordinal) != ordinal:
+            place = found[ordinal].place
+            prefix = "" if place is None else f"{place}: "
+            reasons[ordinal] = f"{prefix}/metadata/id: another resource of the project has this id; leave it out"
+    return reasons

@@ -1,0 +1,158 @@
+"""What crosses the pipe between the daemon and its reader child, and how it is framed.
+
+A frame is its length (4 bytes, big-endian), then one message in msgpack. The child parses what strangers commit, so
+nothing of what it sends is evaluated: a message that does not have its declared type ends the child.
+"""
+
+import struct
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+LENGTH = struct.Struct(">I")
+# Bytes. A part is at most 4 MiB and one resource, a resource at most 16 MiB of text that JSON escapes to six times as
+# much, an answer at most what `requests` allows: this only stops a confused peer.
+FRAME_LIMIT = 256 * 1024 * 1024
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What every plan is told: time, randomness and keys come in as arguments.
+
+    `milliseconds` is the Unix time that new ids carry, `at` the same instant as RFC 3339 text, `seed` the randomness
+    from which new ids are derived.
+    """
+
+    store: str
+    project: str
+    hmac_key: bytes
+    api_versions: frozenset[str]
+    at: str
+    milliseconds: int
+    seed: bytes
+
+
+class CommitJob(msgspec.Struct, frozen=True, tag="commit"):
+    """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read."""
+
+    context: Context
+    repository: str
+    mirror: str
+    commit: str
+    branch: str
+    path: str
+    run: str
+    full: bool
+    prune: bool
+    atomic: bool
+    prune_min_count: int
+    prune_max_percent: int
+    allowed_kinds: tuple[str, ...] = ("*",)
+    allowed_names: tuple[str, ...] = ("*",)
+
+
+class Verb(StrEnum):
+    """What a request asks for."""
+
+    APPLY = "apply"
+    DELETE = "delete"
+
+
+class RequestJob(msgspec.Struct, frozen=True, tag="request"):
+    """Plan the body of an apply or delete request. `atomic` is for an apply."""
+
+    context: Context
+    verb: Verb
+    actor: str
+    role: str
+    request: str
+    body: bytes
+    max_resources: int
+    atomic: bool
+    dry_run: bool
+
+
+Job: TypeAlias = CommitJob | RequestJob
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """A job with the number that its answers carry, and the version of the program that asks."""
+
+    number: int
+    version: str
+    job: Job
+
+
+class Part(msgspec.Struct, frozen=True, tag="part"):
+    """One part of the change: `store.contract.Changes` in msgpack, decoded only where it is written."""
+
+    number: int
+    changes: bytes
+
+
+class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
+    """The end of a planned commit.
+
+    `full`: the parts hold the whole index of the repository's files. `changed`: they change resources.
+    `waits_for_store`: another repository owns some of what this one wants. `refused`: the repository is atomic, and
+    nothing is stored.
+    `hold` and `message` say in which state the repository is when nothing was pruned, and why.
+    """
+
+    number: int
+    revision: int
+    tree: str
+    full: bool
+    counts: dict[str, int]
+    changed: bool
+    waits_for_store: bool
+    refused: bool
+    rewound: bool
+    hold: str | None
+    message: str | None
+
+
+class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
+    """The end of a planned request: the HTTP status and body that answer it once its parts are stored."""
+
+    number: int
+    revision: int
+    status: int
+    answer: bytes
+    changed: bool
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The job could not be planned. `state` is a repository's state when git is the cause."""
+
+    number: int
+    message: str
+    state: str | None = None
+    transient: bool = False
+    trace: str | None = None  # of a fault of ours, for the log
+
+
+Planned: TypeAlias = CommitPlanned | RequestPlanned
+Answer: TypeAlias = Annotated[Part | CommitPlanned | RequestPlanned | Failed, "everything that the child sends"]
+
+_encoder = msgspec.msgpack.Encoder()
+_envelopes = msgspec.msgpack.Decoder(Envelope)
+_answers: msgspec.msgpack.Decoder[Part | CommitPlanned | RequestPlanned | Failed] = msgspec.msgpack.Decoder(
+    Part | CommitPlanned | RequestPlanned | Failed
+)
+
+
+def frame(message: Envelope | Part | CommitPlanned | RequestPlanned | Failed) -> bytes:
+    """A message as it goes over the pipe."""
+    payload = _encoder.encode(message)
+    return LENGTH.pack(len(payload)) + payload
+
+
+def envelope(payload: bytes) -> Envelope:
+    """A job; raises msgspec.DecodeError for anything else."""
+    return _envelopes.decode(payload)
+
+
+def answer(payload: bytes) -> Part | CommitPlanned | RequestPlanned | Failed:
+    """What the child sent; raises msgspec.DecodeError for anything else."""
+    return _answers.decode(payload)

@@ -1,0 +1,228 @@
+"""Planning a request: the body of an apply or a delete, what is stored, one plan, its rows, and the answer's bytes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from reconciler.access.actors import Actor, Role
+from reconciler.documents import limits, reading
+from reconciler.documents.values import Value, pointer_text
+from reconciler.planning import planner
+from reconciler.planning.models import Change, Outcome, Wanted
+from reconciler.planning.statuses import REFUSED, WITH_REASON, UpdateStatus
+from reconciler.reading import candidates, changes, commits, identities, messages
+from reconciler.reading.candidates import Candidate, Rules
+from reconciler.reading.changes import Origin, Stock
+from reconciler.reading.messages import RequestJob, RequestPlanned, Verb
+from reconciler.resources import identifying, masking, rendering
+from reconciler.resources.keys import Key
+from reconciler.store.contract import Changes
+from reconciler.store.planning_view import PlanningView
+
+Emit = Callable[[Changes], None]
+
+
+ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
+BATCH = 100  # resources looked up before their bytes are counted
+
+
+class _Malformed(Exception):
+    """The body is not the documented shape; one line for each problem."""
+
+    def __init__(self, status: int, errors: tuple[str, ...]) -> None:
+        super().__init__(errors)
+        self.status = status
+        self.errors = errors
+
+
+def plan(job: RequestJob, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
+    """Plan a request: 202 with one status per resource, 400 or 413 for a body that is not as documented, 409 when it
+    is atomic and refused. Raises StoreFault.
+    """
+    try:
+        items = _items(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
+        if job.verb is Verb.DELETE:
+            return _plan_delete(job, items, view, number=number, emit=emit)
+        return _plan_apply(job, items, view, number=number, emit=emit)
+    except _Malformed as problem:
+        return _answer(number, 0, status=problem.status, body={"errors": problem.errors})
+
+
+def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
+    rules = Rules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
+    found = candidates.of_items(items, rules=rules)
+    actor = Actor(name=job.actor, role=Role(job.role))
+    origin = _origin(job)
+    with view.snapshot() as revision:
+        stored = view.stored(origin.project, {one.key for one in found if one.key is not None})
+        conflicts = identities.conflicts(found, stored, view, project=origin.project)
+        wanted = [one.wanted(ordinal, reason=conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
+        if job.dry_run:
+            wanted = [_as_if_changed(document, one) for document, one in zip(wanted, found, strict=True)]
+        outcomes = planner.plan(wanted, stored, actor=actor)
+        refusals = planner.refusals(outcomes, actor=actor) if job.atomic else ()
+        if refusals:
+            return _answer(number, revision, status=409, body={"errors": [_line(outcome) for outcome in refusals]})
+        stock = commits.stock_of(outcomes, view, project=origin.project)
+        bodies = _stored_bodies(outcomes, view, origin=origin)
+    parts = tuple(changes.parts(outcomes, found, stock=stock, origin=origin))
+    shown = bodies | _written(parts)
+    updates = [_update(outcome, _present(outcome, items, shown)) for outcome in outcomes]
+    changed = not job.dry_run and _emit(outcomes, parts, emit=emit)
+    return _answer(number, revision, status=202, body={"updates": updates}, changed=changed)
+
+
+def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
+    wanted = [_named(ordinal, item) for ordinal, item in enumerate(items)]
+    actor = Actor(name=job.actor, role=Role(job.role))
+    origin = _origin(job)
+    with view.snapshot() as revision:
+        stored = view.stored(origin.project, {one.key for one in wanted if one.key is not None})
+        outcomes = planner.plan_deletes(wanted, stored, actor=actor)
+        bodies = _stored_bodies(outcomes, view, origin=origin)
+    updates = [_update(outcome, _present(outcome, items, bodies)) for outcome in outcomes]
+    errors = [_line(outcome) for outcome in outcomes if outcome.status in REFUSED]
+    parts = changes.parts(outcomes, (), stock=Stock({}, {}), origin=origin)
+    changed = not job.dry_run and _emit(outcomes, parts, emit=emit)
+    return _answer(number, revision, status=202, body={"errors": errors, "updates": updates}, changed=changed)
+
+
+def _items(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
+    """The resources of a body, each a JSON object. A delete takes a bare array, and what an apply takes, too."""
+    try:
+        documents = reading.read(body, syntax=reading.Syntax.JSON, limits=limits.for_body(len(body)))
+    except reading.DocumentError as error:
+        raise _Malformed(400, (f"body:{error.line}:{error.column}: {error.message}",)) from error
+    value = documents[0].value if documents else None
+    if bare_array and isinstance(value, list):
+        prefix: tuple[str, ...] = ()
+        items = value
+    else:
+        prefix, items = ("resources",), _wrapped(value, bare_array=bare_array)
+    if len(items) > max_resources:
+        raise _Malformed(413, (f"The body holds {len(items):,} resources, over the limit of {max_resources:,}.",))
+    wrong = [index for index, item in enumerate(items) if not isinstance(item, dict)]
+    if wrong:
+        lines = tuple(f"{pointer_text((*prefix, index))}: must be an object" for index in wrong)
+        raise _Malformed(400, lines)
+    return items
+
+
+def _wrapped(value: Value, *, bare_array: bool) -> list[Value]:
+    """The array in `{"resources": [...]}`."""
+    if not isinstance(value, dict):
+        shape = "an array of resources" if bare_array else 'an object such as {"resources": [...]}'
+        raise _Malformed(400, (f"The body must be {shape}.",))
+    problems = [
+        f"{pointer_text((key,))}: unknown key; only `resources` is allowed" for key in value if key != "resources"
+    ]
+    items = value.get("resources")
+    if "resources" not in value:
+        problems.append("/resources: is required")
+    elif not isinstance(items, list):
+        problems.append("/resources: must be an array")
+    if problems or not isinstance(items, list):
+        raise _Malformed(400, tuple(problems))
+    return items
+
+
+def _as_if_changed(document: Wanted, candidate: Candidate) -> Wanted:
+    """On a dry run a secret in clear always counts as changed, else whoever guesses learns when the guess is right."""
+    has_secrets = candidate.ready is not None and candidate.ready.secrets is not None
+    return replace(document, digest=b"") if has_secrets else document
+
+
+def _named(ordinal: int, item: Value) -> Wanted:
+    """The key that a delete names. Kind and name alone are looked at; what is wrong with them is told."""
+    key, reason = identifying.identify(item)
+    return Wanted(ordinal=ordinal, key=key, reason=reason)
+
+
+def _origin(job: RequestJob) -> Origin:
+    context = job.context
+    return Origin(
+        project=context.project,
+        actor=job.actor,
+        repository=None,
+        run=None,
+        request=job.request,
+        at=context.at,
+        milliseconds=context.milliseconds,
+        seed=context.seed,
+        source={"type": "api", "actor": job.actor, "date": context.at},
+    )
+
+
+def _emit(outcomes: Sequence[Outcome], parts: Iterable[Changes], *, emit: Emit) -> bool:
+    """Send the rows; whether there are any."""
+    if all(outcome.change is Change.NONE for outcome in outcomes):
+        return False
+    for part in parts:
+        emit(part)
+    return True
+
+
+def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
+    """The resources that these rows store, as a reader will get them. A request never replaces a head alone."""
+    return {
+        Key(version.kind, version.name): rendering.with_status(version.body, head.status)
+        for part in parts
+        for version, head in zip(part.versions, part.heads, strict=True)
+    }
+
+
+def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, origin: Origin) -> dict[Key, bytes]:
+    """The stored resources that an answer shows: those that the request does not store anew."""
+    shown = [
+        outcome.key
+        for outcome in outcomes
+        if outcome.stored is not None and outcome.key is not None and outcome.change is not Change.UPDATE
+    ]
+    bodies: dict[Key, bytes] = {}
+    size = 0
+    for start in range(0, len(shown), BATCH):
+        found = view.bodies(origin.project, shown[start : start + BATCH])
+        size += sum(map(len, found.values()))
+        if size > ANSWER_BYTES and len(outcomes) > 1:  # one resource alone is always shown
+            raise _Malformed(413, (f"The answer would hold more than {ANSWER_BYTES:,} bytes; name fewer resources.",))
+        bodies |= found
+    return bodies
+
+
+def _present(outcome: Outcome, items: Sequence[Value], bodies: dict[Key, bytes]) -> bytes:
+    """The resource of one status: as it is stored after the update, else what was sent, masked."""
+    if outcome.key in bodies and outcome.status is not UpdateStatus.INVALID:
+        return bodies[outcome.key]
+    assert outcome.ordinal is not None
+    return msgspec.json.encode(masking.mask_all(items[outcome.ordinal]))
+
+
+def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:
+    update: dict[str, object] = {"resource": msgspec.Raw(resource), "status": outcome.status.value}
+    if outcome.status in WITH_REASON:
+        update["reason"] = outcome.reason
+    return update
+
+
+def _line(outcome: Outcome) -> str:
+    """One line of `errors`: which resource, and why not."""
+    which = f"item {outcome.ordinal}" if outcome.key is None else f"{outcome.key.kind} {outcome.key.name}"
+    if outcome.status is UpdateStatus.FORBIDDEN:
+        owner = None if outcome.stored is None else outcome.stored.owner
+        why = f"managed by the repository {owner}; change it there" if owner else "your role does not cover it"
+    elif outcome.status is UpdateStatus.DEPRECATED:
+        why = "a new resource cannot be deprecated from the start"
+    else:
+        why = (outcome.reason or outcome.status.value).replace("\n", "; ")
+    return f"{which}: {outcome.status.value}: {why}"
+
+
+def _answer(
+    number: int, revision: int, *, status: int, body: dict[str, object], changed: bool = False
+) -> RequestPlanned:
+    answer = msgspec.json.encode(body)
+    if len(answer) > messages.FRAME_LIMIT // 2:
+        told = f"The answer would hold {len(answer):,} bytes; send fewer resources at once."
+        return _answer(number, 0, status=413, body={"errors": [told]})
+    return RequestPlanned(number=number, revision=revision, status=status, answer=answer, changed=changed)

@@ -1,0 +1,76 @@
+"""What a run's findings mean: the repository's state, the run's outcome, and the sentences for a person. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.errors import ReconcilerError
+from reconciler.git.faults import GitFault, State
+from reconciler.planning.statuses import REFUSED
+from reconciler.reading.messages import CommitPlanned
+from reconciler.reconciling.runs import Outcome
+from reconciler.store.contract import RepositoryRow
+
+SUSPENDED = "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one run has found out: a fault, a plan, neither when there was nothing new, or that it must not look."""
+
+    suspended: bool = False
+    planned: CommitPlanned | None = None
+    fault: ReconcilerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The repository's state with its message, and the run's outcome."""
+
+    state: State
+    message: str | None
+    outcome: Outcome
+
+
+def judge(findings: Findings, before: RepositoryRow | None) -> Verdict:
+    """What the findings mean, given what was remembered of the repository."""
+    state, message = _state(findings, before)
+    if findings.fault is not None or findings.suspended:
+        return Verdict(state, message, Outcome.FAILED)
+    if findings.planned is not None and findings.planned.refused:
+        return Verdict(state, message, Outcome.REFUSED)
+    fell_short = state is not State.READY or message is not None
+    return Verdict(state, message, Outcome.PARTIAL if fell_short else Outcome.SUCCEEDED)
+
+
+def sentence(name: str, commit: str, counts: Mapping[str, int], verdict: Verdict) -> str:
+    """One line about a run for the log."""
+    told = ", ".join(f"{number} {status}" for status, number in counts.items()) or "nothing changed"
+    where = f"{name} at {commit[:12]}" if commit else name
+    line = f"{where} {verdict.outcome}: {told}."
+    return line if verdict.message is None else f"{line} {verdict.message}"
+
+
+def _state(findings: Findings, before: RepositoryRow | None) -> tuple[State, str | None]:
+    if findings.suspended:
+        return State.SUSPENDED, SUSPENDED
+    if isinstance(findings.fault, GitFault):
+        return findings.fault.state, findings.fault.message
+    if findings.planned is not None:
+        state = State.READY if findings.planned.hold is None else State(findings.planned.hold)
+        return state, _message(findings.planned)
+    state = State.NEVER_READ if before is None else State(before.state)
+    if findings.fault is not None:
+        return state, findings.fault.message
+    return state, None if before is None else before.message
+
+
+def _message(planned: CommitPlanned) -> str | None:
+    """Why the store is not what the head says, in one or two sentences; None when it is."""
+    short = {status.value: planned.counts[status.value] for status in REFUSED if status.value in planned.counts}
+    told = ", ".join(f"{short[status]} {status}" for status in sorted(short))
+    if planned.refused:
+        return f"The commit is refused as a whole, since the repository is atomic: {told}; nothing of it was stored."
+    said = [planned.message] if planned.message else []
+    if short and not planned.message:
+        said.append(f"Not stored as the head says: {told}; the run names them.")
+    return " ".join(said) or None

@@ -1,0 +1,38 @@
+"""The resources that every project has from the start, and the names among them that nobody else may use.
+
+Belongs here: reading them from `schemas`, where they are ordinary documents. Does not: what they say.
+"""
+
+from functools import cache
+from typing import cast
+
+import schemas
+from reconciler.documents import limits, reading
+from reconciler.documents.values import Value
+from reconciler.resources.keys import Key
+
+RESERVED = frozenset(
+    {
+        Key("DestinationType", "webhook"),
+        Key("ExtensionType", "file_storage"),
+        Key("Extension", "file_storage_persistent_queue"),
+    }
+)
+"""What the service itself executes. A project's own type of any other built-in name shadows the built-in one."""
+
+
+@cache
+def built_in() -> dict[Key, dict[str, Value]]:
+    """The documents by key, in the order of keys. Nobody may change what is inside."""
+    documents = [_document(data) for _, data in schemas.built_in()]
+    return dict(sorted((_key(document), document) for document in documents))
+
+
+def _document(data: bytes) -> dict[str, Value]:
+    [document] = reading.read(data, syntax=reading.Syntax.YAML, limits=limits.FILE)
+    return cast("dict[str, Value]", document.value)  # a test holds every file against its kind's schema
+
+
+def _key(document: dict[str, Value]) -> Key:
+    metadata = cast("dict[str, Value]", document["metadata"])
+    return Key(str(document["kind"]), str(metadata["name"]))

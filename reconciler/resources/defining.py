@@ -1,0 +1,78 @@
+"""Whether the parameters that a type defines make sense by themselves.
+
+Belongs here: rules of definitions that a schema cannot state. Does not: values that components give (`conforming`).
+"""
+
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+
+from reconciler.documents.values import Pointer, Value
+from reconciler.resources import component_types, definitions, parameter_types, parameters, validators, violations
+from reconciler.resources.definitions import Definition
+from reconciler.resources.violations import Violation
+from reconciler.resources.words import listed
+
+AT: Pointer = ("spec", "parameters")
+
+
+def broken(spec: Value) -> tuple[Violation, ...]:
+    """Every rule that the definitions of a type break, in document order; its document fits its kind's schema."""
+    listing = spec.get("parameters") if isinstance(spec, dict) else None
+    if not isinstance(listing, list):
+        return ()
+    known = {definition.name: definition for definition in definitions.read(spec)}
+    found = [
+        *parameters.repeated(listing, at=AT),
+        *(violation for definition in known.values() for violation in _alone(definition)),
+        *_defaults(known),
+        *_conditions(known),
+    ]
+    return violations.in_document_order(found, {"spec": spec})
+
+
+def _alone(definition: Definition) -> Iterator[Violation]:
+    at = (*AT, definition.index)
+    if definition.type in parameter_types.ENUMERATED and not definition.valid_values and not definition.creatable:
+        yield Violation((*at, "validValues"), f"is required and not empty for the type `{definition.type}`")
+    if definition.minimum is not None and definition.maximum is not None and definition.minimum > definition.maximum:
+        yield Violation((*at, "minimum"), "is greater than `maximum`")
+
+
+def _defaults(known: dict[str, Definition]) -> Iterator[Violation]:
+    """Defaults that their own definitions refuse. An empty one is none; values that are missing are told already."""
+    judged = {
+        name: definition
+        for name, definition in known.items()
+        if definition.default is not None
+        and (definition.valid_values or definition.creatable or definition.type not in parameter_types.ENUMERATED)
+    }
+    if not judged:
+        return
+    rules = validators.compiled(component_types.values_schema(judged))
+    values = {name: component_types.canonical_value(each, each.default) for name, each in judged.items()}
+    for violation in validators.broken(rules, values):
+        name, *below = violation.pointer
+        yield Violation((*AT, judged[str(name)].index, "default", *below), violation.message)
+
+
+def _conditions(known: dict[str, Definition]) -> Iterator[Violation]:
+    """Conditions on what does not exist, and the first circle of conditions."""
+    for definition in known.values():
+        for index, condition in enumerate(definition.relevant_if):
+            if condition.name not in known:
+                at = (*AT, definition.index, "relevantIf", index, "name")
+                yield Violation(at, "is not a parameter of this type")
+    graph = {name: [each.name for each in definition.relevant_if] for name, definition in known.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        yield _circle(error.args[1], known)
+
+
+def _circle(circle: list[str], known: dict[str, Definition]) -> Violation:
+    """Told at the parameter of the circle that stands first. Each in `circle` is a condition of the next."""
+    first = min(circle, key=lambda name: known[name].index)
+    start = circle.index(first)
+    ring = [*circle[start:-1], *circle[:start]]
+    message = f"depends on itself: {listed([*ring, first][::-1])}; remove one of these conditions"
+    return Violation((*AT, known[first].index, "relevantIf"), message)

@@ -1,0 +1,119 @@
+"""Judging one document by itself: is it ours, is it valid, and what is every rule that it breaks?
+
+Belongs here: rules that need no other resource; the schemas state most of them. Does not: references, parameters
+against their type, duplicates among documents.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from reconciler.documents.values import Value
+from reconciler.resources import kinds, names, parameters, resource, validators, violations
+from reconciler.resources.keys import Key
+from reconciler.resources.kinds import Kind
+from reconciler.resources.resource import Resource
+from reconciler.resources.violations import Violation
+
+
+class Classification(Enum):
+    """What a document in a repository is to us."""
+
+    RESOURCE = auto()  # judged
+    NOT_A_RESOURCE = auto()  # skipped: neither apiVersion nor kind
+    FOREIGN = auto()  # skipped: both, and neither is ours; a Kubernetes manifest, say
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`key` is known when kind and name are, even of an invalid document; `resource` only of a valid one."""
+
+    key: Key | None
+    resource: Resource | None
+    violations: tuple[Violation, ...]
+
+
+def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
+    """Whether a document asks to be judged. One of the two keys, or one that is ours, is enough."""
+    if not isinstance(value, dict) or ("apiVersion" not in value and "kind" not in value):
+        return Classification.NOT_A_RESOURCE
+    if "apiVersion" not in value or "kind" not in value:
+        return Classification.RESOURCE
+    version = value["apiVersion"]
+    ours = (isinstance(version, str) and version in api_versions) or _kind(value) is not None
+    return Classification.RESOURCE if ours else Classification.FOREIGN
+
+
+def judge(value: Value, *, api_versions: frozenset[str]) -> Judged:
+    """Everything that is wrong with a document, in document order; or the resource that it is."""
+    if not isinstance(value, dict):
+        return Judged(None, None, (Violation((), "is not an object"),))
+    kind = _kind(value)
+    document = _without_nulls(value)
+    given = parameters.find(document.get("spec"))
+    secrets = [(("spec", *pointer), secret) for pointer, secret in given.secrets]
+    found = (
+        *validators.violations(kind, document),
+        *_identifiers(document, kind, api_versions),
+        *_parameters(given),
+    )
+    key = _key(document, kind)
+    if found or key is None:
+        return Judged(key, None, violations.in_document_order(found, value))
+    return Judged(key, resource.of_document(document, key=key, secrets=secrets), ())
+
+
+def _without_nulls(document: dict[str, Value]) -> dict[str, Value]:
+    """The document with an absent or null spec, and null labels, read as empty; the same one when there are none."""
+    if document.get("spec") is None:
+        document = {**document, "spec": {}}
+    metadata = document.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("labels", {}) is None:
+        document = {**document, "metadata": {**metadata, "labels": {}}}
+    return document
+
+
+def _kind(document: dict[str, Value]) -> Kind | None:
+    name = document.get("kind")
+    return kinds.exact(name) if isinstance(name, str) else None
+
+
+def _key(document: dict[str, Value], kind: Kind | None) -> Key | None:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if kind is None or not isinstance(name, str) or names.name(name) is not None:
+        return None
+    return Key(kind.name, name)
+
+
+def _identifiers(document: dict[str, Value], kind: Kind | None, api_versions: frozenset[str]) -> Iterator[Violation]:
+    """apiVersion and kind, whose values depend on the settings and on what the service knows."""
+    version = document.get("apiVersion")
+    if isinstance(version, str) and version and version not in api_versions:
+        accepted = ", ".join(f"`{each}`" for each in sorted(api_versions))
+        yield Violation(("apiVersion",), f"is not an API version of this service; it takes {accepted}")
+    name = document.get("kind")
+    if kind is None and isinstance(name, str) and name:
+        yield Violation(("kind",), unknown_kind(name))
+
+
+def unknown_kind(name: str) -> str:
+    """What is wrong with a kind that is none: the one that may be meant, else all of them."""
+    meant = kinds.find(name) or kinds.nearest(name[:LONGEST_NAME])
+    if meant is not None:
+        return f"is not a kind; write `{meant.name}`"
+    return f"is not a kind; the kinds are {', '.join(f'`{kind.name}`' for kind in kinds.KINDS)}"
+
+
+def _parameters(found: parameters.Found) -> Iterator[Violation]:
+    """What schemas cannot say of parameters: that each name stands once, that the mask is not a value."""
+    for pointer, listed in found.lists:
+        yield from parameters.repeated(listed, at=("spec", *pointer))
+    for pointer, value in found.secrets:
+        if value == parameters.MASK:
+            yield Violation(("spec", *pointer), MASK_MESSAGE)
+
+
+LONGEST_NAME = 100  # characters compared with the kinds: comparing takes the square of the length
+
+MASK_MESSAGE = f"`{parameters.MASK}` is what the service shows instead of a value; send the value itself"

@@ -1,0 +1,99 @@
+"""Where parameters stand in a spec, and which of their values are secrets.
+
+Belongs here: finding them, whatever the kind. Does not: what a parameter may be (`conforming`), nor masking
+(`preparing`).
+
+The search covers the whole spec, fields that no schema describes included: a secret must not leave the service because
+it stood where nobody looked. Nesting is bounded by the readers.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from reconciler.documents.values import Pointer, Value, pointer_text
+from reconciler.resources.component_types import ComponentType
+from reconciler.resources.violations import Violation
+
+MASK = "(sensitive)"
+"""What the service shows in place of a secret."""
+
+_REFERENCE = re.compile(r"\$\{(env|file):[A-Za-z0-9_][-A-Za-z0-9_.]*\}")
+_ALWAYS_SENSITIVE = "headers"  # of a webhook; they carry its credentials
+
+Types = Mapping[Pointer, ComponentType | None]
+"""The type that a list of parameters belongs to, by the pointer of the list from the spec down; None if unknown."""
+
+UNTYPED: Types = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search came across, each with its pointer from the spec down, in document order."""
+
+    lists: list[tuple[Pointer, list[Value]]] = field(
+        default_factory=list, repr=False
+    )  # what stands under a key `parameters`
+    secrets: list[tuple[Pointer, Value]] = field(default_factory=list, repr=False)  # of a map, each of its values
+
+
+def find(spec: Value, types: Types = UNTYPED) -> Found:
+    """The parameters of a spec and their secrets.
+
+    In a list that `types` names, a value is a secret when its definition or it itself says so, and whenever nobody
+    knows its definition. A value that is one whole reference, `${env:NAME}`, is not the secret but says where it is:
+    it is left out.
+    """
+    found = Found()
+    _visit(spec, pointer=(), found=found, types=types)
+    return found
+
+
+def repeated(listed: list[Value], *, at: Pointer) -> Iterator[Violation]:
+    """The names that stand in a list of parameters, or of their definitions, already; `at` is the list's pointer."""
+    first: dict[str, int] = {}
+    for index, parameter in enumerate(listed):
+        name = parameter.get("name") if isinstance(parameter, dict) else None
+        if isinstance(name, str) and first.setdefault(name, index) != index:
+            earlier = pointer_text((*at, first[name]))
+            yield Violation((*at, index, "name"), f"is the name of {earlier} already; keep one of them")
+
+
+def _visit(value: Value, *, pointer: Pointer, found: Found, types: Types) -> None:
+    if isinstance(value, dict):
+        sensitive = _is_sensitive(value, pointer, types)
+        if sensitive:
+            _collect(value["value"], (*pointer, "value"), found)
+        for key, child in value.items():
+            if isinstance(child, (dict, list)) and not (sensitive and key == "value"):
+                _visit(child, pointer=(*pointer, key), found=found, types=types)
+    elif isinstance(value, list):
+        if pointer and pointer[-1] == "parameters":
+            found.lists.append((pointer, value))
+        for index, child in enumerate(value):
+            if isinstance(child, (dict, list)):
+                _visit(child, pointer=(*pointer, index), found=found, types=types)
+
+
+def _is_sensitive(value: dict[str, Value], pointer: Pointer, types: Types) -> bool:
+    if "value" not in value:
+        return False
+    if value.get("sensitive") not in (None, False):
+        return True  # whatever it says instead, where no schema looked: rather hidden than shown
+    name = value.get("name")
+    if pointer[:-1] in types:
+        type_ = types[pointer[:-1]]
+        return type_ is None or not isinstance(name, str) or name not in type_.open
+    return name == _ALWAYS_SENSITIVE and pointer[-2:-1] == ("parameters",)
+
+
+def _collect(value: Value, pointer: Pointer, found: Found) -> None:
+    leaves = (
+        [((*pointer, key), child) for key, child in value.items()] if isinstance(value, dict) else [(pointer, value)]
+    )
+    found.secrets.extend((where, leaf) for where, leaf in leaves if not _is_reference(leaf))
+
+
+def _is_reference(value: Value) -> bool:
+    return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None

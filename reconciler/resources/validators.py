@@ -1,0 +1,127 @@
+"""Whether a value has the shape that a schema asks for, and if not, why. The one user of jsonschema-rs.
+
+Belongs here: compiling schemas, putting errors into our words. Does not: rules that a schema cannot state (`judging`),
+nor what is in a schema (`schemas` for kinds, `component_types` for parameters).
+
+The library's own messages quote the value, which may be a secret; ours say what is allowed instead.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
+
+import schemas
+from reconciler.documents.values import Value
+from reconciler.resources import formats
+from reconciler.resources.kinds import Kind
+from reconciler.resources.violations import Violation
+from reconciler.resources.words import listed
+
+_TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "null": "null",
+    "number": "a number",
+    "object": "an object",
+    "string": "a string",
+}
+
+MISSING = "is required"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A schema, and the same compiled."""
+
+    schema: dict[str, Any] = field(repr=False)
+    validator: Draft202012Validator = field(repr=False)
+
+
+def compiled(schema: dict[str, Any]) -> Rules:
+    """The rules of a schema, `format` among them. Nobody may change the schema afterwards."""
+    return Rules(schema, Draft202012Validator(schema, formats=dict(formats.FORMATS), validate_formats=True))
+
+
+def violations(kind: Kind | None, value: Value) -> tuple[Violation, ...]:
+    """Every way in which a document breaks the schema of its kind, or, without a kind, what all kinds share.
+
+    The value comes from a reader: it holds no NaN and no lone surrogate.
+    """
+    return broken(_rules(schemas.ENVELOPE if kind is None else kind.name), value)
+
+
+def broken(rules: Rules, value: Value) -> tuple[Violation, ...]:
+    """Every way in which a value breaks the rules; pointers lead down from the value."""
+    if rules.validator.is_valid(value):
+        return ()
+    return tuple(found for error in rules.validator.iter_errors(value) for found in _explain(error, rules.schema))
+
+
+@cache
+def _rules(name: str) -> Rules:
+    return compiled(schemas.load(name))
+
+
+def _explain(error: ValidationError, schema: dict[str, Any]) -> Iterator[Violation]:
+    """One violation per error; for unknown keys, one per key."""
+    pointer = tuple(error.instance_path)
+    match error.kind:
+        case ValidationErrorKind.Required(property=key):
+            yield Violation((*pointer, key), MISSING)
+        case ValidationErrorKind.AdditionalProperties(unexpected=keys):
+            message = _unknown_key(_parent(error, schema))
+            yield from (Violation((*pointer, key), message, at_key=True) for key in keys)
+        case ValidationErrorKind.PropertyNames(error=inner):
+            yield Violation((*pointer, str(inner.instance)), _message(inner, schema), at_key=True)
+        case _:
+            yield Violation(pointer, _message(error, schema))
+
+
+def _message(error: ValidationError, schema: dict[str, Any]) -> str:
+    keyword = error.kind.name
+    told = _parent(error, schema).get("errorMessage")
+    if isinstance(told, dict) and keyword in told:
+        return str(told[keyword])
+    if keyword in {"not", "pattern"}:
+        return str(told or "is not allowed here")
+    text = MESSAGES.get(keyword)
+    return f"breaks the rule `{keyword}`" if text is None else text(error.kind.value)
+
+
+def _parent(error: ValidationError, schema: dict[str, Any]) -> dict[str, Any]:
+    """The subschema that holds the keyword which refused; schema paths are already free of references."""
+    subschema: Any = schema
+    for step in error.schema_path[:-1]:
+        subschema = subschema[step]
+    return subschema if isinstance(subschema, dict) else {}
+
+
+def _unknown_key(subschema: dict[str, Any]) -> str:
+    return f"is not a known field; the fields here are {listed(tuple(subschema.get('properties', ())))}"
+
+
+def _any_of(branches: Sequence[Sequence[ValidationError]]) -> str:
+    """The alternatives of our schemas are each a required field."""
+    fields = [error.kind.value for errors in branches for error in errors if error.kind.name == "required"]
+    return f"needs one of {listed(fields)}"
+
+
+def _type(types: Sequence[str]) -> str:
+    return "is not " + " or ".join(_TYPES[name] for name in sorted(types, key=lambda name: name == "null"))
+
+
+MESSAGES: dict[str, Callable[[Any], str]] = {
+    "anyOf": _any_of,
+    "const": lambda value: f"is not {listed([value])}",
+    "enum": lambda values: f"is not one of {listed(values)}",
+    "maxLength": lambda limit: f"is longer than {limit} characters",
+    "minLength": lambda limit: "is empty" if limit == 1 else f"is shorter than {limit} characters",
+    "maximum": lambda limit: f"is greater than {limit}",
+    "minimum": lambda limit: f"is less than {limit}",
+    "type": _type,
+}
+"""The words for each keyword that refuses a value, given the keyword's own value in the schema."""

@@ -1,0 +1,99 @@
+"""What is wrong with a document, and how it is told to a person.
+
+Belongs here: a broken rule, its place, its line of text. Does not: the rules, nor finding positions in a file.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from reconciler.documents.values import Pointer, Value, pointer_text
+
+MOST_LINES = 1000  # lines of one reason; beyond it, a count: nobody reads more, and every reason is stored
+LONGEST_POINTER = 400  # characters shown of a pointer, since keys come from outside
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule. The message never holds the value that broke it, which may be a secret.
+
+    `pointer` may lead to something that is missing. `at_key`: the key itself is wrong, not the value under it.
+    `of_parameter`: a parameter is missing, unknown, or has a bad value; the one sort that `acceptInvalid` lets pass.
+    """
+
+    pointer: Pointer
+    message: str
+    at_key: bool = False
+    of_parameter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in a repository; line and column count from 1."""
+
+    path: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str]) -> str:
+    """The violations as text, one a line, in the order given.
+
+    `place_of` gives what stands before the pointer (`teams/a.yaml:10:14`), or '' when there is no file.
+    """
+    told = [_line(violation, place_of(violation)) for violation in violations[:MOST_LINES]]
+    left = len(violations) - len(told)
+    return "\n".join([*told, f"and {left} more"] if left else told)
+
+
+def in_document_order(violations: Iterable[Violation], value: Value) -> tuple[Violation, ...]:
+    """The violations as a reader of the document meets them, then by message; each once.
+
+    What is missing comes after all that is there.
+    """
+    positions: dict[int, dict[str, int]] = {}
+
+    def order(violation: Violation) -> tuple[tuple[float, ...], str, str]:
+        pointer = violation.pointer
+        return (_order(pointer, value, positions), pointer_text(pointer), violation.message)
+
+    return tuple(sorted(dict.fromkeys(violations), key=order))
+
+
+def _line(violation: Violation, place: str) -> str:
+    return ": ".join(part for part in (place, _shown(violation.pointer), violation.message) if part)
+
+
+def _shown(pointer: Pointer) -> str:
+    """The pointer on one line: control characters escaped as JSON does, the end of a long one cut."""
+    text = pointer_text(pointer)
+    if len(text) > LONGEST_POINTER:
+        text = text[:LONGEST_POINTER] + "…"
+    return text if text.isprintable() else "".join(_printable(character) for character in text)
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
+def _order(pointer: Pointer, value: Value, positions: dict[int, dict[str, int]]) -> tuple[float, ...]:
+    """For each step, which child of its parent it is; infinite for one that is missing.
+
+    `positions` remembers the order of each mapping's keys, by the mapping's id: looking for each key anew is quadratic.
+    """
+    order: list[float] = []
+    for step in pointer:
+        if isinstance(value, dict) and step in value and isinstance(step, str):
+            if id(value) not in positions:
+                positions[id(value)] = {key: index for index, key in enumerate(value)}
+            order.append(positions[id(value)][step])
+            value = value[step]
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            order.append(step)
+            value = value[step]
+        else:
+            order.append(float("inf"))
+            break
+    return tuple(order)

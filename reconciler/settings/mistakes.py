@@ -1,0 +1,113 @@
+"""What is wrong with settings, one line each: the place, the key and what is allowed; never the value.
+
+Pure. The rules of single values are in `scalars`; those between several are here.
+"""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import NamedTuple, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from reconciler.documents.values import Pointer
+from reconciler.settings import layers
+from reconciler.settings.addresses import address
+from reconciler.settings.layers import Layer
+from reconciler.settings.models import Settings
+
+SHAPES = {
+    "model_type": "must be a mapping of keys",
+    "model_attributes_type": "must be a mapping of keys",
+    "dict_type": "must be a mapping of keys",
+    "tuple_type": "must be a list",
+    "missing": "is required",
+}
+
+
+class Mistake(NamedTuple):
+    """A rule that is broken, at a key."""
+
+    pointer: Pointer
+    message: str
+
+
+def of_shape(error: ValidationError) -> Iterator[Mistake]:
+    """What the classes refuse."""
+    # Neither the input nor a link to someone's documentation belongs in a message.
+    for detail in error.errors(include_url=False, include_context=False, include_input=False):
+        pointer = detail["loc"]
+        if detail["type"] == "extra_forbidden":
+            yield Mistake(pointer, _unknown(pointer))
+        else:
+            yield Mistake(pointer, SHAPES.get(detail["type"], detail["msg"]))
+
+
+def between(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    """Rules over several settings, judged on plain values so that they show beside mistakes of shape."""
+    yield from _same_names(sources)
+    yield from _half_a_certificate(sources)
+    yield from _open_listener(sources)
+
+
+def _same_names(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    found = layers.find(sources, ("repositories",))
+    seen: dict[str, int] = {}
+    for index, repository in enumerate(found[1] if found and isinstance(found[1], list) else ()):
+        name = repository.get("name") if isinstance(repository, dict) else None
+        if isinstance(name, str) and seen.setdefault(name, index) != index:
+            message = f"must be unique; repositories[{seen[name]}] has the same name"
+            yield Mistake(("repositories", index, "name"), message)
+
+
+def _given(sources: tuple[Layer, ...], *pointer: str) -> bool:
+    found = layers.find(sources, pointer)
+    return found is not None and found[1] not in ("", None)
+
+
+def _half_a_certificate(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    for one, other in (("certFile", "keyFile"), ("keyFile", "certFile")):
+        if _given(sources, "tls", one) and not _given(sources, "tls", other):
+            yield Mistake(("tls", one), f"needs tls.{other} too")
+
+
+def _open_listener(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    found, insecure = layers.find(sources, ("listen",)), layers.find(sources, ("insecure",))
+    if found is None or (insecure is not None and insecure[1] is True) or _given(sources, "tls", "certFile"):
+        return
+    try:
+        loopback = address(found[1]).loopback
+    except ValueError:
+        return  # a mistake of shape, shown as such
+    if not loopback:
+        message = "must be on this machine (127.0.0.1 or [::1]), unless tls has both files or `insecure: true` is set"
+        yield Mistake(("listen",), message)
+
+
+def _unknown(pointer: Pointer) -> str:
+    known = sorted(keys(_class_at(pointer[:-1])))
+    close = get_close_matches(str(pointer[-1]), known, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else f"the keys here are {', '.join(known)}"
+    return f"is not a known key; {hint}"
+
+
+def keys(topic: type[BaseModel]) -> dict[str, object]:
+    """The keys that a person may write in a section, with their types."""
+    hidden = topic.ENVIRONMENT_ONLY if issubclass(topic, Settings) else frozenset()
+    fields = {field.alias or name: field.annotation for name, field in topic.model_fields.items()}
+    return {key: kind for key, kind in fields.items() if key not in hidden}
+
+
+def _class_at(pointer: Pointer) -> type[BaseModel]:
+    topic: type[BaseModel] = Settings
+    for part in pointer:
+        if isinstance(part, str):
+            topic = section(keys(topic)[part]) or topic
+    return topic
+
+
+def section(annotation: object) -> type[BaseModel] | None:
+    """The class of a nested section, or of the sections in a list; None for a plain setting."""
+    for kind in (annotation, *get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None

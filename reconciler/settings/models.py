@@ -1,0 +1,195 @@
+"""The settings as values: one class per topic, each field with its meaning, unit, default and off-switch.
+
+How they are read is in `loading`, where they come from in `layers`, what a mistake says in `mistakes`. A test compares
+these classes with docs/settings.md.
+"""
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from reconciler.settings.addresses import Address
+from reconciler.settings.allowing import Allowed
+from reconciler.settings.repositories import Repository
+from reconciler.settings.scalars import (
+    AbsolutePath,
+    Boolean,
+    Bytes,
+    Duration,
+    Filled,
+    Listen,
+    OptionalListen,
+    OptionalPath,
+    OptionalWebURL,
+    Resources,
+    StoreURL,
+    Text,
+    WebURL,
+)
+from reconciler.settings.topics import Topic, key
+
+SHORTEST_KEY = 32  # characters; what is shorter can be guessed
+API_VERSION = "service/v1"
+
+
+def _api_key(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if len(text) < SHORTEST_KEY or not (text.isascii() and text.isprintable()):
+        raise ValueError
+    return value
+
+
+ApiKey = Annotated[
+    SecretStr, AfterValidator(_api_key), Allowed(f"at least {SHORTEST_KEY} characters, all of them printable ASCII")
+]
+Secret = Annotated[SecretStr, Allowed("a string")]
+AuthType = Annotated[Literal["local", "oidc"], Allowed("local or oidc")]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Allowed("debug, info, warning or error")]
+LogFormat = Annotated[Literal["auto", "text", "json"], Allowed("auto, text or json")]
+
+
+class Store(Topic):
+    """Where resources, history and runs are kept."""
+
+    url: StoreURL = Field(default="sqlite:////var/lib/reconciler/store.db", description="The store's database.")
+
+
+class TLS(Topic):
+    """The listener's certificate; the two files go together."""
+
+    cert_file: OptionalPath = Field(default=None, description="File with the certificate chain, PEM. Off: empty.")
+    key_file: OptionalPath = Field(default=None, description="File with the private key, PEM. Off: empty.")
+
+
+class Outbound(Topic):
+    """Connections that the service opens: webhooks, sign-in, alerts."""
+
+    proxy: OptionalWebURL = Field(default="", description="Proxy for all of them. Off: empty.")
+    ca_file: OptionalPath = Field(
+        default=None, description="Certificate authorities to trust. Off: empty, the system's."
+    )
+
+
+class API(Topic):
+    """What the HTTP interface accepts."""
+
+    api_versions: tuple[Filled, ...] = Field(
+        default=(API_VERSION,), description="Values of `apiVersion` to accept; `service/v1` always is."
+    )
+    max_body_bytes: Bytes = Field(default=8 << 20, description="Largest request body, in bytes.")
+    max_resources: Resources = Field(default=10_000, description="Most resources in one request.")
+
+    @property
+    def accepted_versions(self) -> frozenset[str]:
+        """Every `apiVersion` that a resource may carry."""
+        return frozenset((API_VERSION, *self.api_versions))
+
+
+class Secrets(Topic):
+    """Where references to secrets may point."""
+
+    env: tuple[Filled, ...] = Field(
+        default=("DESTINATION_<PROJECT>__*",),
+        description="Patterns of the environment variables that resources may refer to; `SERVICE_*` never matches.",
+    )
+    directory: OptionalPath = Field(
+        default=None, description="Folder with one folder of secret files per project; `<stateDir>/secrets` when empty."
+    )
+
+
+class CustomClaims(Topic):
+    """Names of the claims and groups that carry roles and projects."""
+
+    groups: Filled = Field(default="groups", description="Claim with the groups.")
+    group_ids: Filled = Field(default="group_ids", description="Claim with the groups when the one above is missing.")
+    roles: Filled = Field(default="roles", description="Claim with the roles.")
+    organization_admin: Filled = Field(
+        default="service_org_admin", description="Claim that makes an organization admin."
+    )
+    projects: Filled = Field(default="service_projects", description="Claim with the projects.")
+    default_role: Filled = Field(default="service_default_role", description="Claim with the default role.")
+    org_admin_group_name: Filled = Field(default="service-org-admin", description="Group of the organization admins.")
+    projects_group_prefix: Filled = Field(default="service-projects-", description="How a project's group begins.")
+    admin_group_name: Filled = Field(default="service-admin", description="Group that gives `admin`.")
+    user_group_name: Filled = Field(default="service-user", description="Group that gives `user`.")
+    viewer_group_name: Filled = Field(default="service-viewer", description="Group that gives `viewer`.")
+
+
+class OIDC(Topic):
+    """The OpenID Connect provider."""
+
+    issuer: OptionalWebURL = Field(default="", description="The provider's issuer URL.")
+    oauth2_client_id: Text = Field(default="", description="The client id that the provider gave.")
+    oauth2_client_secret: Secret = Field(default=SecretStr(""), description="The client secret that the provider gave.")
+    scopes: tuple[Filled, ...] = Field(default=("openid", "profile", "email"), description="Scopes to ask for.")
+    disable_invitations: Boolean = Field(
+        default=False, description="Sign in only people whose claims give them access. Off: `false`."
+    )
+    custom_claims: CustomClaims = Field(default=CustomClaims(), description="Names of claims and groups.")
+
+
+class Auth(Topic):
+    """How people sign in."""
+
+    type: AuthType = Field(default="local", description="How people sign in.")
+    oidc: OIDC = Field(default=OIDC(), description="The OpenID Connect provider.")
+
+
+class Egress(Topic):
+    """Where deliveries may go."""
+
+    allow: tuple[Filled, ...] = Field(
+        default=(), description="Hosts and networks that deliveries may reach; empty: any."
+    )
+    deny: tuple[Filled, ...] = Field(default=(), description="Hosts and networks that they may not reach. Off: empty.")
+
+
+class Delivery(Topic):
+    """Taking in log records and sending them on."""
+
+    otlp_listen: OptionalListen = Field(default=None, description="An extra listener for log records. Off: empty.")
+    drain_timeout: Duration = Field(default=5.0, description="How long a stop waits for what is being sent.")
+    egress: Egress = Field(default=Egress(), description="Where deliveries may go.")
+
+
+class Log(Topic):
+    """The service's own log."""
+
+    level: LogLevel = Field(default="info", description="What is worth a line.")
+    format: LogFormat = Field(
+        default="auto", description="Text or JSON lines; `auto` is text on a terminal, else JSON."
+    )
+
+
+class Settings(BaseSettings):
+    """All settings. Built by `loading.load`, which says where each value came from when one is wrong."""
+
+    model_config = SettingsConfigDict(
+        alias_generator=key, extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False
+    )
+    # Not a key of the file: a credential belongs in the environment alone.
+    ENVIRONMENT_ONLY: ClassVar[frozenset[str]] = frozenset({"apiKey"})
+
+    web_url: WebURL = Field(default="http://127.0.0.1:3001", description="How people and providers reach the service.")
+    listen: Listen = Field(
+        default=Address("127.0.0.1", 3001), description="Where the HTTP interface listens; port 0 is any."
+    )
+    insecure: Boolean = Field(
+        default=False, description="Allow a listener beyond this machine without TLS. Off: `false`."
+    )
+    state_dir: AbsolutePath = Field(
+        default=Path("/var/lib/reconciler"),
+        description="Folder for mirrors, queues and the store; made with mode 0700.",
+    )
+    store: Store = Field(default=Store(), description="Where resources, history and runs are kept.")
+    tls: TLS = Field(default=TLS(), description="The listener's certificate.")
+    outbound: Outbound = Field(default=Outbound(), description="Connections that the service opens.")
+    api: API = Field(default=API(), description="What the HTTP interface accepts.")
+    repositories: tuple[Repository, ...] = Field(default=(), description="The repositories to follow.")
+    secrets: Secrets = Field(default=Secrets(), description="Where references to secrets may point.")
+    auth: Auth = Field(default=Auth(), description="How people sign in.")
+    delivery: Delivery = Field(default=Delivery(), description="Taking in log records and sending them on.")
+    log: Log = Field(default=Log(), description="The service's own log.")
+    api_key: ApiKey | None = Field(default=None, description="An organization admin's key.")

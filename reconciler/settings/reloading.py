@@ -1,0 +1,27 @@
+"""What a running service takes over from settings that were read again, and what waits for a restart. Pure."""
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from reconciler.settings.models import Settings
+
+TAKEN_OVER = frozenset({"repositories", "log.level"})
+
+
+def need_restart(running: Settings, fresh: Settings) -> tuple[str, ...]:
+    """The keys, dotted, whose fresh values count only after a restart, in the order of the reference.
+
+    `running` are the settings of the start: a change that waits is told again at each reload.
+    """
+    return tuple(key for key in _changed(running, fresh, "") if key not in TAKEN_OVER)
+
+
+def _changed(running: BaseModel, fresh: BaseModel, prefix: str) -> Iterator[str]:
+    for name, field in type(fresh).model_fields.items():
+        old, new = getattr(running, name), getattr(fresh, name)
+        key = f"{prefix}{field.alias or name}"
+        if isinstance(old, BaseModel) and isinstance(new, BaseModel):
+            yield from _changed(old, new, f"{key}.")
+        elif old != new:
+            yield key

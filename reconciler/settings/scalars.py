@@ -1,0 +1,142 @@
+"""The types of single settings, with what each allows in words, and the rules of durations, paths and names.
+
+Which setting has which type is in `models`; the rules of addresses and URLs are in `addresses`.
+"""
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, Strict
+
+from reconciler.settings import addresses
+from reconciler.settings.addresses import Address, address, has_control
+from reconciler.settings.allowing import Allowed
+
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake
+NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+PROJECT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+LONGEST_NAME = 63  # characters
+LONGEST_BRANCH = 1024  # bytes
+
+
+def seconds(text: object) -> float:
+    """A duration such as `250ms`, `10s`, `5m` or `1h` in seconds; more than nothing, at most a year."""
+    match = re.fullmatch(r"([0-9]{1,12})(ms|s|m|h)", text) if isinstance(text, str) else None
+    value = int(match[1]) * SECONDS[match[2]] if match else 0.0
+    if not 0.0 < value <= LONGEST:
+        raise ValueError
+    return value
+
+
+def _optional_address(text: object) -> Address | None:
+    return None if text in ("", None) else address(text)
+
+
+def _absolute(value: object) -> Path:
+    if not isinstance(value, str | Path) or not Path(value).is_absolute() or has_control(str(value)):
+        raise ValueError
+    return Path(value)
+
+
+def _optional_path(value: object) -> Path | None:
+    return None if value in ("", None) else _absolute(value)
+
+
+def _name(text: str) -> str:
+    if len(text) > LONGEST_NAME or not NAME.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _project(text: str) -> str:
+    if len(text) > LONGEST_NAME or not PROJECT.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _branch(text: str | None) -> str | None:
+    """Git's rules for a branch (git-check-ref-format), and no leading `-`, which a program reads as an option."""
+    if not text:
+        return None
+    parts = text.split("/")
+    if (
+        text.startswith("-")
+        or len(text.encode("utf-8", "replace")) > LONGEST_BRANCH
+        or has_control(text)
+        or text == "@"
+        or text.endswith(".")
+        or re.search(r"\.\.|@\{|[\x00-\x20\x7f~^:?*\[\\]", text)
+        or any(not part or part.startswith(".") or part.endswith(".lock") for part in parts)
+    ):
+        raise ValueError
+    return text
+
+
+def _folder(text: str) -> str:
+    """A folder in the repository: no leading `/`, no `..`; `.` and a trailing `/` mean nothing."""
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or has_control(text):
+        raise ValueError
+    return "" if path == PurePosixPath() else str(path)
+
+
+def _filled(text: str) -> str:
+    if not text or has_control(text):
+        raise ValueError
+    return text
+
+
+Text = Annotated[str, Strict(), Allowed("a string")]
+Filled = Annotated[str, Strict(), AfterValidator(_filled), Allowed("a string that is not empty")]
+Boolean = Annotated[bool, Strict(), Allowed("true or false")]
+Duration = Annotated[float, BeforeValidator(seconds), Allowed("a duration such as 250ms, 10s, 5m or 1h")]
+Listen = Annotated[
+    Address, PlainValidator(address), PlainSerializer(str), Allowed("host:port such as 127.0.0.1:3001 or [::1]:3001")
+]
+OptionalListen = Annotated[
+    Address | None,
+    PlainValidator(_optional_address),
+    PlainSerializer(lambda value: str(value or "")),
+    Allowed('host:port such as 127.0.0.1:4318, or "" for none'),
+]
+AbsolutePath = Annotated[Path, BeforeValidator(_absolute), Allowed("an absolute path")]
+OptionalPath = Annotated[Path | None, BeforeValidator(_optional_path), Allowed('an absolute path, or "" for none')]
+Name = Annotated[
+    str,
+    Strict(),
+    AfterValidator(_name),
+    Allowed("1 to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"),
+]
+Project = Annotated[
+    str, Strict(), AfterValidator(_project), Allowed("1 to 63 small letters and digits, with single dashes between")
+]
+Branch = Annotated[str | None, Strict(), AfterValidator(_branch), Allowed('a branch name such as main, or "" for HEAD')]
+Folder = Annotated[
+    str, Strict(), AfterValidator(_folder), Allowed('a folder in the repository such as teams/web, without `..`, or ""')
+]
+RepositoryURL = Annotated[
+    str, Strict(), AfterValidator(addresses.repository_url), Allowed("a local path or an https, ssh or file URL")
+]
+WebURL = Annotated[
+    str, Strict(), AfterValidator(addresses.web_url), Allowed("an http or https URL without a user or query")
+]
+OptionalWebURL = Annotated[
+    str,
+    Strict(),
+    AfterValidator(addresses.optional_web_url),
+    Allowed('an http or https URL without a user or query, or ""'),
+]
+StoreURL = Annotated[
+    str,
+    Strict(),
+    AfterValidator(addresses.store_url),
+    Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db"),
+]
+Percent = Annotated[int, Strict(), Field(ge=0, le=100), Allowed("a whole number from 0 to 100")]
+Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000), Allowed("a whole number from 0 to 1000000")]
+Resources = Annotated[int, Strict(), Field(ge=1, le=1_000_000), Allowed("a whole number from 1 to 1000000")]
+Bytes = Annotated[
+    int, Strict(), Field(ge=1024, le=1 << 30), Allowed("a whole number of bytes from 1024 to 1073741824 (1 GiB)")
+]

@@ -1,0 +1,87 @@
+"""Opening the store's file: one connection that writes, any number that read.
+
+What SQLite and the disk raise becomes a `StoreFault` here, and nowhere else.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.store.contract import StoreFault
+
+BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
+WAL_LIMIT_BYTES = 64 * 1024 * 1024
+STATEMENTS = 128  # prepared statements kept; there are fewer
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The connection that writes; it makes the file when there is none.
+
+    Only its owner may read the file, since it holds secrets.
+    """
+    with faults("opened", OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        return _connect(
+            f"{path.as_uri()}?mode=rw",
+            "journal_mode = wal",
+            # FULL, since an answer of 202 promises that the change survives a power cut.
+            "synchronous = full",
+            "foreign_keys = on",
+            f"journal_size_limit = {WAL_LIMIT_BYTES}",
+        )
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write."""
+    with faults("opened"):
+        return _connect(f"{path.as_uri()}?mode=ro", "query_only = on")
+
+
+def _connect(uri: str, *pragmas: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS
+    )
+    try:
+        for pragma in (f"busy_timeout = {BUSY_MILLISECONDS}", *pragmas):
+            connection.execute(f"pragma {pragma}").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def faults(done: str, *others: type[Exception]) -> Iterator[None]:
+    """Turn what SQLite raises into a `StoreFault` that says what could not be done, and `others` too.
+
+    Not every OSError: where a caller's own code runs inside, a broken pipe is no fault of the store.
+    """
+    kinds: tuple[type[Exception], ...] = (sqlite3.Error, *others)
+    try:
+        yield
+    except kinds as cause:
+        raise fault(done, cause) from cause
+
+
+def fault(done: str, cause: Exception) -> StoreFault:
+    """The `StoreFault` for what SQLite or the disk raised."""
+    return StoreFault(
+        f"The store could not be {done} ({str(cause).rstrip('.')}); nothing was changed: "
+        "look at the disk's space and permissions."
+    )
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
+    """`begin` of a kind (`deferred`, `immediate`), then commit; on any exception roll back."""
+    connection.execute(f"begin {kind}")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        # A full disk may have rolled back already, and then there is nothing to roll back.
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise

@@ -1,0 +1,254 @@
+"""What the store promises, whatever engine keeps it. Its rules about resources: none; it keeps what it is given.
+
+The promises, which one suite of tests proves:
+
+- A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or none is there.
+- `commit` compares the revision that the change was planned against with the present one, inside the transaction, and
+  raises `Moved` without writing when they differ. Nothing here assumes that only one process writes.
+- The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
+  record and statuses alone do not.
+- Reads see a whole commit or nothing of it. What comes in pages (a list, a history, a run) is one revision from its
+  first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
+- Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the store
+  may keep whatever is written over, so that whoever hands them out limits how long that can be.
+- Every output has one order: lists by name in byte order, history and runs newest first.
+- A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
+  step in one transaction with its record.
+- When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads go on.
+"""
+
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from reconciler import errors
+from reconciler.resources.keys import Key
+
+
+class StoreFault(errors.Transient):
+    """The store could not read or write; nothing of the commit was kept."""
+
+
+class NewerStore(errors.Refused):
+    """The store was written by a later version of the product."""
+
+
+class Moved(errors.Transient):
+    """The store changed since the change was planned; plan again."""
+
+
+class VersionRow(NamedTuple):
+    """One version of one resource. `body` is what a reader gets, less `status`; `source` is a JSON object."""
+
+    project: str
+    kind: str
+    name: str
+    version: int
+    resource_id: str
+    digest: bytes
+    body: bytes
+    secrets: bytes | None
+    source: bytes
+    actor: str
+    run: str | None
+    request: str | None
+    created_at: str
+
+
+class HeadRow(NamedTuple):
+    """The present state of a resource: which version, whose, where it stands, and its `status` as JSON.
+
+    `resource_id` is unique in the project.
+    """
+
+    project: str
+    kind: str
+    name: str
+    version: int
+    resource_id: str
+    digest: bytes
+    owner: str | None
+    path: str | None
+    line: int | None
+    protected: int
+    status: bytes
+
+
+class KeyRow(NamedTuple):
+    """A resource that goes."""
+
+    project: str
+    kind: str
+    name: str
+
+
+class AuditRow(NamedTuple):
+    """One change of one resource. The resource before it is version `version_before` of its history."""
+
+    at: str
+    project: str
+    actor: str
+    action: str
+    kind: str
+    name: str
+    version_before: int | None
+    version_after: int | None
+    run: str | None
+    request: str | None
+
+
+class FileRow(NamedTuple):
+    """One considered file of a repository's applied head; `vacant` says why it holds nothing: a link, or empty."""
+
+    repository: str
+    path: str
+    blob: str
+    vacant: str | None = None
+
+
+class WantedRow(NamedTuple):
+    """One resource document of a repository's applied head.
+
+    `digest` is None when it was invalid; `kind` and `name` are None when they could not be read. `unconverged` is None
+    when the store holds what it wants, `waiting` when another change of the store may let it in (another repository
+    owns the resource, or its id is taken), else `refused`.
+    """
+
+    repository: str
+    path: str
+    position: int
+    kind: str | None
+    name: str | None
+    digest: bytes | None
+    unconverged: str | None = None
+
+
+class StatusRow(NamedTuple):
+    """One status of a run that is not `unchanged`."""
+
+    run: str
+    ordinal: int
+    kind: str | None
+    name: str | None
+    status: str
+    reason: str | None
+    path: str | None
+    line: int | None
+
+
+class RunRow(NamedTuple):
+    """One finished run. `counts` is a JSON object of status to number."""
+
+    id: str
+    project: str
+    repository: str
+    trigger: str
+    actor: str
+    commit: str | None
+    outcome: str
+    message: str | None
+    counts: bytes
+    rewound: int
+    started_at: str
+    finished_at: str
+    duration_ms: int
+
+
+class RepositoryRow(NamedTuple):
+    """What is remembered of a watched repository between runs.
+
+    `fingerprint` digests the settings and schemas that shaped the last read, `tree` is the id of the tree that was
+    read: when both are the same as now, there is nothing to do.
+    """
+
+    name: str
+    project: str
+    fingerprint: str | None
+    commit: str | None
+    tree: str | None
+    head: str | None
+    state: str
+    message: str | None
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """One part of a change. A large change is many parts in one transaction, so that no part is large in memory."""
+
+    versions: tuple[VersionRow, ...] = ()
+    heads: tuple[HeadRow, ...] = ()
+    removed: tuple[KeyRow, ...] = ()
+    audit: tuple[AuditRow, ...] = ()
+    forgotten_files: tuple[tuple[str, str], ...] = ()  # (repository, path): its FileRow and WantedRows go
+    files: tuple[FileRow, ...] = ()
+    wanted: tuple[WantedRow, ...] = ()
+    statuses: tuple[StatusRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is written beside the changes, or without any: a run's end and a repository's state."""
+
+    run: RunRow | None = None
+    repository: RepositoryRow | None = None
+    forget_files_of: str | None = (
+        None  # a full read: every FileRow and WantedRow of it goes before the parts are written
+    )
+    release_repository: str | None = None  # watched no more: what it owned is the API's now
+
+
+class Store(Protocol):
+    """See the module's promises."""
+
+    async def revision(self) -> int:
+        """The number of commits with changes so far."""
+
+    async def hmac_key(self) -> bytes:
+        """32 random bytes, made with the store, under which sensitive values are digested."""
+
+    async def get(self, project: str, key: Key) -> bytes | None:
+        """The resource as JSON with its `status`, or None."""
+
+    def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
+        """The resources of a kind in byte order of their names, after a name ('' for all), in pages of one revision."""
+
+    def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
+        """Every version with its `status`, newest first, in pages; none when the resource never existed."""
+
+    async def commit(self, parts: Iterable[Changes], *, record: Record, planned_at: int | None) -> int:
+        """Write all of it in one transaction; the revision after it.
+
+        `planned_at` is the revision that the parts were planned against, None when there are no parts. The parts are
+        taken one at a time, on the thread that writes. Raises `Moved`, `StoreFault`.
+        """
+
+    def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
+        """A finished run as JSON without statuses, a page by itself, then its statuses in order; no page for none."""
+
+    def runs_pages(self, *, repository: str | None, limit: int) -> AsyncGenerator[list[bytes], None]:
+        """Finished runs as JSON without statuses, newest first, in pages."""
+
+    async def runs(self, *, repository: str | None, limit: int) -> list[bytes]:
+        """The same at once, for whoever wants a few."""
+
+    async def last_run(self, repository: str) -> str | None:
+        """The id of a repository's newest finished run."""
+
+    async def waits_for_store(self, repository: str) -> bool:
+        """Whether a repository's head holds something that is `waiting`."""
+
+    async def repository(self, name: str) -> RepositoryRow | None:
+        """What is remembered of a repository."""
+
+    async def repositories(self) -> list[str]:
+        """The names of all repositories that are remembered, in byte order."""
+
+    async def projects(self) -> list[str]:
+        """Every project's name, in byte order."""
+
+    async def create_project(self, name: str, *, at: str) -> None:
+        """Make sure that a project exists."""
+
+    async def close(self) -> None:
+        """Finish the write under way and close the files."""

@@ -1,0 +1,75 @@
+"""Bringing a store to this version: numbered files, each applied with its record in one transaction."""
+
+import re
+import sqlite3
+from dataclasses import dataclass
+from importlib import resources
+
+from reconciler.errors import Refused
+from reconciler.store.contract import NewerStore
+
+APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step; its number is the store's version after it."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def migrations() -> tuple[Migration, ...]:
+    """Every step that ships with this version, in order."""
+    folder = resources.files("reconciler.store") / "migrations"
+    found = (
+        Migration(number=int(match[1]), name=entry.name, sql=entry.read_text(encoding="utf-8"))
+        for entry in folder.iterdir()
+        if (match := re.fullmatch(r"([0-9]{4})_\w+\.sql", entry.name))
+    )
+    return tuple(sorted(found, key=lambda migration: migration.number))
+
+
+def migrate(connection: sqlite3.Connection, *, steps: tuple[Migration, ...]) -> None:
+    """Apply the steps that the store lacks. Raises `NewerStore` when it has more than this version knows,
+    Refused when it is no store at all.
+
+    A process that dies in a step leaves the store as it was before that step.
+    """
+    _check_whose(connection)
+    latest = steps[-1].number
+    present = _version(connection)
+    if present > latest:
+        raise NewerStore(
+            f"The store is of version {present}, and this program knows versions up to {latest}: "
+            "it was written by a later version; install that one, or restore a backup made before the upgrade."
+        )
+    for step in steps:
+        if step.number > present:
+            _apply(connection, step)
+
+
+def _check_whose(connection: sqlite3.Connection) -> None:
+    """Refuse another program's database: ours is empty when new, and says whose it is from the first step on."""
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise Refused("The store's file is another program's database; name another with `store.url`.")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    row: tuple[int] = connection.execute("pragma user_version").fetchone()
+    return row[0]
+
+
+def _apply(connection: sqlite3.Connection, step: Migration) -> None:
+    record = f"pragma user_version = {step.number}; pragma application_id = {APPLICATION_ID};"
+    try:
+        connection.executescript(f"begin immediate;\n{step.sql}\n{record}\ncommit;")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.rollback()
+        # Another process that opened the store at the same moment may have taken this step first.
+        if _version(connection) < step.number:
+            raise

@@ -1,0 +1,23 @@
+"""The statements of `queries.sql`, by name. The file is the one place that holds SQL besides the migrations."""
+
+import functools
+import re
+from collections.abc import Mapping
+from importlib import resources
+
+
+@functools.cache
+def load() -> Mapping[str, str]:
+    """Every named statement of the file."""
+    text = (resources.files("reconciler.store") / "queries.sql").read_text(encoding="utf-8")
+    return parse(text)
+
+
+def parse(text: str) -> dict[str, str]:
+    """Statements by name: each follows a line `-- name: <name>` and ends at its semicolon."""
+    statements: dict[str, str] = {}
+    for name, statement in re.findall(r"^-- name: (\w+)\n(.*?);$", text, flags=re.MULTILINE | re.DOTALL):
+        if name in statements:
+            raise ValueError(f"the statement {name} stands twice")
+        statements[name] = statement
+    return statements

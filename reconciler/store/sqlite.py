@@ -1,0 +1,165 @@
+"""The store on SQLite. Point reads are inline on the event loop, since they take microseconds; one thread writes.
+
+Rules about resources do not belong here, nor does SQL: see `queries.sql`.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from reconciler.resources import rendering
+from reconciler.resources.keys import Key
+from reconciler.store import connections, migrating, queries, rendering_runs, writing
+from reconciler.store.contract import Changes, Record, RepositoryRow, RunRow, StatusRow, StoreFault
+
+# What is read from the file and rendered at a stretch, about a millisecond each.
+PAGE = 200  # resources of a list, or versions of a history
+RUNS_PAGE = 100
+STATUSES_PAGE = 200
+HISTORY_STATUS = b'{"source":%b}'
+
+Rows: TypeAlias = list[tuple]  # type: ignore[type-arg]
+"""SQLite's rows are tuples of what the columns hold; those who ask know the columns."""
+
+
+class SqliteStore:
+    """See `contract.Store` for what each method promises."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file and bring it to this version. Raises `StoreFault`, `NewerStore`."""
+        self.path = path
+        self._sql = queries.load()
+        self._writer = connections.open_writer(path)
+        try:
+            with connections.faults("migrated"):
+                migrating.migrate(self._writer, steps=migrating.migrations())
+            self._reader = connections.open_reader(path)
+        except BaseException:
+            self._writer.close()
+            raise
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
+
+    async def revision(self) -> int:
+        return int(self._one("revision")[0])
+
+    async def hmac_key(self) -> bytes:
+        return bytes(self._one("hmac_key")[0])
+
+    async def projects(self) -> list[str]:
+        return [row[0] for row in self._all("projects")]
+
+    async def create_project(self, name: str, *, at: str) -> None:
+        def create() -> None:
+            with connections.faults("written"), self._writer:
+                self._writer.execute(self._sql["create_project"], (name, at))
+
+        await asyncio.get_running_loop().run_in_executor(self._thread, create)
+
+    async def get(self, project: str, key: Key) -> bytes | None:
+        row = self._first("get", project, key.kind, key.name)
+        return None if row is None else rendering.with_status(row[0], row[1])
+
+    async def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
+        wanted = (project, kind, after, limit)
+        with self._snapshot() as reader, _paged(reader, self._sql["list_page"], wanted, size=PAGE) as pages:
+            for rows in pages:
+                yield [rendering.with_status(body, status) for _, body, status in rows]
+
+    async def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
+        wanted = (project, key.kind, key.name)
+        with self._snapshot() as reader, _paged(reader, self._sql["history"], wanted, size=PAGE) as pages:
+            for rows in pages:
+                yield [rendering.with_status(body, status or HISTORY_STATUS % source) for body, source, status in rows]
+
+    async def commit(self, parts: Iterable[Changes], *, record: Record, planned_at: int | None) -> int:
+        def write() -> int:
+            return writing.commit(self._writer, parts, record=record, planned_at=planned_at)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, write)
+
+    async def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
+        with self._snapshot() as reader:
+            with _paged(reader, self._sql["run"], (run,), size=1) as found:
+                shown = [rendering_runs.run(RunRow(*row)) for rows in found for row in rows]
+            if not shown:
+                return
+            yield shown
+            with _paged(reader, self._sql["run_statuses"], (run,), size=STATUSES_PAGE) as pages:
+                for rows in pages:
+                    yield [rendering_runs.status(StatusRow(*row)) for row in rows]
+
+    async def runs_pages(self, *, repository: str | None, limit: int) -> AsyncGenerator[list[bytes], None]:
+        sql = self._sql["runs"] if repository is None else self._sql["runs_of_repository"]
+        wanted = (limit,) if repository is None else (repository, limit)
+        with self._snapshot() as reader, _paged(reader, sql, wanted, size=RUNS_PAGE) as pages:
+            for rows in pages:
+                yield [rendering_runs.run(RunRow(*row)) for row in rows]
+
+    async def runs(self, *, repository: str | None, limit: int) -> list[bytes]:
+        return [run async for page in self.runs_pages(repository=repository, limit=limit) for run in page]
+
+    async def last_run(self, repository: str) -> str | None:
+        row = self._first("last_run", repository)
+        return None if row is None else str(row[0])
+
+    async def waits_for_store(self, repository: str) -> bool:
+        row = self._first("waits_for_store", repository)
+        return row is not None and bool(row[0])
+
+    async def repository(self, name: str) -> RepositoryRow | None:
+        row = self._first("repository", name)
+        return None if row is None else RepositoryRow(*row)
+
+    async def repositories(self) -> list[str]:
+        return [row[0] for row in self._all("repositories")]
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
+        self._reader.close()
+        self._writer.close()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own that holds one read transaction, so that every page is of one revision.
+
+        While it is open, no page of the log that was written since can be taken into the file, and the log grows.
+        """
+        with closing(connections.open_reader(self.path)) as reader:
+            with connections.faults("read"):
+                reader.execute("begin deferred")
+            yield reader
+
+    def _all(self, name: str, *arguments: object) -> Rows:
+        # Not the context manager of `connections`: on every point read it would cost a quarter of the read.
+        try:
+            return self._reader.execute(self._sql[name], arguments).fetchall()
+        except sqlite3.Error as fault:
+            raise connections.fault("read", fault) from fault
+
+    def _first(self, name: str, *arguments: object) -> tuple | None:  # type: ignore[type-arg]
+        rows = self._all(name, *arguments)
+        return rows[0] if rows else None
+
+    def _one(self, name: str) -> tuple:  # type: ignore[type-arg]
+        row = self._first(name)
+        if row is None:
+            raise StoreFault(f"The store has lost its fact `{name}`: restore a backup.")
+        return row
+
+
+def _paged(
+    reader: sqlite3.Connection, sql: str, arguments: tuple[object, ...], *, size: int
+) -> closing[Generator[Rows, None, None]]:
+    """What a statement finds, so many rows at a time, read as they are asked for."""
+
+    def pages() -> Generator[Rows, None, None]:
+        # A cursor that is left open would keep the transaction, even when its connection is closed.
+        with connections.faults("read"), closing(reader.execute(sql, arguments)) as cursor:
+            while rows := cursor.fetchmany(size):
+                yield rows
+
+    return closing(pages())

@@ -1,0 +1,129 @@
+"""What the tests of the API share: the real parts, started once, and a project of its own for each test."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+import pytest
+
+import api.app
+from reconciler.daemon.services import Services
+from reconciler.reconciling.watched import Watched
+from tests.api import contracts, parts
+from tests.api.parts import Parts
+from tests.repositories import Repository
+
+SECONDS = 20.0  # what takes longer does not happen
+T = TypeVar("T")
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="package")
+def anyio_backend() -> str:
+    """One loop for all of these tests, since the reader child's pipes belong to the loop that started it."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="package")
+async def everything(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Parts]:
+    async with parts.started(tmp_path_factory.mktemp("api")) as started:
+        yield started
+
+
+@pytest.fixture
+def services(everything: Parts) -> Services:
+    everything.clock.instant = parts.START
+    return everything.services
+
+
+@pytest.fixture
+async def project(services: Services) -> str:
+    """A project that holds nothing."""
+    name = f"p{next(_numbers)}"
+    await services.store.create_project(name, at=parts.AT)
+    return name
+
+
+@asynccontextmanager
+async def connect(
+    services: Services, *, key: str = parts.KEY, project: str | None = None
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of an application that serves `services`. Whatever is answered is held against the contract."""
+    transport = httpx2.ASGITransport(app=api.app.build(services))
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    if project is not None:
+        headers["X-Service-Project"] = project
+    hooks: dict[str, list[Any]] = {"response": [contracts.check]}
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://service", headers=headers, event_hooks=hooks
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(services: Services, project: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with connect(services, project=project) as client:
+        yield client
+
+
+class Follow:
+    """Repositories under watch."""
+
+    def __init__(self, everything: Parts) -> None:
+        self.everything = everything
+        self.wanted: dict[str, Watched] = {}
+
+    async def __call__(self, name: str, source: Repository, *, project: str, **settings: Any) -> dict[str, Any]:
+        """Watch one more repository, whose name no other test uses; its first run, which has ended."""
+        self.wanted[name] = parts.watched(name, source.path, project=project, **settings)
+        await self.everything.repositories.start(self.wanted.values())
+        return await self.run_of(name)
+
+    async def run_of(self, name: str) -> dict[str, Any]:
+        """The newest recorded run, waited for."""
+
+        async def look() -> list[dict[str, Any]]:
+            return list((await self._get(f"/v1/runs?limit=1&repository={name}"))["runs"])
+
+        (run,) = await until(look)
+        return await self.finished(str(run["id"]))
+
+    async def finished(self, run: str) -> dict[str, Any]:
+        """A run, once it has ended."""
+
+        async def look() -> dict[str, Any] | None:
+            shown = dict((await self._get(f"/v1/runs/{run}"))["run"])
+            return shown if shown["phase"] == "finished" else None
+
+        return await until(look)
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        async with connect(self.everything.services) as client:
+            return dict((await client.get(path)).json())
+
+
+@pytest.fixture
+async def follow(everything: Parts) -> AsyncIterator[Follow]:
+    follow = Follow(everything)
+    yield follow
+    await everything.repositories.start(())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Repository:
+    """A repository without a commit."""
+    return Repository.init(tmp_path / "source")
+
+
+async def until(look: Callable[[], Awaitable[T | None]]) -> T:
+    """What a look finds, tried again and again until it is something."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            found = await look()
+            if found:
+                return found
+            await asyncio.sleep(0.005)

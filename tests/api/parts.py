@@ -1,0 +1,114 @@
+"""The parts behind the application, put together as the daemon does: a store's file, a reader child, an applier, and
+watched repositories.
+
+Only time is not real: it stands still until a test moves it, so that whole answers can be asserted.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from reconciler.applying import Applier, Limits
+from reconciler.daemon.services import Services
+from reconciler.git.mirrors import Mirror
+from reconciler.git.program import GitProgram
+from reconciler.reading.client import Reader
+from reconciler.reconciling.repositories import Environment, Repositories
+from reconciler.reconciling.watched import Watched
+from reconciler.store.sqlite import SqliteStore
+
+DEFAULT = "default"
+KEY = "0123456789abcdef0123456789abcdef"
+MAX_BODY_BYTES = 20_000
+MAX_RESOURCES = 60  # in one request
+API_VERSIONS = frozenset({"service/v1"})
+START = datetime(2026, 11, 21, 6, 12, 0, 123_000, tzinfo=UTC)
+AT = "2026-11-21T06:12:00.123Z"
+NEVER = 86_400.0  # seconds: no test waits for a poll
+
+
+class Moment:
+    """A clock that stands still."""
+
+    def __init__(self) -> None:
+        self.instant = START
+
+    def __call__(self) -> datetime:
+        return self.instant
+
+    def pass_(self, **duration: float) -> None:
+        """Let time pass."""
+        self.instant += timedelta(**duration)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything that is behind the application."""
+
+    services: Services
+    reader: Reader
+    repositories: Repositories
+    clock: Moment
+
+
+@asynccontextmanager
+async def started(folder: Path) -> AsyncIterator[Parts]:
+    """All parts, on the loop that runs this, with the project `default`."""
+    clock = Moment()
+    store, reader = SqliteStore(folder / "store.db"), Reader()
+    try:
+        await store.create_project(DEFAULT, at=AT)
+        await reader.start()
+        limits = Limits(api_versions=API_VERSIONS, max_resources=MAX_RESOURCES)
+        applier = Applier(store, reader, store_path=str(store.path), limits=limits, clock=clock)
+        repositories = Repositories(
+            Environment(
+                store=store,
+                applier=applier,
+                mirror=lambda one: _mirror(one, folder),
+                api_versions=API_VERSIONS,
+                schemas="",
+                clock=clock,
+            )
+        )
+        services = Services(
+            store=store,
+            applier=applier,
+            repositories=repositories,
+            clock=clock,
+            api_key=KEY,
+            max_body_bytes=MAX_BODY_BYTES,
+        )
+        try:
+            yield Parts(services=services, reader=reader, repositories=repositories, clock=clock)
+        finally:
+            await repositories.stop()
+    finally:
+        await reader.stop()
+        await store.close()
+
+
+def watched(name: str, source: Path, *, project: str, **settings: Any) -> Watched:
+    """A repository to watch, with the defaults of the settings."""
+    plain = {"branch": "main", "path": "", "interval": NEVER, "full_interval": NEVER, "timeout": 60.0}
+    switches = {"prune": True, "atomic": False, "suspended": False}
+    return Watched(name=name, url=str(source), project=project, **{**plain, **switches, **settings})
+
+
+def destination(name: str, **metadata: Any) -> dict[str, Any]:
+    """A small resource."""
+    return {
+        "apiVersion": "service/v1",
+        "kind": "Destination",
+        "metadata": {"name": name, **metadata},
+        "spec": {"type": "webhook", "parameters": [{"name": "hostname", "value": "logs.example.org"}]},
+    }
+
+
+def _mirror(one: Watched, folder: Path) -> Mirror:
+    assert one.local_path is not None
+    program = GitProgram(folder / "git" / one.name, safe_directories=[Path(one.local_path)])
+    return Mirror(folder / "mirrors" / f"{one.name}.git", program)

@@ -1,0 +1,110 @@
+"""A credential is checked before anything else of a request matters."""
+
+import dataclasses
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from reconciler.daemon.services import Services
+from tests.api import parts
+from tests.api.conftest import connect
+
+pytestmark = pytest.mark.anyio
+
+NONE = "Send a key, as `Authorization: Bearer <key>` or as `X-Service-Api-Key: <key>`."
+WRONG = "The key is not known."
+KEY = parts.KEY
+OTHER = KEY[:-1] + "x"
+
+
+@pytest.fixture
+async def stranger(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
+    async with connect(services, key="") as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "sentence"),
+    [
+        ([("Authorization", f"Bearer {KEY}")], 200, None),
+        ([("authorization", f"bearer  {KEY} ")], 200, None),
+        ([("X-Service-Api-Key", KEY)], 200, None),
+        ([("X-Service-Api-Key", KEY), ("Authorization", f"Bearer {KEY}")], 200, None),
+        ([("X-Service-Api-Key", KEY), ("Authorization", "Basic cHJveHk6cHJveHk=")], 200, None),
+        ([], 401, NONE),
+        ([("Authorization", "Basic cHJveHk6cHJveHk=")], 401, NONE),
+        ([("Authorization", KEY)], 401, NONE),
+        ([("Authorization", "Bearer")], 401, WRONG),
+        ([("Authorization", f"Bearer {OTHER}")], 401, WRONG),
+        ([("Authorization", f"Bearer {KEY[:-1]}")], 401, WRONG),
+        ([("Authorization", f"Bearer {KEY.upper()}")], 401, WRONG),
+        ([("Authorization", f"Bearer {KEY}, Bearer {KEY}")], 401, WRONG),
+        ([("X-Service-Api-Key", "")], 401, WRONG),
+        ([("X-Service-Api-Key", "\xff")], 401, WRONG),
+        ([("X-Service-Api-Key", KEY), ("X-Service-Api-Key", OTHER)], 401, WRONG),
+        ([("X-Service-Api-Key", KEY), ("Authorization", f"Bearer {OTHER}")], 401, WRONG),
+        ([("X-Service-Api-Key", OTHER), ("Authorization", f"Bearer {KEY}")], 401, WRONG),
+    ],
+)
+async def test_a_key_opens_the_interface_and_nothing_else_does(
+    stranger: httpx2.AsyncClient, headers: list[tuple[str, str]], status: int, sentence: str | None
+) -> None:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+    answer = await stranger.get("/v1/resources/Source", headers=raw)
+    expected = {"resources": []} if sentence is None else {"errors": [sentence]}
+    assert (answer.status_code, answer.json()) == (status, expected)
+    challenges = {None: None, NONE: 'Bearer realm="service"', WRONG: 'Bearer realm="service", error="invalid_token"'}
+    assert answer.headers.get("www-authenticate") == challenges[sentence]
+
+
+@pytest.mark.parametrize("presented", ["", " ", KEY])
+async def test_without_a_configured_key_nobody_gets_in(services: Services, presented: str) -> None:
+    async with connect(dataclasses.replace(services, api_key=""), key="") as client:
+        answer = await client.get("/v1/runs", headers={"Authorization": f"Bearer {presented}"})
+        assert (answer.status_code, answer.json()) == (401, {"errors": [WRONG]})
+        answer = await client.get("/v1/runs", headers={"X-Service-Api-Key": presented})
+        assert (answer.status_code, answer.json()) == (401, {"errors": [WRONG]})
+
+
+@pytest.mark.parametrize("path", ["/v1/version", "/livez", "/readyz", "/openapi.json"])
+async def test_what_is_public_needs_no_key_and_ignores_a_wrong_one(stranger: httpx2.AsyncClient, path: str) -> None:
+    assert (await stranger.get(path)).status_code == 200
+    assert (await stranger.get(path, headers={"Authorization": f"Bearer {OTHER}"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/resources/Destination/none"),
+        ("GET", "/v1/resources/Pod"),
+        ("GET", "/v1/resources/Destination?limit=0"),
+        ("PUT", "/v1/resources/Destination/none"),
+        ("DELETE", "/v1/resources/Destination/none?x=1"),
+        ("GET", "/v1/Destination/-/history"),
+        ("POST", "/v1/apply?dryrun=true"),
+        ("GET", "/v1/apply"),
+        ("POST", "/v1/delete"),
+        ("GET", "/v1/runs/none"),
+        ("GET", "/v1/repositories"),
+        ("POST", "/v1/repositories/telemetry/reconcile"),
+        ("GET", "/v1/no/such/path"),
+        ("GET", "/v1"),
+        ("GET", "/v1/"),
+        ("GET", "/v1/version/"),
+        ("GET", "/V1/version"),
+        ("GET", "/elsewhere"),
+    ],
+)
+async def test_without_a_key_every_path_answers_the_same(stranger: httpx2.AsyncClient, method: str, path: str) -> None:
+    answer = await stranger.request(method, path)
+    assert (answer.status_code, answer.json()) == (401, {"errors": [NONE]})
+
+
+async def test_the_body_of_a_stranger_is_not_read(stranger: httpx2.AsyncClient) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        raise AssertionError("the body was read")
+        yield b""
+
+    answer = await stranger.post("/v1/apply", content=body(), headers={"Content-Encoding": "gzip"})
+    assert (answer.status_code, answer.json()) == (401, {"errors": [NONE]})

@@ -1,0 +1,191 @@
+"""What is served is what the contract says, for every operation in it and with whatever is sent."""
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Awaitable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import openapi_spec_validator
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.core.transport import Response
+from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import api.app
+from api import openapi
+from api.calls import Endpoint
+from api.edge import PUBLIC
+from reconciler.access.actors import SERVICE_KEY
+from reconciler.applying import Options, Request
+from reconciler.daemon.services import Services
+from reconciler.resources.kinds import KINDS
+from tests.api import contracts, parts
+from tests.api.conftest import SECONDS
+from tests.api.contracts import DOCUMENT, operations
+from tests.api.parts import destination
+from tests.repositories import Repository
+
+REQUEST = "01KAH30ZPT8Q1X2Y3Z4A5B6C7D"
+
+T = TypeVar("T")
+
+
+def test_the_document_is_openapi() -> None:
+    openapi_spec_validator.validate(DOCUMENT)
+    assert DOCUMENT["info"]["version"] == "0.0.1"
+
+
+@pytest.mark.usefixtures("serving")
+def test_the_document_is_served_as_it_is_loaded() -> None:
+    assert schemathesis.openapi.from_asgi("/openapi.json", served).raw_schema == DOCUMENT
+
+
+def test_every_path_is_in_the_contract_with_its_methods() -> None:
+    served = {path: {m for m in endpoint.handlers if m != "HEAD"} for path, endpoint in api.app.ROUTES}
+    documented: dict[str, set[str]] = {}
+    for path, method, _ in operations():
+        documented.setdefault(path, set()).add(method.upper())
+    assert served == documented
+    assert all(isinstance(endpoint, Endpoint) for _, endpoint in api.app.ROUTES)
+
+
+def test_the_page_for_people_shows_every_path_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    table = page.partition("| Method and path |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"/[a-z][a-z0-9/{}.]*", re.sub(r"\(#[^)]*\)", "", table))) - {"/v1"} == set(DOCUMENT["paths"])
+
+
+def test_exactly_the_public_paths_need_no_credential() -> None:
+    assert {path for path, _, operation in operations() if operation.get("security") == []} == PUBLIC
+
+
+def test_every_kind_has_a_component_and_may_be_applied() -> None:
+    references = [{"$ref": f"#/components/schemas/{kind.name}"} for kind in KINDS]
+    assert DOCUMENT["components"]["schemas"]["KnownResource"]["anyOf"] == references
+    for kind in KINDS:
+        assert DOCUMENT["components"]["schemas"][kind.name]["properties"]["kind"]["const"] == kind.name
+
+
+def test_every_reference_leads_somewhere_in_the_document() -> None:
+    for reference in set(re.findall(r'"\$ref":"([^"]*)"', openapi.encoded().decode())):
+        value: Any = DOCUMENT
+        assert reference.startswith("#/")
+        for part in reference[2:].split("/"):
+            value = value[part]
+
+
+def media() -> Iterator[Any]:
+    """Each place with a schema and examples: bodies, answers."""
+    for path, method, operation in operations():
+        bodies = [("request", operation["requestBody"])] if "requestBody" in operation else []
+        for name, body in [*bodies, *operation["responses"].items()]:
+            if "$ref" not in body and "content" in body:
+                yield pytest.param(body["content"]["application/json"], id=f"{method} {path} {name}")
+    for name, response in DOCUMENT["components"]["responses"].items():
+        if "content" in response:
+            yield pytest.param(response["content"]["application/json"], id=name)
+
+
+@pytest.mark.parametrize("content", list(media()))
+def test_every_body_has_examples_that_fit_its_schema(content: dict[str, Any]) -> None:
+    validator = contracts.validator(content["schema"])
+    assert content["examples"]
+    for example in content["examples"].values():
+        shared = example.get("$ref", "").rpartition("/")[2]
+        value = (DOCUMENT["components"]["examples"][shared] if shared else example)["value"]
+        assert list(validator.iter_errors(value)) == []
+
+
+class Elsewhere:
+    """The application and its parts on a loop in a thread of their own; whatever loop calls it, it answers there.
+
+    The generator's client makes a loop for each call, and the operations are collected before any test has services.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        here = asyncio.get_running_loop()
+
+        async def receive_from_here() -> Message:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_coroutine(receive()), here))
+
+        async def send_to_here(message: Message) -> None:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_coroutine(send(message)), here))
+
+        answering = _coroutine(self.app(scope, receive_from_here, send_to_here))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answering, self.loop))
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something on the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(SECONDS)
+
+
+async def _coroutine(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+served = Elsewhere()
+schema = schemathesis.openapi.from_dict(DOCUMENT)
+schema.app = served
+# That phase sends arrays one longer than the contract allows, of 10,001 resources: half a minute for one boundary.
+schema.config.phases.coverage.enabled = False
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """Serves, with the repository that the contract's examples name."""
+    source = Repository.init(tmp_path_factory.mktemp("source"))
+    source.write("siem.json", json.dumps(destination("siem")))
+    source.commit()
+    thread = threading.Thread(target=served.loop.run_forever, name="served")
+    thread.start()
+    context = parts.started(tmp_path_factory.mktemp("served"))
+    try:
+        started = served.call(context.__aenter__())
+        served.app = api.app.build(started.services)
+        watched = parts.watched("telemetry", source.path, project=parts.DEFAULT)
+        served.call(started.repositories.start([watched]))
+        yield started.services
+        served.call(context.__aexit__(None, None, None))
+    finally:
+        served.loop.call_soon_threadsafe(served.loop.stop)
+        thread.join()
+        served.loop.close()
+
+
+@pytest.fixture
+def _holding(serving: Services) -> None:
+    """The resource that the contract's examples name is there, so that they are answered with more than 404."""
+    request = Request(id=REQUEST, project=parts.DEFAULT, actor=SERVICE_KEY)
+    body = json.dumps({"resources": [destination("audit-log")]}).encode()
+    served.call(serving.applier.apply(body, request=request, options=Options()))
+
+
+@pytest.mark.usefixtures("_holding")
+# Not the generator's: the loop of the watched repository draws when it looks next, in its own thread, meanwhile.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
+@schema.parametrize()
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+def test_whatever_is_sent_is_answered_as_documented(case: schemathesis.Case[Any]) -> None:
+    # The generator makes credentials up; with those every answer would be 401, which other tests look at.
+    case.headers.pop("X-Service-Api-Key", None)
+    answer = case.call(headers={"Authorization": f"Bearer {parts.KEY}"})
+    excluded: list[schemathesis.CheckFunction] = []
+    if _is_over_a_limit(answer):
+        excluded = [positive_data_acceptance, negative_data_rejection]
+    case.validate_response(answer, excluded_checks=excluded)
+
+
+def _is_over_a_limit(answer: Response) -> bool:
+    """A limit that no schema states: the size of a body, or of an integer wherever one may stand."""
+    if answer.status_code == 413:
+        return True
+    return answer.status_code == 400 and str(answer.json()["errors"][0]).startswith("body:")

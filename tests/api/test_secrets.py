@@ -1,0 +1,163 @@
+"""A secret that goes in never comes out, whatever is done with it and whatever is wrong with it."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from reconciler.daemon.services import Services
+from tests.api.conftest import Follow, connect
+from tests.api.parts import destination
+from tests.repositories import Repository
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "canary-7f3a"
+PATH = "/v1/resources/Destination/a"
+HEADERS = {"name": "headers", "value": {"Authorization": CANARY, "X-Team": "${env:TEAM}"}}
+MASKED = {"name": "headers", "value": {"Authorization": "(sensitive)", "X-Team": "${env:TEAM}"}}
+
+
+async def _no_canary(answer: httpx2.Response) -> None:
+    assert CANARY.encode() not in await answer.aread()
+    assert CANARY not in str(answer.headers)
+
+
+@pytest.fixture
+async def watchful(services: Services, project: str) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client that fails for every answer with the canary in it."""
+    async with connect(services, project=project) as client:
+        client.event_hooks["response"].append(_no_canary)
+        yield client
+
+
+def holding(*parameters: object, **spec: object) -> dict[str, Any]:
+    return destination("a") | {"spec": {"type": "webhook", "parameters": list(parameters), **spec}}
+
+
+async def apply(client: httpx2.AsyncClient, resource: object, query: str = "") -> dict[str, Any]:
+    answer = await client.post(f"/v1/apply{query}", json={"resources": [resource]})
+    update: dict[str, Any] = answer.json()["updates"][0]
+    return update
+
+
+async def test_a_secret_is_masked_in_every_answer_and_a_reference_is_shown(watchful: httpx2.AsyncClient) -> None:
+    sent = holding(HEADERS, {"name": "token", "value": CANARY, "sensitive": True})
+    expected = [MASKED, {"name": "token", "value": "(sensitive)", "sensitive": True}]
+    update = await apply(watchful, sent)
+    assert (update["status"], update["resource"]["spec"]["parameters"]) == ("created", expected)
+    again = await apply(watchful, sent)
+    assert again == {"resource": update["resource"], "status": "unchanged"}
+    assert (await watchful.get(PATH)).json() == {"resource": update["resource"]}
+    assert (await watchful.get("/v1/resources/destinations")).json() == {"resources": [update["resource"]]}
+    assert (await watchful.get("/v1/Destination/a/history")).json() == {"versions": [update["resource"]]}
+    gone = await watchful.post("/v1/delete", json=[sent, holding(HEADERS) | {"metadata": {"name": "b"}}])
+    assert [one["status"] for one in gone.json()["updates"]] == ["deleted", "not-found"]
+    assert gone.json()["updates"][0]["resource"] == update["resource"]
+    assert gone.json()["updates"][1]["resource"]["spec"]["parameters"][0]["value"]["Authorization"] == "(sensitive)"
+
+
+@pytest.mark.parametrize(
+    ("value", "masked"),
+    [
+        (CANARY, "(sensitive)"),
+        ([CANARY], "(sensitive)"),
+        ({"a": [{"value": CANARY}], "b": "${file:token}"}, {"a": "(sensitive)", "b": "${file:token}"}),
+        ("${env:TOKEN}", "${env:TOKEN}"),
+        (f"{CANARY} ${{env:TOKEN}}", "(sensitive)"),
+    ],
+)
+async def test_a_secret_of_any_shape_and_depth_is_masked(
+    watchful: httpx2.AsyncClient, value: object, masked: object
+) -> None:
+    nested = {"type": "x", "parameters": [{"name": "x", "value": value, "sensitive": True}]}
+    update = await apply(watchful, holding({"name": "headers", "value": value}, processors=[nested]))
+    spec = update["resource"]["spec"]
+    assert (update["status"], spec["parameters"][0]["value"]) == ("created", masked)
+    assert spec["processors"][0]["parameters"][0]["value"] == masked
+    assert (await watchful.get(PATH)).json() == {"resource": update["resource"]}
+
+
+async def test_another_secret_is_a_difference_that_is_not_shown(watchful: httpx2.AsyncClient) -> None:
+    first = await apply(watchful, holding(HEADERS))
+    second = await apply(watchful, holding(HEADERS | {"value": {"Authorization": f"{CANARY}2", "X-Team": "x"}}))
+    assert (first["status"], second["status"]) == ("created", "configured")
+    assert first["resource"]["metadata"]["hash"] != second["resource"]["metadata"]["hash"]
+
+
+async def test_what_is_shown_in_place_of_a_secret_is_no_value(watchful: httpx2.AsyncClient) -> None:
+    stored = await apply(watchful, holding(HEADERS))
+    update = await apply(watchful, stored["resource"])
+    sentence = "`(sensitive)` is what the service shows instead of a value; send the value itself"
+    assert (update["status"], update["reason"]) == (
+        "invalid",
+        f"/spec/parameters/0/value/Authorization: {sentence}",
+    )
+    assert (await watchful.get(PATH)).json() == {"resource": stored["resource"]}
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        holding(HEADERS, HEADERS),
+        holding(HEADERS, unknown=1),
+        holding(HEADERS) | {"kind": "Pod"},
+        holding(HEADERS) | {"metadata": {"name": "-"}},
+        holding(HEADERS) | {"metadata": {"name": "a", "deprecated": True}},
+        holding({"name": 1, "value": CANARY}),
+        holding({"value": CANARY}),
+        holding({"name": "token", "sensitive": "yes", "value": CANARY}),
+        holding() | {"spec": {"type": "webhook", "parameters": {"headers": CANARY}}},
+        holding() | {"spec": {"type": "webhook", "parameters": CANARY}},
+        holding() | {"spec": [{"parameters": [{"name": "headers", "value": CANARY}]}]},
+        holding(processors=[{"type": "x", "parameters": [{"name": "x", "value": CANARY, "sensitive": True}], "y": 1}]),
+        {"parameters": [HEADERS]},
+    ],
+)
+async def test_a_secret_in_what_is_refused_is_masked_too(
+    watchful: httpx2.AsyncClient, resource: dict[str, Any]
+) -> None:
+    for query in ("", "?dryRun=true", "?acceptInvalid=true"):
+        assert (await apply(watchful, resource, query))["status"] in ("invalid", "deprecated")
+    twice = await watchful.post("/v1/apply", json={"resources": [resource, resource]})
+    assert {update["status"] for update in twice.json()["updates"]} <= {"invalid"}
+    assert (await watchful.post("/v1/apply?atomic=true", json={"resources": [resource]})).status_code == 409
+    assert (await watchful.post("/v1/delete", json=[resource])).status_code == 202
+    assert (await watchful.post("/v1/delete?dryRun=true", json={"resources": [resource]})).status_code == 202
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"resources": ["{CANARY}"]}}',
+        f'{{"resources": "{CANARY}"}}',
+        f'"{CANARY}"',
+        f'{{"resources": [{{"value": "{CANARY}", }}]}}',
+        f'{{"resources": [{{"value": "{CANARY}',
+        f'{{"resources": [], {CANARY}}}',
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/apply", "/v1/delete"])
+async def test_a_refused_body_is_not_repeated(watchful: httpx2.AsyncClient, path: str, body: str) -> None:
+    assert (await watchful.post(path, content=body)).status_code == 400
+
+
+async def test_a_secret_in_git_is_masked_in_resources_and_runs(
+    watchful: httpx2.AsyncClient, follow: Follow, source: Repository, project: str
+) -> None:
+    source.write("a.json", json.dumps(holding(HEADERS)))
+    source.write("b.json", json.dumps(holding(HEADERS, {"name": "x", "value": CANARY, "colour": CANARY})))
+    source.write("c.json", json.dumps(holding(HEADERS, HEADERS) | {"metadata": {"name": "c"}}))
+    source.commit()
+    run = await follow(project, source, project=project)
+    assert CANARY not in json.dumps(run)
+    assert [status["status"] for status in run["statuses"]] == ["invalid", "invalid", "invalid"]
+    source.write("b.json", json.dumps(holding(HEADERS) | {"metadata": {"name": "b"}}))
+    source.commit()
+    await follow.finished((await watchful.post(f"/v1/repositories/{project}/reconcile")).json()["run"])
+    listed = (await watchful.get("/v1/resources/destinations")).json()["resources"]
+    assert [one["spec"]["parameters"] for one in listed] == [[MASKED], [MASKED]]
+    (await watchful.get("/v1/repositories")).raise_for_status()
+    (await watchful.get(f"/v1/runs?repository={project}")).raise_for_status()

@@ -1,0 +1,144 @@
+"""What the tests of the command line share: the real program in a process, and a small server with canned answers."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+PROGRAM = Path(sys.executable).parent / "reconciler"
+TIME_LIMIT = 30  # seconds; a command that takes so long hangs
+
+
+class Outcome(NamedTuple):
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Program:
+    """The installed program, in a folder of its own and with an environment of the test's alone."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, *arguments: str, stdin: str | bytes = b"", **environment: str) -> Outcome:
+        ran = subprocess.run(
+            [str(PROGRAM), *arguments],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            cwd=self.folder,
+            env=self.variables(environment),
+            capture_output=True,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+        return Outcome(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+    def variables(self, more: Mapping[str, str]) -> dict[str, str]:
+        own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONWARNINGS": "error"}
+        return {**own, **self.environment, **more}
+
+    def write(self, name: str, text: str) -> Path:
+        """A file in the folder."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+
+class Request(NamedTuple):
+    """What a command sent."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Service:
+    """A server with canned answers; several for the same request are given one after the other, the last for ever."""
+
+    url: str = ""
+    answers: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
+
+    def answer(self, request: str, body: object, status: int = 200) -> None:
+        """What `GET /v1/...` gets."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.answers.setdefault(request, []).append((status, data))
+
+    def given(self, request: Request) -> tuple[int, bytes]:
+        self.requests.append(request)
+        found = self.answers.get(f"{request.method} {request.path}")
+        if found is None:
+            return 404, json.dumps({"errors": [f"{request.path} is not here"]}).encode()
+        return found.pop(0) if len(found) > 1 else found[0]
+
+
+def handler(service: Service) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_one(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            data = self.rfile.read(length)
+            parts = urlsplit(self.path)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            body = json.loads(data) if data else None
+            request = Request(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
+            status, answer = service.given(request)
+            self.send_response(status)
+            if status != 204:
+                self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            if status != 204:
+                self.wfile.write(answer)
+
+        do_GET = do_POST = do_DELETE = handle_one  # noqa: N815 - names of http.server
+
+        def log_message(self, *_: object) -> None:
+            """Tests are quiet."""
+
+    return Handler
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """A server on a free port of this machine."""
+    canned = Service()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(canned))
+    server.daemon_threads = True
+    canned.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, name="canned-service")
+    thread.start()
+    try:
+        yield canned
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Program:
+    """The program without a server."""
+    return Program(tmp_path)
+
+
+@pytest.fixture
+def program(tmp_path: Path, service: Service) -> Program:
+    """The program, with the server that `service` is."""
+    return Program(tmp_path, {"SERVICE_SERVER": service.url, "SERVICE_API_KEY": "k" * 32})

@@ -1,0 +1,250 @@
+"""`validate` over several documents: types and who uses them, names that nobody bears, what is reserved."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Program
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "repo"
+
+
+def document(kind: str, name: str, spec: str) -> str:
+    return f"apiVersion: service/v1\nkind: {kind}\nmetadata:\n  name: {name}\nspec: {spec}\n"
+
+
+def given(*parameters: str) -> str:
+    return f"parameters: [{', '.join(parameters)}]"
+
+
+SIZE = given("{name: size, type: int, required: true, minimum: 1}", "{name: mode, type: enum, validValues: [a, b]}")
+ACME = document("DestinationType", "acme", f"{{{SIZE}}}")
+BAD_ACME = document("DestinationType", "acme", "{parameters: [{name: mode, type: enum}]}")
+FITS = document("Destination", "d", f"{{type: acme, {given('{name: size, value: 5}')}}}")
+UNFIT = document("Destination", "d", f"{{type: acme, {given('{name: size, value: 0}', '{name: mod, value: a}')}}}")
+STORED = "{name: hostname, value: h}, {name: persistent_queue_storage, value: NAME}"
+EMPTY = document("Destination", "d", "{type: acme}")
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "summary"),
+    [
+        pytest.param([ACME, FITS], [], "2 resources, 0 skipped, 0 violations", id="what fits its type"),
+        pytest.param(
+            [UNFIT, ACME],
+            [
+                "0.yaml:5:53: /spec/parameters/0/value: is less than 1",
+                "0.yaml:5:64: /spec/parameters/1/name: is not a parameter of the type `acme`;"
+                " its parameters are `size`, `mode`",
+            ],
+            "2 resources, 0 skipped, 2 violations",
+            id="what does not, though the type comes later",
+        ),
+        pytest.param(
+            [EMPTY.replace("acme", "webhook")],
+            ["0.yaml:5:7: /spec/parameters: `hostname` is required and has no default"],
+            "1 resource, 0 skipped, 1 violation",
+            id="a type that is built in",
+        ),
+        pytest.param(
+            [EMPTY.replace("acme", "webhok:3")],
+            [
+                "0.yaml:5:14: warning: /spec/type: there is no DestinationType webhok here and none is built in;"
+                " perhaps `webhook` is meant"
+            ],
+            "1 resource, 0 skipped, 0 violations, 1 warning",
+            id="a type that is nowhere",
+        ),
+        pytest.param(
+            [document("Configuration", "c", "{sources: [{name: s, processors: [{type: p}]}, {type: otlp}]}")],
+            [
+                "0.yaml:5:25: warning: /spec/sources/0/name: there is no Source s here and none is built in",
+                "0.yaml:5:48: warning: /spec/sources/0/processors/0/type:"
+                " there is no ProcessorType p here and none is built in",
+            ],
+            "1 resource, 0 skipped, 0 violations, 2 warnings",
+            id="what a configuration names, at any depth",
+        ),
+        pytest.param(
+            [
+                document(
+                    "Configuration", "c", f"{{destinations: [{{type: acme, {given('{name: size, value: x}')}}}]}}"
+                ),
+                ACME,
+            ],
+            ["0.yaml:5:69: /spec/destinations/0/parameters/0/value: is not an integer"],
+            "2 resources, 0 skipped, 1 violation",
+            id="a component in place",
+        ),
+        pytest.param(
+            [document("Source", "s", "{type: otlp, colour: red, parameters: [{name: grpc_port, value: 0}]}")],
+            [
+                "0.yaml:5:20: /spec/colour: is not a known field;"
+                " the fields here are `type`, `parameters`, `processors`, `disabled`",
+                "0.yaml:5:71: /spec/parameters/0/value: is less than 1",
+            ],
+            "1 resource, 0 skipped, 2 violations",
+            id="more than one wrong thing in a document",
+        ),
+        pytest.param(
+            [document("Source", "s", "{type: otlp, parameters: [{name: grpc_port}]}")],
+            ["0.yaml:5:33: /spec/parameters/0/value: is required"],
+            "1 resource, 0 skipped, 1 violation",
+            id="parameters without the shape of parameters are not held against the type",
+        ),
+        pytest.param(
+            [FITS, EMPTY.replace("name: d", "name: e"), "\n" + BAD_ACME],
+            [
+                "2.yaml:2:1: warning: no parameters are judged by DestinationType acme until it is valid",
+                "2.yaml:6:21: /spec/parameters/0/validValues: is required and not empty for the type `enum`",
+            ],
+            "3 resources, 0 skipped, 1 violation, 1 warning",
+            id="a type that is not valid, once",
+        ),
+        pytest.param(
+            [BAD_ACME],
+            ["0.yaml:5:21: /spec/parameters/0/validValues: is required and not empty for the type `enum`"],
+            "1 resource, 0 skipped, 1 violation",
+            id="a type that is not valid and not used",
+        ),
+        pytest.param(
+            [ACME, EMPTY, ACME],
+            [
+                "0.yaml:1:1: warning: no parameters are judged by DestinationType acme until it is valid",
+                "0.yaml:1:1: /metadata/name: DestinationType acme is also in 2.yaml:1:1; keep one of them",
+                "2.yaml:1:1: /metadata/name: DestinationType acme is also in 0.yaml:1:1; keep one of them",
+            ],
+            "3 resources, 0 skipped, 2 violations, 1 warning",
+            id="a type that stands twice",
+        ),
+        pytest.param(
+            [ACME.replace("acme", "otlp"), EMPTY.replace("acme", "otlp")],
+            ["1.yaml:5:7: /spec/parameters: `size` is required and has no default"],
+            "2 resources, 0 skipped, 1 violation",
+            id="a type with the name of one that is built in, which comes first",
+        ),
+        pytest.param(
+            [ACME.replace("acme", "webhook"), EMPTY.replace("acme", "webhook")],
+            [
+                "0.yaml:4:9: /metadata/name: DestinationType webhook is built in and cannot be replaced;"
+                " choose another name",
+                "1.yaml:5:7: /spec/parameters: `hostname` is required and has no default",
+            ],
+            "2 resources, 0 skipped, 2 violations",
+            id="a reserved name",
+        ),
+        pytest.param(
+            [
+                document("Extension", "file_storage_persistent_queue", "{type: file_storage}"),
+                document("ExtensionType", "file_storage", "{}"),
+            ],
+            [
+                "0.yaml:4:9: /metadata/name: Extension file_storage_persistent_queue is built in and cannot be"
+                " replaced; choose another name",
+                "1.yaml:4:9: /metadata/name: ExtensionType file_storage is built in and cannot be replaced;"
+                " choose another name",
+            ],
+            "2 resources, 0 skipped, 2 violations",
+            id="the other reserved names",
+        ),
+        pytest.param(
+            [document("Destination", "d", f"{{type: webhook, {given(STORED.replace('NAME', 'hush-1'))}}}")],
+            [
+                "0.yaml:5:104: warning: /spec/parameters/1/value:"
+                " there is no Extension of this name here and none is built in"
+            ],
+            "1 resource, 0 skipped, 0 violations, 1 warning",
+            id="the value of a parameter, which is not repeated",
+        ),
+        pytest.param(
+            [document("Source", "s", "{type: /}")],
+            [
+                "0.yaml:5:14: /spec/type: must be 1 to 63 letters, digits, `-`, `_` or `.`, and begin and end with a"
+                " letter or digit, with an optional version after `:`"
+            ],
+            "1 resource, 0 skipped, 1 violation",
+            id="a name that is none is told once",
+        ),
+    ],
+)
+def test_resources_are_judged_together(alone: Program, files: list[str], said: list[str], summary: str) -> None:
+    for index, text in enumerate(files):
+        alone.write(f"{index}.yaml", text)
+    out = "".join(f"{line}\n" for line in said)
+    counted = f"{len(files)} file{'s' if len(files) > 1 else ''}, {summary}\n"
+    assert alone("validate", ".") == (0 if "0 violations" in summary else 3, out, counted)
+
+
+MISSING = EMPTY.replace("acme", "nowhere")
+WARNING = "there is no DestinationType nowhere here and none is built in"
+
+
+def test_warnings_and_violations_share_one_order(alone: Program) -> None:
+    bad = UNFIT.replace("acme", "otlp").replace("Destination", "Source").replace("mod,", "grpc_port,")
+    alone.write("b.yaml", MISSING + "---\n" + bad)
+    alone.write("a.yaml", document("Fleet", "a", "[]") + "---\n" + MISSING.replace("name: d", "name: e"))
+    known = "its parameters are `listen_address`, `grpc_enabled`, `grpc_port`, `http_enabled`, `http_port`"
+    assert alone("validate", "b.yaml", "a.yaml") == (
+        3,
+        "a.yaml:5:7: /spec: is not an object or null\n"
+        f"a.yaml:11:14: warning: /spec/type: {WARNING}\n"
+        f"b.yaml:5:14: warning: /spec/type: {WARNING}\n"
+        f"b.yaml:11:40: /spec/parameters/0/name: is not a parameter of the type `otlp`; {known}\n"
+        "b.yaml:11:82: /spec/parameters/1/value: is not an integer\n",
+        "2 files, 4 resources, 0 skipped, 3 violations, 2 warnings\n",
+    )
+
+
+def test_strict_makes_warnings_violations(alone: Program) -> None:
+    alone.write("a.yaml", MISSING)
+    assert alone("validate", "a.yaml", "--strict") == (
+        3,
+        f"a.yaml:5:14: /spec/type: {WARNING}\n",
+        "1 file, 1 resource, 0 skipped, 1 violation\n",
+    )
+
+
+@pytest.mark.parametrize(("arguments", "code", "filled"), [((), 0, "warnings"), (("--strict",), 3, "violations")])
+def test_json_has_warnings_in_a_list_of_their_own(
+    alone: Program, arguments: tuple[str, ...], code: int, filled: str
+) -> None:
+    alone.write("a.yaml", MISSING)
+    outcome = alone("validate", "a.yaml", "-o", "json", *arguments)
+    finding = {"path": "a.yaml", "line": 5, "column": 14, "pointer": "/spec/type", "message": WARNING}
+    lists = {"violations": [], "warnings": [], filled: [finding]}
+    assert (outcome.code, json.loads(outcome.out)) == (code, {**lists, "files": 1, "resources": 1, "skipped": 0})
+
+
+def test_a_type_may_come_from_another_path_than_what_uses_it(alone: Program) -> None:
+    alone.write("types/acme.yaml", ACME)
+    assert alone("validate", "-", "types", stdin=FITS.replace("5", "0")) == (
+        3,
+        "<stdin>:5:53: /spec/parameters/0/value: is less than 1\n",
+        "2 files, 2 resources, 0 skipped, 1 violation\n",
+    )
+
+
+def test_the_example_repository_leaves_nothing_to_say(alone: Program) -> None:
+    assert alone("validate", "--strict", str(EXAMPLE)) == (
+        0,
+        "",
+        "23 files, 26 resources, 0 skipped, 0 violations\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("type_name", "said"),
+    [("acme", "0 violations"), ("acma", "0 violations, 10000 warnings")],
+    ids=["that fit", "that lack their type"],
+)
+def test_ten_thousand_documents_take_seconds(alone: Program, type_name: str, said: str) -> None:
+    alone.write("config/acme.yaml", ACME)
+    for file in range(100):
+        some = (FITS.replace("name: d", f"name: d{file}-{each}") for each in range(100))
+        alone.write(f"config/{file}.yaml", "---\n".join(some).replace("type: acme", f"type: {type_name}"))
+    began = time.monotonic()
+    outcome = alone("validate", "config")
+    assert (outcome.code, outcome.err) == (0, f"101 files, 10001 resources, 0 skipped, {said}\n")
+    assert time.monotonic() - began < 20  # seconds; one or two on a laptop, and a machine may be busy

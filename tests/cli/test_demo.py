@@ -1,0 +1,82 @@
+"""`reconciler demo`: what somebody sees who tries the product."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemons import COMMAND, destination
+from tests.repositories import Repository
+
+SECONDS = 60.0  # for a daemon to start, and for everything else
+
+
+def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A demonstration that ends by itself."""
+    command = [COMMAND, "demo", "--once", "--listen", "127.0.0.1:0", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def test_tells_a_bad_commit_in_the_table_and_the_verdict_alone(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(destination("good"))
+    (tmp_path / "bad.yaml").write_text(destination("bad").replace("webhook", "5"))
+    done = demo(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines() if line]
+    assert lines[1:4] == [
+        "invalid Destination bad bad.yaml:1",
+        "created Destination good good.yaml:1",
+        "bad.yaml:6:9: /spec/type: is not a string",
+    ]
+    assert lines[4].startswith("Commit ")
+    assert lines[5:] == ["Stopped."]
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ([], "holds no files; name a folder of YAML files: reconciler demo FOLDER"),
+        ([".git/config"], "holds no files; name a folder of YAML files: reconciler demo FOLDER"),
+        (
+            [".gitignore", "a.yaml"],
+            "holds no files, save what its .gitignore leaves out; name a folder of YAML files: reconciler demo FOLDER",
+        ),
+    ],
+)
+def test_says_that_a_folder_holds_no_files(tmp_path: Path, files: list[str], why: str) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("*\n")
+    done = demo(tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {tmp_path} {why}\n")
+
+
+def test_says_each_commit_until_it_is_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(destination("a"))
+    command = [str(COMMAND), "demo", "--listen", "127.0.0.1:0", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            lines = (line.strip() for line in process.stdout)
+            copy = Repository(Path(after(lines, "Repository  ")))
+            after(lines, "Watching; stop with Ctrl-C.")
+            copy.write("b.yaml", destination("b"))
+            commit = copy.commit()
+            assert after(lines, "created   Destination   b").split() == ["b.yaml:1"]
+            assert after(lines, f"Commit {commit[:12]}: ") == "succeeded."
+            process.send_signal(signal.SIGINT)
+            assert list(lines) == ["Stopped."]
+            assert process.wait(SECONDS) == 0
+            assert not copy.path.exists()
+        finally:
+            process.kill()
+
+
+def after(lines: Iterator[str], beginning: str) -> str:
+    """The rest of the first line that begins so."""
+    for line in lines:
+        if line.startswith(beginning):
+            return line.removeprefix(beginning).strip()
+    raise AssertionError(f"no line begins with {beginning}")

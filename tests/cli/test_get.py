@@ -1,0 +1,167 @@
+"""`get` and `history`: what they ask, and how they show it."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Program, Service
+
+
+def destination(name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "service/v1",
+        "kind": "Destination",
+        "metadata": {"name": name, "id": "01H", "version": 2, "dateModified": "2026-11-21T06:12:00.123Z"},
+        "spec": {"type": "webhook"},
+        "status": {
+            "source": {"type": "git", "repository": "telemetry", "commit": "c" * 40, "path": "a.yaml", "line": 3}
+        },
+        **more,
+    }
+
+
+def test_a_table_shows_every_resource_in_whole(program: Program, service: Service) -> None:
+    long = "a-name-that-is-longer-than-a-terminal-is-wide-" + "x" * 17
+    answer = {"resources": [destination("web"), destination(long, status={"incomplete": [{"x": 1}]})]}
+    service.answer("GET /v1/resources/Destination", answer)
+    assert program("get", "destinations").out == (
+        "NAME" + " " * 62 + "TYPE      VERSION   STATUS       MODIFIED               SOURCE\n"
+        "web" + " " * 63 + "webhook   2         -            2026-11-21T06:12:00Z   git telemetry\n"
+        f"{long}   webhook   2         incomplete   2026-11-21T06:12:00Z   -\n"
+    )
+    (request,) = service.requests
+    assert (request.headers["authorization"], request.query) == (f"Bearer {'k' * 32}", {"limit": "1000"})
+
+
+def test_a_wide_table_says_where_a_resource_is_from(program: Program, service: Service) -> None:
+    labels = {"name": "web", "labels": {"env": "prod", "a": "b"}, "displayName": "The web"}
+    by_hand = destination("hand", status={"source": {"type": "api", "actor": "key:K"}}, metadata={"name": "hand"})
+    two = [destination("web", metadata=labels), by_hand]
+    service.answer("GET /v1/resources/Destination", {"resources": two})
+    assert program("get", "Destination", "-o", "wide") == (
+        0,
+        "NAME   TYPE      STATUS   SOURCE          OWNER       COMMIT         FROM       DISPLAY NAME   LABELS\n"
+        "web    webhook   -        git telemetry   telemetry   cccccccccccc   a.yaml:3   The web        a=b,env=prod\n"
+        "hand   webhook   -        api key:K       api         -              -          -              -\n",
+        "",
+    )
+
+
+def test_a_column_that_is_empty_for_the_kind_is_not_shown(program: Program, service: Service) -> None:
+    fleet = {"kind": "Fleet", "metadata": {"name": "a", "version": 1}, "status": {"ready": False}}
+    service.answer("GET /v1/resources/Fleet", {"resources": [fleet]})
+    assert program("get", "fleets").out == "NAME   VERSION   STATUS\na      1         not-ready\n"
+
+
+@pytest.mark.parametrize("words", [["Destination", "b", "a", "b"], ["destinations/b", "Destination/a"]])
+def test_several_resources_may_be_named(program: Program, service: Service, words: list[str]) -> None:
+    for name in "ab":
+        service.answer(f"GET /v1/resources/Destination/{name}", {"resource": destination(name)})
+    assert program("get", *words, "-o", "name") == (0, "Destination/b\nDestination/a\n", "")
+    assert json.loads(program("get", *words, "-o", "json").out) == {"resources": [destination("b"), destination("a")]}
+
+
+def test_each_kind_has_a_table(program: Program, service: Service) -> None:
+    service.answer("GET /v1/resources/Fleet/a", {"resource": {"kind": "Fleet", "metadata": {"name": "a"}}})
+    service.answer("GET /v1/resources/Source/b", {"resource": {"kind": "Source", "metadata": {"name": "b"}}})
+    assert program("get", "fleet/a", "source/b").out == "NAME   STATUS\na      -\n\nNAME   STATUS\nb      -\n"
+
+
+def test_what_is_there_is_shown_beside_what_is_not(program: Program, service: Service) -> None:
+    service.answer("GET /v1/resources/Fleet/a", {"resource": {"kind": "Fleet", "metadata": {"name": "a"}}})
+    service.answer("GET /v1/resources/Fleet/b", {"errors": ["There is no Fleet b."]}, 404)
+    assert program("get", "fleet", "b", "a", "-o", "name") == (1, "Fleet/a\n", "error: there is no Fleet b\n")
+
+
+def test_the_two_ways_to_name_resources_do_not_mix(alone: Program) -> None:
+    outcome = alone("get", "fleet/a", "b")
+    assert outcome.code == 2
+    assert outcome.err.endswith("error: write either KIND NAME... or KIND/NAME..., not both\n")
+
+
+def test_yaml_and_json_are_what_apply_takes(program: Program, service: Service) -> None:
+    two = [destination("a"), destination("b", metadata={"name": "no", "displayName": "1e3"})]
+    service.answer("GET /v1/resources/Destination", {"resources": two})
+    service.answer("GET /v1/resources/Destination/a", {"resource": two[0]})
+    assert list(yaml.safe_load_all(program("get", "destination", "-o", "yaml").out)) == two
+    assert json.loads(program("get", "destination", "-o", "json").out) == {"resources": two}
+    assert json.loads(program("get", "destination", "a", "-o", "json").out) == two[0]
+    assert yaml.safe_load(program("get", "destination", "a", "-o", "yaml").out) == two[0]
+    assert program("get", "destination", "-o", "name").out == "Destination/a\nDestination/no\n"
+
+
+def test_a_long_list_comes_in_pages(program: Program, service: Service) -> None:
+    first = [destination(f"d{number:04}") for number in range(1000)]
+    service.answer("GET /v1/resources/Destination", {"resources": first})
+    service.answer("GET /v1/resources/Destination", {"resources": [destination("last")]})
+    outcome = program("get", "destinations", "-o", "name")
+    assert len(outcome.out.splitlines()) == 1001
+    assert [request.query for request in service.requests] == [
+        {"limit": "1000"},
+        {"limit": "1000", "after": "d0999"},
+    ]
+
+
+def test_an_empty_list_is_said_where_no_program_reads_it(program: Program, service: Service) -> None:
+    service.answer("GET /v1/resources/Fleet", {"resources": []})
+    assert program("get", "fleets") == (0, "", "no fleets found\n")
+    assert json.loads(program("get", "fleets", "-o", "json").out) == {"resources": []}
+
+
+def test_the_help_says_what_has_to_be_replaced_before_it_is_applied_again(alone: Program) -> None:
+    words = " ".join(alone("get", "--help").out.split())
+    assert "can be applied again, once every `(sensitive)` in it is replaced" in words
+
+
+def test_what_is_missing_is_one_sentence(program: Program, service: Service) -> None:
+    service.answer("GET /v1/resources/Fleet/x", {"errors": ["There is no Fleet x."]}, 404)
+    assert program("get", "fleet", "x") == (1, "", "error: there is no Fleet x\n")
+
+
+def test_names_are_one_part_of_the_path(program: Program, service: Service) -> None:
+    program("get", "fleet", "a/../b?c")
+    assert service.requests[0].path == "/v1/resources/Fleet/a%2F..%2Fb%3Fc"
+    assert program("get", "fleet", "..").err == "error: a kind or a name must not be empty, `.` or `..`\n"
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "yaml", "json", "name"])
+def test_no_value_can_act_on_the_terminal(program: Program, service: Service, form: str) -> None:
+    evil = "\x1b]0;x\x07\x9b31m\u202e\r\x7f"
+    metadata = {"name": evil, "displayName": evil, "labels": {evil: evil}, "version": evil}
+    resource = {"kind": evil, "metadata": metadata, "spec": {"type": evil}, "status": {"source": {"type": evil}}}
+    service.answer("GET /v1/resources/Destination", {"resources": [resource]})
+    outcome = program("get", "destinations", "-o", form)
+    assert outcome.code == 0
+    assert [character for character in outcome.out if not (character.isprintable() or character == "\n")] == []
+    if form == "json":
+        assert json.loads(outcome.out) == {"resources": [resource]}
+    if form == "yaml":
+        assert yaml.safe_load(outcome.out) == resource
+
+
+def test_colour_is_for_terminals_and_for_those_who_insist(program: Program, service: Service) -> None:
+    service.answer("GET /v1/resources/Destination", {"resources": [destination("a", status={"incomplete": [1]})]})
+    assert "\x1b" not in program("get", "destinations").out
+    assert "\x1b[33mincomplete\x1b[0m" in program("get", "destinations", "--color", "always").out
+    assert "\x1b[33mincomplete\x1b[0m" in program("--color", "always", "get", "destinations").out
+    assert "\x1b" not in program("--color", "always", "get", "destinations", "--color", "never").out
+
+
+def test_history_shows_the_newest_version_first(program: Program, service: Service) -> None:
+    old = destination("web", metadata={"name": "web", "version": 1, "hash": "a" * 64})
+    service.answer("GET /v1/Destination/web/history", {"versions": [destination("web"), old]})
+    lines = program("history", "destination", "web").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["VERSION", "2", "1"]
+    assert "aaaaaaaaaaaa   git telemetry   cccccccccccc" in lines[2]
+    assert json.loads(program("history", "destination", "web", "-o", "json").out)["versions"][1] == old
+    assert len(list(yaml.safe_load_all(program("history", "destination", "web", "-o", "yaml").out))) == 2
+    assert program("history", "destination/web").out.splitlines() == lines
+
+
+@pytest.mark.parametrize("words", [["destination"], ["destination/a", "destination/b"]])
+def test_history_is_of_one_resource(alone: Program, words: list[str]) -> None:
+    outcome = alone("history", *words)
+    assert outcome.code == 2
+    assert outcome.err.endswith("error: give KIND and NAME, or KIND/NAME\n")

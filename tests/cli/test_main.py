@@ -1,0 +1,288 @@
+"""The program as a whole: start, failures, exit codes, and what it never does."""
+
+import os
+import pty
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli import main as main_module
+from reconciler.resources import kinds
+from reconciler.version import __version__
+from tests.cli.conftest import PROGRAM, Program, Service
+
+QUICK = 0.15  # seconds of wall time
+PRINTS_MODULES = (
+    "import sys; from reconciler.cli import main; main.main(); print(*sorted(sys.modules), file=sys.stderr)"
+)
+
+
+def test_version_is_quick(alone: Program) -> None:
+    def seconds() -> float:
+        start = time.monotonic()
+        assert alone("version").out == f"client {__version__}\n"
+        return time.monotonic() - start
+
+    # The best of some: another process on the machine says nothing about this one.
+    assert min(seconds() for _ in range(5)) < QUICK
+
+
+def test_the_version_is_an_option_too(alone: Program) -> None:
+    assert alone("--version") == (0, f"reconciler {__version__}\n", "")
+
+
+def test_version_loads_no_heavy_library(alone: Program) -> None:
+    command = [sys.executable, "-c", PRINTS_MODULES, "version"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, cwd=alone.folder)
+    loaded = {name.partition(".")[0] for name in ran.stderr.split()}
+    heavy = {
+        "httpx2",
+        "pydantic",
+        "pydantic_settings",
+        "pygit2",
+        "yaml",
+        "jsonschema_rs",
+        "asyncio",
+        "starlette",
+    }
+    assert loaded & heavy == set()
+
+
+def test_version_says_the_servers_too(program: Program, service: Service) -> None:
+    service.answer("GET /v1/version", "9.8.7")
+    assert program("version") == (0, f"client {__version__}\nserver 9.8.7\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["--help"], *([name, "--help"] for name in main_module.ENTRIES)])
+def test_help_is_there_for_every_command(alone: Program, arguments: list[str]) -> None:
+    outcome = alone(*arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("Usage: reconciler ")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["get"], ["history", "a", "b", "c"], ["apply"], ["apply", "-f", "missing"], ["delete"]]
+)
+def test_wrong_usage_ends_with_2(alone: Program, arguments: list[str]) -> None:
+    outcome = alone(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    usage, advice, empty, error = outcome.err.splitlines()
+    assert usage.startswith("Usage: reconciler ")
+    assert advice.startswith("Try 'reconciler")
+    assert empty == ""
+    assert error.startswith("error: ")
+    assert error[len("error: ")].islower()
+    assert not error.endswith(".")
+
+
+def test_a_server_that_is_not_there_is_one_sentence(alone: Program) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets the port
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        assert alone("get", "fleets", "--server", url) == (
+            1,
+            "",
+            f"error: cannot reach {url}; is the service running there (`reconciler serve`), and is --server or "
+            "SERVICE_SERVER right?\n",
+        )
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1:3001", "ftp://a.example", "http://", "x"])
+def test_a_server_that_is_no_url_is_one_sentence(alone: Program, server: str) -> None:
+    outcome = alone("get", "fleets", "--server", server)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: the server must be a URL such as http://127.0.0.1:3001")
+
+
+@pytest.mark.parametrize("key", [{}, {"SERVICE_API_KEY": ""}])
+def test_no_key_at_all_says_where_to_give_one(service: Service, tmp_path: Path, key: dict[str, str]) -> None:
+    service.answer("GET /v1/resources/Fleet", {"errors": ["Send a key."]}, 401)
+    outcome = Program(tmp_path, {"SERVICE_SERVER": service.url})("get", "fleets", **key)
+    assert outcome == (1, "", "error: no API key was given; set SERVICE_API_KEY or use --api-key\n")
+
+
+def test_a_wrong_key_says_how_to_give_the_right_one(program: Program, service: Service) -> None:
+    service.answer("GET /v1/resources/Fleet", {"errors": ["no"]}, 401)
+    outcome = program("get", "fleets")
+    assert outcome == (
+        1,
+        "",
+        "error: the service does not accept the API key; give the right one with SERVICE_API_KEY or --api-key\n",
+    )
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"", b"[" * 100_000, b'"text"', b'{"errors": []}'])
+@pytest.mark.parametrize("status", [200, 502])
+def test_an_answer_of_something_else_is_one_sentence(
+    program: Program, service: Service, body: bytes, status: int
+) -> None:
+    service.answer("GET /v1/resources/Fleet", body, status)
+    outcome = program("get", "fleets", "x") if status == 200 else program("get", "fleets")
+    if (status, body) != (200, b'{"errors": []}'):
+        assert outcome.code == 1
+        assert outcome.err.startswith("error: ")
+        assert outcome.err.count("\n") == 1
+
+
+def test_the_key_and_the_project_go_with_every_request(program: Program, service: Service) -> None:
+    service.answer("GET /v1/resources/Fleet", {"resources": []})
+    program("get", "fleets", "--api-key", "a" * 40, "--project", "web")
+    program("--api-key", "b" * 40, "get", "fleets", SERVICE_PROJECT="shop")
+    assert [(each.headers["authorization"], each.headers["x-service-project"]) for each in service.requests] == [
+        (f"Bearer {'a' * 40}", "web"),
+        (f"Bearer {'b' * 40}", "shop"),
+    ]
+
+
+def test_a_local_server_is_not_asked_through_a_proxy(program: Program, service: Service) -> None:
+    service.answer("GET /v1/resources/Fleet", {"resources": []})
+    assert program("get", "fleets", HTTP_PROXY="http://192.0.2.1:1", http_proxy="http://192.0.2.1:1").code == 0
+
+
+def test_an_unexpected_failure_is_one_sentence_without_its_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(**_: object) -> None:
+        raise RuntimeError("hush")
+
+    monkeypatch.setattr(main_module.program, "main", broken)
+    assert main_module.main() == 1
+    assert capsys.readouterr().err == (
+        "error: unexpected RuntimeError; SERVICE_DEBUG=1 shows where, which helps whoever fixes it\n"
+    )
+    monkeypatch.setenv("SERVICE_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        main_module.main()
+
+
+def test_a_pipe_that_closes_is_quiet(program: Program, service: Service) -> None:
+    many = [{"kind": "Fleet", "metadata": {"name": f"f{number}" + "x" * 50}} for number in range(5000)]
+    service.answer("GET /v1/resources/Fleet", {"resources": many})
+    with subprocess.Popen(
+        [str(PROGRAM), "get", "fleets", "-o", "name"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=program.variables({}),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert (process.wait(timeout=30), process.stderr.read()) == (141, b"")
+
+
+def test_a_pipe_that_is_closed_from_the_start_is_quiet(alone: Program) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        ran = subprocess.run(
+            [str(PROGRAM), "--help"],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            env=alone.variables({}),
+            timeout=30,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert ran.stderr == b""
+
+
+@pytest.mark.parametrize(("more", "colour"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_a_terminal_gets_colour_unless_it_says_no(
+    program: Program, service: Service, more: dict[str, str], colour: bool
+) -> None:
+    service.answer(
+        "GET /v1/resources/Fleet", {"resources": [{"metadata": {"name": "a"}, "status": {"incomplete": [1]}}]}
+    )
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(
+            [str(PROGRAM), "get", "fleets"],
+            stdout=theirs,
+            env=program.variables({"TERM": "xterm", **more}),
+            timeout=30,
+            check=True,
+        )
+        shown = os.read(ours, 65536)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (b"\x1b[33mincomplete\x1b[0m" in shown) is colour
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_unicode_gets_escapes(program: Program, service: Service, encoding: str) -> None:
+    service.answer("GET /v1/resources/Fleet", {"resources": [{"kind": "Fleet", "metadata": {"name": "\u2603"}}]})
+    assert program("get", "fleets", "-o", "name", PYTHONIOENCODING=encoding).out == "Fleet/\\u2603\n"
+
+
+MODULES = "yaml json click pygit2 httpx2 jsonschema_rs pydantic string os re encodings sitecustomize"
+PACKAGES = "schemas api reconciler"
+
+
+def test_nothing_in_the_working_folder_is_imported(alone: Program) -> None:
+    for name in MODULES.split():
+        alone.write(f"{name}.py", "raise SystemExit('imported')\n")
+    for name in PACKAGES.split():
+        alone.write(f"{name}/__init__.py", "raise SystemExit('imported')\n")
+    alone.write("fleets/a.yaml", "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: a}\n")
+    for arguments in (
+        ("version",),
+        ("schema", "Fleet"),
+        ("explain", "fleet.metadata"),
+        ("validate", "fleets"),
+        ("completion", "bash"),
+        ("get", "fleets", "--server", "http://127.0.0.1:1"),
+    ):
+        outcome = alone(*arguments)
+        assert "imported" not in outcome.out + outcome.err
+        assert outcome.code == (1 if "get" in arguments else 0), outcome
+
+
+def test_the_list_of_commands_says_what_each_says(alone: Program) -> None:
+    outcome = alone("--help")
+    for name, entry in main_module.ENTRIES.items():
+        assert f"  {name} " in outcome.out
+        assert entry.summary.endswith(".")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(alone: Program, shell: str) -> None:
+    outcome = alone("completion", shell)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "_RECONCILER_COMPLETE" in outcome.out
+
+
+def test_kinds_are_completed(alone: Program) -> None:
+    words = {"_RECONCILER_COMPLETE": "bash_complete", "COMP_WORDS": "reconciler get Dest", "COMP_CWORD": "2"}
+    assert alone(**words).out == "plain,destinations\nplain,destination-types\n"
+    every = alone(**{**words, "COMP_WORDS": "reconciler delete "}).out.splitlines()
+    assert every == [f"plain,{kind.plural}" for kind in kinds.KINDS]
+
+
+def test_an_interrupted_command_says_nothing(program: Program, service: Service) -> None:
+    import signal  # noqa: PLC0415
+
+    service.answer("POST /v1/repositories/a/reconcile", {"run": "01H"}, 202)
+    service.answer("GET /v1/runs/01H", {"run": {"phase": "running"}})
+    with subprocess.Popen(
+        [str(PROGRAM), "reconcile", "a", "--wait"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=program.variables({}),
+    ) as process:
+        deadline = time.monotonic() + 20
+        while len(service.requests) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err.strip()) == (130, b"", b"")
+
+
+def test_tests_run_the_installed_program() -> None:
+    assert Path(PROGRAM).is_file()

@@ -1,0 +1,104 @@
+"""The reader child dies: what it was doing is done by another one."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tests import daemons
+from tests.daemons import Daemon, destination, watched
+from tests.repositories import Repository
+
+MANY_FILES = 3_000
+STOP_SECONDS = 10.0  # the default of drainTimeout, and five seconds
+
+
+def asked(name: str) -> dict[str, Any]:
+    return {"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": name}, "spec": {"type": "webhook"}}
+
+
+def many(folder: Path, files: int = MANY_FILES) -> Repository:
+    """A repository whose first read takes a while."""
+    source = Repository.init(folder)
+    for number in range(files):
+        source.write(f"{number % 50:02}/{number:04}.yaml", destination(f"many-{number:04}"))
+    source.commit()
+    return source
+
+
+def test_killed_while_idle_another_one_does_the_work(tmp_path: Path, source: Repository) -> None:
+    with daemons.running(tmp_path / "daemon", repositories=[watched("one", source.path)]) as daemon:
+        daemon.run_of("one", source.head())
+        first = daemon.reader()
+        os.kill(first, signal.SIGKILL)
+        [update] = daemon.apply(asked("c"))
+        assert update["status"] == "created"
+        assert daemon.reader() != first
+        os.kill(daemon.reader(), signal.SIGKILL)
+        source.write("a.yaml", destination("a", "edited"))
+        run = daemon.run_of("one", source.commit())
+        assert (run["outcome"], run["counts"]) == ("succeeded", {"configured": 1})
+
+
+def test_killed_in_the_middle_of_a_first_read_another_one_reads_it(tmp_path: Path) -> None:
+    source = many(tmp_path / "source")
+    with daemons.running(tmp_path / "daemon", repositories=[watched("many", source.path)]) as daemon:
+        first_read_is_under_way(daemon)
+        os.kill(daemon.reader(), signal.SIGKILL)
+        daemons.until(lambda: daemon.repository("many")["state"] == "ready", "everything is read", seconds=60)
+        newest = daemon.runs("many")[0]
+        assert (newest["outcome"], newest["counts"]) == ("succeeded", {"created": MANY_FILES})
+        assert len(daemon.resources("Destination")) == MANY_FILES
+
+
+def test_stopped_in_the_middle_of_a_first_read_it_ends_soon_and_reads_at_the_next_start(tmp_path: Path) -> None:
+    source = many(tmp_path / "source")
+    with daemons.running(tmp_path / "daemon", repositories=[watched("many", source.path)]) as daemon:
+        first_read_is_under_way(daemon)
+        children = daemon.children()
+        begun = time.monotonic()
+        assert daemon.stop() == 0
+        assert time.monotonic() - begun < STOP_SECONDS
+        assert [Path(f"/proc/{child}").exists() for child in children] == [False] * len(children)
+        run = daemon.start().run_of("many", source.head())
+        assert (run["trigger"], run["counts"]) == ("start", {"created": MANY_FILES})
+
+
+def test_applies_during_a_large_first_read_all_succeed_and_the_read_ends(tmp_path: Path) -> None:
+    source = many(tmp_path / "source")
+    answers: list[int] = []
+    with daemons.running(tmp_path / "daemon", repositories=[watched("many", source.path)]) as daemon:
+
+        def apply(thread: int) -> None:
+            for number in range(15):
+                resources = {"resources": [asked(f"api-{thread}-{number}")]}
+                answers.append(daemon.post("/v1/apply", resources).status)
+
+        threads = [threading.Thread(target=apply, args=(thread,)) for thread in range(8)]
+        for thread in threads:
+            thread.start()
+        run = daemon.run_of("many", source.head())
+        for thread in threads:
+            thread.join()
+        assert answers == [202] * (8 * 15)
+        assert (run["outcome"], run["counts"]) == ("succeeded", {"created": MANY_FILES})
+        assert len(daemon.resources("Destination")) == MANY_FILES + 8 * 15
+        assert [run["outcome"] for run in daemon.runs()] == ["succeeded"]
+
+
+def first_read_is_under_way(daemon: Daemon) -> None:
+    """Wait for it."""
+
+    def is_reading() -> bool:
+        # Hundredths of a second: starting takes the child fewer.
+        return daemon.repository("many")["state"] == "never-read" and _cpu_ticks(daemon.reader()) > started
+
+    started = _cpu_ticks(daemon.reader()) + 10
+    daemons.until(is_reading, "the first read is under way")
+
+
+def _cpu_ticks(process: int) -> int:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])

@@ -1,0 +1,317 @@
+"""What an HTTP client may take without a key, how long a stop lasts, and what a start clears away."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.daemon import connections
+from tests import daemons, needs
+from tests.daemons import Daemon, watched
+from tests.repositories import Repository
+
+GROWTH_BYTES = 8 << 20  # what one flood may add to the daemon's memory
+CUT_SECONDS = 5.0
+DRAINED = {"delivery": {"drainTimeout": "1s"}}
+BOUND_SECONDS = 6.0
+CHUNK = b"x-filler: " + b"f" * 1_000 + b"\r\n"
+LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+REQUEST = b"POST /v1/apply HTTP/1.1\r\nHost: x\r\n"
+TOO_LARGE = {"errors": ["The request line and the headers are larger than 64 KiB; send fewer or shorter ones."]}
+
+
+@pytest.fixture(scope="module", params=["plain", "tls"])
+def daemon(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon that speaks HTTP, and one that speaks it through TLS."""
+    folder = tmp_path_factory.mktemp(request.param)
+    certificate = folder / "certificate.pem"
+    settings = {} if request.param == "plain" else {"tls": _certificate(certificate)}
+    daemon = Daemon(folder / "daemon", settings=settings)
+    daemon.tls = ssl.create_default_context(cafile=certificate) if settings else None
+    try:
+        yield daemon.start()
+    finally:
+        daemons.end(daemon)
+
+
+def _certificate(chain: Path) -> dict[str, str]:
+    key = chain.with_name("key.pem")
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = [needs.require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    files = ["-nodes", "-days", "1", "-keyout", str(key), "-out", str(chain)]
+    subprocess.run([*command, *names, *files], check=True, capture_output=True, timeout=30)
+    return {"certFile": str(chain), "keyFile": str(key)}
+
+
+@contextlib.contextmanager
+def connected(daemon: Daemon) -> Iterator[socket.socket]:
+    """One connection."""
+    with socket.create_connection((daemon.host, daemon.port), timeout=30) as plain:
+        if daemon.tls is None:
+            yield plain
+        else:
+            with daemon.tls.wrap_socket(plain, server_hostname=daemon.host) as client:
+                yield client
+
+
+def rest(client: socket.socket) -> bytes:
+    """All that comes until the connection ends, however it ends."""
+    received = bytearray()
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while piece := client.recv(65_536):
+            received += piece
+    return bytes(received)
+
+
+def answer(client: socket.socket) -> int:
+    """Read one whole answer; its status."""
+    head, _, body = client.recv(65_536).partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+    while len(body) < length:
+        body += client.recv(65_536)
+    return int(head.split(b" ")[1])
+
+
+def is_cut(client: socket.socket, piece: bytes) -> bool:
+    """Whether the other side has had enough of what is sent, before we have."""
+    block = piece * (65_536 // len(piece) + 1)
+    begun = time.monotonic()
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while time.monotonic() - begun < CUT_SECONDS:
+            client.sendall(block)
+        return False
+    return True
+
+
+def memory(daemon: Daemon) -> int:
+    """The most memory that the daemon has ever held, in bytes."""
+    status = Path(f"/proc/{daemon.process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        pytest.param(b"GET /livez HTTP/1.1\r\nHost: x\r\n", CHUNK, id="headers"),
+        pytest.param(b"GET /livez HTTP/1.1\r\nx-long: ", b"v" * 1_024, id="one header"),
+        pytest.param(b"GET /", b"p" * 1_024, id="the request line"),
+        pytest.param(b"", b"\r\n", id="empty lines"),
+        pytest.param(REQUEST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", CHUNK, id="trailers"),
+        pytest.param(REQUEST + b"Transfer-Encoding: chunked\r\n\r\n1;", b"e" * 1_024, id="a chunk's extension"),
+        pytest.param(b"", LIVE, id="pipelined requests"),
+    ],
+)
+def test_a_flood_is_cut_before_it_fills_the_memory(begin: bytes, piece: bytes, daemon: Daemon) -> None:
+    assert daemon.get("/livez").status == 200
+    before = memory(daemon)
+    with connected(daemon) as client:
+        client.sendall(begin)
+        assert is_cut(client, piece)
+    assert memory(daemon) - before < GROWTH_BYTES
+    assert daemon.get("/livez").status == 200
+
+
+@pytest.mark.parametrize("size", [66_000, 100_000, 200_000])
+def test_a_head_that_is_too_large_is_told_so(size: int, daemon: Daemon) -> None:
+    with connected(daemon) as client:
+        client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nx-long: " + b"v" * size)
+        head, _, body = rest(client).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert b"content-type: application/json" in head
+    assert json.loads(body) == TOO_LARGE
+
+
+def test_a_whole_head_that_is_too_large_is_not_served(daemon: Daemon) -> None:
+    with connected(daemon) as client:
+        client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nx-long: " + b"v" * 70_000 + b"\r\n\r\n")
+        assert rest(client).startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize("head", [b"hello", b"GET http://[x HTTP/1.1", b"CONNECT x HTTP/1.1"])
+def test_what_is_no_http_gets_errors_like_everything_else(head: bytes, daemon: Daemon) -> None:
+    with connected(daemon) as client:
+        client.sendall(head + b"\r\nHost: x\r\n\r\n")
+        head, _, body = rest(client).partition(b"\r\n\r\n")
+    assert (head[:12], json.loads(body)) == (b"HTTP/1.1 400", {"errors": ["The request is not HTTP."]})
+
+
+def test_a_head_that_is_large_is_served(daemon: Daemon) -> None:
+    with connected(daemon) as client:
+        client.sendall(LAST[:-2] + b"x-long: " + b"v" * 60_000 + b"\r\n\r\n")
+        assert rest(client).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.slow
+def test_slow_heads_are_cut_however_they_are_sent(daemon: Daemon) -> None:
+    with contextlib.ExitStack() as stack:
+        silent, begun, lines, kept = (stack.enter_context(connected(daemon)) for _ in range(4))
+        kept.sendall(LIVE)
+        assert answer(kept) == 200
+        begun.sendall(LIVE[:-2])
+        kept.sendall(LIVE[:-2])
+        begin = time.monotonic()
+        joined = stack.enter_context(connected(daemon))
+        joined.sendall(LIVE + LIVE[:-2])
+        assert answer(joined) == 200
+        refused = stack.enter_context(connected(daemon))
+        refused.sendall(REQUEST + b"Content-Length: 1000\r\n\r\n")
+        assert answer(refused) == 401
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            while time.monotonic() - begin < connections.HEAD_SECONDS + 5:
+                lines.sendall(b"\r\n")
+                time.sleep(0.5)
+        ends = [rest(client) for client in (silent, begun, kept, joined)]
+        lasted = time.monotonic() - begin
+        assert ends == [b""] * 4
+        rest(refused)
+        assert connections.HEAD_SECONDS - 1 < lasted < connections.HEAD_SECONDS + 4
+        assert daemon.get("/livez").status == 200
+
+
+def test_a_connection_is_kept_from_request_to_request(daemon: Daemon) -> None:
+    with connected(daemon) as client:
+        for _ in range(20):
+            client.sendall(LIVE[:10])
+            client.sendall(LIVE[10:])
+            assert answer(client) == 200
+        body = b'{"resources": []}' + b" " * 200_000
+        key = b"Authorization: Bearer " + daemon.key.encode() + b"\r\n"
+        client.sendall(REQUEST + key + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert answer(client) == 202
+        client.sendall(LAST)
+        assert rest(client).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("count", [2, connections.PIPELINED])
+def test_pipelined_requests_are_answered_in_order(count: int, daemon: Daemon) -> None:
+    missing = b"GET /missing HTTP/1.1\r\nHost: x\r\n\r\n"
+    with connected(daemon) as client:
+        client.sendall(missing + LIVE * (count - 2) + LAST)
+        answers = rest(client).split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [answers[0][:3], *[b"200"] * (count - 1)]
+    assert answers[0][:1] == b"4"
+
+
+def test_connections_over_the_limit_are_closed_at_once(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon") as daemon, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connected(daemon)) for _ in range(connections.CONNECTIONS)]
+        clients[-1].sendall(LIVE)
+        assert answer(clients[-1]) == 200
+        for _ in range(3):
+            with connected(daemon) as further:
+                begun = time.monotonic()
+                assert rest(further) == b""
+                assert time.monotonic() - begun < 2
+        told = f"{connections.CONNECTIONS} HTTP connections are open; further ones are closed until some have ended."
+        assert daemon.messages().count(told) == 1
+        clients[0].close()
+        daemons.until(lambda: _answers(daemon), "a place is free")
+
+
+def _answers(daemon: Daemon) -> bool:
+    with contextlib.suppress(ConnectionError), connected(daemon) as client:
+        client.sendall(LAST)
+        return rest(client).startswith(b"HTTP/1.1 200 ")
+    return False
+
+
+def test_requests_runs_and_a_reader_that_hang_end_within_the_bound_of_a_stop(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon", settings=DRAINED) as daemon, connected(daemon) as client:
+        key = b"Authorization: Bearer " + daemon.key.encode() + b"\r\n"
+        client.sendall(REQUEST + key + b"Content-Length: 100\r\n\r\n{")
+        children = daemon.children()
+        os.kill(daemon.reader(), signal.SIGSTOP)
+        begun = time.monotonic()
+        assert daemon.stop() == 0
+        assert time.monotonic() - begun < BOUND_SECONDS
+    assert [Path(f"/proc/{child}").exists() for child in children] == [False] * len(children)
+    assert daemon.messages()[-1] == "Stopped."
+
+
+@pytest.mark.slow
+def test_a_stop_that_does_not_end_is_ended(tmp_path: Path, source: Repository) -> None:
+    with daemons.running(tmp_path / "daemon", repositories=[watched("one", source.path)], settings=DRAINED) as daemon:
+        daemon.run_of("one", source.head())
+        daemon.config.unlink()
+        os.mkfifo(daemon.config)  # who reads the settings now waits forever
+        daemon.process.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        begun = time.monotonic()
+        assert daemon.stop() == 1
+        assert BOUND_SECONDS - 1 < time.monotonic() - begun < BOUND_SECONDS + 2
+        assert daemon.messages()[-1] == (
+            "The stop took longer than 6 seconds, for work in a thread did not end; the daemon was ended."
+        )
+        daemon.config.unlink()
+        daemon.configure([watched("one", source.path)])
+        daemon.start()
+        assert daemon.repository("one")["commit"] == source.head()
+
+
+def test_the_end_by_force_takes_the_children_along(tmp_path: Path) -> None:
+    """The loop itself hangs here."""
+    numbers = tmp_path / "numbers"
+    program = f"""
+import asyncio, subprocess, time
+from pathlib import Path
+from reconciler.daemon import ending
+alone = subprocess.Popen(["sleep", "60"])
+leader = subprocess.Popen(["sh", "-c", "sleep 60 & echo $! > {tmp_path}/grandchild; wait"], start_new_session=True)
+while not Path("{tmp_path}/grandchild").exists() or not Path("{tmp_path}/grandchild").read_text().strip():
+    time.sleep(0.01)
+Path("{numbers}").write_text(f"{{alone.pid}} {{leader.pid}} " + Path("{tmp_path}/grandchild").read_text())
+async def hang():
+    time.sleep(60)
+async def main():
+    with ending.bound(seconds=0.3) as bound:
+        bound.begin()
+        bound.begin()
+        await bound.waits("the runs under way", hang())
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, text=True, check=False)
+    told = "The stop took longer than 0.3 seconds, for the runs under way did not end; the daemon was ended.\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    processes = numbers.read_text().split()
+    assert len(processes) == 3
+    daemons.until(lambda: not any(_lives(number) for number in processes), "the children have ended")
+
+
+def _lives(number: str) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_a_start_removes_what_belongs_to_no_repository(tmp_path: Path, source: Repository) -> None:
+    two = [watched("one", source.path), watched("two", source.path, project="two")]
+    with daemons.running(tmp_path / "daemon", repositories=two) as daemon:
+        for name in ("one", "two"):
+            daemon.run_of(name, source.head())
+        mirrors, homes = daemon.state / "mirrors", daemon.state / "git"
+        kept = [path.name for folder in (mirrors, homes) for path in folder.iterdir() if path.name.startswith("one-")]
+        daemon.stop()
+        (mirrors / ".two-0123456789ab.git.new").mkdir()
+        (mirrors / ".three-0123456789ab.git.0.gone").mkdir()
+        (mirrors / "notes").mkdir()
+        daemon.configure(two[:1])
+        daemon.start()
+        daemons.until(lambda: len(_names(mirrors) + _names(homes)) == 3, "the rest is removed")
+        assert sorted(_names(mirrors) + _names(homes)) == sorted([*kept, "notes"])
+        daemon.follow(two[1])
+        daemon.run_of("two", source.head())
+        assert {line["level"] for line in daemon.lines()} == {"info"}
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]

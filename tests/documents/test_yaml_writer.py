@@ -1,0 +1,63 @@
+"""YAML that is written means the same to every reader."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.documents import limits, reading, yaml_writer
+from reconciler.documents.values import Value
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+MISREAD = st.sampled_from(
+    ["no", "On", "1e3", "0o17", "0x1F", "1_000", "1:30", "2026-01-01", "~", "", "<<", "=", ".inf", "+1"]
+)
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | TEXT | MISREAD
+VALUES: st.SearchStrategy[Value] = st.recursive(
+    SCALARS | st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: not number.is_integer()),
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT | MISREAD, inner),
+    max_leaves=20,
+)
+
+
+def read(text: str) -> list[Value]:
+    documents = reading.read(text.encode(), syntax=reading.Syntax.YAML, limits=limits.FILE)
+    return [document.value for document in documents]
+
+
+@given(VALUES.filter(lambda value: value is not None))
+def test_a_value_is_read_as_it_was_written(value: Value) -> None:
+    text = yaml_writer.write([value])
+    assert read(text) == [value]
+    assert yaml.safe_load(text) == value  # YAML 1.1 agrees
+    assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_documents_are_a_stream_in_their_order() -> None:
+    assert yaml_writer.write([{"b": 1, "a": [1, {"c": "x"}]}, {"a": 2}]) == ("b: 1\na:\n- 1\n- c: x\n---\na: 2\n")
+    assert yaml_writer.write([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("no", "'no'\n"),
+        ("1e3", "'1e3'\n"),
+        ("0o17", "'0o17'\n"),
+        ("plain text", "plain text\n"),
+        ("\x1b[31m", '"\\e[31m"\n'),
+        ("\u202e", '"\\u202E"\n'),
+        ({"raw": "one:\n  two: 3\n"}, "raw: |\n  one:\n    two: 3\n"),
+    ],
+)
+def test_only_what_would_be_misread_is_quoted(value: Value, text: str) -> None:
+    assert yaml_writer.write([value]) == text
+
+
+def test_long_lines_are_not_folded() -> None:
+    assert yaml_writer.write([{"a": "word " * 100 + "end"}]).count("\n") == 1
+
+
+def test_equal_parts_are_written_out() -> None:
+    part: Value = {"a": 1}
+    assert "&" not in yaml_writer.write([{"one": part, "two": part}])

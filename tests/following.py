@@ -1,0 +1,40 @@
+"""Fixtures for tests of what a daemon does with a repository: one daemon for a module, a project for each test."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests import daemons
+from tests.daemons import Daemon, Followed
+from tests.repositories import Repository
+
+_numbers = itertools.count(1)
+
+
+class Follow(Protocol):
+    """Has the daemon follow a repository."""
+
+    def __call__(self, source: Repository, **settings: object) -> Followed: ...
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with daemons.running(tmp_path_factory.mktemp("daemon")) as running:
+        yield running
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Repository:
+    """A repository without a commit."""
+    return Repository.init(tmp_path / "source")
+
+
+@pytest.fixture
+def follow(daemon: Daemon) -> Follow:
+    def begin(source: Repository, **settings: object) -> Followed:
+        return Followed(daemon, source, name=f"r{next(_numbers)}", **settings)
+
+    return begin

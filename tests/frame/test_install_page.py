@@ -1,0 +1,53 @@
+"""docs/install.md installs what the unit runs."""
+
+import re
+import shlex
+from pathlib import Path
+
+from reconciler.cli.main import ENTRIES
+from reconciler.settings import loading
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+UNIT = (ROOT / "systemd/reconciler.service").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+COMMANDS = [line for block in blocks("sh") for line in block.splitlines()]
+
+
+def setting(name: str) -> str:
+    """What the unit says."""
+    return str(re.findall(rf"^{name}=(.*)$", UNIT, re.MULTILINE)[-1])
+
+
+def test_the_places_are_those_of_the_unit() -> None:
+    program, *_, config = shlex.split(setting("ExecStart"))
+    assert f"ln -sfn /opt/reconciler/bin/reconciler {program}" in COMMANDS
+    assert f"`{config}`" in PAGE
+    environment = setting("EnvironmentFile").removeprefix("-")
+    assert [line for line in COMMANDS if f"> {environment})" in line and "umask 077" in line] != []
+    assert f"/var/lib/{setting('StateDirectory')}/store.db" in PAGE
+    assert f"runuser -u {setting('User')} -- " in PAGE
+
+
+def test_the_settings_are_right(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(*blocks("yaml"))
+    assert loading.load(config=config, environment={}, overrides={}).warnings == ()
+
+
+def test_the_commands_and_files_are_there() -> None:
+    ours = [line.split()[1] for line in COMMANDS if line.startswith("reconciler ")]
+    assert set(ours) == {"version", "status", "get"} <= set(ENTRIES)
+    files = {word for line in COMMANDS for word in line.split() if word.startswith("systemd/")}
+    assert [name for name in sorted(files | {"constraints.txt"}) if not (ROOT / name).is_file()] == []
+    assert "# For development\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", PAGE)
+    assert [link for link in links if not (ROOT / "docs" / link).exists()] == []

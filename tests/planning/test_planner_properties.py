@@ -1,0 +1,140 @@
+"""What holds of every plan: one outcome a document, no order matters, and a plan carried out leaves nothing to do."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.access.actors import Actor
+from reconciler.planning import planner
+from reconciler.planning.models import Change, Outcome, Stored, Wanted
+from reconciler.planning.statuses import UpdateStatus
+from reconciler.resources.keys import Key
+from reconciler.resources.violations import Place
+from tests.planning.worlds import ADMIN, OTHER, TELEMETRY, USER, VIEWER, carried_out
+
+KEYS = st.builds(Key, st.sampled_from(["Destination", "Source", "SourceType"]), st.sampled_from("abcd"))
+DIGESTS = st.sampled_from([b"1", b"2", b"3"])
+PLACES = st.builds(Place, st.sampled_from(["a.yaml", "b.yaml"]), st.integers(1, 3), st.just(1))
+ACTORS = st.sampled_from([ADMIN, USER, VIEWER, TELEMETRY, OTHER])
+STORED = st.dictionaries(
+    KEYS,
+    st.builds(
+        Stored,
+        key=st.just(Key("", "")),
+        digest=DIGESTS,
+        version=st.integers(1, 9),
+        owner=st.sampled_from([None, "telemetry", "other"]),
+        path=st.sampled_from([None, "a.yaml"]),
+        line=st.sampled_from([None, 1]),
+        protected=st.booleans(),
+    ),
+).map(lambda found: {key: replace(stored, key=key) for key, stored in found.items()})
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[Actor, list[Wanted]]:
+    """An actor and documents as it sends them: with places from Git, without from the API."""
+    actor = draw(ACTORS)
+    document = st.builds(
+        Wanted,
+        ordinal=st.just(0),
+        key=KEYS,
+        digest=DIGESTS,
+        reason=st.sampled_from([None, None, None, "/spec: bad"]),
+        place=PLACES if actor.repository else st.none(),
+        deprecated=st.booleans(),
+        allowed=st.booleans() if actor.repository else st.just(True),
+    )
+    nameless = st.builds(Wanted, ordinal=st.just(0), key=st.none(), reason=st.just("/kind: is required"))
+    return actor, numbered(draw(st.lists(document | nameless, max_size=8)))
+
+
+def numbered(documents: list[Wanted]) -> list[Wanted]:
+    return [replace(document, ordinal=ordinal) for ordinal, document in enumerate(documents)]
+
+
+def essence(outcome: Outcome) -> tuple[object, ...]:
+    """All of an outcome but its rank, and but the reason, in which duplicates are listed in the order given."""
+    return (outcome.key, outcome.status, outcome.change, outcome.stored)
+
+
+@given(requests(), STORED)
+def test_there_is_one_outcome_for_each_document_in_its_order(
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+) -> None:
+    actor, wanted = request
+    for outcomes in (planner.plan(wanted, stored, actor=actor), planner.plan_deletes(wanted, stored, actor=actor)):
+        expected = [(document.ordinal, document.key) for document in wanted]
+        assert [(outcome.ordinal, outcome.key) for outcome in outcomes] == expected
+
+
+@given(requests(), STORED, st.data())
+def test_the_order_of_what_is_wanted_changes_no_outcome(
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], data: st.DataObject
+) -> None:
+    actor, wanted = request
+    order = data.draw(st.permutations(range(len(wanted))))
+    shuffled = numbered([wanted[at] for at in order])
+    for plan in (planner.plan, planner.plan_deletes):
+        before = plan(wanted, stored, actor=actor)
+        after = plan(shuffled, stored, actor=actor)
+        assert [essence(outcome) for outcome in after] == [essence(before[at]) for at in order]
+
+
+@given(requests(), STORED)
+def test_what_else_is_stored_changes_no_outcome(request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]) -> None:
+    actor, wanted = request
+    keys = {document.key for document in wanted}
+    needed = {key: one for key, one in stored.items() if key in keys}
+    assert planner.plan(wanted, needed, actor=actor) == planner.plan(wanted, stored, actor=actor)
+
+
+@given(requests(), STORED)
+def test_a_plan_carried_out_leaves_nothing_to_do(
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+) -> None:
+    actor, wanted = request
+    documents = {document.ordinal: document for document in wanted}
+    first = planner.plan(wanted, stored, actor=actor)
+    after = carried_out(stored, first, documents, actor=actor)
+    second = planner.plan(wanted, after, actor=actor)
+    assert {outcome.change for outcome in second} <= {Change.NONE}
+    for before, again in zip(first, second, strict=True):
+        done = before.change is not Change.NONE
+        assert again.status is (UpdateStatus.UNCHANGED if done else before.status)
+
+
+@given(requests(), STORED)
+def test_deletes_carried_out_leave_nothing_to_delete(
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+) -> None:
+    actor, wanted = request
+    first = planner.plan_deletes(wanted, stored, actor=actor)
+    after = carried_out(stored, first, {}, actor=actor)
+    second = planner.plan_deletes(wanted, after, actor=actor)
+    for before, again in zip(first, second, strict=True):
+        gone = before.status is UpdateStatus.DELETED
+        assert (again.status, again.change) == (UpdateStatus.NOT_FOUND if gone else before.status, Change.NONE)
+
+
+@given(requests(), STORED)
+def test_nobody_changes_what_a_repository_owns_but_that_repository(
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+) -> None:
+    actor, wanted = request
+    documents = {document.ordinal: document for document in wanted}
+    for plan in (planner.plan, planner.plan_deletes):
+        after = carried_out(stored, plan(wanted, stored, actor=actor), documents, actor=actor)
+        kept = {key: one for key, one in stored.items() if one.owner not in (None, actor.repository)}
+        assert {key: after.get(key) for key in kept} == kept
+
+
+@given(requests(), STORED)
+def test_a_reason_is_there_for_what_is_invalid_and_for_nothing_else(
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+) -> None:
+    actor, wanted = request
+    for plan in (planner.plan, planner.plan_deletes):
+        for outcome in plan(wanted, stored, actor=actor):
+            assert (outcome.reason is not None) == (outcome.status is UpdateStatus.INVALID)

@@ -1,0 +1,30 @@
+"""The ten statuses, and how they are counted."""
+
+from reconciler.planning import statuses
+from reconciler.planning.statuses import UpdateStatus
+
+
+def test_the_statuses_are_the_documented_ones() -> None:
+    assert {status.value for status in UpdateStatus} == {
+        "unchanged",
+        "configured",
+        "created",
+        "deleted",
+        "not-found",
+        "invalid",
+        "error",
+        "in-use",
+        "forbidden",
+        "deprecated",
+    }
+
+
+def test_a_status_is_stored_or_refused_and_never_both() -> None:
+    assert statuses.STORED.isdisjoint(statuses.REFUSED)
+    assert statuses.WITH_REASON <= statuses.REFUSED
+
+
+def test_counts_are_in_one_order_and_hold_what_occurs() -> None:
+    counts = statuses.count([UpdateStatus.INVALID, UpdateStatus.CREATED, UpdateStatus.INVALID, UpdateStatus.UNCHANGED])
+    assert list(counts.items()) == [("unchanged", 1), ("created", 1), ("invalid", 2)]
+    assert statuses.count([]) == {}

@@ -1,0 +1,44 @@
+"""Small worlds for the planner's tests: who asks, what is wanted, what is stored, and a store to carry plans out on."""
+
+from collections.abc import Iterable, Mapping
+
+from reconciler.access.actors import Actor, Role, repository_actor
+from reconciler.planning.models import Change, Outcome, Stored, Wanted
+from reconciler.resources.keys import Key
+from reconciler.resources.violations import Place
+
+ADMIN = Actor(name="key:admin", role=Role.ADMIN)
+USER = Actor(name="key:user", role=Role.USER)
+VIEWER = Actor(name="key:viewer", role=Role.VIEWER)
+TELEMETRY = repository_actor("telemetry")
+OTHER = repository_actor("other")
+
+KEY = Key("Destination", "a")
+TYPE = Key("DestinationType", "a")
+PLACE = Place("a.yaml", 1, 1)
+
+
+def carried_out(
+    stored: Mapping[Key, Stored], outcomes: Iterable[Outcome], wanted: Mapping[int, Wanted], *, actor: Actor
+) -> dict[Key, Stored]:
+    """What is stored once the outcomes are, as the applier does it."""
+    after = dict(stored)
+    for outcome in outcomes:
+        if outcome.change is Change.NONE:
+            continue
+        assert outcome.key is not None
+        if outcome.change is Change.DELETE:
+            del after[outcome.key]
+            continue
+        assert outcome.ordinal is not None
+        document = wanted[outcome.ordinal]
+        version = 0 if outcome.stored is None else outcome.stored.version
+        after[outcome.key] = Stored(
+            key=outcome.key,
+            digest=document.digest,
+            version=version if outcome.change is Change.REPLACE_HEAD else version + 1,
+            owner=actor.repository,
+            path=None if document.place is None else document.place.path,
+            line=None if document.place is None else document.place.line,
+        )
+    return after

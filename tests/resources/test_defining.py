@@ -1,0 +1,107 @@
+"""Defining: what a type says of its parameters has to make sense by itself."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.documents.values import Pointer, Value
+from reconciler.resources import defining
+from tests.resources.documents import EXAMPLES, VALUES
+
+
+def told(definitions: list[Value]) -> list[tuple[Pointer, str]]:
+    found = defining.broken({"parameters": definitions})
+    assert not any(violation.of_parameter for violation in found)
+    return [(violation.pointer[2:], violation.message) for violation in found]
+
+
+def on(name: str, value: Value = "x") -> dict[str, Value]:
+    return {"name": name, "operator": "equals", "value": value}
+
+
+CIRCLE = "; remove one of these conditions"
+
+
+@pytest.mark.parametrize(
+    ("definitions", "expected"),
+    [
+        ([], []),
+        ([{"name": "a", "type": "string", "default": "x"}], []),
+        ([{"name": "a", "type": "int", "default": "5"}], []),
+        ([{"name": "a", "type": "int", "default": 5.5}], [((0, "default"), "is not an integer")]),
+        ([{"name": "a", "type": "int", "default": 5, "maximum": 4}], [((0, "default"), "is greater than 4")]),
+        ([{"name": "a", "type": "int", "minimum": 5, "maximum": 4}], [((0, "minimum"), "is greater than `maximum`")]),
+        ([{"name": "a", "type": "int", "minimum": 5, "maximum": 5}], []),
+        ([{"name": "a", "type": "strings", "default": ["x", 5]}], [((0, "default", 1), "is not a string")]),
+        ([{"name": "a", "type": "map", "default": {"k": 5}}], [((0, "default", "k"), "is not a string")]),
+        ([{"name": "a", "type": "yaml", "default": "["}], [((0, "default"), "does not parse as YAML")]),
+        # An empty default is none, of whatever type.
+        ([{"name": "a", "type": "int", "default": ""}, {"name": "b", "type": "bool", "default": None}], []),
+        ([{"name": "a", "type": "bool", "default": False}, {"name": "b", "type": "int", "default": 0}], []),
+        ([{"name": "a", "type": "enum", "validValues": ["x"], "default": "x"}], []),
+        ([{"name": "a", "type": "enum", "validValues": ["x"], "default": "y"}],
+         [((0, "default"), "is not one of `x`")]),
+        ([{"name": "a", "type": "enum", "validValues": ["x"], "default": "y", "options": {"creatable": True}}], []),
+        ([{"name": "a", "type": "enum", "default": "x"}],
+         [((0, "validValues"), "is required and not empty for the type `enum`")]),
+        ([{"name": "a", "type": "enums", "validValues": []}],
+         [((0, "validValues"), "is required and not empty for the type `enums`")]),
+        ([{"name": "a", "type": "mapToEnum"}],
+         [((0, "validValues"), "is required and not empty for the type `mapToEnum`")]),
+        ([{"name": "a", "type": "enum", "options": {"creatable": True}}], []),
+        ([{"name": "a", "type": "fraction", "default": {"any": [1]}}], []),
+        ([{"name": "a", "type": "int"}, {"name": "a", "type": "int"}],
+         [((1, "name"), "is the name of /spec/parameters/0 already; keep one of them")]),
+        ([{"name": "a", "type": "int", "relevantIf": [on("b"), on("c")]}, {"name": "b", "type": "int"}],
+         [((0, "relevantIf", 1, "name"), "is not a parameter of this type")]),
+        ([{"name": "a", "type": "int", "relevantIf": [on("a")]}],
+         [((0, "relevantIf"), f"depends on itself: `a`, `a`{CIRCLE}")]),
+        (
+            [
+                {"name": "a", "type": "int", "relevantIf": [on("b")]},
+                {"name": "b", "type": "int", "relevantIf": [on("d"), on("c")]},
+                {"name": "c", "type": "int", "relevantIf": [on("a")]},
+                {"name": "d", "type": "int"},
+            ],
+            [((0, "relevantIf"), f"depends on itself: `a`, `b`, `c`, `a`{CIRCLE}")],
+        ),
+        (
+            [
+                {"name": "a", "type": "int", "relevantIf": [on("b"), on("c")]},
+                {"name": "b", "type": "int", "relevantIf": [on("c")]},
+                {"name": "c", "type": "int"},
+            ],
+            [],
+        ),
+    ],
+)  # fmt: skip
+def test_a_type_is_judged_by_its_own_definitions(definitions: list[Value], expected: list[tuple[Pointer, str]]) -> None:
+    assert told(definitions) == expected
+
+
+def test_a_long_chain_of_conditions_is_no_trouble() -> None:
+    chain: list[Value] = [
+        {"name": f"p{index}", "type": "int", "relevantIf": [on(f"p{index + 1}")]} for index in range(5000)
+    ]
+
+    assert [pointer for pointer, _ in told(chain)] == [(4999, "relevantIf", 0, "name")]
+    assert [pointer for pointer, _ in told([*chain, {"name": "p5000", "type": "int", "relevantIf": [on("p0")]}])] == [
+        (0, "relevantIf")
+    ]
+
+
+TYPES = [document for document in EXAMPLES if document["kind"].endswith("Type")]
+
+
+@pytest.mark.parametrize("document", TYPES, ids=lambda document: document["kind"] + "-" + document["metadata"]["name"])
+def test_the_examples_make_sense(document: dict[str, Value]) -> None:
+    assert defining.broken(document.get("spec")) == ()
+
+
+@given(VALUES, st.lists(st.fixed_dictionaries({"name": st.sampled_from("ab"), "type": st.sampled_from(
+    ["int", "enum", "map", "other"])}, optional={"default": VALUES, "validValues": VALUES, "relevantIf": VALUES,
+    "options": VALUES, "minimum": VALUES})))  # fmt: skip
+def test_a_spec_of_any_shape_is_judged_without_a_crash(spec: Value, definitions: list[Value]) -> None:
+    defining.broken(spec)
+    defining.broken({"parameters": spec})
+    defining.broken({"parameters": [*definitions]})

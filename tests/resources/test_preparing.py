@@ -1,0 +1,179 @@
+"""Preparing: digests that follow every change and tell no secret, and bodies without secrets."""
+
+import copy
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.documents.values import Value, pointer_text
+from reconciler.resources import canonical, judging, preparing
+from reconciler.resources.preparing import Prepared
+from reconciler.resources.resource import Resource
+from tests.resources.documents import API_VERSIONS, EXAMPLES, SCALARS, at, pointers, replaced
+
+KEY = b"k" * 32
+CANARY = "hunter2-canary"
+PLANTS: list[Value] = [CANARY, {"k": CANARY}, [CANARY], {"k": [CANARY, {"l": CANARY}]}]
+
+
+def resource_of(document: Value) -> Resource:
+    judged = judging.judge(document, api_versions=API_VERSIONS)
+    assert judged.resource is not None, judged.violations
+    return judged.resource
+
+
+def prepare(document: Value, hmac_key: bytes = KEY) -> Prepared:
+    return preparing.prepare(resource_of(document), hmac_key=hmac_key)
+
+
+def destination(*, own: Value = "t", header: Value = "h", port: Value = 443) -> dict[str, Any]:
+    """A Destination with a secret of its own, a secret in a map, one in a nested processor, and a plain value."""
+    return {
+        "apiVersion": "service/v1",
+        "kind": "Destination",
+        "metadata": {"name": "siem"},
+        "spec": {
+            "type": "webhook",
+            "parameters": [
+                {"name": "port", "value": port},
+                {"name": "own", "value": own, "sensitive": True},
+                {"name": "headers", "value": {"A/b": header, "X": "${env:DESTINATION_DEFAULT__X}"}},
+            ],
+            "processors": [{"type": "t", "parameters": [{"name": "deep", "value": own, "sensitive": True}]}],
+        },
+    }
+
+
+def covered(value: Value) -> str:
+    return "hmac-sha256:" + hmac.new(KEY, canonical.encode(value), "sha256").hexdigest()
+
+
+def test_a_resource_is_prepared_so() -> None:
+    document = destination()
+    masked = destination(own="(sensitive)", header="(sensitive)")
+    hashed = destination(own=covered("t"), header=covered("h"))
+
+    assert prepare(document) == Prepared(
+        digest=hashlib.sha256(canonical.encode(hashed)).digest(),
+        spec_hash=hashlib.sha256(canonical.encode(hashed["spec"])).hexdigest(),
+        masked=canonical.encode(masked),
+        secrets=canonical.encode(
+            {
+                "/spec/parameters/1/value": "t",
+                "/spec/parameters/2/value/A~1b": "h",
+                "/spec/processors/0/parameters/0/value": "t",
+            }
+        ),
+    )
+
+
+def test_without_secrets_no_key_matters() -> None:
+    document: Value = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "a"}, "spec": {}}
+    prepared = prepare(document)
+
+    assert prepared.masked == canonical.encode(document)
+    assert prepared.secrets is None
+    assert prepared.digest == hashlib.sha256(canonical.encode(document)).digest()
+    assert prepared.spec_hash == hashlib.sha256(b"{}").hexdigest()
+    assert prepare(document, b"another key").digest == prepared.digest
+
+
+SECRETS = st.one_of(SCALARS, st.lists(st.text(max_size=3), max_size=2)).filter(lambda value: value != "(sensitive)")
+
+
+@given(SECRETS, SECRETS)
+def test_the_digest_changes_exactly_when_a_secret_does(one: Value, other: Value) -> None:
+    same = canonical.encode(one) == canonical.encode(other)
+    first, second = prepare(destination(own=one)), prepare(destination(own=other))
+
+    assert (first.digest == second.digest) == same
+    assert (first.spec_hash == second.spec_hash) == same
+    assert (first.secrets == second.secrets) == same
+    assert first.masked == second.masked
+
+
+def test_another_key_gives_another_digest_and_hash() -> None:
+    one, other = prepare(destination()), prepare(destination(), b"another key")
+
+    assert one.digest != other.digest
+    assert one.spec_hash != other.spec_hash
+
+
+def test_the_hash_of_a_guessed_secret_is_not_the_hash() -> None:
+    document = destination()
+    guesses = [canonical.encode(document["spec"]), canonical.encode(destination(own="(sensitive)")["spec"])]
+
+    assert prepare(document).spec_hash not in [hashlib.sha256(guess).hexdigest() for guess in guesses]
+
+
+@pytest.mark.parametrize(
+    ("change", "digest_changes", "hash_changes"),
+    [
+        ({"spec": {"type": "custom"}}, True, True),
+        ({"metadata": {"name": "a", "description": "other"}}, True, False),
+        ({"metadata": {"name": "a", "labels": {}}}, True, False),
+        ({"metadata": {"name": "a", "id": "x", "hash": 1, "version": 2, "dateModified": 3}}, False, False),
+        ({"status": {"latest": True}}, False, False),
+    ],
+)
+def test_digest_and_hash_follow_what_they_cover(
+    change: dict[str, Value], digest_changes: bool, hash_changes: bool
+) -> None:
+    document: dict[str, Value] = {
+        "apiVersion": "service/v1",
+        "kind": "Source",
+        "metadata": {"name": "a"},
+        "spec": {"type": "file"},
+    }
+    before, after = prepare(document), prepare({**document, **change})
+
+    assert (before.digest != after.digest, before.spec_hash != after.spec_hash) == (digest_changes, hash_changes)
+
+
+def test_a_reference_and_what_stands_for_a_secret_never_give_the_same_digest() -> None:
+    reference, literal = "${env:A}", covered("${env:A}")
+
+    assert len({prepare(destination(own=value)).digest for value in (reference, literal, covered(literal))}) == 3
+    assert (
+        json.loads(prepare(destination(own=reference)).masked)["spec"]
+        == destination(own=reference, header="(sensitive)")["spec"]
+    )
+
+
+@given(st.data())
+def test_a_secret_is_in_secrets_and_nowhere_else(data: st.DataObject) -> None:
+    """Plant a secret parameter in every list of parameters that an example has, then look for it everywhere."""
+    document = data.draw(st.sampled_from([each for each in EXAMPLES if "Type" not in each["kind"]]))
+    lists = [pointer for pointer in pointers(document) if pointer[-1:] == ("parameters",)]
+    place = data.draw(st.sampled_from([*lists, None])) if lists else None
+    value = data.draw(st.sampled_from(PLANTS))
+    planted = {"name": "planted", "value": value, "sensitive": True}
+    if place is not None:
+        document = replaced(document, place, [*at(document, place), planted])
+    before = copy.deepcopy(document)
+
+    judged = judging.judge(document, api_versions=API_VERSIONS)
+    assert judged.resource is not None
+    prepared = preparing.prepare(judged.resource, hmac_key=KEY)
+
+    assert document == before
+    assert CANARY.encode() not in prepared.masked
+    assert CANARY not in repr((judged, prepared))
+    assert (CANARY.encode() in (prepared.secrets or b"")) == (place is not None)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
+def test_secrets_put_back_into_the_masked_form_give_the_resource(example: dict[str, Any]) -> None:
+    prepared = prepare(example)
+    restored: Any = json.loads(prepared.masked)
+    secrets = json.loads(prepared.secrets or b"{}")
+    for pointer in pointers(json.loads(prepared.masked)):
+        if pointer_text(pointer) in secrets:
+            restored = replaced(restored, pointer, secrets[pointer_text(pointer)])
+
+    assert restored == resource_of(example).owned

@@ -1,0 +1,76 @@
+"""The settings as rows of a table, made from the classes: what docs/settings.md has to say."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from reconciler.settings import mistakes
+from reconciler.settings.addresses import Address
+from reconciler.settings.allowing import Allowed
+from reconciler.settings.models import Settings
+
+# Defaults that depend on the machine or on other keys.
+COMPUTED = {
+    "stateDir": "`$STATE_DIRECTORY` (set by systemd), else `/var/lib/reconciler` for root, "
+    "else `$XDG_STATE_HOME/reconciler` or `~/.local/state/reconciler`",
+    "store.url": "`sqlite:///<stateDir>/store.db`",
+}
+
+
+class Row(NamedTuple):
+    """One setting, as the reference has it."""
+
+    key: str
+    meaning: str
+    allowed: str
+    default: str
+
+    def __str__(self) -> str:
+        return f"| `{self.key}` | {self.meaning} | {self.allowed} | {self.default} |"
+
+
+def rows(topic: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Row]:
+    """Every key that a person may write, in the order of the classes."""
+    known = mistakes.keys(topic)
+    for name, field in topic.model_fields.items():
+        key = field.alias or name
+        if key not in known:
+            continue
+        section = mistakes.section(field.annotation)
+        path = f"{prefix}{key}{'[]' if 'tuple' in str(field.annotation) and section else ''}"
+        if section is None:
+            yield Row(path, field.description or "", allowed(field), default(path, field))
+        else:
+            yield from rows(section, f"{path}.")
+
+
+def allowed(field: FieldInfo) -> str:
+    """What the field takes, in the words of its mistakes."""
+    words = [extra.words for extra in field.metadata if isinstance(extra, Allowed)]
+    return words[-1] if words else "a list of strings that are not empty"
+
+
+def default(path: str, field: FieldInfo) -> str:
+    """What counts when the key is left out."""
+    if path in COMPUTED:
+        return COMPUTED[path]
+    if field.is_required():
+        return "required"
+    return f"`{written(field.default, duration='duration' in allowed(field))}`"
+
+
+def written(value: object, *, duration: bool = False) -> str:
+    """The value as the file has it."""
+    if duration and isinstance(value, float):
+        return next(f"{value / size:g}{unit}" for unit, size in (("h", 3600), ("s", 1)) if value % size == 0)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[" + ", ".join(written(each) for each in value) + "]"
+    if isinstance(value, Path | Address | int):
+        return str(value)
+    text = "" if value is None else getattr(value, "get_secret_value", lambda: value)()
+    return text if isinstance(text, str) and text and "*" not in text else f'"{text}"'

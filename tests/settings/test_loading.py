@@ -1,0 +1,395 @@
+"""Loading settings: precedence, the file that is read, and mistakes at their places."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from reconciler.settings import environment as variables
+from reconciler.settings import loading
+from reconciler.settings.addresses import Address
+
+KEY = "k" * 32
+
+
+def lines_of(
+    tmp_path: Path,
+    text: str,
+    *,
+    environment: dict[str, str] | None = None,
+    overrides: dict[str, object] | None = None,
+) -> list[str]:
+    """The mistakes in a file, its own folder left out of them."""
+    config = tmp_path / "config.yaml"
+    config.write_text(text)
+    with pytest.raises(loading.SettingsError) as caught:
+        loading.load(config=config, environment=environment or {}, overrides=overrides or {})
+    return [line.replace(f"{tmp_path}/", "") for line in caught.value.lines]
+
+
+def load(tmp_path: Path, text: str, **environment: str) -> loading.Loaded:
+    config = tmp_path / "config.yaml"
+    config.write_text(text)
+    return loading.load(config=config, environment=environment, overrides={})
+
+
+def test_an_option_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("listen: 127.0.0.1:1\nlog: {level: debug, format: json}\nwebURL: https://one.example\n")
+    environment = {"SERVICE_LISTEN": "127.0.0.1:2", "SERVICE_LOG_LEVEL": "error"}
+    settings = loading.load(config=config, environment=environment, overrides={"listen": "127.0.0.1:3"}).settings
+    assert (settings.listen, settings.log.level, settings.log.format, settings.web_url) == (
+        Address("127.0.0.1", 3),
+        "error",
+        "json",
+        "https://one.example",
+    )
+
+
+def test_an_option_that_is_not_given_counts_for_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("log: {level: debug}\n")
+    settings = loading.load(config=config, environment={}, overrides={"log.level": None, "listen": None}).settings
+    assert settings.log.level == "debug"
+
+
+def test_the_named_file_is_read_before_that_of_the_environment(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text("log: {level: debug}\n")
+    two.write_text("log: {level: error}\n")
+    environment = {"SERVICE_CONFIG": str(two)}
+    by_option = loading.load(config=one, environment=environment, overrides={})
+    by_environment = loading.load(config=None, environment=environment, overrides={})
+    assert (by_option.settings.log.level, by_option.config) == ("debug", one)
+    assert (by_environment.settings.log.level, by_environment.config) == ("error", two)
+
+
+def test_the_systems_file_is_read_when_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "SYSTEM_CONFIG", tmp_path / "config.yaml")
+    assert loading.load(config=None, environment={}, overrides={}).config is None
+    (tmp_path / "config.yaml").write_text("log: {level: debug}\n")
+    assert loading.load(config=None, environment={}, overrides={}).settings.log.level == "debug"
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path, by_option: bool) -> None:
+    missing = tmp_path / "missing.yaml"
+    environment = {} if by_option else {"SERVICE_CONFIG": str(missing)}
+    with pytest.raises(loading.SettingsError) as caught:
+        loading.load(config=missing if by_option else None, environment=environment, overrides={})
+    assert caught.value.lines == (
+        f"{missing}: the settings file cannot be read: no such file or directory; "
+        "name another with --config or SERVICE_CONFIG",
+    )
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    settings = load(tmp_path, "# nothing yet\n").settings
+    assert (str(settings.listen), settings.repositories, settings.api.max_resources) == ("127.0.0.1:3001", (), 10_000)
+
+
+def test_every_mistake_is_shown_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = """repositories:
+  - name: telemetry
+    interval: 5
+    url: git@host.example:a/b.git
+    prune: {maxPercent: 200, enabled: yes}
+  - name: telemetry
+    url: /srv/git/b.git
+    path: ../x
+  - 5
+listen: 0.0.0.0:80
+repositorys: []
+webURL: 5
+tls: []
+log: {colour: true}
+repositories2: {}
+"""
+    assert lines_of(tmp_path, text) == [
+        "config.yaml:3:5: repositories[0].interval: must be a duration such as 250ms, 10s, 5m or 1h",
+        "config.yaml:4:5: repositories[0].url: must be written as a URL, ssh://user@host/path, instead of "
+        "user@host:path",
+        "config.yaml:5:13: repositories[0].prune.maxPercent: must be a whole number from 0 to 100",
+        "config.yaml:5:30: repositories[0].prune.enabled: must be true or false",
+        "config.yaml:6:5: repositories[1].name: must be unique; repositories[0] has the same name",
+        "config.yaml:8:5: repositories[1].path: must be a folder in the repository such as teams/web, without `..`, "
+        'or ""',
+        "config.yaml:9:5: repositories[2]: must be a mapping of keys",
+        "config.yaml:10:1: listen: must be on this machine (127.0.0.1 or [::1]), unless tls has both files or "
+        "`insecure: true` is set",
+        "config.yaml:11:1: repositorys: is not a known key; did you mean `repositories`?",
+        "config.yaml:12:1: webURL: must be an http or https URL without a user or query",
+        "config.yaml:13:1: tls: must be a mapping of keys",
+        "config.yaml:14:7: log.colour: is not a known key; the keys here are format, level",
+        "config.yaml:15:1: repositories2: is not a known key; did you mean `repositories`?",
+    ]
+
+
+def test_a_missing_key_is_shown_where_it_belongs(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, "repositories:\n  - name: a\n") == ["config.yaml:2:5: repositories[0].url: is required"]
+
+
+def test_a_mistake_that_the_environment_hides_is_shown_all_the_same(tmp_path: Path) -> None:
+    environment = {"SERVICE_LISTEN": "127.0.0.1:1"}
+    assert lines_of(tmp_path, "listen: nowhere\n", environment=environment) == [
+        "config.yaml:1:1: listen: must be host:port such as 127.0.0.1:3001 or [::1]:3001"
+    ]
+
+
+def test_mistakes_of_the_environment_and_of_options_name_them(tmp_path: Path) -> None:
+    environment = {"SERVICE_LISTEN": "nowhere", "SERVICE_OIDC_DISABLE_INVITATIONS": "perhaps"}
+    assert lines_of(tmp_path, "", environment=environment, overrides={"log.level": "loud", "stateDir": "here"}) == [
+        "--log-level: must be debug, info, warning or error",
+        "--state-dir: must be an absolute path",
+        "SERVICE_LISTEN: must be host:port such as 127.0.0.1:3001 or [::1]:3001",
+        "SERVICE_OIDC_DISABLE_INVITATIONS: must be true or false",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: [\n", "config.yaml:2:1: "),
+        ("log: {level: info}\nlog: {level: info}\n", "config.yaml:2:1: "),
+        ("- a\n", "config.yaml:1:1: must be a mapping of keys, such as `listen: ...`"),
+        ("log: {}\n---\nlog: {}\n", "config.yaml:3:1: must be the only document in the file"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_refused_with_its_place(tmp_path: Path, text: str, line: str) -> None:
+    (found,) = lines_of(tmp_path, text)
+    assert found.startswith(line)
+
+
+def test_an_unknown_key_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    (line,) = lines_of(tmp_path, '"\\e[31m\\n": 1\n')
+    assert line.startswith("config.yaml:1:1: \\x1b[31m\\n: is not a known key")
+
+
+@pytest.mark.parametrize("key", ["", "short", "k" * 31, "k" * 31 + "\n", "é" * 40])
+def test_an_api_key_that_can_be_guessed_stops_the_start(tmp_path: Path, key: str) -> None:
+    assert lines_of(tmp_path, "", environment={"SERVICE_API_KEY": key}) == [
+        "SERVICE_API_KEY: must be at least 32 characters, all of them printable ASCII"
+    ]
+
+
+def test_the_api_key_comes_from_the_environment_alone(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, f"apiKey: {KEY}\n", environment={"SERVICE_API_KEY": KEY}) == [
+        "config.yaml:1:1: apiKey: must not be in the file; set SERVICE_API_KEY in the environment"
+    ]
+    given = load(tmp_path, "", SERVICE_API_KEY=KEY).settings.api_key
+    assert given is not None
+    assert given.get_secret_value() == KEY
+    assert load(tmp_path, "").settings.api_key is None
+
+
+def test_no_message_and_no_representation_holds_a_secret(tmp_path: Path) -> None:
+    text = """apiKey: hush-1
+auth: {oidc: {oauth2ClientSecret: [hush-2], issuer: "https://u:hush-3@idp.example"}}
+repositories: [{name: "hush 4", url: "https://u:hush-5@git.example/a"}]
+outbound: {proxy: "http://u:hush-6@proxy.example"}
+"""
+    lines = lines_of(tmp_path, text, environment={"SERVICE_API_KEY": "hush-7"})
+    assert len(lines) == 7
+    assert "hush" not in "\n".join(lines)
+    secret = {"SERVICE_API_KEY": KEY, "SERVICE_OIDC_OAUTH2_CLIENT_SECRET": "hush-8"}
+    settings = load(tmp_path, "", **secret).settings
+    assert settings.auth.oidc.oauth2_client_secret.get_secret_value() == "hush-8"
+    assert KEY not in repr(settings)
+    assert "hush" not in repr(settings) + settings.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("user", "environment", "folder"),
+    [
+        (1000, {"STATE_DIRECTORY": "/var/lib/one:/var/lib/two", "HOME": "/"}, "/var/lib/one"),
+        (0, {"XDG_STATE_HOME": "/x", "HOME": "/root"}, "/var/lib/reconciler"),
+        (1000, {"XDG_STATE_HOME": "/x", "HOME": "/home/ada"}, "/x/reconciler"),
+        (1000, {"XDG_STATE_HOME": "relative", "HOME": "/home/ada"}, "/home/ada/.local/state/reconciler"),
+        (1000, {"HOME": "/home/ada"}, "/home/ada/.local/state/reconciler"),
+    ],
+)
+def test_the_state_folder_is_the_users_own(user: int, environment: dict[str, str], folder: str) -> None:
+    assert loading.default_state_dir(environment, user=user) == folder
+
+
+def test_the_store_is_in_the_state_folder_unless_it_is_elsewhere(tmp_path: Path) -> None:
+    assert load(tmp_path, "stateDir: /srv/state\n").settings.store.url == "sqlite:////srv/state/store.db"
+    assert load(tmp_path, "", SERVICE_STATE_DIR="/srv/s").settings.store.url == "sqlite:////srv/s/store.db"
+    elsewhere = load(tmp_path, "stateDir: /srv/state\nstore: {url: 'sqlite:////other/a.db'}\n").settings
+    assert elsewhere.store.url == "sqlite:////other/a.db"
+    default = load(tmp_path, "", HOME="/home/ada").settings.state_dir
+    assert default == Path("/var/lib/reconciler" if os.geteuid() == 0 else "/home/ada/.local/state/reconciler")
+
+
+@pytest.mark.parametrize(
+    ("more", "starts"),
+    [
+        ("", False),
+        ("insecure: true\n", True),
+        ("tls: {certFile: /c.pem, keyFile: /k.pem}\n", True),
+        ("insecure: false\n", False),
+    ],
+)
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.1", "service.example"])  # noqa: S104
+def test_a_listener_beyond_this_machine_needs_tls_or_consent(
+    tmp_path: Path, host: str, more: str, starts: bool
+) -> None:
+    text = f"listen: '{host}:3001'\n{more}"
+    if starts:
+        assert not load(tmp_path, text).settings.listen.loopback
+    else:
+        assert [line.partition(", unless")[0] for line in lines_of(tmp_path, text)] == [
+            "config.yaml:1:1: listen: must be on this machine (127.0.0.1 or [::1])"
+        ]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"])
+def test_a_listener_on_this_machine_needs_nothing(tmp_path: Path, host: str) -> None:
+    assert load(tmp_path, f"listen: '{host}:0'\n").settings.listen.loopback
+
+
+def test_half_a_certificate_is_refused(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, "tls: {certFile: /c.pem}\n") == ["config.yaml:1:7: tls.certFile: needs tls.keyFile too"]
+    assert lines_of(tmp_path, "tls: {keyFile: /k.pem}\n") == ["config.yaml:1:7: tls.keyFile: needs tls.certFile too"]
+
+
+def test_unknown_variables_are_warnings(tmp_path: Path) -> None:
+    loaded = load(tmp_path, "", SERVICE_LISTN="x", SERVICE_ZEBRA="x", SERVICE_SERVER="x", SERVICE_DEBUG="1", LISTEN="x")
+    assert loaded.warnings == (
+        "SERVICE_LISTN: this environment variable means nothing to the service; did you mean SERVICE_LISTEN?",
+        "SERVICE_ZEBRA: this environment variable means nothing to the service",
+    )
+
+
+def test_what_nothing_acts_on_yet_is_a_warning_where_it_differs_from_its_default(tmp_path: Path) -> None:
+    text = "secrets: {directory: ''}\ndelivery: {drainTimeout: 1s, egress: {deny: [10.0.0.0/8]}}\n"
+    warnings = load(tmp_path, text, SERVICE_OIDC_ISSUER="https://idp.example").warnings
+    message = "is accepted, but this version does not act on it"
+    assert [line.replace(f"{tmp_path}/", "") for line in warnings] == [
+        f"auth: {message}",
+        f"config.yaml:2:30: delivery.egress: {message}",
+    ]
+
+
+def test_what_repositories_ask_for_and_cannot_have_is_shown_at_once_among_the_other_mistakes(tmp_path: Path) -> None:
+    text = """repositories:
+  - name: one
+    url: https://git.example/one.git
+    acceptInvalid: true
+    interval: 5
+    verify: {signersFile: /etc/signers}
+  - name: two
+    url: ssh://git@git.example/two.git
+    credentials: {sshKeyFile: /etc/key, knownHostsFile: /etc/hosts, username: "", nothing: 1}
+  - {name: three, url: "http://127.0.0.1/three.git", acceptInvalid: false, verify: {}, credentials: {}}
+  - {name: four, url: "file:///srv/four.git"}
+"""
+    remote = "must be on this machine, a path or a file:// URL; this version does not follow remote repositories"
+    unsupported = "is not supported by this version; leave it out"
+    unknown = "is not a known key; the keys here are caFile, knownHostsFile, passwordFile, proxy, sshKeyFile, tokenFile"
+    assert lines_of(tmp_path, text) == [
+        f"config.yaml:3:5: repositories[0].url: {remote}",
+        f"config.yaml:4:5: repositories[0].acceptInvalid: {unsupported}",
+        "config.yaml:5:5: repositories[0].interval: must be a duration such as 250ms, 10s, 5m or 1h",
+        f"config.yaml:6:14: repositories[0].verify.signersFile: {unsupported}",
+        f"config.yaml:8:5: repositories[1].url: {remote}",
+        f"config.yaml:9:19: repositories[1].credentials.sshKeyFile: {unsupported}",
+        f"config.yaml:9:41: repositories[1].credentials.knownHostsFile: {unsupported}",
+        f"config.yaml:9:83: repositories[1].credentials.nothing: {unknown}, username",
+        f"config.yaml:10:19: repositories[2].url: {remote}",
+    ]
+
+
+def test_a_remote_repository_of_the_environment_is_refused_by_its_variable(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, "", environment={"SERVICE_REPOSITORY": "https://git.example/team/config.git"}) == [
+        "SERVICE_REPOSITORY: must be on this machine, a path or a file:// URL; "
+        "this version does not follow remote repositories"
+    ]
+
+
+@pytest.mark.parametrize("url", ["file:///a?b", "file:///a#b", "file:///a%0Ab", "file://host/a", "FILE:///a"])
+def test_a_file_url_that_git_would_not_be_given_is_refused(tmp_path: Path, url: str) -> None:
+    assert lines_of(tmp_path, f"repositories: [{{name: a, url: '{url}'}}]\n") == [
+        "config.yaml:1:26: repositories[0].url: must be file:// and an absolute path, without a host, query or "
+        "control characters"
+    ]
+
+
+def test_variables_count_by_the_table_and_by_no_other_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LISTEN", "127.0.0.1:1")
+    monkeypatch.setenv("SERVICE_LISTEN", "127.0.0.1:2")  # only what is handed in counts
+    (tmp_path / ".env").write_text("listen=127.0.0.1:3\n")
+    monkeypatch.chdir(tmp_path)
+    assert load(tmp_path, "", SERVICE_LISTEN="127.0.0.1:4").settings.listen.port == 4
+    assert load(tmp_path, "", SERVICE_LISTEN="").settings.listen.port == 3001
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "url"),
+    [
+        ("/srv/git/telemetry.git", "telemetry", "/srv/git/telemetry.git"),
+        ("/srv/git/telemetry/", "telemetry", "/srv/git/telemetry"),
+        ("/srv/git/telemetry/.git", "telemetry", "/srv/git/telemetry/.git"),
+        ("https://git.example/team/config.git", "config", "https://git.example/team/config.git"),
+        ("file:///srv/git/a%20b", "a-20b", "file:///srv/git/a%20b"),
+        ("/", "repository", "/"),
+    ],
+)
+def test_one_variable_names_one_repository(address: str, name: str, url: str) -> None:
+    found = variables.values({"SERVICE_REPOSITORY": address})
+    assert found == {"repositories": [{"name": name, "url": url}]}
+
+
+def test_the_repository_of_the_environment_stands_for_all_of_the_file(tmp_path: Path) -> None:
+    text = "repositories: [{name: x, url: /x}]\n"
+    (repository,) = load(tmp_path, text, SERVICE_REPOSITORY="/srv/git/telemetry.git").settings.repositories
+    assert (repository.name, repository.url, repository.project) == ("telemetry", "/srv/git/telemetry.git", "default")
+
+
+def test_a_relative_repository_of_the_environment_is_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (repository,) = load(tmp_path, "", SERVICE_REPOSITORY="here").settings.repositories
+    assert repository.local_path == tmp_path / "here"
+
+
+def test_lists_in_the_environment_are_separated_by_commas(tmp_path: Path) -> None:
+    assert load(tmp_path, "", SERVICE_OIDC_SCOPES="openid, groups,").settings.auth.oidc.scopes == ("openid", "groups")
+
+
+def test_keys_of_the_whole_shape_are_accepted(tmp_path: Path) -> None:
+    text = """webURL: http://127.0.0.1:3001
+listen: 127.0.0.1:3001
+stateDir: /var/lib/reconciler
+store: {url: "sqlite:////var/lib/reconciler/store.db"}
+tls: {certFile: "", keyFile: ""}
+outbound: {proxy: "", caFile: ""}
+api: {apiVersions: [service/v1], maxBodyBytes: 8388608, maxResources: 10000}
+repositories:
+  - name: telemetry
+    url: /srv/git/telemetry.git
+    branch: main
+    path: ""
+    project: default
+    interval: 60s
+    fullInterval: 24h
+    timeout: 60s
+    allow: {kinds: ["*"], names: ["*"]}
+    prune: {enabled: true, maxPercent: 25, minCount: 3}
+    atomic: false
+    acceptInvalid: false
+    suspend: false
+    verify: {signersFile: ""}
+    credentials:
+      {username: "", passwordFile: "", tokenFile: "", sshKeyFile: "", knownHostsFile: "", caFile: "", proxy: ""}
+secrets: {env: ["DESTINATION_<PROJECT>__*"], directory: ""}
+auth: {type: local}
+delivery: {otlpListen: "", drainTimeout: 5s, egress: {allow: [], deny: []}}
+log: {level: info, format: auto}
+"""
+    written = load(tmp_path, text, HOME="/home/ada").settings
+    fewest = (
+        "stateDir: /var/lib/reconciler\nrepositories: [{name: telemetry, url: /srv/git/telemetry.git, branch: main}]\n"
+    )
+    assert written == load(tmp_path, fewest).settings

@@ -1,0 +1,33 @@
+"""What a reload takes over, and what waits for a restart."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.settings import loading, reloading
+from reconciler.settings.models import Settings
+
+
+def settings(tmp_path: Path, text: str) -> Settings:
+    config = tmp_path / "config.yaml"
+    config.write_text(text)
+    return loading.load(config=config, environment={"HOME": "/home/ada"}, overrides={}).settings
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("", ()),
+        ("log: {level: debug}\nrepositories: [{name: a, url: /a}]\n", ()),
+        ("log: {level: debug, format: json}\n", ("log.format",)),
+        ("log: {format: json}\napi: {maxResources: 5, maxBodyBytes: 8388608}\n", ("api.maxResources", "log.format")),
+        ("listen: 127.0.0.1:3002\nwebURL: https://web.example\n", ("webURL", "listen")),
+        ("stateDir: /srv/state\n", ("stateDir", "store.url")),
+        ("auth: {type: oidc, oidc: {oauth2ClientSecret: hush}}\n", ("auth.type", "auth.oidc.oauth2ClientSecret")),
+        ("delivery: {egress: {deny: [10.0.0.0/8]}}\n", ("delivery.egress.deny",)),
+    ],
+)
+def test_each_changed_key_that_waits_is_named(tmp_path: Path, text: str, keys: tuple[str, ...]) -> None:
+    running = settings(tmp_path, "# the defaults\n")
+    assert reloading.need_restart(running, settings(tmp_path, text)) == keys
+    assert reloading.need_restart(settings(tmp_path, text), running) == keys

@@ -1,0 +1,132 @@
+"""Single values: what each type takes, and what it makes of it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from reconciler.settings import addresses, allowing, scalars
+
+AMOUNTS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
+
+@given(st.integers(1, 8784), st.sampled_from(sorted(AMOUNTS)))
+def test_a_duration_is_seconds(number: int, unit: str) -> None:
+    assert scalars.seconds(f"{number}{unit}") == pytest.approx(number * AMOUNTS[unit])
+
+
+@given(st.text() | st.integers() | st.none() | st.booleans())
+def test_nothing_else_is_a_duration(value: object) -> None:
+    if not (isinstance(value, str) and re.fullmatch("[0-9]+(ms|s|m|h)", value)):
+        with pytest.raises(ValueError, match=r"^$"):
+            scalars.seconds(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0s", "0ms", "8785h", "5", "5 s", "-5s", "1.5s", "1h30m", "5S", "\N{ARABIC-INDIC DIGIT FIVE}s", "", 5, None],
+)
+def test_a_duration_has_a_unit_and_a_limit(text: object) -> None:
+    with pytest.raises(ValueError, match=r"^$"):
+        scalars.seconds(text)
+
+
+TAKES: list[tuple[Any, list[tuple[object, object]]]] = [
+    (
+        scalars.Listen,
+        [
+            ("127.0.0.1:3001", addresses.Address("127.0.0.1", 3001)),
+            ("[::1]:0", addresses.Address("::1", 0)),
+            ("service.example:65535", addresses.Address("service.example", 65535)),
+        ],
+    ),
+    (scalars.Name, [("a", "a"), ("A.b_c-9", "A.b_c-9"), ("x" * 63, "x" * 63)]),
+    (scalars.Project, [("default", "default"), ("a-b-2", "a-b-2")]),
+    (scalars.Branch, [("main", "main"), ("team/web.v2", "team/web.v2"), (None, None), ("", None)]),
+    (scalars.Folder, [("", ""), (".", ""), ("teams/web/", "teams/web"), ("./a", "a"), ("a//b", "a/b")]),
+    (
+        scalars.RepositoryURL,
+        [
+            (url, url)
+            for url in (
+                "/srv/git/a b.git",
+                "file:///srv/git/a",
+                "https://git.example:8443/a",
+                "ssh://git@git.example/a",
+                "http://127.0.0.1:8000/a",
+                "http://[::1]/a",
+                "git://localhost/a",
+            )
+        ],
+    ),
+    (scalars.WebURL, [("https://a.example/", "https://a.example"), ("http://[::1]:80/base", "http://[::1]:80/base")]),
+    (scalars.StoreURL, [("sqlite:////srv/a.db", "sqlite:////srv/a.db")]),
+    (scalars.AbsolutePath, [("/srv", Path("/srv"))]),
+    (scalars.OptionalPath, [("", None), ("/srv", Path("/srv"))]),
+    (scalars.Percent, [(0, 0), (100, 100)]),
+]
+
+REFUSES: list[tuple[Any, list[object]]] = [
+    (scalars.Listen, ["", ":3001", "127.0.0.1", "127.0.0.1:65536", "::1:80", "[x]:80", "a b:80", "a:80\n", 80, None]),
+    (scalars.Name, ["", "-a", "a-", "a b", "ä", "x" * 64, "a\n", 5]),
+    (scalars.Project, ["", "A", "a_b", "-a", "a--b", "a-", "x" * 64]),
+    (scalars.Branch, ["-x", "a..b", "a b", "a/", "/a", "a//b", ".a", "a/.b", "a.lock", "a.", "@", "a@{1}", "a\n"]),
+    (scalars.Folder, ["/a", "..", "a/../b", "a\nb", 5]),
+    (
+        scalars.RepositoryURL,
+        [
+            "",
+            "-x",
+            "relative/path",
+            "~/a",
+            "git@git.example:a",
+            "ext::sh -c id",
+            "ext::sh://x",
+            "http://git.example/a",
+            "git://git.example/a",
+            "ftp://git.example/a",
+            "https://user@git.example/a",
+            "https://user:pass@git.example/a",
+            "ssh://git:pass@git.example/a",
+            "ssh://-oProxyCommand=id/a",
+            "ssh://-l@git.example/a",
+            "https:///a",
+            "https://git.example:x/a",
+            "file://git.example/a",
+            "file://a",
+            "/a\nb",
+            "https://git.example/\x1b",
+        ],
+    ),
+    (scalars.WebURL, ["", "a.example", "ftp://a.example", "http://u@a.example", "http://a.example?x", "http://[x"]),
+    (scalars.StoreURL, ["", "sqlite:///store.db", "postgresql://a/b", "sqlite:////a?mode=ro", "sqlite:////a\n"]),
+    (scalars.AbsolutePath, ["", "a", "./a", 5, None, "/a\nb"]),
+    (scalars.Percent, [-1, 101, "5", 5.5, True]),
+    (scalars.Boolean, ["yes", "true", 1, 0, None]),
+    (scalars.Bytes, [0, 1023, (1 << 30) + 1]),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "result"), [(kind, value, result) for kind, pairs in TAKES for value, result in pairs]
+)
+def test_what_a_type_takes(kind: Any, value: object, result: object) -> None:
+    assert TypeAdapter(kind).validate_python(value) == result
+
+
+@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in REFUSES for value in values])
+def test_what_a_type_refuses_with_what_it_allows(kind: Any, value: object) -> None:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(kind).validate_python(value)
+    (error,) = caught.value.errors()
+    assert error["type"] == allowing.OURS
+    assert error["msg"].startswith("must ")
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:3001", "[::1]:80", "a.example:1"])
+def test_an_address_is_written_as_it_was_read(text: str) -> None:
+    assert str(addresses.address(text)) == text

@@ -1,0 +1,217 @@
+"""What a store promises of a commit: all or nothing, planned against the present revision, faults keep nothing."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Iterator
+
+import pytest
+
+from reconciler.store.contract import Changes, Moved, Record, Store, StoreFault
+from tests.store import looking, rows
+from tests.store.engines import Engine
+
+WAIT = 10.0  # seconds
+PADDING = "x" * 100_000  # so that a write takes a while
+LARGE = "x" * 1_000_000  # more than any page that happens to be free
+
+
+class CommitPromises:
+    """Writing."""
+
+    pytestmark = pytest.mark.anyio
+
+    async def test_a_commit_of_many_parts_is_kept_whole(self, engine: Engine, store: Store) -> None:
+        parts = [rows.stored("a", "b"), rows.stored("c"), Changes(statuses=(rows.run_status("R1", 0),))]
+        record = Record(run=rows.run("R1"), repository=rows.repository())
+        assert await store.commit(iter(parts), record=record, planned_at=0) == 1
+        seen = await looking.everything(store)
+        assert seen["resources"] == [rows.shown(name, 1) for name in "abc"]
+        assert seen["repositories"] == [rows.repository()]
+        other = engine.open()
+        assert await looking.everything(other) == seen
+        await other.close()
+
+    async def test_the_store_is_the_same_after_it_was_closed_and_opened(self, engine: Engine, store: Store) -> None:
+        await store.commit([rows.stored("a")], record=Record(run=rows.run("R1")), planned_at=0)
+        seen, secret = await looking.everything(store), await store.hmac_key()
+        await store.close()
+        again = engine.open()
+        assert (await looking.everything(again), await again.hmac_key()) == (seen, secret)
+        await again.close()
+
+    async def test_a_plan_against_an_older_revision_is_refused_and_nothing_of_it_is_kept(self, store: Store) -> None:
+        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+        seen = await looking.everything(store)
+        record = Record(run=rows.run("R1"), repository=rows.repository())
+        taken: list[Changes] = []
+
+        def parts() -> Iterator[Changes]:
+            taken.append(rows.stored("b"))
+            yield taken[-1]
+
+        with pytest.raises(Moved):
+            await store.commit(parts(), record=record, planned_at=0)
+        assert (await looking.everything(store), taken) == (seen, [])
+
+    @pytest.mark.parametrize("planned_at", [1, 7, -1])
+    async def test_a_plan_against_a_revision_that_never_was_is_refused(self, store: Store, planned_at: int) -> None:
+        with pytest.raises(Moved):
+            await store.commit([rows.stored("a")], record=Record(), planned_at=planned_at)
+        assert await looking.names(store) == []
+
+    async def test_another_user_of_the_store_moves_it_too(self, engine: Engine, store: Store) -> None:
+        other = engine.open()
+        await other.commit([rows.stored("a")], record=Record(), planned_at=0)
+        with pytest.raises(Moved):
+            await store.commit([rows.stored("b")], record=Record(), planned_at=0)
+        assert await store.commit([rows.stored("b")], record=Record(), planned_at=1) == 2
+        assert await looking.everything(other) == await looking.everything(store)
+        await other.close()
+
+    async def test_users_who_write_at_once_lose_no_commit(self, engine: Engine, store: Store) -> None:
+        other = engine.open()
+
+        async def write(user: Store, prefix: str) -> None:
+            for number in range(10):
+                part = rows.stored(f"{prefix}{number}")
+                while True:
+                    try:
+                        await user.commit([part], record=Record(), planned_at=await user.revision())
+                        break
+                    except Moved:
+                        continue
+
+        await asyncio.wait_for(asyncio.gather(write(store, "a"), write(other, "b")), WAIT)
+        expected = [f"{prefix}{number}" for prefix in "ab" for number in range(10)]
+        assert (await looking.names(other), await store.revision()) == (expected, 20)
+        await other.close()
+
+    async def test_commits_of_one_user_at_once_are_written_one_after_another(self, store: Store) -> None:
+        def commit(number: int) -> Awaitable[int]:
+            record = Record(run=rows.run(f"R{number:02}"))
+            return store.commit([rows.stored(f"{number:02}", padding=PADDING)], record=record, planned_at=None)
+
+        names = [f"{number:02}" for number in range(20)]
+        revisions = await asyncio.wait_for(asyncio.gather(*map(commit, range(20))), WAIT)
+        assert (sorted(revisions), await looking.names(store)) == (list(range(1, 21)), names)
+
+    @pytest.mark.parametrize(
+        ("part", "record", "grows"),
+        [
+            (rows.stored("a"), Record(), 1),
+            (Changes(heads=(rows.head("old", 1, owner="telemetry"),)), Record(), 1),
+            (rows.removed("old"), Record(), 1),
+            (Changes(files=(rows.file("a.yaml"),)), Record(), 1),
+            (Changes(wanted=(rows.wanted("a.yaml", "a"),)), Record(), 1),
+            (Changes(forgotten_files=(("telemetry", "a.yaml"),)), Record(), 1),
+            (Changes(), Record(run=rows.run("R1"), repository=rows.repository()), 0),
+            (Changes(audit=(rows.audit("a", 1),)), Record(), 0),
+            (Changes(), Record(forget_files_of="telemetry"), 1),
+            (Changes(), Record(release_repository="telemetry"), 1),
+            (Changes(), Record(), 0),
+        ],
+    )
+    async def test_the_revision_grows_by_one_when_a_commit_holds_changes_and_else_not(
+        self, store: Store, part: Changes, record: Record, grows: int
+    ) -> None:
+        await store.commit([rows.stored("old")], record=Record(), planned_at=0)
+        assert await store.commit([part, Changes(), part] if grows == 0 else [part], record=record, planned_at=1) == (
+            1 + grows
+        )
+        assert await store.revision() == 1 + grows
+
+    async def test_a_record_alone_is_written_whatever_the_revision(self, store: Store) -> None:
+        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+        record = Record(run=rows.run("R1"), repository=rows.repository(state="unreachable"))
+        assert await store.commit((), record=record, planned_at=None) == 1
+        assert await store.last_run("telemetry") == "R1"
+        assert await store.repository("telemetry") == rows.repository(state="unreachable")
+
+    async def test_parts_that_end_in_an_error_keep_nothing(self, store: Store) -> None:
+        def parts() -> Iterator[Changes]:
+            yield rows.stored("a")
+            raise BrokenPipeError("the reader has gone")
+
+        before = await looking.everything(store)
+        with pytest.raises(BrokenPipeError):
+            await store.commit(parts(), record=Record(run=rows.run("R1")), planned_at=0)
+        assert await looking.everything(store) == before
+        assert await store.commit([rows.stored("a")], record=Record(), planned_at=0) == 1
+
+    async def test_parts_are_taken_one_at_a_time_off_the_event_loop_and_nobody_sees_half(self, store: Store) -> None:
+        here, half, rest = threading.get_ident(), threading.Event(), threading.Event()
+        threads = []
+
+        def parts() -> Iterator[Changes]:
+            yield rows.stored("a")
+            threads.append(threading.get_ident())
+            half.set()
+            assert rest.wait(WAIT)
+            yield rows.stored("b")
+
+        before = await looking.everything(store)
+        commit = asyncio.create_task(store.commit(parts(), record=Record(run=rows.run("R1")), planned_at=0))
+        assert await asyncio.to_thread(half.wait, WAIT)
+        assert await looking.everything(store) == before
+        rest.set()
+        await asyncio.wait_for(commit, WAIT)
+        assert (await looking.names(store), here in threads) == (["a", "b"], False)
+
+    async def test_closing_finishes_the_write_under_way(self, engine: Engine, store: Store) -> None:
+        started, rest = threading.Event(), threading.Event()
+
+        def parts() -> Iterator[Changes]:
+            yield rows.stored("a")
+            started.set()
+            assert rest.wait(WAIT)
+            yield rows.stored("b")
+
+        commit = asyncio.create_task(store.commit(parts(), record=Record(), planned_at=0))
+        assert await asyncio.to_thread(started.wait, WAIT)
+        closing = asyncio.create_task(store.close())
+        await asyncio.sleep(0)
+        assert not closing.done()
+        rest.set()
+        await asyncio.wait_for(closing, WAIT)
+        again = engine.open()
+        assert (await commit, await looking.names(again)) == (1, ["a", "b"])
+        await again.close()
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            pytest.param(Changes(heads=(rows.head("b")._replace(resource_id="id-a"),)), id="an id of another resource"),
+            pytest.param(rows.stored("a"), id="a version that exists"),
+            pytest.param(rows.stored("b", project="nowhere"), id="a project that does not exist"),
+        ],
+    )
+    async def test_what_breaks_the_store_is_a_fault_and_nothing_is_kept(self, store: Store, part: Changes) -> None:
+        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+        seen = await looking.everything(store)
+        with pytest.raises(StoreFault):
+            await store.commit([rows.stored("c"), part], record=Record(run=rows.run("R1")), planned_at=1)
+        assert await looking.everything(store) == seen
+
+    async def test_ids_are_unique_in_a_project_and_free_again_after_a_deletion(self, store: Store) -> None:
+        await store.create_project("other", at=rows.AT)
+        await store.commit([rows.stored("a"), rows.stored("a", project="other")], record=Record(), planned_at=0)
+        heir = rows.stored("b")
+        heir = Changes(versions=heir.versions, heads=(heir.heads[0]._replace(resource_id="id-a"),))
+        part = Changes(removed=rows.removed("a").removed, versions=heir.versions, heads=heir.heads)
+        assert await store.commit([part], record=Record(), planned_at=1) == 2
+        assert (await looking.names(store), await looking.names(store, project="other")) == (["b"], ["a"])
+
+    @pytest.mark.parametrize("trouble", ["full", "failing"])
+    async def test_a_disk_that_takes_no_more_keeps_nothing_and_reads_go_on(
+        self, engine: Engine, store: Store, trouble: str
+    ) -> None:
+        await store.commit([rows.stored("a")], record=Record(run=rows.run("R1")), planned_at=0)
+        before = await looking.everything(store)
+        large = [rows.stored("b"), rows.stored("c", padding=LARGE)]
+        with {"full": engine.full, "failing": engine.failing}[trouble](store):
+            for _ in range(3):
+                with pytest.raises(StoreFault, match=r"^The store could not be written \(.+\); nothing was changed: "):
+                    await store.commit(iter(large), record=Record(run=rows.run("R2")), planned_at=1)
+                assert await looking.everything(store) == before
+        assert await store.commit(iter(large), record=Record(run=rows.run("R2")), planned_at=1) == 2
+        assert await looking.names(store) == ["a", "b", "c"]

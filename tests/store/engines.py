@@ -1,0 +1,80 @@
+"""The engines that keep a store, as the suite of its promises sees them. Another engine is one more class here."""
+
+import contextlib
+import resource
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from reconciler.store.contract import Store
+from reconciler.store.planning_view import PlanningView
+from reconciler.store.sqlite import SqliteStore
+
+MOST_PAGES = 0xFFFFFFFE  # SQLite's own limit
+
+
+class Engine(Protocol):
+    """One place that holds one store; every `open` is another user of it, as another process would be."""
+
+    @property
+    def url(self) -> str:
+        """What `engine` makes the same engine of, in a process of its own."""
+
+    def open(self) -> Store: ...
+
+    def view(self) -> PlanningView: ...
+
+    def full(self, store: Store) -> AbstractContextManager[None]:
+        """While it lasts, there is no room for what this store writes."""
+
+    def failing(self, store: Store) -> AbstractContextManager[None]:
+        """While it lasts, the disk takes nothing that this store writes."""
+
+
+class SqliteEngine:
+    """SQLite in a real file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = f"sqlite:{path}"
+
+    def open(self) -> Store:
+        return SqliteStore(self.path)
+
+    def view(self) -> PlanningView:
+        return PlanningView(self.path)
+
+    @contextlib.contextmanager
+    def full(self, store: Store) -> Iterator[None]:
+        connection = _writer(store)
+        (pages,) = connection.execute("pragma page_count").fetchone()
+        connection.execute(f"pragma max_page_count = {pages}").fetchone()
+        try:
+            yield
+        finally:
+            connection.execute(f"pragma max_page_count = {MOST_PAGES}").fetchone()
+
+    @contextlib.contextmanager
+    def failing(self, store: Store) -> Iterator[None]:
+        """The kernel refuses every write to a file of this process with EFBIG, which SQLite takes for a broken disk."""
+        assert isinstance(store, SqliteStore)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def engine(url: str) -> Engine:
+    """The engine of a URL, for a process that a test started."""
+    name, _, place = url.partition(":")
+    assert name == "sqlite", url
+    return SqliteEngine(Path(place))
+
+
+def _writer(store: Store) -> sqlite3.Connection:
+    assert isinstance(store, SqliteStore)
+    return store._writer

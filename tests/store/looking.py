@@ -1,0 +1,50 @@
+"""What a store shows, decoded, in one call: so that a test compares the whole of it before and after."""
+
+import json
+from typing import Any
+
+from reconciler.resources.keys import Key
+from reconciler.store.contract import Store
+from tests.store import rows
+
+
+async def listed(store: Store, *, after: str = "", limit: int = 100_000, project: str = rows.PROJECT) -> list[Any]:
+    pages = store.list_pages(project, rows.KIND, after=after, limit=limit)
+    return [json.loads(shown) async for page in pages for shown in page]
+
+
+async def names(store: Store, *, after: str = "", limit: int = 100_000, project: str = rows.PROJECT) -> list[str]:
+    found = await listed(store, after=after, limit=limit, project=project)
+    return [resource["metadata"]["name"] for resource in found]
+
+
+async def history(store: Store, key: Key, *, project: str = rows.PROJECT) -> list[Any]:
+    return [json.loads(shown) async for page in store.history_pages(project, key) for shown in page]
+
+
+async def versions(store: Store, name: str) -> list[int]:
+    return [shown["metadata"]["version"] for shown in await history(store, rows.key(name))]
+
+
+async def run(store: Store, identifier: str) -> list[Any]:
+    """The run, then its statuses; empty when there is none."""
+    return [json.loads(shown) async for page in store.run_pages(identifier) for shown in page]
+
+
+async def runs(store: Store, *, repository: str | None = None, limit: int = 1_000) -> list[Any]:
+    pages = store.runs_pages(repository=repository, limit=limit)
+    return [json.loads(shown) async for page in pages for shown in page]
+
+
+async def everything(store: Store) -> dict[str, object]:
+    """All that a reader can see of a small store."""
+    found = await listed(store)
+    remembered = await store.repositories()
+    return {
+        "revision": await store.revision(),
+        "projects": await store.projects(),
+        "resources": found,
+        "history": {one["metadata"]["name"]: await versions(store, one["metadata"]["name"]) for one in found},
+        "runs": await runs(store),
+        "repositories": [await store.repository(name) for name in remembered],
+    }

@@ -1,0 +1,177 @@
+"""Rows for the store's tests: small, whole, and told apart by name and version. What a store promises is not here."""
+
+import hashlib
+import json
+
+from reconciler.resources.keys import Key
+from reconciler.store.contract import (
+    AuditRow,
+    Changes,
+    FileRow,
+    HeadRow,
+    KeyRow,
+    RepositoryRow,
+    RunRow,
+    StatusRow,
+    VersionRow,
+    WantedRow,
+)
+
+PROJECT = "default"
+KIND = "Destination"
+AT = "2026-11-21T06:12:00.000Z"
+
+
+def key(name: str) -> Key:
+    return Key(KIND, name)
+
+
+def digest(name: str, version: int) -> bytes:
+    return hashlib.sha256(f"{name} {version}".encode()).digest()
+
+
+def body(name: str, version: int, padding: str = "") -> bytes:
+    return json.dumps({"metadata": {"name": name, "version": version}, "spec": {"padding": padding}}).encode()
+
+
+def source(version: int) -> bytes:
+    return json.dumps({"type": "api", "actor": "key:test", "version": version}).encode()
+
+
+def status(version: int) -> bytes:
+    return b'{"latest":true,"source":%b}' % source(version)
+
+
+def shown(name: str, version: int, *, latest: bool = True) -> dict[str, object]:
+    """What a reader gets of a stored resource: of the present version, or of an older one in the history."""
+    told = {"source": json.loads(source(version))}
+    resource: dict[str, object] = json.loads(body(name, version))
+    return resource | {"status": {"latest": True} | told if latest else told}
+
+
+def version(name: str, number: int = 1, *, project: str = PROJECT, padding: str = "") -> VersionRow:
+    return VersionRow(
+        project=project,
+        kind=KIND,
+        name=name,
+        version=number,
+        resource_id=f"id-{name}",
+        digest=digest(name, number),
+        body=body(name, number, padding),
+        secrets=None,
+        source=source(number),
+        actor="key:test",
+        run=None,
+        request="a request",
+        created_at=AT,
+    )
+
+
+def head(
+    name: str,
+    number: int = 1,
+    *,
+    project: str = PROJECT,
+    owner: str | None = None,
+    path: str | None = None,
+    line: int | None = None,
+) -> HeadRow:
+    return HeadRow(
+        project=project,
+        kind=KIND,
+        name=name,
+        version=number,
+        resource_id=f"id-{name}",
+        digest=digest(name, number),
+        owner=owner,
+        path=path,
+        line=line,
+        protected=0,
+        status=status(number),
+    )
+
+
+def audit(name: str, number: int = 1, *, action: str = "created", project: str = PROJECT) -> AuditRow:
+    return AuditRow(
+        at=AT,
+        project=project,
+        actor="key:test",
+        action=action,
+        kind=KIND,
+        name=name,
+        version_before=number - 1 or None,
+        version_after=number,
+        run=None,
+        request="a request",
+    )
+
+
+def stored(*names: str, number: int = 1, project: str = PROJECT, padding: str = "") -> Changes:
+    """A part that stores a version of each of these resources."""
+    return Changes(
+        versions=tuple(version(name, number, project=project, padding=padding) for name in names),
+        heads=tuple(head(name, number, project=project) for name in names),
+        audit=tuple(audit(name, number, project=project) for name in names),
+    )
+
+
+def removed(*names: str) -> Changes:
+    return Changes(removed=tuple(KeyRow(PROJECT, KIND, name) for name in names))
+
+
+def file(path: str, *, repository: str = "telemetry", vacant: str | None = None) -> FileRow:
+    return FileRow(repository=repository, path=path, blob="b" * 40, vacant=vacant)
+
+
+def wanted(
+    path: str, name: str | None, *, position: int = 0, repository: str = "telemetry", unconverged: str | None = None
+) -> WantedRow:
+    kind = None if name is None else KIND
+    return WantedRow(
+        repository=repository,
+        path=path,
+        position=position,
+        kind=kind,
+        name=name,
+        digest=digest(str(name), 1),
+        unconverged=unconverged,
+    )
+
+
+def run(identifier: str, *, repository: str = "telemetry", message: str | None = None) -> RunRow:
+    return RunRow(
+        id=identifier,
+        project=PROJECT,
+        repository=repository,
+        trigger="watch",
+        actor=f"git:{repository}",
+        commit="c" * 40,
+        outcome="succeeded",
+        message=message,
+        counts=b'{"created":2}',
+        rewound=0,
+        started_at=AT,
+        finished_at=AT,
+        duration_ms=12,
+    )
+
+
+def run_status(identifier: str, ordinal: int, *, name: str = "a", reason: str | None = None) -> StatusRow:
+    told = "created" if reason is None else "invalid"
+    return StatusRow(
+        run=identifier, ordinal=ordinal, kind=KIND, name=name, status=told, reason=reason, path="a.yaml", line=ordinal
+    )
+
+
+def repository(name: str = "telemetry", *, state: str = "ready") -> RepositoryRow:
+    return RepositoryRow(
+        name=name,
+        project=PROJECT,
+        fingerprint="f" * 64,
+        commit="c" * 40,
+        tree="e" * 40,
+        head="c" * 40,
+        state=state,
+        message=None,
+        since=AT,
+    )

@@ -1,0 +1,143 @@
+"""Migrations: each step is applied whole with its record, or not at all."""
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from reconciler.store import connections, migrating
+from reconciler.store.contract import Record
+from reconciler.store.migrating import Migration
+from reconciler.store.sqlite import SqliteStore
+from tests.store import looking, rows
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
+GOOD = Migration(number=2, name="0002_good.sql", sql="create table good (value any) strict;")
+BAD = Migration(
+    number=3, name="0003_bad.sql", sql="create table half (value any) strict; insert into good values (1); nonsense;"
+)
+KILLED = """
+import os, sys
+from pathlib import Path
+from reconciler.store import connections, migrating
+from reconciler.store.migrating import Migration
+
+def die():
+    os.kill(os.getpid(), 9)
+
+connection = connections.open_writer(Path(sys.argv[1]))
+connection.create_function("die", 0, die)
+numbers = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000)"
+fill = f"insert into half {numbers} select hex(randomblob(99)) from n"
+sql = f"create table half (value any) strict; {fill}; update fact set value = 99; select die();"
+migrating.migrate(connection, steps=(Migration(number=2, name="0002_killed.sql", sql=sql),))
+"""
+
+
+def shape(connection: sqlite3.Connection) -> tuple[int, list[str]]:
+    """The version, and the tables that the steps of these tests make."""
+    found = connection.execute("select name from sqlite_schema where name in ('good', 'half') order by name").fetchall()
+    return connection.execute("pragma user_version").fetchone()[0], [name for (name,) in found]
+
+
+def killed_in_a_step(path: Path) -> int:
+    """The bytes that the killed step had written by then."""
+    died = subprocess.run([sys.executable, "-c", KILLED, path], cwd=ROOT, timeout=30, check=False)
+    assert died.returncode == -signal.SIGKILL
+    return path.with_name(f"{path.name}-wal").stat().st_size
+
+
+def test_the_steps_that_ship_are_numbered_without_a_gap() -> None:
+    steps = migrating.migrations()
+    assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+    assert [step.name[:4] for step in steps] == [f"{step.number:04}" for step in steps]
+
+
+async def test_a_new_store_has_the_latest_version_and_says_whose_it_is(tmp_path: Path) -> None:
+    await SqliteStore(tmp_path / "store.db").close()
+    header = (tmp_path / "store.db").read_bytes()[:100]
+    latest = migrating.migrations()[-1].number
+    assert (header[:15], int.from_bytes(header[60:64], "big"), header[68:72]) == (b"SQLite format 3", latest, b"RCLR")
+
+
+async def test_a_step_that_fails_leaves_the_version_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    await store.create_project(rows.PROJECT, at=rows.AT)
+    await store.commit([rows.stored("a")], record=Record(run=rows.run("R1")), planned_at=0)
+    seen = await looking.everything(store)
+    await store.close()
+
+    connection = connections.open_writer(path)
+    steps = migrating.migrations()
+    with pytest.raises(sqlite3.OperationalError, match="nonsense"):
+        migrating.migrate(connection, steps=(*steps, GOOD, BAD))
+    assert (shape(connection), connection.execute("select * from good").fetchall()) == ((2, ["good"]), [])
+    repaired = Migration(number=3, name=BAD.name, sql="create table half (value any) strict;")
+    migrating.migrate(connection, steps=(*steps, GOOD, repaired))
+    assert shape(connection) == (3, ["good", "half"])
+    connection.execute(f"pragma user_version = {steps[-1].number}")
+    connection.close()
+
+    again = SqliteStore(path)
+    assert await looking.everything(again) == seen
+    await again.close()
+
+
+def test_a_step_may_end_in_a_comment(tmp_path: Path) -> None:
+    connection = connections.open_writer(tmp_path / "store.db")
+    step = Migration(number=1, name="0001_x.sql", sql="create table good (value any) strict; -- no line after this")
+    migrating.migrate(connection, steps=(step,))
+    assert (shape(connection), connection.in_transaction) == ((1, ["good"]), False)
+    connection.close()
+
+
+async def test_a_process_killed_in_a_step_leaves_the_version_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    await store.create_project(rows.PROJECT, at=rows.AT)
+    await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+    seen = await looking.everything(store)
+    await store.close()
+    assert killed_in_a_step(path) > 0
+    again = SqliteStore(path)
+    assert await looking.everything(again) == seen
+    await again.close()
+    connection = connections.open_writer(path)
+    assert shape(connection) == (1, [])
+    connection.close()
+
+
+def test_a_step_that_another_process_takes_meanwhile_is_taken_once(tmp_path: Path) -> None:
+    first, second = (connections.open_writer(tmp_path / "store.db") for _ in range(2))
+    waiting = threading.Event()
+    second.set_trace_callback(lambda statement: waiting.set() if statement.startswith("begin") else None)
+    step = Migration(number=1, name="0001_x.sql", sql="create table good (value any) strict;")
+    first.execute("begin immediate")
+    with ThreadPoolExecutor(1) as executor:
+        migrated = executor.submit(migrating.migrate, second, steps=(step,))
+        assert waiting.wait(10)  # it has seen the version before the step
+        first.execute(step.sql)
+        first.execute("pragma user_version = 1")
+        first.execute("commit")
+        migrated.result(10)
+    assert (shape(first), shape(second), second.in_transaction) == ((1, ["good"]), (1, ["good"]), False)
+    first.close()
+    second.close()
+
+
+def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path: Path) -> None:
+    program = (
+        "import sys, pathlib; from reconciler.store.sqlite import SqliteStore; SqliteStore(pathlib.Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "store.db")]
+    processes = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    told = [process.communicate(timeout=30)[1] for process in processes]
+    assert ([process.returncode for process in processes], told) == ([0] * 4, [""] * 4)

@@ -1,0 +1,139 @@
+"""What a plan reads of the store."""
+
+import json
+
+import pytest
+
+from reconciler.planning.models import Stored
+from reconciler.resources.keys import Key
+from reconciler.store.contract import Changes, FileRow, Record, Store, StoreFault
+from reconciler.store.planning_view import BATCH, Identity
+from tests.store import rows
+from tests.store.engines import Engine
+
+pytestmark = pytest.mark.anyio
+
+
+def owned(name: str, *, path: str = "a.yaml", line: int = 1, owner: str = "telemetry") -> Changes:
+    return Changes(
+        versions=(rows.version(name),),
+        heads=(rows.head(name, owner=owner, path=path, line=line),),
+        wanted=(rows.wanted(path, name, position=line, repository=owner),),
+    )
+
+
+async def test_a_snapshot_is_one_revision_until_it_ends(engine: Engine, store: Store) -> None:
+    await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+    view = engine.view()
+    keys = [rows.key("a"), rows.key("b")]
+    with view.snapshot() as revision:
+        before = view.stored(rows.PROJECT, keys)
+        await store.commit([rows.stored("a", number=2), rows.stored("b")], record=Record(), planned_at=1)
+        assert (revision, view.stored(rows.PROJECT, keys)) == (1, before)
+        assert view.last_versions(rows.PROJECT, keys) == {keys[0]: 1}
+    with view.snapshot() as revision:
+        assert (revision, view.last_versions(rows.PROJECT, keys)) == (2, {keys[0]: 2, keys[1]: 1})
+    view.close()
+
+
+async def test_an_exception_ends_the_snapshot_and_goes_on(engine: Engine, store: Store) -> None:
+    view = engine.view()
+    with pytest.raises(BrokenPipeError), view.snapshot():
+        raise BrokenPipeError("the main process has gone")
+    await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+    with view.snapshot() as revision:
+        assert revision == 1
+    view.close()
+
+
+async def test_stored_resources_are_found_by_key(engine: Engine, store: Store) -> None:
+    protected = rows.stored("p")
+    head = protected.heads[0]._replace(protected=1)
+    parts = [owned("a", line=7), rows.stored("b"), Changes(versions=protected.versions, heads=(head,))]
+    await store.commit(parts, record=Record(), planned_at=0)
+    view = engine.view()
+    keys = [rows.key(name) for name in ("a", "b", "p", "missing", "a'\"[]")] + [Key("Source", "a")]
+    with view.snapshot():
+        found = view.stored(rows.PROJECT, iter(keys))
+        identities = view.identities(rows.PROJECT, keys)
+        bodies = {key.name: json.loads(body) for key, body in view.bodies(rows.PROJECT, keys).items()}
+        elsewhere = view.stored("other", keys)
+        taken = view.taken_ids(rows.PROJECT, ["id-b", "id-x"])
+    view.close()
+    a, b, p = keys[:3]
+    assert found == {
+        a: Stored(a, rows.digest("a", 1), 1, owner="telemetry", path="a.yaml", line=7),
+        b: Stored(b, rows.digest("b", 1), 1, owner=None),
+        p: Stored(p, rows.digest("p", 1), 1, owner=None, protected=True),
+    }
+    assert identities == {key: Identity(f"id-{key.name}", rows.source(1)) for key in (a, b, p)}
+    assert (bodies, elsewhere, taken) == ({name: rows.shown(name, 1) for name in "abp"}, {}, {"id-b"})
+
+
+async def test_more_keys_than_one_statement_takes_are_all_found(engine: Engine, store: Store) -> None:
+    names = [f"{number:05}" for number in range(2 * BATCH + 1)]
+    await store.commit([rows.stored(*names)], record=Record(), planned_at=0)
+    view = engine.view()
+    with view.snapshot():
+        assert set(view.stored(rows.PROJECT, {rows.key(name) for name in names})) == {rows.key(name) for name in names}
+        assert view.stored(rows.PROJECT, []) == {}
+    view.close()
+
+
+async def test_the_newest_version_is_known_after_a_deletion(engine: Engine, store: Store) -> None:
+    for number in (1, 2, 3):
+        await store.commit([rows.stored("a", number=number)], record=Record(), planned_at=number - 1)
+    await store.commit([rows.removed("a")], record=Record(), planned_at=3)
+    view = engine.view()
+    with view.snapshot():
+        assert view.stored(rows.PROJECT, [rows.key("a")]) == {}
+        assert view.last_versions(rows.PROJECT, [rows.key("a"), rows.key("b")]) == {rows.key("a"): 3}
+    view.close()
+
+
+async def test_what_a_repository_owns_and_no_longer_wants_is_found(engine: Engine, store: Store) -> None:
+    names = ["b", "a", "c"]
+    parts = [*(owned(name, path=f"{name}.yaml") for name in names), owned("d", owner="other"), rows.stored("e")]
+    await store.commit(parts, record=Record(), planned_at=0)
+    forgotten = Changes(forgotten_files=(("telemetry", "a.yaml"), ("telemetry", "c.yaml")))
+    invalid = rows.wanted("x.yaml", "c")._replace(digest=None)  # contained, although it is not valid
+    await store.commit([forgotten, Changes(wanted=(invalid,))], record=Record(), planned_at=1)
+    view = engine.view()
+    with view.snapshot():
+        assert [stored.key.name for stored in view.owned("telemetry", rows.PROJECT)] == ["a", "b", "c"]
+        assert [stored.key.name for stored in view.owned_unwanted("telemetry", rows.PROJECT)] == ["a"]
+        assert (view.owned("telemetry", "other"), view.owned_count("telemetry", "other")) == ([], 0)
+        assert view.owned_count("telemetry", rows.PROJECT) == 3
+    view.close()
+
+
+async def test_the_files_of_the_applied_head_are_remembered(engine: Engine, store: Store) -> None:
+    unnamed = rows.wanted("b.yaml", None, position=2)
+    bad = [rows.wanted("z.yaml", None, unconverged="refused"), rows.wanted("c.yaml", "c", unconverged="waiting")]
+    vacant = FileRow("telemetry", "empty.yaml", "b" * 40, vacant="is empty")
+    part = Changes(files=(rows.file("b.yaml"), vacant), wanted=(unnamed, *bad))
+    parts = [owned("a"), owned("b", path="b.yaml"), owned("a", owner="other"), part]
+    parts[2] = Changes(wanted=parts[2].wanted)
+    await store.commit(parts, record=Record(repository=rows.repository()), planned_at=0)
+    view = engine.view()
+    with view.snapshot():
+        assert view.unconverged("telemetry") == ["c.yaml", "z.yaml"]
+        assert view.wanted_count("telemetry") == 5
+        assert view.wanted_in("telemetry", ["b.yaml", "x.yaml"]) == [
+            rows.wanted("b.yaml", "b", position=1),
+            unnamed,
+        ]
+        assert view.paths_wanting("telemetry", [rows.key("a"), rows.key("b"), rows.key("x")]) == {"a.yaml", "b.yaml"}
+        assert view.standing_at("telemetry", rows.PROJECT, ["a.yaml", "c.yaml"]) == [("a.yaml", rows.key("a"))]
+        assert view.places_of("telemetry", [rows.key("b"), rows.key("x")]) == [(rows.key("b"), "b.yaml")]
+        assert view.vacant_files("telemetry") == [("empty.yaml", "is empty")]
+        assert (view.repository("telemetry"), view.repository("other")) == (rows.repository(), None)
+    view.close()
+
+
+async def test_a_view_that_is_closed_is_a_fault(engine: Engine, store: Store) -> None:
+    assert await store.revision() == 0
+    view = engine.view()
+    view.close()
+    with pytest.raises(StoreFault, match=r"^The store could not be read \("), view.snapshot():
+        pytest.fail("there is nothing to read from")

@@ -1,0 +1,90 @@
+"""The statements of `queries.sql`: each is right, each is used, and the planner's never walk a whole table."""
+
+import ast
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.store import connections, migrating, queries
+
+FOLDER = Path(queries.__file__).parent
+STATEMENTS = queries.load()
+WHOLE = {"projects", "repositories", "runs"}  # they tell all rows, or the newest ones in the order of the primary key
+FACTS = {"revision", "grow_revision", "hmac_key"}
+INSERTS = {name for name, sql in STATEMENTS.items() if sql.startswith("insert")}
+KEYED = sorted(set(STATEMENTS) - WHOLE - INSERTS)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    opened = connections.open_writer(tmp_path / "store.db")
+    migrating.migrate(opened, steps=migrating.migrations())
+    yield opened
+    opened.close()
+
+
+def arguments(sql: str) -> list[None]:
+    numbered = [int(number) for number in re.findall(r"\?([0-9]+)", sql)]
+    return [None] * (max(numbered) if numbered else sql.count("?"))
+
+
+def plan(connection: sqlite3.Connection, name: str) -> list[str]:
+    sql = STATEMENTS[name]
+    return [row[3] for row in connection.execute(f"explain query plan {sql}", arguments(sql))]
+
+
+def named_in_code() -> set[str]:
+    """Every name by which the package's code asks for a statement: `sql["name"]`, `self._all("name", ...)`."""
+    nodes = [node for path in FOLDER.glob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    asked = [node.slice for node in nodes if isinstance(node, ast.Subscript) and _is_named(node.value, {"sql", "_sql"})]
+    doors = {"_all", "_first", "_one", "_keyed", "_batched"}
+    asked += [
+        node.args[0] for node in nodes if isinstance(node, ast.Call) and node.args and _is_named(node.func, doors)
+    ]
+    return {node.value for node in asked if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def _is_named(node: ast.expr, names: set[str]) -> bool:
+    return (isinstance(node, ast.Name) and node.id in names) or (isinstance(node, ast.Attribute) and node.attr in names)
+
+
+def test_every_statement_is_used_and_every_one_used_exists() -> None:
+    assert sorted(named_in_code()) == sorted(STATEMENTS)
+
+
+def test_every_statement_of_the_file_is_found() -> None:
+    text = (FOLDER / "queries.sql").read_text(encoding="utf-8")
+    statements = [line for line in text.splitlines() if line.endswith(";") and not line.startswith("--")]
+    assert (len(STATEMENTS), len(STATEMENTS)) == (text.count("-- name: "), len(statements))
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
+def test_every_statement_prepares_against_the_schema(connection: sqlite3.Connection, name: str) -> None:
+    sql = STATEMENTS[name]
+    assert connection.execute(f"explain {sql}", arguments(sql)).fetchone() is not None
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_what_asks_for_keys_searches_by_an_index(connection: sqlite3.Connection, name: str) -> None:
+    # `SCAN k` is the array of keys that comes in.
+    steps = [step for step in plan(connection, name) if step != "SCAN k VIRTUAL TABLE INDEX 1:"]
+    scans = [step for step in steps if step.startswith("SCAN") and step != "SCAN CONSTANT ROW"]
+    sorts = [step for step in steps if "TEMP B-TREE" in step]
+    allowed = ["USE TEMP B-TREE FOR DISTINCT"] if name == "paths_wanting" else []
+    allowed = ["USE TEMP B-TREE FOR GROUP BY"] if name == "last_versions" else allowed
+    assert (scans, sorts) == ([], allowed)
+    assert any(step.startswith("SEARCH") for step in steps)
+
+
+@pytest.mark.parametrize("name", sorted(WHOLE))
+def test_what_tells_all_rows_needs_no_sorting(connection: sqlite3.Connection, name: str) -> None:
+    [step] = plan(connection, name)
+    assert step.startswith("SCAN")
+
+
+def test_a_name_that_stands_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="the statement a stands twice"):
+        queries.parse("-- name: a\nselect 1;\n\n-- name: a\nselect 2;\n")

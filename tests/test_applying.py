@@ -1,0 +1,147 @@
+"""Applying: many at once, none lost; and the gate that lets a large change end."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.applying import Gate
+from tests import daemons
+
+pytestmark = pytest.mark.anyio
+
+THREADS = 8
+ROUNDS = 10
+
+
+def asked(name: str, description: str = "") -> dict[str, Any]:
+    return {
+        "apiVersion": "service/v1",
+        "kind": "Destination",
+        "metadata": {"name": name, "description": description},
+        "spec": {"type": "webhook"},
+    }
+
+
+def test_changes_of_one_resource_at_the_same_time_are_all_versions(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon") as daemon:
+        told: list[str] = []
+
+        def change(thread: int) -> None:
+            for number in range(ROUNDS):
+                told.extend(update["status"] for update in daemon.apply(asked("one", f"{thread}-{number}")))
+
+        threads = [threading.Thread(target=change, args=(thread,)) for thread in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(told) == ["configured"] * (THREADS * ROUNDS - 1) + ["created"]
+        history = daemon.history("Destination", "one")
+        versions = [version["metadata"]["version"] for version in history]
+        assert versions == list(range(THREADS * ROUNDS, 0, -1))
+        assert len({version["metadata"]["description"] for version in history}) == THREADS * ROUNDS
+        assert {version["metadata"]["id"] for version in history} == {history[0]["metadata"]["id"]}
+
+
+def test_applies_and_deletes_at_the_same_time_end_as_their_answers_say(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon") as daemon:
+        left: dict[str, bool] = {}
+
+        def change(thread: int) -> None:
+            for number in range(ROUNDS):
+                name = f"{thread}-{number}"
+                assert daemon.apply(asked(name))[0]["status"] == "created"
+                if number % 2:
+                    assert daemon.delete(f"/v1/resources/Destination/{name}").status == 204
+                left[name] = not number % 2
+
+        threads = [threading.Thread(target=change, args=(thread,)) for thread in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(left) == THREADS * ROUNDS
+        names = [one["metadata"]["name"] for one in daemon.resources("Destination")]
+        assert names == sorted(name for name, stays in left.items() if stays)
+
+
+def test_a_dry_run_never_tells_whether_a_guessed_secret_is_right(tmp_path: Path) -> None:
+    def secret(value: str) -> dict[str, Any]:
+        return asked("one") | {
+            "spec": {"type": "webhook", "parameters": [{"name": "token", "value": value, "sensitive": True}]}
+        }
+
+    with daemons.running(tmp_path / "daemon") as daemon:
+        daemon.apply(secret("right"))
+        for guess in ("right", "wrong"):
+            [update] = daemon.apply(secret(guess), query="?dryRun=true")
+            assert update["status"] == "configured"
+        [update] = daemon.apply(secret("right"))
+        assert update["status"] == "unchanged"
+
+
+def test_a_dry_run_answers_the_same_and_stores_nothing(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon") as daemon:
+        daemon.apply(asked("one"))
+        dry = daemon.apply(asked("one", "edited"), asked("two"), query="?dryRun=true")
+        assert [update["status"] for update in dry] == ["configured", "created"]
+        assert [one["metadata"]["version"] for one in daemon.resources("Destination")] == [1]
+        real = daemon.apply(asked("one", "edited"), asked("two"))
+        assert [update["status"] for update in real] == ["configured", "created"]
+
+
+async def test_the_gate_lets_any_number_in_together() -> None:
+    gate = Gate()
+    async with gate.shared(), gate.shared(), gate.shared():
+        pass
+
+
+async def test_who_is_alone_waits_for_those_inside_and_is_not_overtaken() -> None:
+    gate, told = Gate(), []
+    leave = asyncio.Event()
+
+    async def inside() -> None:
+        async with gate.shared():
+            await leave.wait()
+            told.append("inside ends")
+
+    async def alone() -> None:
+        async with gate.exclusive():
+            told.append("alone begins")
+            await asyncio.sleep(0)
+            told.append("alone ends")
+
+    async def newcomer() -> None:
+        async with gate.shared():
+            told.append("newcomer")
+
+    tasks = []
+    for work in (inside(), alone(), newcomer()):
+        tasks.append(asyncio.create_task(work))
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert told == []
+    leave.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), 5)
+    assert told == ["inside ends", "alone begins", "alone ends", "newcomer"]
+
+
+async def test_who_gives_up_waiting_to_be_alone_blocks_nobody() -> None:
+    gate = Gate()
+
+    async def alone() -> None:
+        async with gate.exclusive():
+            raise AssertionError("it was let in although somebody is inside")
+
+    async with gate.shared():
+        task = asyncio.create_task(alone())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        async with asyncio.timeout(1), gate.shared():
+            pass
+    async with asyncio.timeout(1), gate.exclusive():
+        pass
