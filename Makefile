@@ -21,8 +21,9 @@ install: .venv/installed
 run: install
 	@.venv/bin/reconciler demo
 
+# Two processes, so that two cores are used; a file stays whole, since its tests share a daemon.
 test: .venv/installed-for-development
-	scripts/test
+	scripts/test --numprocesses=2 --dist=loadfile
 
 # pytest ends with 5 when it finds no test: a project without slow tests is no failure.
 test-slow: .venv/installed-for-development

@@ -11,9 +11,12 @@ from api.calls import Call
 READ_SECONDS = 60.0  # for the whole body: a client that sends a byte a minute must not hold a handler
 
 
-async def read(call: Call) -> bytes:
-    """The body. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`."""
-    limit = call.services.max_body_bytes
+async def read(call: Call, *, limit: int | None = None) -> bytes:
+    """The body, of at most `limit` bytes when there is a limit below that of all bodies.
+
+    Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`.
+    """
+    limit = min(call.services.max_body_bytes, limit or call.services.max_body_bytes)
     _check_encoding(call.header(b"content-encoding"))
     _check_length(call.header(b"content-length"), limit=limit)
     return await receive_all(call.receive, limit=limit, seconds=READ_SECONDS)

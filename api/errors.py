@@ -4,8 +4,10 @@
     └── Problem               a request that cannot be served; the status says why
         ├── BadRequest        400
         ├── Unauthenticated   401, with WWW-Authenticate
+        ├── Forbidden         403
         ├── NotFound          404
         ├── MethodNotAllowed  405, with Allow
+        ├── Conflict          409
         ├── TooLarge          413
         ├── UnknownEncoding   415, with Accept-Encoding
         └── TooMany           429, with Retry-After
@@ -54,6 +56,12 @@ class Unauthenticated(Problem):
         super().__init__(sentence, headers=((b"www-authenticate", challenge),))
 
 
+class Forbidden(Problem):
+    """The caller is known, and may not do this."""
+
+    status = 403
+
+
 class NotFound(Problem):
     """There is no such thing, or none that the caller may know of."""
 
@@ -67,6 +75,12 @@ class MethodNotAllowed(Problem):
 
     def __init__(self, allow: str) -> None:
         super().__init__(f"This path takes {allow} alone.", headers=((b"allow", allow.encode()),))
+
+
+class Conflict(Problem):
+    """The request is fine, and does not fit what is there."""
+
+    status = 409
 
 
 class TooLarge(Problem):

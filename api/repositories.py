@@ -7,30 +7,35 @@ from starlette.responses import Response
 from api import answers, errors, queries
 from api.answers import Json
 from api.calls import Call
+from reconciler.reconciling.suspending import Suspended
 
 
 async def list_all(call: Call) -> Response:
     """GET /v1/repositories"""
-    return Json(answers.array(b"repositories", call.services.repositories.all()))
+    return Json(answers.array(b"repositories", await call.services.repositories.all()))
 
 
 async def get(call: Call) -> Response:
     """GET /v1/repositories/{name}"""
-    repository = call.services.repositories.one(call.parameter("name"))
+    repository = await call.services.repositories.one(call.parameter("name"))
     if repository is None:
-        raise _missing()
+        raise missing()
     return Json(answers.member(b"repository", repository))
 
 
 async def reconcile(call: Call) -> Response:
     """POST /v1/repositories/{name}/reconcile"""
     queries.none_known(call.query)
-    run = call.services.repositories.reconcile(call.parameter("name"), actor=call.actor)
+    try:
+        run = call.services.repositories.reconcile(call.parameter("name"), actor=call.actor)
+    except Suspended as problem:
+        raise errors.Conflict(problem.message) from problem
     if run is None:
-        raise _missing()
+        raise missing()
     return Json(answers.member(b"run", json.dumps(run).encode()), status=202)
 
 
-def _missing() -> errors.NotFound:
+def missing() -> errors.NotFound:
+    """No repository has this name."""
     # The name is not repeated: it is any text that somebody put into a path.
     return errors.NotFound("There is no such repository; GET /v1/repositories lists those that are watched.")

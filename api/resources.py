@@ -1,4 +1,7 @@
-"""Resources: list, get, delete by name and history. What a change does is decided behind the applier."""
+"""Resources: list, get, raw text, delete by name and history.
+
+What a change does is decided behind the applier, what a reader sees in `reconciler.browsing`.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -8,18 +11,20 @@ from starlette.responses import Response
 from api import answers, changes, disconnects, errors, etags, projects, queries, streams
 from api.answers import Header, Json
 from api.calls import Call
-from reconciler.resources import kinds, names
+from reconciler import browsing
+from reconciler.resources import kinds, names, selectors
 from reconciler.resources.keys import Key
+from reconciler.resources.selectors import Selector
 
-LIST_PARAMETERS = frozenset({"limit", "after"})
+LIST_PARAMETERS = frozenset({"limit", "after", "selector"})
 LARGEST_PAGE = 10_000  # resources
-ALL = 2**63 - 1  # a list without a limit: SQL's largest integer
+CONFIGURATION = "Configuration"  # the one kind that may have a text of its own
 
 
 async def get(call: Call) -> Response:
     """GET /v1/resources/{kind}/{name}"""
     key = _key(call)
-    resource = await call.services.store.get(await projects.chosen(call), key)
+    resource = await call.services.store.get(await projects.chosen(call), key) or browsing.built_in(key)
     if resource is None:
         raise _missing(key)
     etag = etags.header(resource)
@@ -29,20 +34,36 @@ async def get(call: Call) -> Response:
 async def list_kind(call: Call) -> Response:
     """GET /v1/resources/{kind}"""
     query = queries.Query(call.query, known=LIST_PARAMETERS, strict=False)
-    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=ALL)
-    after = query.text("after") or ""
-    problem = names.name(after) if after else None
-    if problem is not None:
-        query.problems.append(f"The query parameter `after` {problem}.")
+    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=browsing.ALL)
+    after, selector = _after(query), _selector(query)
     query.check()
     kind = _kind(call)
     project = await projects.chosen(call)
-    etag = await _list_etag(call, project, kind, after, limit)
+    etag = await _list_etag(call, project, kind, after, limit, query.text("selector") or "", browsing.built_in_digest())
     held = etags.not_modified(call, etag)
     if held is not None:
         return held
-    pages = call.services.store.list_pages(project, kind, after=after, limit=limit)
+    wanted = browsing.Wanted(project, kind, after=after, limit=limit, selector=selector)
+    pages = browsing.list_pages(call.services.store, wanted)
     return streams.Streamed(streams.array(b"resources", pages), headers=(etag,))
+
+
+async def raw(call: Call) -> Response:
+    """GET /v1/resources/{kind}/{name}/raw"""
+    key = _key(call)
+    if key.kind != CONFIGURATION:
+        raise errors.NotFound(f"Only a {CONFIGURATION} may have a raw text, and {key.kind} is another kind.")
+    resource = await call.services.store.get(await projects.chosen(call), key)
+    if resource is None:
+        raise _missing(key)
+    found = browsing.raw_text(resource)
+    if found.text is None:
+        raise errors.NotFound(f"The {CONFIGURATION} {key.name} has no `raw` in its spec.")
+    if not found.ready:
+        # What is incomplete is not rolled out, and this is how collectors would get it.
+        sentence = f"The {CONFIGURATION} {key.name} is not ready; its status says what is incomplete."
+        return Json(errors.body([sentence]), status=409)
+    return _text(call, found.text.encode())
 
 
 async def delete(call: Call) -> Response:
@@ -58,7 +79,7 @@ async def delete(call: Call) -> Response:
 async def history(call: Call) -> Response:
     """GET /v1/{kind}/{name}/history"""
     key = _key(call)
-    pages = call.services.store.history_pages(await projects.chosen(call), key)
+    pages = browsing.history_pages(call.services.store, project=await projects.chosen(call), key=key)
     return streams.Streamed(streams.array(b"versions", _existing(pages, key)))
 
 
@@ -86,6 +107,30 @@ def _kind(call: Call) -> str:
     if kind is None:
         raise errors.NotFound("There is no such kind; the kinds are listed in /openapi.json.")
     return kind.name
+
+
+def _after(query: queries.Query) -> str:
+    after = query.text("after") or ""
+    problem = names.name(after) if after else None
+    if problem is not None:
+        query.problems.append(f"The query parameter `after` {problem}.")
+    return after
+
+
+def _selector(query: queries.Query) -> Selector:
+    try:
+        return selectors.parse(query.text("selector") or "")
+    except selectors.BadSelector as bad:
+        query.problems.append(f"The query parameter `selector` is not a label selector: {bad.message}.")
+        return selectors.EVERYTHING
+
+
+def _text(call: Call, text: bytes) -> Response:
+    """Text as it is, under a type that nothing runs: who applied it does not choose what a browser takes it for."""
+    etag = etags.header(text)
+    response = Response(text, media_type="text/plain")
+    response.raw_headers.append(etag)
+    return etags.not_modified(call, etag) or response
 
 
 def _missing(key: Key) -> errors.NotFound:

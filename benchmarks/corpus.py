@@ -6,22 +6,39 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = 100  # files in one folder
+SECOND = 1_700_000_000  # the Unix time of the first commit
 WORDS = ("payments", "checkout", "search", "ledger", "gateway", "catalog", "pricing", "shipping")
 
 
-def make(path: Path, *, files: int, seed: int = 1) -> None:
-    """A bare repository whose branch `main` holds so many files of one resource each, about 600 bytes a file."""
+def make(path: Path, *, files: int, commits: int = 1, seed: int = 1) -> None:
+    """A bare repository whose branch `main` holds so many files of one resource each, about 600 bytes a file.
+
+    The first commit holds them all, and each further one changes one of them.
+    """
     subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", str(path)], check=True)
-    subprocess.run(["git", "-C", str(path), "fast-import", "--quiet"], input=b"".join(_stream(files, seed)), check=True)
+    subprocess.run(
+        ["git", "-C", str(path), "fast-import", "--quiet"], input=b"".join(_stream(files, commits, seed)), check=True
+    )
 
 
-def _stream(files: int, seed: int) -> Iterator[bytes]:
-    yield b"commit refs/heads/main\ncommitter Bench <bench@localhost> 1700000000 +0000\ndata 5\nfirst\n"
+def path(number: int) -> str:
+    """Where a file is."""
+    return f"team-{number // FOLDER:04d}/destination-{number:06d}.yaml"
+
+
+def _stream(files: int, commits: int, seed: int) -> Iterator[bytes]:
+    yield b"commit refs/heads/main\ncommitter Bench <bench@localhost> %d +0000\ndata 5\nfirst\n" % SECOND
     source = random.Random(seed)  # noqa: S311 - a reproducible corpus, no secret
     for number in range(files):
-        text = document(number, source).encode()
-        folder = f"team-{number // FOLDER:04d}"
-        yield f"M 644 inline {folder}/destination-{number:06d}.yaml\ndata {len(text)}\n".encode() + text + b"\n"
+        yield _write(number, source)
+    for further in range(1, commits):
+        yield b"commit refs/heads/main\ncommitter Bench <bench@localhost> %d +0000\ndata 4\nnext\n" % (SECOND + further)
+        yield _write(source.randrange(files), source)
+
+
+def _write(number: int, source: random.Random) -> bytes:
+    text = document(number, source).encode()
+    return f"M 644 inline {path(number)}\ndata {len(text)}\n".encode() + text + b"\n"
 
 
 def document(number: int, source: random.Random) -> str:

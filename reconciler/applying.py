@@ -7,9 +7,9 @@ after a few such rounds the applier keeps other changes out for one round, so th
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,9 +17,19 @@ from reconciler.access.actors import Actor
 from reconciler.clock import Clock, rfc3339
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.reading.client import Answered, Reader
-from reconciler.reading.messages import CommitJob, CommitPlanned, Context, Job, RequestJob, RequestPlanned, Verb
+from reconciler.reading.messages import (
+    CommitJob,
+    CommitPlanned,
+    Context,
+    Job,
+    LineageFound,
+    LineageJob,
+    RequestJob,
+    RequestPlanned,
+    Verb,
+)
 from reconciler.resources.keys import Key
-from reconciler.store.contract import Moved, Record, Store
+from reconciler.store.contract import ApprovalRow, AuditRow, Changes, Moved, Record, Store
 
 OPTIMISTIC_ROUNDS = 2  # plans that others may overtake, before one that they may not
 SEED_BYTES = 16
@@ -61,6 +71,18 @@ class Limits:
     max_resources: int
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was stored: by a repository, or None; which others it concerns; and whether resources changed."""
+
+    origin: str | None
+    touched: Collection[str] = ()
+    changed: bool = True
+
+
+Listener: TypeAlias = Callable[[Told], None]
+
+
 class Applier:
     """The one way in which anything changes the store."""
 
@@ -71,15 +93,15 @@ class Applier:
         self._limits = limits
         self._clock = clock
         self._gate = Gate()
-        self._listeners: list[Callable[[str | None], None]] = []
+        self._listeners: list[Listener] = []
 
-    def listen(self, listener: Callable[[str | None], None]) -> None:
-        """Have `listener` called after every change of resources, with the repository that made it, or None."""
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` called after every change of resources, or of what repositories want."""
         self._listeners.append(listener)
 
-    def _tell(self, origin: str | None) -> None:
+    def _tell(self, told: Told) -> None:
         for listener in self._listeners:
-            listener(origin)
+            listener(told)
 
     async def apply(self, body: bytes, *, request: Request, options: Options) -> Answer:
         """Create or update what `body` holds: 202 with `updates`, 400 with `errors`, 409 when atomic and refused.
@@ -128,18 +150,41 @@ class Applier:
             recorded = record(planned)
             if recorded is not None:
                 await self._store.commit(answered.parts(), record=recorded, planned_at=planned.revision)
-            if planned.changed:
-                self._tell(origin)
+            if recorded is not None:
+                self._tell(Told(origin, planned.touched, changed=planned.changed))
             return planned
 
         return await self._rounds(job, project=project, store=store)
+
+    async def explain(self, job: Callable[[Context], LineageJob], *, project: str) -> LineageFound:
+        """Find which commits changed what a repository brought, and store it when nothing else is under way.
+
+        Raises StoreFault, ReaderGone.
+        """
+        answered = await self._reader.plan(job(await self._context(project)))
+        assert isinstance(answered.planned, LineageFound)
+        for part in answered.parts():
+            async with self._gate.idle():
+                await _to_its_end(self._store.commit((part,), record=Record(), planned_at=None))
+        return answered.planned
 
     async def release(self, repository: str) -> None:
         """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
         async with self._gate.shared():
             record = Record(release_repository=repository)
             await _to_its_end(self._store.commit((), record=record, planned_at=None))
-        self._tell(repository)
+        self._tell(Told(repository))
+
+    async def approve(self, approval: ApprovalRow, *, audit: AuditRow) -> None:
+        """Let go what is held at a commit. Raises Moved when something else is held by now, StoreFault."""
+        async with self._gate.shared():
+            parts = (Changes(audit=(audit,)),)
+            await _to_its_end(self._store.commit(parts, record=Record(approval=approval), planned_at=None))
+
+    async def note(self, record: Record) -> None:
+        """Store what plans must know and no plan made: that a suspension begins or ends. Raises StoreFault."""
+        async with self._gate.shared():
+            await _to_its_end(self._store.commit((), record=record, planned_at=None))
 
     async def _answer(self, verb: Verb, body: bytes, *, request: Request, options: Options) -> Answer:
         def job(context: Context) -> Job:
@@ -153,6 +198,7 @@ class Applier:
                 max_resources=self._limits.max_resources,
                 atomic=options.atomic,
                 dry_run=options.dry_run,
+                accept_invalid=options.accept_invalid,
             )
 
         async def store(answered: Answered) -> Answer:
@@ -160,7 +206,7 @@ class Applier:
             assert isinstance(planned, RequestPlanned)
             if planned.changed:
                 await self._store.commit(answered.parts(), record=Record(), planned_at=planned.revision)
-                self._tell(None)
+                self._tell(Told(None, planned.touched))
             return Answer(planned.status, planned.answer)
 
         return await self._rounds(job, project=request.project, store=store)
@@ -227,6 +273,16 @@ class Gate:
         async with self._entering:
             await self._empty.wait()
             yield
+
+    @contextlib.asynccontextmanager
+    async def idle(self) -> AsyncIterator[None]:
+        """Be inside alone, and keep nobody waiting for that: whoever comes before it is empty goes first."""
+        while True:
+            await self._empty.wait()
+            async with self._entering:
+                if self._inside == 0:
+                    yield
+                    return
 
     def _enter(self) -> None:
         self._inside += 1

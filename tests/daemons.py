@@ -332,7 +332,7 @@ def destination(name: str, description: str = "", **metadata: object) -> str:
         "metadata:\n"
         f"  {{name: {name}, description: {json.dumps(description)}{rest}}}\n"
         "spec:\n"
-        "  type: webhook\n"
+        "  type: otlp\n"
     )
 
 

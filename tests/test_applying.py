@@ -21,7 +21,7 @@ def asked(name: str, description: str = "") -> dict[str, Any]:
         "apiVersion": "service/v1",
         "kind": "Destination",
         "metadata": {"name": name, "description": description},
-        "spec": {"type": "webhook"},
+        "spec": {"type": "otlp"},
     }
 
 
@@ -68,18 +68,25 @@ def test_applies_and_deletes_at_the_same_time_end_as_their_answers_say(tmp_path:
         assert names == sorted(name for name, stays in left.items() if stays)
 
 
-def test_a_dry_run_never_tells_whether_a_guessed_secret_is_right(tmp_path: Path) -> None:
-    def secret(value: str) -> dict[str, Any]:
-        return asked("one") | {
-            "spec": {"type": "webhook", "parameters": [{"name": "token", "value": value, "sensitive": True}]}
-        }
+@pytest.mark.parametrize("flagged", [True, False])
+def test_a_dry_run_never_tells_whether_a_guessed_secret_is_right(tmp_path: Path, *, flagged: bool) -> None:
+    """Neither by the status, nor by a hash, nor by what is masked."""
+
+    def secret(value: str, *, sensitive: bool) -> dict[str, Any]:
+        parameter = {"name": "configuration", "value": value, "sensitive": sensitive}
+        return asked("one") | {"spec": {"type": "custom", "parameters": [parameter]}}
 
     with daemons.running(tmp_path / "daemon") as daemon:
-        daemon.apply(secret("right"))
+        daemon.apply(secret("right", sensitive=True))
+        told = []
         for guess in ("right", "wrong"):
-            [update] = daemon.apply(secret(guess), query="?dryRun=true")
-            assert update["status"] == "configured"
-        [update] = daemon.apply(secret("right"))
+            [update] = daemon.apply(secret(guess, sensitive=flagged), query="?dryRun=true")
+            del update["resource"]["metadata"]["dateModified"]
+            del update["resource"]["status"]["source"]
+            told.append(update)
+        assert told[0] == told[1]
+        assert told[0]["status"] == "configured"
+        [update] = daemon.apply(secret("right", sensitive=True))
         assert update["status"] == "unchanged"
 
 
@@ -145,3 +152,52 @@ async def test_who_gives_up_waiting_to_be_alone_blocks_nobody() -> None:
             pass
     async with asyncio.timeout(1), gate.exclusive():
         pass
+
+
+async def test_who_waits_for_nobody_to_be_inside_is_overtaken_and_then_alone() -> None:
+    gate, told = Gate(), []
+    leave = asyncio.Event()
+
+    async def inside() -> None:
+        async with gate.shared():
+            await leave.wait()
+            told.append("inside ends")
+
+    begun = asyncio.Event()
+
+    async def idle() -> None:
+        async with gate.idle():
+            begun.set()
+            told.append("idle begins")
+            await asyncio.sleep(0.01)
+            told.append("idle ends")
+
+    async def newcomer(name: str) -> None:
+        async with gate.shared():
+            told.append(name)
+
+    tasks = [asyncio.create_task(inside())]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(idle()))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(newcomer("first"), 1)
+    leave.set()
+    await asyncio.wait_for(begun.wait(), 1)
+    await asyncio.wait_for(newcomer("second"), 1)
+    await asyncio.gather(*tasks)
+    assert told == ["first", "inside ends", "idle begins", "idle ends", "second"]
+
+
+async def test_who_waits_for_nobody_to_be_inside_goes_behind_who_is_alone() -> None:
+    gate, told = Gate(), []
+
+    async def idle() -> None:
+        async with gate.idle():
+            told.append("idle")
+
+    async with gate.exclusive():
+        task = asyncio.create_task(idle())
+        await asyncio.sleep(0.01)
+        told.append("alone ends")
+    await asyncio.wait_for(task, 1)
+    assert told == ["alone ends", "idle"]

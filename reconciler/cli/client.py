@@ -88,11 +88,11 @@ class Client:
         """A POST whose answer is an object."""
         return _object(self.ask("POST", path, query=query, body=body))
 
-    def pages(self, *path: str) -> Iterator[dict[str, Value]]:
-        """A long list of resources, page by page."""
+    def pages(self, *path: str, query: Query | None = None) -> Iterator[dict[str, Value]]:
+        """A long list of resources, page by page; what the query asks for besides holds for each."""
         after: dict[str, str] = {}
         while True:
-            resources = objects(self.get(*path, query={"limit": str(PAGE), **after}).get("resources"))
+            resources = objects(self.get(*path, query={"limit": str(PAGE), **(query or {}), **after}).get("resources"))
             yield from resources
             # Fewer than asked for means the end; more, a server that knows no pages.
             if len(resources) != PAGE:

@@ -1,6 +1,6 @@
 """Judging resources together, and with what is built in: what a document cannot say of itself alone.
 
-Belongs here: definitions of types, parameters against them, names that somebody else has to bear. Does not: the rules
+Belongs here: parameters against their types, names that somebody else has to bear. Does not: the rules
 themselves (`reconciler.resources`), a document by itself (`judging`), one resource in two places and positions
 (`validate`). A rule is applied only where a document has the shape that its schema asks for.
 """
@@ -18,7 +18,6 @@ from reconciler.resources import (
     component_types,
     components,
     conforming,
-    defining,
     definitions,
     names,
     references,
@@ -28,9 +27,6 @@ from reconciler.resources.judging import Judged
 from reconciler.resources.keys import Key
 from reconciler.resources.references import Reference
 from reconciler.resources.violations import Violation
-
-TYPES = frozenset(f"{kind}Type" for kind in components.KINDS)
-"""The kinds that define parameters."""
 
 NEAR = 0.8  # of 1; the likeness from which on a name may be a slip of the pen
 MOST_COMPARISONS = 50_000  # of names; up to 50 µs each, and a folder may hold any number
@@ -80,7 +76,7 @@ def given(document: Document, judged: Judged) -> Given:
 
 def judge(resources: Sequence[Given]) -> list[Told]:
     """What is to be said of each, in the same order."""
-    alone = [(*_reserved(each), *_definitions(each)) for each in resources]
+    alone = [tuple(_reserved(each)) for each in resources]
     types = _types(resources, alone)
     lookup = _lookup(types.usable)
     violations = [(*found, *_parameters(each, lookup)) for each, found in zip(resources, alone, strict=True)]
@@ -94,17 +90,13 @@ def _reserved(given: Given) -> Iterator[Violation]:
         yield Violation(("metadata", "name"), message)
 
 
-def _definitions(given: Given) -> tuple[Violation, ...]:
-    return defining.broken(given.spec) if given.kind in TYPES and defining.AT not in given.wrong else ()
-
-
 def _types(resources: Sequence[Given], alone: Sequence[tuple[Violation, ...]]) -> _Types:
     """A given type comes before the one that is built in, even if it cannot be used; a reserved one never does."""
-    usable = {key: document["spec"] for key, document in builtins.built_in().items() if key.kind in TYPES}
+    usable = {key: document["spec"] for key, document in builtins.built_in().items() if key.kind in components.TYPES}
     broken: dict[Key, int] = {}
     times = Counter(each.key for each in resources)
     for index, (each, found) in enumerate(zip(resources, alone, strict=True)):
-        if each.key is None or each.key.kind not in TYPES or each.key in builtins.RESERVED:
+        if each.key is None or each.key.kind not in components.TYPES or each.key in builtins.RESERVED:
             continue
         if each.violations or found or times[each.key] > 1:
             usable.pop(each.key, None)

@@ -8,6 +8,7 @@ from reconciler.cli.client import Client, Refusal
 from reconciler.cli.kind_argument import kind_argument, known
 from reconciler.cli.sessions import Session, connected
 from reconciler.documents.values import Value
+from reconciler.resources import selectors
 from reconciler.resources.keys import Key
 
 FORMATS = ("table", "wide", "yaml", "json", "name")
@@ -16,21 +17,25 @@ FORMATS = ("table", "wide", "yaml", "json", "name")
 @click.command()
 @kind_argument
 @click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("-l", "--selector", help="Only resources whose labels fit: team=edge,env!=test.")
 @click.option("-o", "--output", "form", type=click.Choice(FORMATS), default="table", help="How to show them.")
 @connected
 @click.pass_context
-def get(context: click.Context, session: Session, *, kind: str, names: tuple[str, ...], form: str) -> None:
+def get(
+    context: click.Context, session: Session, *, kind: str, names: tuple[str, ...], selector: str | None, form: str
+) -> None:
     """Show resources of a kind: all of them, or those called NAME; KIND/NAME does as well.
 
     What `-o yaml` and `-o json` print can be applied again, once every `(sensitive)` in it is replaced: that is what
     the service shows in place of a secret.
     """
     keys = targets.keys(kind, names)
+    query = _query(selector, named=bool(keys))
     with connecting.client(session) as client:
         if keys:
             found, errors = _named(client, keys)
         else:
-            found, errors = list[Value](client.pages("resources", known(kind).name)), []
+            found, errors = list[Value](client.pages("resources", known(kind).name, query=query)), []
     if found or not keys:
         output.write(shown(found, form=form, single=len(keys) == 1, colour=session.coloured))
     for error in errors:
@@ -38,6 +43,19 @@ def get(context: click.Context, session: Session, *, kind: str, names: tuple[str
     if not keys and not found:
         output.note(f"no {known(kind).plural} found")
     context.exit(exits.ERROR if errors else exits.OK)
+
+
+def _query(selector: str | None, *, named: bool) -> dict[str, str]:
+    """What to ask the list for; what is no selector is told without asking."""
+    if selector is None:
+        return {}
+    if named:
+        raise click.UsageError("give either names or --selector")
+    try:
+        selectors.parse(selector)
+    except selectors.BadSelector as bad:
+        raise click.UsageError(f"--selector is not a label selector: {bad.message}") from None
+    return {"selector": selector}
 
 
 def _named(client: Client, keys: list[Key]) -> tuple[list[Value], list[str]]:

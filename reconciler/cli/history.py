@@ -6,7 +6,7 @@ from reconciler.cli import connecting, output, tables, targets, words
 from reconciler.cli.answers import objects, text
 from reconciler.cli.form_option import form_option
 from reconciler.cli.kind_argument import kind_argument
-from reconciler.cli.resource_tables import source
+from reconciler.cli.resource_tables import author, commit, source
 from reconciler.cli.sessions import Session, connected
 from reconciler.documents.values import Value
 from reconciler.errors import Refused
@@ -40,6 +40,6 @@ def _row(version: Value) -> tuple[str, ...]:
         words.moment(text(version, "metadata", "dateModified")),
         text(version, "metadata", "hash")[:12],
         source(version),
-        text(version, "status", "source", "commit")[:12],
-        text(version, "status", "source", "author"),
+        commit(version),
+        author(version),
     )

@@ -4,16 +4,13 @@ import time
 
 import click
 
-from reconciler.cli import connecting, exits, output, repositories, statuses
+from reconciler.cli import connecting, exits, output, repositories, waiting
 from reconciler.cli.answers import text
 from reconciler.cli.client import Client
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
 from reconciler.errors import Refused
 
-FIRST_LOOK = 0.1  # seconds; a run of a local repository takes about as long
-LONGEST_LOOK = 2.0  # seconds between two looks at a long run
-STORED = ("succeeded", "superseded")  # superseded: a newer head's run did the work
+SUSPENDED = "suspended"
 
 
 @click.command()
@@ -37,7 +34,8 @@ def reconcile(context: click.Context, session: Session, *, repository: str | Non
         runs = [(name, _asked(client, name)) for name in names]
         for name, run in runs:
             if wait:
-                codes.append(_report(name, _finished(client, run, deadline=deadline), colour=session.coloured))
+                ended = waiting.finished(client, run, deadline=deadline)
+                codes.append(waiting.report(name, ended, colour=session.coloured))
             else:
                 output.line(f"{name}: run {run}")
     # A failed run says more than one that stored only a part.
@@ -45,34 +43,16 @@ def reconcile(context: click.Context, session: Session, *, repository: str | Non
 
 
 def _names(client: Client, *, project: str | None) -> list[str]:
-    names = [text(repository, "name") for repository in repositories.of(client, project=project)]
-    if not names:
+    """All but the suspended ones, of which a note tells: somebody wants them left alone."""
+    found = repositories.of(client, project=project)
+    if not found:
         raise Refused(repositories.none(project))
-    return names
+    for repository in found:
+        if text(repository, "state") == SUSPENDED:
+            output.note(f"{text(repository, 'name')}: not looked at. {text(repository, 'message')}")
+    return [text(repository, "name") for repository in found if text(repository, "state") != SUSPENDED]
 
 
 def _asked(client: Client, name: str) -> str:
     with connecting.missing(repositories.unknown(name)):
         return text(client.post("repositories", name, "reconcile"), "run")
-
-
-def _finished(client: Client, run: str, *, deadline: float) -> dict[str, Value]:
-    pause = FIRST_LOOK
-    while True:
-        found = client.get("runs", run).get("run")
-        if isinstance(found, dict) and (text(found, "phase") == "finished" or text(found, "outcome")):
-            return found
-        if time.monotonic() + pause > deadline:
-            raise Refused(
-                f"run {run} is not finished yet; --timeout waits longer, and it goes on without anyone waiting"
-            )
-        time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_LOOK)
-
-
-def _report(name: str, run: dict[str, Value], *, colour: bool) -> int:
-    output.write(statuses.whole({**run, "repository": name}, colour=colour))
-    outcome = text(run, "outcome")
-    if outcome in STORED:
-        return exits.OK
-    return exits.ERROR if outcome == "failed" else exits.NOT_STORED

@@ -41,16 +41,35 @@ def source(resource: Value) -> str:
 
 def owner(resource: Value) -> str:
     """Where it is changed: in the repository in which it stands, or through the API."""
+    drifted_from = text(resource, "status", "drift", "repository")
+    if drifted_from:
+        return drifted_from
     source = at(resource, "status", "source")
     if text(source, "type") != "git":
         return text(source, "type")
     return text(source, "repository") if text(source, "path") else "api"  # the path goes when a repository lets go
 
 
+def commit(resource: Value) -> str:
+    """The commit that changed the file; while that is not known, the head that was applied."""
+    return (_changed_by(resource, "commit") or text(resource, "status", "source", "commit"))[:12]
+
+
+def author(resource: Value) -> str:
+    """Who wrote that commit."""
+    return _changed_by(resource, "author") or text(resource, "status", "source", "author")
+
+
+def _changed_by(resource: Value, what: str) -> str:
+    return text(resource, "status", "source", "changedBy", what)
+
+
 def _state(resource: Value) -> str:
     if at(resource, "status", "incomplete"):
         return "incomplete"
-    return "not-ready" if at(resource, "status", "ready") is False else ""
+    if at(resource, "status", "ready") is False:
+        return "not-ready"
+    return "drifted" if at(resource, "status", "drift") else ""
 
 
 def _labels(resource: Value) -> str:
@@ -66,7 +85,8 @@ COLUMNS = (
     Column("MODIFIED", lambda resource: words.moment(text(resource, "metadata", "dateModified"))),
     Column("SOURCE", source),
     Column("OWNER", owner, wide=True),
-    Column("COMMIT", lambda resource: text(resource, "status", "source", "commit")[:12], wide=True),
+    Column("COMMIT", commit, wide=True),
+    Column("BY", author, wide=True),
     Column("FROM", lambda resource: place(at(resource, "status", "source")), wide=True),
     Column("ID", lambda resource: text(resource, "metadata", "id"), wide=True),
     Column("DISPLAY NAME", lambda resource: text(resource, "metadata", "displayName"), wide=True),

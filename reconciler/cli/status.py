@@ -3,7 +3,7 @@
 import click
 
 from reconciler.cli import connecting, output, repositories, statuses, tables, words
-from reconciler.cli.answers import text
+from reconciler.cli.answers import at, text
 from reconciler.cli.client import Client
 from reconciler.cli.form_option import form_option
 from reconciler.cli.runs import one
@@ -49,7 +49,31 @@ def _trouble(repository: Value, *, colour: bool) -> str:
     # What held a run is often what holds the repository; once is enough.
     if message and text(repository, "state") != "ready" and not (parts and message == text(run, "message")):
         parts.append(output.printable(f"{text(repository, 'name')}: {message}") + "\n")
+    if command := _release(repository):
+        parts.append(command)
+    if command := _overwrite(repository):
+        parts.append(command)
     return "".join("\n" + part for part in parts)
+
+
+def _release(repository: Value) -> str:
+    """How what is held is released, when it can be."""
+    held = at(repository, "held")
+    if at(held, "approvable") is not True:
+        return ""
+    name, total = text(repository, "name"), int(text(held, "count") or 0)
+    what = f"{words.counted(total, 'deletion')} held" if total else "nothing of the head is applied"
+    return output.printable(f"{name}: {what}; `reconciler approve {name}` shows and releases it") + "\n"
+
+
+def _overwrite(repository: Value) -> str:
+    """What a resume will undo, when something was changed while the repository is suspended."""
+    name, drift = text(repository, "name"), int(text(repository, "drift") or 0)
+    if not drift:
+        return ""
+    verb, them = ("differs", "it") if drift == 1 else ("differ", "them")
+    told = f"{words.counted(drift, 'resource')} {verb} from the head; `reconciler resume {name}` overwrites {them}"
+    return output.printable(f"{name}: {told}") + "\n"
 
 
 def _row(repository: Value) -> tuple[str, ...]:

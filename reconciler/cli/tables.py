@@ -11,7 +11,8 @@ GOOD, BUSY, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 COLOURS = {
     **dict.fromkeys(("ready", "created", "configured", "deleted", "succeeded"), GOOD),
     **dict.fromkeys(
-        ("queued", "running", "partial", "incomplete", "not-ready", "deprecated", "suspended", "never-read"), BUSY
+        ("queued", "running", "partial", "incomplete", "not-ready", "deprecated", "suspended", "never-read", "drifted"),
+        BUSY,
     ),
     **dict.fromkeys(("invalid", "error", "in-use", "forbidden", "not-found", "refused", "failed"), BAD),
     **dict.fromkeys(("unreachable", "unauthorized", "branch-missing", "path-missing", "empty"), BAD),

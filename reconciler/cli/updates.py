@@ -10,6 +10,7 @@ from reconciler.cli.sending import Found
 from reconciler.documents.values import Value
 
 NOT_STORED = frozenset({"invalid", "error", "in-use", "forbidden", "not-found", "deprecated"})
+STORED = frozenset({"created", "configured", "unchanged"})
 # How the service names what has no file: by its position in the request, counted from 0.
 ITEM = re.compile(r"\bitem ([0-9]{1,9})\b")
 ELSEWHERE = " is given more than once, also at "
@@ -23,8 +24,10 @@ def report(answer: dict[str, Value], *, sent: list[Found], dry_run: bool, colour
     errors = strings(answer.get("errors"))
     remark = " (dry run)" if dry_run else ""
     for update, place in zip(updates, places, strict=True):
-        output.write(_head(update, place=place, remark=remark, colour=colour) + _why(update, errors))
-        reasons = text(update, "reason").splitlines()
+        missing = _missing(update)
+        told = f"{remark}, incomplete" if missing else remark
+        output.write(_head(update, place=place, remark=told, colour=colour) + _why(update, errors))
+        reasons = text(update, "reason").splitlines() or missing
         output.write("\n" + "".join(f"  {output.printable(_elsewhere(line, places))}\n" for line in reasons))
     sys.stdout.flush()
     counts = Counter(text(update, "status") for update in updates)
@@ -39,10 +42,18 @@ def _head(update: Value, *, place: str, remark: str, colour: bool) -> str:
     return f"{output.printable(identity(at(update, 'resource')))} {shown}{remark}{where}"
 
 
+def _missing(update: Value) -> list[str]:
+    """What is stored although it is not whole yet: what it lacks."""
+    stored = text(update, "status") in STORED
+    return strings(at(update, "resource", "status", "incomplete")) if stored else []
+
+
 def _why(update: Value, errors: list[str]) -> str:
     """Why, for the statuses that bring no reason of their own."""
     status, resource = text(update, "status"), at(update, "resource")
     repository = text(resource, "status", "source", "repository")
+    if status == "forbidden" and text(resource, "status", "source", "type") == "builtin":
+        return ": it is built in; choose another name"
     if status == "forbidden" and repository:
         return output.printable(f": managed by the repository {repository}; change it there")
     start = f"{text(resource, 'kind')} {text(resource, 'metadata', 'name')}: {status}: "

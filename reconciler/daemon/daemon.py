@@ -215,6 +215,7 @@ def _one_watched(repository: Repository) -> Watched:
         suspended=repository.suspend,
         allowed_kinds=repository.allow.kinds,
         allowed_names=repository.allow.names,
+        accept_invalid=repository.accept_invalid,
     )
 
 
@@ -224,9 +225,12 @@ def _certificate(settings: Settings) -> serving.Certificate | None:
 
 
 def _schemas_digest() -> str:
-    """A digest of what documents are judged by: a new version of the schemas reads every file again."""
+    """A digest of what documents are judged by: new schemas or built-in types read every file again."""
     shaping = {name: schemas.load(name) for name in sorted(schemas.names())}
-    return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode())
+    for name, document in sorted(schemas.built_in()):
+        digest.update(name.encode() + b"\0" + document)
+    return digest.hexdigest()
 
 
 def _address(listener: socket.socket) -> str:

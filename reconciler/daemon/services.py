@@ -1,6 +1,7 @@
 """What the daemon offers to its doors (the API, a console): typed, so that a handler says what it needs."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from reconciler.access.actors import Actor
@@ -12,14 +13,25 @@ from reconciler.store.contract import Store
 class Repositories(Protocol):
     """The watched repositories and the runs that are queued or running."""
 
-    def all(self) -> list[bytes]:
+    async def all(self) -> list[bytes]:
         """Every repository as a JSON object, sorted by name."""
 
-    def one(self, name: str) -> bytes | None:
+    async def one(self, name: str) -> bytes | None:
         """One repository as a JSON object, or None."""
 
     def reconcile(self, name: str, *, actor: Actor) -> str | None:
-        """Ask for a run; the id of the run that will cover it, or None for an unknown repository."""
+        """Ask for a run; the id of the run that will cover it, or None for an unknown repository. Raises Suspended."""
+
+    async def suspend(
+        self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str
+    ) -> bytes | None:
+        """Look at a repository no more; the repository as JSON, or None for an unknown one."""
+
+    async def resume(self, name: str, *, actor: Actor, request: str) -> str | None:
+        """Look at a repository again; the id of the run that reads it whole, or None for an unknown one.
+
+        Raises Suspended when a setting suspends it.
+        """
 
     def run(self, run: str) -> bytes | None:
         """A queued or running run as a JSON object, or None: then ask the store."""

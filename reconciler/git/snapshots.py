@@ -7,7 +7,7 @@ What a tree's bytes mean is in `trees`, which files count in `selecting`.
 import contextlib
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
 from reconciler.errors import Refused
-from reconciler.git import faults, trees
+from reconciler.git import faults, history, trees
 from reconciler.git.faults import GitFault, State
 from reconciler.git.trees import Change, Entry, File, Place, Raw
 
@@ -75,10 +75,7 @@ class Snapshot:
     @property
     def commit(self) -> CommitInfo:
         """Who wrote this commit, and when."""
-        with _damage():
-            author = self._commit.author
-        text = f"{_plain(author.raw_name)} <{_plain(author.raw_email)}>"
-        return CommitInfo(str(self._commit.id), text, _date(author.time))
+        return _info(self._commit)
 
     def tree(self, path: str) -> str:
         """The id of a folder's tree, '' being the whole repository. Raises GitFault path-missing."""
@@ -133,6 +130,22 @@ class Snapshot:
         with _damage():
             return old == new or self._repository.descendant_of(new, old)
 
+    def is_unrelated(self, old: str, new: str) -> bool:
+        """Whether two commits are known to have no history in common. Of a commit that the mirror lacks nothing is
+        known.
+        """
+        if not self.has(old) or not self.has(new):
+            return False
+        with _damage():
+            return self._repository.merge_base(old, new) is None
+
+    def last_changes(self, paths: Collection[str], *, go_on: Callable[[], bool]) -> dict[str, CommitInfo]:
+        """For each path the commit that gave the file what it is here, as far as it is found: see `history`."""
+        objects = history.Objects(self._stored_commit, self._stored_folder)
+        found = history.last_changes(str(self._commit.id), paths, objects=objects, go_on=go_on)
+        commits = {commit: _info(self._found(commit)) for commit in sorted(set(found.values()))}
+        return {path: commits[found[path]] for path in sorted(found)}
+
     def _walk(self, tree: str, place: Place) -> Iterator[File]:
         # Git sorts a folder as if its name ended in a slash, so that a walk in stored order is sorted by path.
         entries = self._raw(tree)
@@ -164,13 +177,31 @@ class Snapshot:
         if folder := (new if new_tree else old if old_tree else None):
             yield from self._compare(old_tree, new_tree, place.below(folder))
 
+    def _found(self, commit: str) -> pygit2.Commit:
+        with _damage():
+            found = self._repository[commit]
+        assert isinstance(found, pygit2.Commit)  # the walk has read it as one
+        return found
+
+    def _stored_commit(self, commit: str) -> history.Commit | None:
+        """As it is stored: libgit2 leaves out the parents that a shallow clone cuts off, and a walk must miss them."""
+        with contextlib.suppress(pygit2.GitError, KeyError, ValueError):
+            kind, size = self._objects.read_header(commit)
+            if kind == ObjectType.COMMIT and size <= history.MAX_COMMIT_BYTES:
+                return history.parse(self._objects.read(commit)[1])
+        return None
+
     def _raw(self, tree: str) -> list[Raw]:
+        with _damage():
+            return trees.parse(self._stored_folder(tree))
+
+    def _stored_folder(self, tree: str) -> bytes:
         if tree == trees.EMPTY:
-            return []
+            return b""
         with _damage():
             kind, size = self._objects.read_header(tree)
             if kind == ObjectType.TREE and size <= MAX_TREE_BYTES:
-                return trees.parse(self._objects.read(tree)[1])
+                return self._objects.read(tree)[1]
         raise GitFault(
             State.UNSUPPORTED_FORMAT,
             f"the tree {faults.short(tree)} is no folder or has more than {MAX_TREE_BYTES} bytes of names; split it",
@@ -185,6 +216,13 @@ def _packs(mirror: Path) -> pygit2.Odb:
     objects = pygit2.Odb()
     objects.add_backend(pygit2.OdbBackendPack(str(mirror / "objects")), 1)
     return objects
+
+
+def _info(commit: pygit2.Commit) -> CommitInfo:
+    with _damage():
+        author = commit.author
+    text = f"{_plain(author.raw_name)} <{_plain(author.raw_email)}>"
+    return CommitInfo(str(commit.id), text, _date(author.time))
 
 
 def _plain(raw: bytes) -> str:

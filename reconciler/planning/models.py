@@ -7,6 +7,9 @@ from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Place
 
+BUILT_IN = "(built-in)"
+"""The owner of what the service brings along; no repository can be called so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -15,7 +18,7 @@ class Wanted:
     `ordinal` is its place in the request, or its rank by path and position in a commit; the outcomes keep that order.
     `key` is None when kind or name could not be read. `reason` holds every violation, one a line, and is None exactly
     when the document is valid; `digest` is what equality is decided on. `allowed` is False for what a repository's
-    `allow` setting leaves out.
+    `allow` setting leaves out. `fault` says what failed outside of the document, so that nobody can judge it.
     """
 
     ordinal: int
@@ -25,11 +28,12 @@ class Wanted:
     place: Place | None = None
     deprecated: bool = False
     allowed: bool = True
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a plan must know of a stored resource; `owner` is a repository, or None for the API."""
+    """What a plan must know of a stored resource; `owner` is a repository, None for the API, or `BUILT_IN`."""
 
     key: Key
     digest: bytes
@@ -38,6 +42,8 @@ class Stored:
     path: str | None = None
     line: int | None = None
     protected: bool = False
+    incomplete: bool = False  # its status says what is missing
+    drifted: bool = False  # the API stored it while its owner was suspended
 
 
 class Change(Enum):
@@ -60,7 +66,8 @@ class Outcome:
     ordinal: int | None = None
     reason: str | None = None
     stored: Stored | None = None
+    users: tuple[Key, ...] = ()  # of what is in use: the resources that refer to it, in order
 
     def is_of_another(self, repository: str) -> bool:
         """Whether what is stored belongs to another repository: it may be free one day."""
-        return self.stored is not None and self.stored.owner not in (None, repository)
+        return self.stored is not None and self.stored.owner not in (None, BUILT_IN, repository)

@@ -1,31 +1,53 @@
 """The planner: what is wanted and what is stored make one status per resource. Pure; every door calls it.
 
 What disappears from a repository is `pruning`'s business. Precedence when several statuses hold: forbidden by role,
-invalid (duplicates too), forbidden by owner (an equal resource is `unchanged`), not-found, deprecated, then the rest.
+invalid (duplicates too), forbidden by owner (an equal resource is `unchanged`), not-found, in-use, deprecated, then the
+rest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from reconciler.access.actors import Actor, Role
-from reconciler.planning import duplicates
+from reconciler.planning import duplicates, usage
 from reconciler.planning.models import Change, Outcome, Stored, Wanted
 from reconciler.planning.statuses import REFUSED, UpdateStatus
+from reconciler.planning.usage import References
 from reconciler.resources.keys import Key
 
+NOBODY: frozenset[str] = frozenset()
 
-def plan(wanted: Sequence[Wanted], stored: Mapping[Key, Stored], *, actor: Actor) -> tuple[Outcome, ...]:
+
+def plan(
+    wanted: Sequence[Wanted], stored: Mapping[Key, Stored], *, actor: Actor, suspended: frozenset[str] = NOBODY
+) -> tuple[Outcome, ...]:
     """One outcome per wanted document, in the order given.
 
-    `stored` holds at least the stored resources whose keys occur in `wanted`.
+    `stored` holds at least the stored resources whose keys occur in `wanted`. What a `suspended` repository owns, an
+    admin may change through the API.
     """
     twice = duplicates.find(wanted)
-    return tuple(_judge(document, stored, twice, actor) for document in wanted)
+    return tuple(_judge(document, stored, twice, actor, suspended) for document in wanted)
 
 
-def plan_deletes(wanted: Sequence[Wanted], stored: Mapping[Key, Stored], *, actor: Actor) -> tuple[Outcome, ...]:
-    """One outcome per key that is to go, in the order given; kind and name alone are looked at."""
+def plan_deletes(
+    wanted: Sequence[Wanted],
+    stored: Mapping[Key, Stored],
+    *,
+    references: References,
+    actor: Actor,
+    suspended: frozenset[str] = NOBODY,
+) -> tuple[Outcome, ...]:
+    """One outcome per key that is to go, in the order given; kind and name alone are looked at.
+
+    `references` holds at least those to the keys that occur in `wanted`. Whatever stays keeps what it refers to. What a
+    `suspended` repository owns, an admin may delete through the API.
+    """
     twice = duplicates.find(wanted)
-    return tuple(_judge_delete(document, stored, twice, actor) for document in wanted)
+    outcomes = [_judge_delete(document, stored, twice, actor, suspended) for document in wanted]
+    leaving = [outcome.key for outcome in outcomes if outcome.change is Change.DELETE and outcome.key is not None]
+    staying = usage.staying(leaving, references)
+    return tuple(_in_use(outcome, staying) for outcome in outcomes)
 
 
 def refusals(outcomes: Iterable[Outcome], *, actor: Actor) -> tuple[Outcome, ...]:
@@ -34,23 +56,47 @@ def refusals(outcomes: Iterable[Outcome], *, actor: Actor) -> tuple[Outcome, ...
     return tuple(outcome for outcome in outcomes if outcome.status in tripping)
 
 
-def _judge(document: Wanted, stored: Mapping[Key, Stored], twice: Mapping[int, str], actor: Actor) -> Outcome:
+def _judge(
+    document: Wanted,
+    stored: Mapping[Key, Stored],
+    twice: Mapping[int, str],
+    actor: Actor,
+    suspended: frozenset[str],
+) -> Outcome:
     refused = _refuse(document, twice, actor)
     if refused is not None:
         return refused
     assert document.key is not None
-    present = stored.get(document.key)
+    outcome = _compare(document, stored.get(document.key), actor, suspended)
+    if document.fault is None or _stays_refused(outcome):
+        return outcome
+    return replace(outcome, status=UpdateStatus.ERROR, change=Change.NONE, reason=document.fault)
+
+
+def _compare(document: Wanted, present: Stored | None, actor: Actor, suspended: frozenset[str]) -> Outcome:
     if present is None:
         return _create(document, actor)
     if present.digest == document.digest:
         change = Change.REPLACE_HEAD if _head_differs(document, present, actor) else Change.NONE
         return _outcome(document, UpdateStatus.UNCHANGED, change=change, present=present)
-    if _is_of_another_owner(present, actor):
+    if _is_of_another_owner(present, actor) and not _may_overrule(present, actor, suspended):
         return _outcome(document, UpdateStatus.FORBIDDEN, present=present)
     return _outcome(document, UpdateStatus.CONFIGURED, change=Change.UPDATE, present=present)
 
 
-def _judge_delete(document: Wanted, stored: Mapping[Key, Stored], twice: Mapping[int, str], actor: Actor) -> Outcome:
+def _stays_refused(outcome: Outcome) -> bool:
+    """Whether it is refused however a document that nobody can judge would turn out."""
+    refusing = outcome.status in (UpdateStatus.FORBIDDEN, UpdateStatus.DEPRECATED)
+    return refusing and outcome.change is Change.NONE
+
+
+def _judge_delete(
+    document: Wanted,
+    stored: Mapping[Key, Stored],
+    twice: Mapping[int, str],
+    actor: Actor,
+    suspended: frozenset[str],
+) -> Outcome:
     refused = _refuse(document, twice, actor)
     if refused is not None:
         return refused
@@ -58,7 +104,7 @@ def _judge_delete(document: Wanted, stored: Mapping[Key, Stored], twice: Mapping
     present = stored.get(document.key)
     if present is None:
         return _outcome(document, UpdateStatus.NOT_FOUND)
-    if _is_of_another_owner(present, actor):
+    if _is_of_another_owner(present, actor) and not _may_overrule(present, actor, suspended):
         return _outcome(document, UpdateStatus.FORBIDDEN, present=present)
     return _outcome(document, UpdateStatus.DELETED, change=Change.DELETE, present=present)
 
@@ -71,6 +117,12 @@ def _refuse(document: Wanted, twice: Mapping[int, str], actor: Actor) -> Outcome
     if reasons:
         return _outcome(document, UpdateStatus.INVALID, reason="\n".join(reasons))
     return None
+
+
+def _in_use(outcome: Outcome, staying: Mapping[Key, tuple[Key, ...]]) -> Outcome:
+    if outcome.change is not Change.DELETE or outcome.key is None or outcome.key not in staying:
+        return outcome
+    return replace(outcome, status=UpdateStatus.IN_USE, change=Change.NONE, users=staying[outcome.key])
 
 
 def _create(document: Wanted, actor: Actor) -> Outcome:
@@ -93,11 +145,19 @@ def _is_of_another_owner(present: Stored, actor: Actor) -> bool:
     return present.owner is not None and present.owner != actor.repository
 
 
+def _may_overrule(present: Stored, actor: Actor, suspended: frozenset[str]) -> bool:
+    """While a repository is suspended, an admin writes what it owns; another repository never does."""
+    return actor.repository is None and actor.role is Role.ADMIN and present.owner in suspended
+
+
 def _head_differs(document: Wanted, present: Stored, actor: Actor) -> bool:
-    """An equal resource is adopted by a repository, or its file or line moved: the head follows without a version."""
+    """An equal resource is adopted by a repository, its file or line moved, or the API stored it while its owner was
+    suspended: the head follows without a version.
+    """
     if actor.repository is None or _is_of_another_owner(present, actor) or document.place is None:
         return False
-    return (present.owner, present.path, present.line) != (actor.repository, document.place.path, document.place.line)
+    place = (actor.repository, document.place.path, document.place.line)
+    return present.drifted or (present.owner, present.path, present.line) != place
 
 
 def _outcome(

@@ -1,18 +1,21 @@
 """Pruning: what a repository owned and no longer contains is deleted, unless that could be a mistake. Pure.
 
 An error or an empty read must never become "nothing is wanted". So nothing is pruned while any file in scope cannot be
-read or any document's kind and name are unknown, nor when the tree holds no resource at all, nor when one commit would
-take more than the budget.
+read or any document's kind and name are unknown, nor when the tree holds no resource at all or the folder is missing,
+nor when more would go within 24 hours than the budget allows; and of a head without common history nothing at all is
+applied. An admin's approval releases all of these but the first: a file is mended, not approved.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
 from reconciler.planning.models import Change, Outcome, Stored
 from reconciler.planning.statuses import UpdateStatus
+from reconciler.resources.keys import Key
 
 NAMED = 5  # a message names this many files or resources, and counts the rest
+WINDOW_MILLISECONDS = 24 * 60 * 60 * 1000  # the budget is for any so long a time
 
 
 class Hold(StrEnum):
@@ -20,11 +23,13 @@ class Hold(StrEnum):
 
     HELD = "prune-held"
     EMPTY = "empty"
+    PATH_MISSING = "path-missing"
+    UNRELATED_ROOT = "unrelated-root"
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much one commit may delete: so many resources at least, and so many percent of what is owned."""
+    """How much may be deleted in 24 hours: so many resources at least, and so many percent of what is owned."""
 
     min_count: int = 3
     max_percent: int = 25
@@ -35,38 +40,147 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """What was in the last 24 hours: the most that was owned before a deletion, and how many went without approval."""
+
+    owned: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Tree:
-    """What a commit holds: (path, fault) of each file in scope that could not be read whole, and how many documents."""
+    """What a commit holds: (path, fault) of each file in scope that could not be read whole, and how many documents.
+
+    `missing` says that the folder is not there; such a tree has no documents. `unrelated`: the commit has no history in
+    common with the one that was applied last. `released`: the last plan of this very tree held nothing.
+    """
 
     unreadable: Sequence[tuple[str, str]]
     documents: int  # invalid ones included
+    missing: str | None = None
+    unrelated: bool = False
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What goes, in order; or why it stays."""
+    """What goes and what is in use, in order; or why all of it stays.
+
+    `held` would go and stays, `protected` stays by its label, of which `note` tells. `approvable`: an admin can
+    release what is held; `unreadable`: a file must be mended first. `approved`: somebody did release it, so that these
+    deletions do not count for the budget.
+    """
 
     deletions: tuple[Outcome, ...] = ()
+    in_use: tuple[Outcome, ...] = ()
+    held: tuple[Stored, ...] = ()
+    protected: tuple[Stored, ...] = ()
     hold: Hold | None = None
     message: str | None = None
+    note: str | None = None
+    approvable: bool = False
+    unreadable: bool = False
+    approved: bool = False
+
+    @property
+    def applies(self) -> bool:
+        """Whether anything of the head is applied, apart from what goes."""
+        return self.hold is not Hold.UNRELATED_ROOT
+
+    @property
+    def unapproved(self) -> int:
+        """How many deletions count for the budget of the next 24 hours."""
+        return 0 if self.approved else len(self.deletions)
 
 
-def decide(gone: Iterable[Stored], *, tree: Tree, owned: int, budget: Budget | None) -> Pruning:
+def leaving(gone: Iterable[Stored]) -> list[Stored]:
+    """What is to go of what is gone, in order: a protected resource stays."""
+    return sorted((stored for stored in gone if not stored.protected), key=_order)
+
+
+def decide(
+    gone: Iterable[Stored],
+    *,
+    tree: Tree,
+    owned: int,
+    budget: Budget | None,
+    window: Window,
+    in_use: Mapping[Key, tuple[Key, ...]],
+    passing: Set[Key],
+    approved: Set[Key] | None,
+) -> Pruning:
     """What becomes of the stored resources that a repository owns and its head does not contain.
 
-    `owned` is how many it owns, `budget` None when nothing is ever pruned.
+    `owned` is how many it owns, `budget` None when nothing is ever pruned. `in_use` are those of `gone` that cannot go,
+    with what refers to them. `passing` are those that another repository takes over: they are held like the others, and
+    are neither deleted nor counted. `approved` are the keys that an admin let go, None when nobody did.
     """
-    leaving = sorted((stored for stored in gone if not stored.protected), key=_order)
+    everything = [] if budget is None else list(gone)
+    to_go = leaving(everything)
+    wanted = [stored for stored in to_go if stored.key not in in_use]
+    lost = [stored for stored in wanted if stored.key not in passing]
+    covered = approved is not None and all(stored.key in approved for stored in wanted)
+    if tree.unrelated and not covered:
+        return _unrelated(tree, wanted)
     if tree.unreadable:  # told even when nothing is ever pruned: what is in such a file is not applied
-        return Pruning(hold=Hold.HELD, message=_unreadable_message(tree.unreadable, leaving))
+        held = _elsewhere(wanted, tree.unreadable)
+        message = f"{_faults(tree.unreadable)}. Until then nothing is deleted{_would_go(len(held))}."
+        return Pruning(held=tuple(held), hold=Hold.HELD, message=message, unreadable=True)
+    protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
+    reason = _reason(wanted, lost, tree=tree, owned=max(owned, window.owned), budget=budget, done=window.deleted)
+    # An approval lets go what it was given for; once all of that is gone, the same tree is not held again.
+    is_released = covered if wanted else tree.released
+    if reason is not None and not is_released:
+        hold, message = reason
+        return Pruning(
+            held=tuple(wanted),
+            protected=protected,
+            hold=hold,
+            message=message,
+            note=_note(protected),
+            approvable=bool(wanted),
+        )
+    kept = tuple(stored for stored in protected if stored.key not in passing)
+    return Pruning(
+        deletions=tuple(_deletion(stored) for stored in lost),
+        in_use=tuple(_staying(stored, in_use[stored.key]) for stored in to_go if stored.key in in_use),
+        protected=kept,
+        note=_note(kept),
+        approved=covered and bool(wanted),
+    )
+
+
+def _reason(
+    wanted: Sequence[Stored], lost: Sequence[Stored], *, tree: Tree, owned: int, budget: Budget | None, done: int
+) -> tuple[Hold, str] | None:
+    """What holds a head whose files can all be read, and the sentence for it. `lost` is what nobody takes over of what
+    is `wanted` away, `done` went within 24 hours.
+    """
+    if tree.missing is not None:
+        return Hold.PATH_MISSING, f"{tree.missing}. Until then nothing is deleted{_would_go(len(wanted))}."
     if budget is None:
-        return Pruning()
+        return None
     if tree.documents == 0:
-        message = f"The head holds no resource at all, so nothing is deleted; {len(leaving)} stay as they were."
-        return Pruning(hold=Hold.EMPTY, message=message)
-    if not budget.covers(len(leaving), owned=owned):
-        return Pruning(hold=Hold.HELD, message=_budget_message(leaving, owned=owned, budget=budget))
-    return Pruning(deletions=tuple(_deletion(stored) for stored in leaving))
+        count = len(wanted)
+        return Hold.EMPTY, f"The head holds no resource at all, so nothing is deleted; {count} stay as they were."
+    if lost and not budget.covers(len(lost) + done, owned=owned):
+        return Hold.HELD, _budget_message(lost, owned=owned, budget=budget, done=done)
+    return None
+
+
+def _unrelated(tree: Tree, wanted: Sequence[Stored]) -> Pruning:
+    """Nothing of such a head is applied. What cannot be read is told with it, and must be mended first."""
+    release = "release this with `reconciler approve`"
+    if tree.unreadable:
+        release = f"mend what cannot be read and then {release}: {_faults(tree.unreadable)}"
+    return Pruning(
+        held=tuple(wanted),
+        hold=Hold.UNRELATED_ROOT,
+        message="The head has no history in common with the commit that was applied last, so nothing of it is applied"
+        f"{_would_go(len(wanted))}; push that history back, or {release}.",
+        approvable=not tree.unreadable,
+        unreadable=bool(tree.unreadable),
+    )
 
 
 def _order(stored: Stored) -> tuple[str, str, str]:
@@ -77,20 +191,40 @@ def _deletion(stored: Stored) -> Outcome:
     return Outcome(key=stored.key, status=UpdateStatus.DELETED, change=Change.DELETE, stored=stored)
 
 
-def _unreadable_message(unreadable: Sequence[tuple[str, str]], leaving: Sequence[Stored]) -> str:
-    """What is wrong first, then what follows. What stood in such a file is not among what would go."""
-    named = "; ".join(fault for _, fault in unreadable[:NAMED])
-    more = f"; and {len(unreadable) - NAMED} more" if len(unreadable) > NAMED else ""
+def _staying(stored: Stored, users: tuple[Key, ...]) -> Outcome:
+    return Outcome(key=stored.key, status=UpdateStatus.IN_USE, stored=stored, users=users)
+
+
+def _elsewhere(wanted: Sequence[Stored], unreadable: Sequence[tuple[str, str]]) -> list[Stored]:
+    """What stood in a file that cannot be read is not known to be gone."""
     paths = {path for path, _ in unreadable}
-    elsewhere = sum(1 for stored in leaving if stored.path not in paths)
-    kept = f" ({elsewhere} would go)" if elsewhere else ""
-    return f"{named}{more}. Until then nothing is deleted{kept}."
+    return [stored for stored in wanted if stored.path not in paths]
 
 
-def _budget_message(leaving: Sequence[Stored], *, owned: int, budget: Budget) -> str:
-    named = ", ".join(f"{stored.key.kind} {stored.key.name}" for stored in leaving[:NAMED])
-    more = f" and {len(leaving) - NAMED} more" if len(leaving) > NAMED else ""
+def _faults(unreadable: Sequence[tuple[str, str]]) -> str:
+    more = f"; and {len(unreadable) - NAMED} more" if len(unreadable) > NAMED else ""
+    return "; ".join(fault for _, fault in unreadable[:NAMED]) + more
+
+
+def _budget_message(wanted: Sequence[Stored], *, owned: int, budget: Budget, done: int) -> str:
+    before = f", after {done} within 24 hours" if done else ""
     return (
-        f"Nothing is deleted: {len(leaving)} of {owned} resources would go, more than {budget.max_percent} percent "
-        f"({named}{more}); restore them, or raise the repository's `prune.maxPercent` for as long as this takes."
+        f"Nothing is deleted: {len(wanted)} of {owned} resources would go{before}, more than {budget.max_percent} "
+        f"percent ({_named(wanted)}); restore them, or release this with `reconciler approve`."
     )
+
+
+def _note(protected: Sequence[Stored]) -> str | None:
+    """What a protected resource's reader has to know; it is as it should be, so it is no message of a hold."""
+    if not protected:
+        return None
+    return f"Kept by the label `service/prune`, though the head does not hold it: {_named(protected)}."
+
+
+def _named(resources: Sequence[Stored]) -> str:
+    named = ", ".join(f"{stored.key.kind} {stored.key.name}" for stored in resources[:NAMED])
+    return named + (f" and {len(resources) - NAMED} more" if len(resources) > NAMED else "")
+
+
+def _would_go(count: int) -> str:
+    return f" ({count} would go)" if count else ""

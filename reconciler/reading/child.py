@@ -1,8 +1,9 @@
 """The reader child: the process that parses what strangers commit, and plans. It reads the store and never writes it.
 
 It is started by `client`, takes jobs from its standard input and answers on its standard output. Jobs of the same sort
-run one after another on a thread of their own, so that a request does not wait behind a large commit. It ends when its
-input does: whoever started it is gone then.
+run one after another on a thread of their own, so that a request does not wait behind a large commit. What is searched
+for in the background rests while there is anything else to do. It ends when its input does: whoever started it is gone
+then.
 """
 
 import os
@@ -18,8 +19,8 @@ import msgspec
 
 from reconciler import errors
 from reconciler.git.faults import GitFault
-from reconciler.reading import commits, messages, requests
-from reconciler.reading.messages import CommitJob, Envelope, Failed, Part, Planned, RequestJob
+from reconciler.reading import commits, lineages, messages, requests
+from reconciler.reading.messages import CommitJob, Envelope, Failed, LineageJob, Part, Planned, RequestJob
 from reconciler.store.contract import Changes
 from reconciler.store.planning_view import PlanningView
 from reconciler.version import __version__
@@ -46,14 +47,17 @@ class Child:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        self._lanes = {name: Lane(name, self._run) for name in ("commits", "requests")}
+        self._lanes = {sort: Lane(sort.__name__, self._run) for sort in (CommitJob, RequestJob, LineageJob)}
 
     def serve(self, jobs: BinaryIO) -> None:
         """Read jobs until the end of the input."""
         while (payload := _read_frame(jobs)) is not None:
             envelope = messages.envelope(payload)
-            lane = "commits" if isinstance(envelope.job, CommitJob) else "requests"
-            self._lanes[lane].put(envelope)
+            self._lanes[type(envelope.job)].put(envelope)
+
+    def _is_wanted(self) -> bool:
+        """Whether there is anything to do that somebody waits for."""
+        return self._lanes[CommitJob].is_busy or self._lanes[RequestJob].is_busy
 
     def _run(self, envelope: Envelope, views: "Views") -> None:
         try:
@@ -79,6 +83,8 @@ class Child:
                 return commits.plan(job, view, number=number, emit=emit)
             case RequestJob() as job:
                 return requests.plan(job, view, number=number, emit=emit)
+            case LineageJob() as job:
+                return lineages.explain(job, view, number=number, emit=emit, rests=self._is_wanted)
 
     def _send(self, message: Part | Planned | Failed) -> None:
         frame = messages.frame(message)
@@ -93,6 +99,7 @@ class Lane:
     def __init__(self, name: str, run: "Callable[[Envelope, Views], None]") -> None:
         self._run = run
         self._jobs: queue.SimpleQueue[Envelope] = queue.SimpleQueue()
+        self._is_running = False
         threading.Thread(target=self._work, name=f"lane-{name}", daemon=True).start()
 
     def put(self, envelope: Envelope) -> None:
@@ -102,7 +109,15 @@ class Lane:
     def _work(self) -> None:
         views = Views()
         while True:
-            self._run(self._jobs.get(), views)
+            envelope = self._jobs.get()
+            self._is_running = True
+            self._run(envelope, views)
+            self._is_running = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job runs or waits."""
+        return self._is_running or not self._jobs.empty()
 
 
 class Views:

@@ -16,7 +16,7 @@ import msgspec
 from reconciler import errors
 from reconciler.git.faults import GitFault, State
 from reconciler.reading import messages
-from reconciler.reading.messages import CommitPlanned, Envelope, Failed, Job, Part, Planned, RequestPlanned
+from reconciler.reading.messages import Envelope, Failed, Job, Part, Planned
 from reconciler.store.contract import Changes
 from reconciler.version import __version__
 
@@ -181,7 +181,7 @@ class _Child:
             raise ValueError(f"a frame of {length} bytes")
         return await self.process.stdout.readexactly(length)
 
-    def _take(self, answer: Part | CommitPlanned | RequestPlanned | Failed) -> None:
+    def _take(self, answer: Part | Planned | Failed) -> None:
         waiting = self._waiting.get(answer.number)
         if waiting is None or waiting.future.done():
             return  # the caller was cancelled

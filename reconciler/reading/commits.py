@@ -1,26 +1,32 @@
 """Planning a commit: a snapshot of the tree, what is stored, one plan, and the rows that would make it so."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from reconciler.access import actors
 from reconciler.clock import rfc3339
-from reconciler.git.faults import State
+from reconciler.deciding import changes
+from reconciler.deciding.candidates import Rules
+from reconciler.deciding.changes import Decided, Origin, Stock
+from reconciler.deciding.dependants import NOTHING
+from reconciler.deciding.worlds import World
+from reconciler.documents.values import Value
+from reconciler.git.faults import GitFault, State
 from reconciler.git.snapshots import CommitInfo, Snapshot
-from reconciler.planning import planner, pruning, statuses
+from reconciler.planning import planner, statuses
 from reconciler.planning.models import Change, Outcome
 from reconciler.planning.pruning import Pruning
-from reconciler.reading import changes, departures, identities, trees
-from reconciler.reading.candidates import Candidate, Rules
-from reconciler.reading.changes import Origin, Stock
+from reconciler.reading import departures, guarding, heads, lineages, trees
+from reconciler.reading.handovers import Handover
 from reconciler.reading.messages import CommitJob, CommitPlanned
+from reconciler.reading.places import Places
 from reconciler.reading.trees import Scope, TreeReading
 from reconciler.resources.keys import Key
-from reconciler.store.contract import Changes, RepositoryRow
+from reconciler.store.contract import Changes, HeldRow, RepositoryRow
 from reconciler.store.planning_view import PlanningView
 
 INDEX_PART = 1_000  # index rows in one part
@@ -33,13 +39,42 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What is to be done; ordinals of the outcomes index `found`."""
+    """What is to be done. `owned` is how many resources the repository has, `stayed` what the last plan kept."""
 
-    found: Sequence[Candidate]
-    outcomes: tuple[Outcome, ...]
-    unconverged: tuple[str | None, ...]  # for each of `found`, as in the index
+    decided: Decided
+    handovers: tuple[Handover, ...]
+    unconverged: tuple[str | None, ...]  # for each candidate, as in the index
     pruning: Pruning
+    owned: int
+    stayed: frozenset[HeldRow]
+    claimed_from: frozenset[str]  # owners of what the head holds and its last one did not
     refused: bool
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Everything that the run tells, in order."""
+        return (*self.decided.outcomes, *(one for handover in self.handovers for one in handover.decided.outcomes))
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The files of which something is stored, or adopted, with a source of this commit."""
+        if self.refused:
+            return frozenset()
+        places = (
+            self.decided.candidates[ordinal].place
+            for ordinal in map(_fresh, self.decided.outcomes)
+            if ordinal is not None
+        )
+        return frozenset(place.path for place in places if place is not None)
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The repositories whose resources are affected."""
+        if self.refused:
+            return frozenset()
+        standing = (self.decided.standing, *(handover.decided.standing for handover in self.handovers))
+        takers = {handover.neighbour.repository for handover in self.handovers}
+        return self.claimed_from.union(takers, *(one.owners for one in standing))
 
 
 def plan(job: CommitJob, view: PlanningView, *, number: int, emit: Emit) -> CommitPlanned:
@@ -55,93 +90,149 @@ def _plan(job: CommitJob, snapshot: Snapshot, view: PlanningView, *, number: int
     # Reading takes seconds on a large repository and planning does not, so the plan gets a snapshot of its own:
     # the shorter it is, the less often the store moves under it.
     with view.snapshot() as revision:
-        decision = _decide(job, view, reading, remembered)
-        counts = statuses.count(outcome.status for outcome in decision.outcomes)
-        for part in _parts(job, view, decision=decision, commit=snapshot.commit):
+        decision = _decide(job, snapshot, view, reading=reading, remembered=remembered)
+    # Walking the history takes time, in which the store may move.
+    is_first = remembered is None or remembered.commit is None
+    changed_by = lineages.of_run(snapshot, decision.paths, is_first=is_first)
+    with view.snapshot() as present:
+        if present != revision:
+            decision, revision = _decide(job, snapshot, view, reading=reading, remembered=remembered), present
+        outcomes = decision.outcomes
+        counts = statuses.count(outcome.status for outcome in outcomes)
+        for part in _parts(job, view, decision=decision, commit=snapshot.commit, changed_by=changed_by):
             emit(part)
         for part in _index_parts(job, view, reading, decision=decision, remembered=remembered):
             emit(part)
-    held = decision.pruning.hold
+        if not decision.refused:
+            for part in guarding.ledger(job, decision.pruning, owned=decision.owned):
+                emit(part)
+        for part in guarding.what_stays(job, decision.pruning, stayed=decision.stayed):
+            emit(part)
+    pruned = decision.pruning
     return CommitPlanned(
         number=number,
         revision=revision,
         tree=reading.tree,
         full=reading.full,
         counts=counts,
-        changed=not decision.refused and any(one.change is not Change.NONE for one in decision.outcomes),
-        waits_for_store=WAITING in decision.unconverged,
+        changed=not decision.refused and any(one.change is not Change.NONE for one in outcomes),
+        waits_for_store=WAITING in decision.unconverged or bool(pruned.in_use),
         refused=decision.refused,
         rewound=_is_rewound(snapshot, remembered, job.commit),
-        hold=None if held is None else held.value,
-        message=decision.pruning.message,
+        hold=None if pruned.hold is None else pruned.hold.value,
+        message=pruned.message,
+        touched=tuple(sorted(decision.touched - {job.repository})),
+        approvable=guarding.approvable(pruned),
+        note=pruned.note,
+        held_changed=guarding.stays(pruned, repository=job.repository) != decision.stayed,
+        explained=decision.paths <= changed_by.keys(),
     )
 
 
 def _read(job: CommitJob, snapshot: Snapshot, view: PlanningView, remembered: RepositoryRow | None) -> TreeReading:
     rules = Rules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
     scope = Scope(repository=job.repository, project=job.context.project, folder=job.path, rules=rules)
-    if not job.full and remembered is not None and remembered.tree is not None:
-        reading = trees.read_changed(snapshot, view, scope=scope, since=remembered.tree)
-        if reading is not None:
-            return reading
-    return trees.read_all(snapshot, scope=scope)
+    try:
+        if not job.full and remembered is not None and remembered.tree is not None:
+            reading = trees.read_changed(snapshot, view, scope=scope, since=remembered.tree)
+            if reading is not None:
+                return trees.told_empty(reading, view, scope=scope)
+        return trees.told_empty(trees.read_all(snapshot, scope=scope), view, scope=scope)
+    except GitFault as fault:
+        if fault.state is not State.PATH_MISSING:
+            raise
+        return trees.without_folder(fault.message)
 
 
-def _decide(job: CommitJob, view: PlanningView, reading: TreeReading, remembered: RepositoryRow | None) -> _Decision:
-    found = reading.candidates()
-    project = job.context.project
-    actor = actors.repository_actor(job.repository)
-    stored = view.stored(project, {candidate.key for candidate in found if candidate.key is not None})
-    whole = remembered is None or remembered.state != State.READY
-    departed = departures.find(reading, view, repository=job.repository, project=project, look_back=whole)
-    pruned = pruning.decide(
-        departed.gone,
-        tree=departed.tree,
-        owned=departed.owned,
-        budget=pruning.Budget(job.prune_min_count, job.prune_max_percent) if job.prune else None,
+def _decide(
+    job: CommitJob,
+    snapshot: Snapshot,
+    view: PlanningView,
+    *,
+    reading: TreeReading,
+    remembered: RepositoryRow | None,
+) -> _Decision:
+    around = guarding.look(job, snapshot, view, remembered=remembered, tree=reading.tree)
+    whole = remembered is None or remembered.state != State.READY or bool(around.stayed)
+    departed = departures.find(reading, view, repository=job.repository, project=job.context.project, look_back=whole)
+    judged = heads.judge(
+        job,
+        reading,
+        departed,
+        around=around,
+        world=World(view, job.context.project, job.context.hmac_key),
+        places=Places(reading, snapshot),
     )
-    leaving = [outcome.key for outcome in pruned.deletions if outcome.key is not None]
-    conflicts = identities.conflicts(found, stored, view, project=project, leaving=leaving)
-    wanted = [
-        candidate.wanted(ordinal, reason=conflicts.get(ordinal), allowed=_is_allowed(job, candidate.key))
-        for ordinal, candidate in enumerate(found)
-    ]
-    outcomes = planner.plan(wanted, stored, actor=actor)
-    refused = job.atomic and bool(planner.refusals(outcomes, actor=actor))
+    mendable = judged.decided.unresolved | judged.conflicts.keys()
+    told = judged.decided.outcomes
     # Deletions first: what is created may take over the id of what goes, and no two rows have one id at any moment.
+    outcomes = (*judged.pruned.deletions, *judged.pruned.in_use, *told)
+    refused = job.atomic and bool(planner.refusals(outcomes, actor=actors.repository_actor(job.repository)))
     return _Decision(
-        found=found,
-        outcomes=(*pruned.deletions, *outcomes),
-        unconverged=tuple(_unconverged(outcome, conflicts, repository=job.repository) for outcome in outcomes),
-        pruning=pruned,
-        refused=refused,
+        decided=replace(judged.decided, outcomes=outcomes),
+        handovers=() if refused else judged.handovers,
+        unconverged=tuple(_unconverged(one, mendable, repository=job.repository) for one in told),
+        pruning=judged.pruned,
+        owned=departed.owned,
+        stayed=around.stayed,
+        claimed_from=_claimed_from(told, reading, view, repository=job.repository),
+        refused=refused or not judged.pruned.applies,
     )
 
 
-def _unconverged(outcome: Outcome, conflicts: Mapping[int, str], *, repository: str) -> str | None:
-    """Whether a document of the head is not what is stored for this repository, and if another change may mend that."""
-    if outcome.is_of_another(repository) or outcome.ordinal in conflicts:
+def _claimed_from(
+    told: Iterable[Outcome], reading: TreeReading, view: PlanningView, *, repository: str
+) -> frozenset[str]:
+    """The repositories that own what this one wants as well from now on: they may wait to let go of it.
+
+    What it wanted before they know: told of that again and again, two that want the same would never rest.
+    """
+    of_others = {one.key: one.stored.owner for one in told if one.stored is not None and one.is_of_another(repository)}
+    if not of_others:
+        return frozenset()
+    paths = [] if reading.full else [file.path for file in reading.files]
+    before = {(row.kind, row.name) for row in view.wanted_in(repository, paths)}
+    return frozenset(owner for key, owner in of_others.items() if owner is not None and key not in before)
+
+
+def _unconverged(outcome: Outcome, mendable: Collection[int], *, repository: str) -> str | None:
+    """Whether a document of the head is not what is stored for this repository, and if another change may mend that:
+    another owner may let go, what is referred to may come, a type may change.
+    """
+    if outcome.is_of_another(repository) or outcome.ordinal in mendable:
         return WAITING
     return UNMENDED if outcome.status in statuses.REFUSED else None
 
 
-def _is_allowed(job: CommitJob, key: Key | None) -> bool:
-    """Whether the repository may hold this resource at all: its kind and its name each match a pattern."""
-    return key is None or (
-        any(fnmatchcase(key.kind, pattern) for pattern in job.allowed_kinds)
-        and any(fnmatchcase(key.name, pattern) for pattern in job.allowed_names)
-    )
+def _fresh(outcome: Outcome) -> int | None:
+    """The ordinal of what is stored as this commit has it; None for what keeps its source or is not stored."""
+    is_adopted = outcome.change is Change.REPLACE_HEAD and outcome.stored is not None and outcome.stored.owner is None
+    return outcome.ordinal if is_adopted or outcome.change in {Change.CREATE, Change.UPDATE} else None
 
 
-def _parts(job: CommitJob, view: PlanningView, *, decision: _Decision, commit: CommitInfo) -> Iterator[Changes]:
-    origin = _origin(job, commit)
+def _parts(
+    job: CommitJob,
+    view: PlanningView,
+    *,
+    decision: _Decision,
+    commit: CommitInfo,
+    changed_by: Mapping[str, Value],
+) -> Iterator[Changes]:
+    origin = replace(_origin(job, commit), changed_by=changed_by)
     if decision.refused:
         # Nothing is stored but what the run says; the index stays that of the last applied head.
-        told = [replace(outcome, change=Change.NONE) for outcome in decision.outcomes]
-        yield from changes.parts(told, decision.found, stock=Stock({}, {}), origin=origin)
+        unmade = tuple(replace(outcome, change=Change.NONE) for outcome in decision.decided.outcomes)
+        decided = replace(decision.decided, outcomes=unmade, standing=NOTHING)
+        yield from changes.parts(decided, stock=Stock({}, {}), origin=origin)
         return
-    stock = stock_of(decision.outcomes, view, project=origin.project)
-    yield from changes.parts(decision.outcomes, decision.found, stock=stock, origin=origin)
+    stock = stock_of(decision.decided.outcomes, view, project=origin.project)
+    yield from changes.parts(decision.decided, stock=stock, origin=origin)
+    told = len(decision.decided.outcomes)
+    for handover in decision.handovers:
+        stock = stock_of(handover.decided.outcomes, view, project=origin.project)
+        taker = _taker(origin, handover)
+        yield from changes.parts(handover.decided, stock=stock, origin=taker, first=told)
+        told += len(handover.decided.outcomes)
 
 
 def _index_parts(
@@ -191,15 +282,33 @@ def _origin(job: CommitJob, commit: CommitInfo) -> Origin:
         at=context.at,
         milliseconds=context.milliseconds,
         seed=context.seed,
-        source={
-            "type": "git",
-            "repository": job.repository,
-            "branch": job.branch,
-            "commit": commit.id,
-            "author": commit.author,
-            "date": rfc3339(commit.date),
-        },
+        hmac_key=context.hmac_key,
+        source=_source(job.repository, job.branch, commit),
     )
+
+
+def _taker(origin: Origin, handover: Handover) -> Origin:
+    """The same change, on behalf of the repository that takes over: its ids must be others."""
+    neighbour = handover.neighbour
+    return replace(
+        origin,
+        actor=actors.repository_actor(neighbour.repository).name,
+        repository=neighbour.repository,
+        seed=hashlib.blake2b(neighbour.repository.encode(), key=origin.seed, digest_size=len(origin.seed)).digest(),
+        source=_source(neighbour.repository, neighbour.branch, handover.commit),
+        changed_by={},  # found in the background: its files are others
+    )
+
+
+def _source(repository: str, branch: str, commit: CommitInfo) -> dict[str, Value]:
+    return {
+        "type": "git",
+        "repository": repository,
+        "branch": branch,
+        "commit": commit.id,
+        "author": commit.author,
+        "date": rfc3339(commit.date),
+    }
 
 
 def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: str) -> bool:

@@ -45,7 +45,8 @@ def find(reading: TreeReading, view: PlanningView, *, repository: str, project: 
     scope = _Scope(reading, view, repository, project, present, paths)
     gone = _gone(scope, look_back=look_back)
     owned = view.owned_count(repository, project) if gone else 0
-    return Departures(gone, owned, Tree(_unreadable(scope), _documents(scope)))
+    tree = Tree(_unreadable(scope), _documents(scope), missing=reading.missing)
+    return Departures(gone, owned, tree)
 
 
 def _gone(scope: _Scope, *, look_back: bool) -> list[Stored]:

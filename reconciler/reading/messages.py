@@ -32,6 +32,17 @@ class Context(msgspec.Struct, frozen=True):
     seed: bytes
 
 
+class Neighbour(msgspec.Struct, frozen=True):
+    """Another repository that fills the same project, and may take over what this one lets go of."""
+
+    repository: str
+    mirror: str
+    branch: str
+    allowed_kinds: tuple[str, ...]
+    allowed_names: tuple[str, ...]
+    accept_invalid: bool
+
+
 class CommitJob(msgspec.Struct, frozen=True, tag="commit"):
     """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read."""
 
@@ -49,6 +60,9 @@ class CommitJob(msgspec.Struct, frozen=True, tag="commit"):
     prune_max_percent: int
     allowed_kinds: tuple[str, ...] = ("*",)
     allowed_names: tuple[str, ...] = ("*",)
+    accept_invalid: bool = False
+    origin: str = ""  # a digest of the url and branch
+    neighbours: tuple[Neighbour, ...] = ()
 
 
 class Verb(StrEnum):
@@ -70,9 +84,18 @@ class RequestJob(msgspec.Struct, frozen=True, tag="request"):
     max_resources: int
     atomic: bool
     dry_run: bool
+    accept_invalid: bool = False
 
 
-Job: TypeAlias = CommitJob | RequestJob
+class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
+    """Find which commit changed the file of each resource that a repository brought and of which that is not known."""
+
+    context: Context
+    repository: str
+    mirror: str
+
+
+Job: TypeAlias = CommitJob | RequestJob | LineageJob
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -96,7 +119,9 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     `full`: the parts hold the whole index of the repository's files. `changed`: they change resources.
     `waits_for_store`: another repository owns some of what this one wants. `refused`: the repository is atomic, and
     nothing is stored.
-    `hold` and `message` say in which state the repository is when nothing was pruned, and why.
+    `hold` and `message` say in which state the repository is when nothing was pruned, and why; `approvable` is as in
+    the repository's row. `note` tells what is as it should be, and worth knowing. `held_changed`: the parts hold all
+    that stays though the head does not hold it.
     """
 
     number: int
@@ -110,6 +135,11 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     rewound: bool
     hold: str | None
     message: str | None
+    touched: tuple[str, ...] = ()  # other repositories whose resources changed their standing or owner
+    approvable: int | None = None
+    note: str | None = None
+    held_changed: bool = False
+    explained: bool = True  # it is known of all that this stores which commit changed its file
 
 
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
@@ -120,6 +150,15 @@ class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     status: int
     answer: bytes
     changed: bool
+    touched: tuple[str, ...] = ()  # other repositories' resources changed their standing
+
+
+class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):
+    """The end of a search: how many resources it explained, and whether there may be more to find at once."""
+
+    number: int
+    explained: int
+    more: bool
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -132,17 +171,15 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     trace: str | None = None  # of a fault of ours, for the log
 
 
-Planned: TypeAlias = CommitPlanned | RequestPlanned
-Answer: TypeAlias = Annotated[Part | CommitPlanned | RequestPlanned | Failed, "everything that the child sends"]
+Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound
+Answer: TypeAlias = Annotated[Part | Planned | Failed, "everything that the child sends"]
 
 _encoder = msgspec.msgpack.Encoder()
 _envelopes = msgspec.msgpack.Decoder(Envelope)
-_answers: msgspec.msgpack.Decoder[Part | CommitPlanned | RequestPlanned | Failed] = msgspec.msgpack.Decoder(
-    Part | CommitPlanned | RequestPlanned | Failed
-)
+_answers: msgspec.msgpack.Decoder[Part | Planned | Failed] = msgspec.msgpack.Decoder(Part | Planned | Failed)
 
 
-def frame(message: Envelope | Part | CommitPlanned | RequestPlanned | Failed) -> bytes:
+def frame(message: Envelope | Part | Planned | Failed) -> bytes:
     """A message as it goes over the pipe."""
     payload = _encoder.encode(message)
     return LENGTH.pack(len(payload)) + payload
@@ -153,6 +190,6 @@ def envelope(payload: bytes) -> Envelope:
     return _envelopes.decode(payload)
 
 
-def answer(payload: bytes) -> Part | CommitPlanned | RequestPlanned | Failed:
+def answer(payload: bytes) -> Part | Planned | Failed:
     """What the child sent; raises msgspec.DecodeError for anything else."""
     return _answers.decode(payload)

@@ -1,22 +1,26 @@
 """Planning a request: the body of an apply or a delete, what is stored, one plan, its rows, and the answer's bytes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from reconciler.access.actors import Actor, Role
+from reconciler.deciding import candidates, changes, decisions, drifting, guesses, identities
+from reconciler.deciding.candidates import Candidate, Rules
+from reconciler.deciding.changes import Decided, Origin, Stock
+from reconciler.deciding.decisions import Batch
+from reconciler.deciding.worlds import World
 from reconciler.documents import limits, reading
 from reconciler.documents.values import Value, pointer_text
 from reconciler.planning import planner
-from reconciler.planning.models import Change, Outcome, Wanted
+from reconciler.planning.models import BUILT_IN, Change, Outcome, Wanted
 from reconciler.planning.statuses import REFUSED, WITH_REASON, UpdateStatus
-from reconciler.reading import candidates, changes, commits, identities, messages
-from reconciler.reading.candidates import Candidate, Rules
-from reconciler.reading.changes import Origin, Stock
+from reconciler.reading import commits, messages
 from reconciler.reading.messages import RequestJob, RequestPlanned, Verb
-from reconciler.resources import identifying, masking, rendering
+from reconciler.resources import builtins, identifying, masking, rendering, violations
 from reconciler.resources.keys import Key
+from reconciler.resources.violations import Violation
 from reconciler.store.contract import Changes
 from reconciler.store.planning_view import PlanningView
 
@@ -55,35 +59,58 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
     actor = Actor(name=job.actor, role=Role(job.role))
     origin = _origin(job)
     with view.snapshot() as revision:
-        stored = view.stored(origin.project, {one.key for one in found if one.key is not None})
-        conflicts = identities.conflicts(found, stored, view, project=origin.project)
-        wanted = [one.wanted(ordinal, reason=conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
-        if job.dry_run:
-            wanted = [_as_if_changed(document, one) for document, one in zip(wanted, found, strict=True)]
-        outcomes = planner.plan(wanted, stored, actor=actor)
-        refusals = planner.refusals(outcomes, actor=actor) if job.atomic else ()
+        world = World(
+            view,
+            origin.project,
+            origin.hmac_key,
+            hide_guesses=job.dry_run,
+            suspended=view.suspended(job.context.at),
+        )
+        decided = _decide(job, found, world, actor=actor)
+        refusals = planner.refusals(decided.outcomes, actor=actor) if job.atomic else ()
         if refusals:
             return _answer(number, revision, status=409, body={"errors": [_line(outcome) for outcome in refusals]})
-        stock = commits.stock_of(outcomes, view, project=origin.project)
-        bodies = _stored_bodies(outcomes, view, origin=origin)
-    parts = tuple(changes.parts(outcomes, found, stock=stock, origin=origin))
-    shown = bodies | _written(parts)
-    updates = [_update(outcome, _present(outcome, items, shown)) for outcome in outcomes]
-    changed = not job.dry_run and _emit(outcomes, parts, emit=emit)
-    return _answer(number, revision, status=202, body={"updates": updates}, changed=changed)
+        stock = commits.stock_of(decided.outcomes, view, project=origin.project)
+        stock = replace(stock, wanted=drifting.wanted(decided.outcomes, view))
+        bodies = _stored_bodies(decided.outcomes, view, origin=origin)
+    parts = tuple(changes.parts(decided, stock=stock, origin=origin))
+    written = _written(parts)
+    restated = _restated(bodies, parts)
+    shown = bodies | restated | (guesses.without_hashes(written, decided) if job.dry_run else written)
+    updates = [_update(outcome, _present(outcome, items, shown)) for outcome in decided.outcomes]
+    changed = not job.dry_run and _emit(decided.outcomes, parts, emit=emit)
+    touched = tuple(sorted(decided.standing.owners)) if changed else ()
+    return _answer(number, revision, status=202, body={"updates": updates}, changed=changed, touched=touched)
+
+
+def _decide(job: RequestJob, found: list[Candidate], world: World, *, actor: Actor) -> Decided:
+    stored = world.stored(one.key for one in found if one.key is not None)
+    conflicts = identities.conflicts(found, stored, world.view, project=world.project)
+    wanted = [one.wanted(ordinal, reason=conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
+    batch = Batch(found, wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
+    decided = decisions.together(batch, world)
+    return guesses.hidden(decided) if job.dry_run else decided
+
+
+def _told(_: int, found: Sequence[Violation]) -> str:
+    """A request has no places: whoever sent it has the pointers."""
+    return violations.lines(found, lambda _: "")
 
 
 def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
     wanted = [_named(ordinal, item) for ordinal, item in enumerate(items)]
     actor = Actor(name=job.actor, role=Role(job.role))
     origin = _origin(job)
+    world = World(view, origin.project, origin.hmac_key)
     with view.snapshot() as revision:
-        stored = view.stored(origin.project, {one.key for one in wanted if one.key is not None})
-        outcomes = planner.plan_deletes(wanted, stored, actor=actor)
+        stored = world.removable(one.key for one in wanted if one.key is not None)
+        references = decisions.references(world, stored, {})
+        suspended = view.suspended(job.context.at)
+        outcomes = planner.plan_deletes(wanted, stored, references=references, actor=actor, suspended=suspended)
         bodies = _stored_bodies(outcomes, view, origin=origin)
     updates = [_update(outcome, _present(outcome, items, bodies)) for outcome in outcomes]
     errors = [_line(outcome) for outcome in outcomes if outcome.status in REFUSED]
-    parts = changes.parts(outcomes, (), stock=Stock({}, {}), origin=origin)
+    parts = changes.parts(Decided((), outcomes), stock=Stock({}, {}), origin=origin)
     changed = not job.dry_run and _emit(outcomes, parts, emit=emit)
     return _answer(number, revision, status=202, body={"errors": errors, "updates": updates}, changed=changed)
 
@@ -127,12 +154,6 @@ def _wrapped(value: Value, *, bare_array: bool) -> list[Value]:
     return items
 
 
-def _as_if_changed(document: Wanted, candidate: Candidate) -> Wanted:
-    """On a dry run a secret in clear always counts as changed, else whoever guesses learns when the guess is right."""
-    has_secrets = candidate.ready is not None and candidate.ready.secrets is not None
-    return replace(document, digest=b"") if has_secrets else document
-
-
 def _named(ordinal: int, item: Value) -> Wanted:
     """The key that a delete names. Kind and name alone are looked at; what is wrong with them is told."""
     key, reason = identifying.identify(item)
@@ -150,6 +171,7 @@ def _origin(job: RequestJob) -> Origin:
         at=context.at,
         milliseconds=context.milliseconds,
         seed=context.seed,
+        hmac_key=context.hmac_key,
         source={"type": "api", "actor": job.actor, "date": context.at},
     )
 
@@ -172,6 +194,12 @@ def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
     }
 
 
+def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:
+    """What an answer shows and this request leaves as it is, but for what it makes of their status."""
+    rows = {Key(row.kind, row.name): row.status for part in parts for row in part.head_statuses}
+    return {key: rendering.restated(bodies[key], rows[key]) for key in rows.keys() & bodies.keys()}
+
+
 def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, origin: Origin) -> dict[Key, bytes]:
     """The stored resources that an answer shows: those that the request does not store anew."""
     shown = [
@@ -179,7 +207,7 @@ def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, origin: O
         for outcome in outcomes
         if outcome.stored is not None and outcome.key is not None and outcome.change is not Change.UPDATE
     ]
-    bodies: dict[Key, bytes] = {}
+    bodies = {key: builtins.shown()[key] for key in shown if key in builtins.built_in()}
     size = 0
     for start in range(0, len(shown), BATCH):
         found = view.bodies(origin.project, shown[start : start + BATCH])
@@ -209,8 +237,9 @@ def _line(outcome: Outcome) -> str:
     """One line of `errors`: which resource, and why not."""
     which = f"item {outcome.ordinal}" if outcome.key is None else f"{outcome.key.kind} {outcome.key.name}"
     if outcome.status is UpdateStatus.FORBIDDEN:
-        owner = None if outcome.stored is None else outcome.stored.owner
-        why = f"managed by the repository {owner}; change it there" if owner else "your role does not cover it"
+        why = _why_forbidden(outcome)
+    elif outcome.status is UpdateStatus.IN_USE:
+        why = changes.in_use(outcome)
     elif outcome.status is UpdateStatus.DEPRECATED:
         why = "a new resource cannot be deprecated from the start"
     else:
@@ -218,11 +247,28 @@ def _line(outcome: Outcome) -> str:
     return f"{which}: {outcome.status.value}: {why}"
 
 
+def _why_forbidden(outcome: Outcome) -> str:
+    owner = None if outcome.stored is None else outcome.stored.owner
+    if owner is None:
+        return "your role does not cover it"
+    if owner == BUILT_IN:
+        return "it is built in; choose another name"
+    return f"managed by the repository {owner}; change it there"
+
+
 def _answer(
-    number: int, revision: int, *, status: int, body: dict[str, object], changed: bool = False
+    number: int,
+    revision: int,
+    *,
+    status: int,
+    body: dict[str, object],
+    changed: bool = False,
+    touched: tuple[str, ...] = (),
 ) -> RequestPlanned:
     answer = msgspec.json.encode(body)
     if len(answer) > messages.FRAME_LIMIT // 2:
         told = f"The answer would hold {len(answer):,} bytes; send fewer resources at once."
         return _answer(number, 0, status=413, body={"errors": [told]})
-    return RequestPlanned(number=number, revision=revision, status=status, answer=answer, changed=changed)
+    return RequestPlanned(
+        number=number, revision=revision, status=status, answer=answer, changed=changed, touched=touched
+    )

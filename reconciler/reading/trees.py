@@ -4,19 +4,20 @@ Git's objects come in through a snapshot, what the store remembers through a vie
 
 A full read takes every considered file. Otherwise only files that changed are read, those that hold something that is
 not stored as Git wants it, and files that hold a resource that one of these held or holds: duplicates and moves are
-seen, and the cost follows the change, not the repository.
+seen, and the cost follows the change and what depends on it, not the repository.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from reconciler.deciding import candidates
+from reconciler.deciding.candidates import Candidate, Rules
 from reconciler.documents import limits
 from reconciler.errors import Refused
 from reconciler.git import ignoring, selecting
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import Change, File, Mode
-from reconciler.reading import candidates
-from reconciler.reading.candidates import Candidate, Rules
+from reconciler.git.trees import EMPTY, Change, File, Mode
+from reconciler.resources import components
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Place
 from reconciler.store.contract import FileRow, WantedRow
@@ -26,6 +27,8 @@ LINKS = {
     Mode.SYMLINK: "is a symbolic link, which is not followed",
     Mode.SUBMODULE: "is a submodule, which is not followed",
 }
+
+NOT_OURS = "holds only documents that are not ours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +63,39 @@ class FileReading:
 
 @dataclass(frozen=True, slots=True)
 class TreeReading:
-    """What was read of a commit, sorted by path. `full`: these are all files; otherwise those that matter."""
+    """What was read of a commit, sorted by path. `full`: these are all files; otherwise those that matter.
+
+    `missing` says that the folder is not there, which gives a tree without files.
+    """
 
     tree: str
     full: bool
     files: tuple[FileReading, ...]
+    missing: str | None = None
 
     def candidates(self) -> list[Candidate]:
         """Every resource document that was read, by path and position."""
         return [candidate for file in self.files for candidate in file.candidates]
+
+
+def without_folder(missing: str) -> TreeReading:
+    """The reading of a commit that lacks the folder."""
+    return TreeReading(tree=EMPTY, full=True, files=(), missing=missing)
+
+
+def told_empty(reading: TreeReading, view: PlanningView, *, scope: Scope) -> TreeReading:
+    """The reading, with every file `vacant` that gave resources and holds none any more, though documents: a slip in
+    `apiVersion` and `kind` looks the same. Of other files with nothing of ours nobody wants to know.
+    """
+    skipped = [file.path for file in reading.files if _is_skipped(file)]
+    gave = {path for path, _ in view.standing_at(scope.repository, scope.project, skipped)} if skipped else set()
+    files = (replace(file, vacant=NOT_OURS) if file.path in gave else file for file in reading.files)
+    return replace(reading, files=tuple(files)) if gave else reading
+
+
+def _is_skipped(file: FileReading) -> bool:
+    is_present = file.blob is not None and file.vacant is None
+    return is_present and not file.candidates and not _is_ignore_file(file.path)
 
 
 def read_all(snapshot: Snapshot, *, scope: Scope) -> TreeReading:
@@ -108,8 +135,12 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
         for path in sorted(present):
             file = present[path]
             files[path] = FileReading(path, None) if file is None else _read(file, snapshot, scope=scope)
-        # A file that shares a resource with what was read must be judged too, and so on until nothing is shared.
-        sharing = view.paths_wanting(scope.repository, _keys(present, files, view, scope)) - files.keys()
+        # A file that shares a resource with what was read must be judged too, or one whose components have a type that
+        # was read, and so on until nothing is shared.
+        keys = _keys(present, files, view, scope)
+        types = [key for key in keys if key.kind in components.TYPES]
+        users = {user for those in view.referrers(scope.project, types).values() for user in those}
+        sharing = view.paths_wanting(scope.repository, keys | users) - files.keys()
         present = _unchanged(view, sharing, scope=scope)
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
 
@@ -169,7 +200,7 @@ def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repo
     documents = ((file, candidate) for file in reading.files for candidate in file.candidates)
     for (file, candidate), state in zip(documents, unconverged, strict=True):
         kind, name = candidate.key or (None, None)
-        digest = None if candidate.ready is None else candidate.ready.digest
+        digest = None if candidate.draft is None else candidate.draft.digest
         yield WantedRow(repository, file.path, candidate.position, kind, name, digest, state)
 
 

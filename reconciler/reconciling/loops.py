@@ -37,6 +37,7 @@ class Loop:
         self._failures = 0
         self._full_due = 0.0
         self._tasks: list[asyncio.Task[None]] = []
+        self._explaining: asyncio.Task[None] | None = None
 
     def start(self, trigger: Trigger, *, promised: Sequence[Run] = ()) -> None:
         """Begin with one look, then go on until `stop`. `promised` are runs whose ids somebody holds."""
@@ -52,9 +53,17 @@ class Loop:
     def again(self, trigger: Trigger) -> "Loop":
         """The same loop once more, after it was stopped. What was stored meanwhile is anybody's guess."""
         self.reconciler.forget()
+        return self.further(trigger)
+
+    def further(self, trigger: Trigger) -> "Loop":
+        """The same loop once more, after it was stopped and its reconciler has recalled what is stored."""
         loop = Loop(self.reconciler, new_run=self._new_run)
-        loop.start(trigger, promised=self.promised)
+        loop.start(trigger, promised=self.kept_promises(self.reconciler.last_run))
         return loop
+
+    def kept_promises(self, last_run: str | None) -> list[Run]:
+        """The promised runs for the loop that takes this one's place: all, unless one was stored at the last moment."""
+        return [run for run in self.promised if run.id != last_run]
 
     def _next_promised(self) -> None:
         if self.queued is None and self.promised:
@@ -78,9 +87,10 @@ class Loop:
         self._stop.set()
         self._work.set()
         asked = [run for run in (self.running, self.queued) if run is not None and run.trigger is Trigger.REQUEST]
-        for task in self._tasks:
+        tasks = self._tasks if self._explaining is None else [*self._tasks, self._explaining]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for run in asked:
             run.started = run.commit = None
         self.promised = asked + self.promised
@@ -90,12 +100,19 @@ class Loop:
         self._full_due = clock() + self.reconciler.watched.full_interval
         while not self._stop.is_set():
             await self._run_queued(full=clock() >= self._full_due)
+            self._explain()
             pace = Pace(self.reconciler.watched.interval, self._failures, self._full_due)
             delay = pacing.delay(pace, now=clock(), randomness=random.random())  # noqa: S311 - spreads polls, no secret
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._work.wait(), delay)
+                await asyncio.wait_for(self._work.wait(), min(delay, self.reconciler.suspension_left))
             if not self._work.is_set():
-                self.ask(Trigger.POLL, actor="system")
+                self.ask(Trigger.RESUME if self.reconciler.suspension_is_over else Trigger.POLL, actor="system")
+
+    def _explain(self) -> None:
+        """Search for lineage beside the runs that follow, when there is some to find and no search is under way."""
+        if self.reconciler.lineage.is_due and (self._explaining is None or self._explaining.done()):
+            name = f"explain-{self.reconciler.watched.name}"
+            self._explaining = asyncio.create_task(self.reconciler.explain(), name=name)
 
     async def _run_queued(self, *, full: bool) -> None:
         self._work.clear()

@@ -5,10 +5,7 @@ When to do it is `loops`' business.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-
-import msgspec
+from dataclasses import replace
 
 from reconciler import errors
 from reconciler.applying import Applier
@@ -16,29 +13,22 @@ from reconciler.clock import Clock, rfc3339
 from reconciler.git.faults import GitFault, State
 from reconciler.git.mirrors import Head, Mirror
 from reconciler.git.sources import Source
-from reconciler.reading.messages import CommitJob, CommitPlanned, Context
-from reconciler.reconciling import verdicts
+from reconciler.reading.messages import CommitJob, CommitPlanned, Context, Neighbour
+from reconciler.reconciling import recording, suspending, verdicts
+from reconciler.reconciling.lineage import Lineage
+from reconciler.reconciling.recording import Attempt
 from reconciler.reconciling.runs import Outcome, Run, Trigger
+from reconciler.reconciling.suspending import Asker
 from reconciler.reconciling.verdicts import Findings
 from reconciler.reconciling.watched import Watched
-from reconciler.store.contract import Record, RepositoryRow, RunRow, Store
+from reconciler.store.contract import Record, RepositoryRow, Store, SuspensionRow
 
 log = logging.getLogger(__name__)
 
-SETTLED = frozenset({State.READY, State.PRUNE_HELD})
-"""States that only a plan gives: there, the same head, settings and schemas mean that there is nothing to do."""
-
-
-@dataclass(slots=True)
-class Attempt:
-    """What one run has found out so far; the exit records it."""
-
-    run: Run
-    started: datetime
-    full: bool
-    head: Head | None = None
-    findings: Findings = field(default_factory=Findings)
-    recorded: bool = False
+SETTLED = frozenset({State.READY, State.PRUNE_HELD, State.UNRELATED_ROOT})
+"""States that only a plan gives: there, the same head, settings and schemas mean that there is nothing to do, unless
+deletions are held, which may be in the budget by now.
+"""
 
 
 class Reconciler:
@@ -52,24 +42,30 @@ class Reconciler:
         store: Store,
         applier: Applier,
         fingerprint: str,
+        origin: str,
+        neighbours: Callable[[], tuple[Neighbour, ...]],
         clock: Clock,
     ) -> None:
         self.watched = watched
         self._new_mirror = mirror
         self._store = store
         self._applier = applier
-        self._fingerprint = fingerprint
+        self._reader = recording.Reader(watched, fingerprint=fingerprint, origin=origin)
+        self._neighbours = neighbours
         self._clock = clock
         self._source = Source(url=watched.url, branch=watched.branch, timeout=watched.timeout)
         self.remembered: RepositoryRow | None = None
+        self.suspension: SuspensionRow | None = None
         self.last_run: str | None = None
         self.waits_for_store = False  # another repository owns some of what the head wants
+        self.lineage = Lineage(applier, repository=watched.name, project=watched.project)
         self._mirror: Mirror | None = None
         self._has_failed = False  # the last look met a fault, so that what it was for is still to be done
 
     async def recall(self) -> None:
         """Learn what the store remembers. Raises StoreFault."""
         self.remembered = await self._store.repository(self.watched.name)
+        self.suspension = await self._store.suspension(self.watched.name)
         self.last_run = await self._store.last_run(self.watched.name)
         # The index is that of the last applied head: whether a refused one waits is not known, so it may.
         row = self.remembered
@@ -101,11 +97,55 @@ class Reconciler:
 
     def forget(self) -> None:
         """Take nothing for granted: read everything at the next look."""
-        self.remembered = None
+        if self.remembered is not None:
+            self.remembered = self.remembered._replace(fingerprint=None)
+
+    async def explain(self) -> None:
+        """In the background: find which commits changed what was read. Raises nothing."""
+        if self._mirror is not None:
+            await self.lineage.explain(self._mirror.path)
+
+    # Suspensions: no run is under way when one begins, and none but ours when one ends
+
+    async def suspend(self, suspension: SuspensionRow, *, asker: Asker) -> None:
+        """Look no more from now on; stored together with the state. Raises StoreFault."""
+        row = suspending.begun(self.remembered, self.watched, suspension)
+        audit = suspending.audit(suspension, project=row.project, action="suspended", asker=asker)
+        await self._applier.note(Record(repository=row, suspension=suspension, audit=(audit,)))
+        self.remembered, self.suspension = row, suspension
+
+    async def resume(self, *, asker: Asker) -> None:
+        """Look again, and read everything at the next look. Nothing happens without a suspension. Raises StoreFault."""
+        if self.suspension is None:
+            return
+        row = suspending.ended(self.remembered, at=asker.at)
+        audit = suspending.audit(self.suspension, project=self.watched.project, action="resumed", asker=asker)
+        await self._applier.note(Record(repository=row, resume=self.watched.name, audit=(audit,)))
+        self.remembered, self.suspension = row, None
+
+    @property
+    def why_suspended(self) -> str | None:
+        """Why no look is made; None when looks are made."""
+        if self.suspension is not None:
+            return suspending.message(self.suspension)
+        return suspending.SETTING if self.watched.suspended else None
+
+    @property
+    def suspension_is_over(self) -> bool:
+        """Whether a suspension is there whose time has passed: the next run ends it."""
+        return self.suspension is not None and suspending.is_over(self.suspension, self._clock())
+
+    @property
+    def suspension_left(self) -> float:
+        """Seconds until a suspension is over; infinity when that is nothing to wait for."""
+        return suspending.seconds_left(self.suspension, self._clock())
 
     async def _steps(self, attempt: Attempt) -> None:
-        if self.watched.suspended:
-            attempt.findings = Findings(suspended=True)
+        if self.suspension_is_over:
+            await self.resume(asker=Asker(suspending.SYSTEM, rfc3339(attempt.started), run=attempt.run.id))
+            attempt.full = True
+        if self.why_suspended is not None:
+            attempt.findings = Findings(suspended=self.why_suspended)
             return
         mirror = await self._ready_mirror()
         try:
@@ -139,7 +179,7 @@ class Reconciler:
         attempt.run.commit = head.commit
 
     def _must_read_all(self) -> bool:
-        return self.remembered is None or self.remembered.fingerprint != self._fingerprint
+        return self.remembered is None or self.remembered.fingerprint != self._reader.fingerprint
 
     def _is_nothing_new(self, attempt: Attempt) -> bool:
         remembered, head = self.remembered, attempt.head
@@ -150,7 +190,15 @@ class Reconciler:
             and head is not None
             and remembered.head == head.commit
             and remembered.state in SETTLED
+            and not self._may_be_in_budget(remembered, attempt.run.trigger)
         )
+
+    def _may_be_in_budget(self, remembered: RepositoryRow, trigger: Trigger) -> bool:
+        """What is held may go once enough time has passed, which a poll finds out, and no event. Of a head that was
+        refused as a whole nothing goes, however much time passes.
+        """
+        is_refused = remembered.tree is None
+        return remembered.state == State.PRUNE_HELD and not is_refused and trigger is not Trigger.WATCH
 
     async def _apply(self, attempt: Attempt, mirror: Mirror) -> None:
         head = attempt.head
@@ -173,16 +221,18 @@ class Reconciler:
                 atomic=watched.atomic,
                 allowed_kinds=watched.allowed_kinds,
                 allowed_names=watched.allowed_names,
+                accept_invalid=watched.accept_invalid,
+                origin=self._reader.origin,
+                neighbours=self._neighbours(),
             )
 
         def record(planned: CommitPlanned) -> Record | None:
             attempt.findings = Findings(planned=planned)
-            if self._came_to_nothing(attempt):
-                return None
-            return self._record(attempt, forget=planned.full and not planned.refused)
+            return None if self._came_to_nothing(attempt) else self._record(attempt, whole=planned)
 
         planned = await self._applier.commit(job, project=self.watched.project, origin=self.watched.name, record=record)
         attempt.recorded = not self._came_to_nothing(attempt)
+        self.lineage.is_due = self.lineage.is_due or not planned.explained
         self.waits_for_store = planned.waits_for_store
 
     def _must_judge_again(self, trigger: Trigger) -> bool:
@@ -193,26 +243,23 @@ class Reconciler:
         return trigger in (Trigger.REQUEST, Trigger.STORE) or may_have_missed or self._has_failed
 
     def _came_to_nothing(self, attempt: Attempt) -> bool:
-        """The head was judged again, and all is as the last run has told."""
-        planned, remembered = attempt.findings.planned, self.remembered
-        if planned is None or remembered is None or attempt.run.trigger is Trigger.REQUEST:
-            return False
-        verdict = verdicts.judge(attempt.findings, remembered)
-        told = (remembered.head, remembered.fingerprint, remembered.state, remembered.message)
-        now = (attempt.run.commit, self._fingerprint, verdict.state.value, verdict.message)
-        return not planned.changed and not attempt.full and told == now
+        return recording.came_to_nothing(attempt, self.remembered, fingerprint=self._reader.fingerprint)
+
+    def _record(self, attempt: Attempt, *, whole: CommitPlanned | None = None) -> Record:
+        forget = whole is not None and whole.full and not whole.refused
+        return recording.record(attempt, self.remembered, reader=self._reader, finished=self._clock(), forget=forget)
 
     # The one exit
 
     async def _exit(self, attempt: Attempt) -> None:
-        row = self._repository_row(attempt)
-        asked = attempt.run.trigger is Trigger.REQUEST
-        is_due = not attempt.recorded and (asked or self._tells_something_new(row, attempt))
+        row = recording.repository(attempt, self.remembered, reader=self._reader)
+        is_new = recording.tells_something_new(attempt, row, self.remembered)
+        is_due = not attempt.recorded and (attempt.is_asked_for or is_new)
         if is_due:
             await self._record_alone(attempt)
         if attempt.recorded or attempt.findings.fault is not None:
             self._log(attempt)
-        if attempt.recorded and self._is_run(attempt):
+        if attempt.recorded and attempt.is_run:
             self.last_run = attempt.run.id
         # What was due and could not be written is due again at the next look.
         if attempt.recorded or (attempt.findings.planned is None and not is_due):
@@ -220,66 +267,10 @@ class Reconciler:
 
     async def _record_alone(self, attempt: Attempt) -> None:
         try:
-            await self._store.commit((), record=self._record(attempt, forget=False), planned_at=None)
+            await self._store.commit((), record=self._record(attempt), planned_at=None)
             attempt.recorded = True
         except errors.ReconcilerError as fault:
             attempt.findings = replace(attempt.findings, fault=attempt.findings.fault or fault)
-
-    def _tells_something_new(self, row: RepositoryRow, attempt: Attempt) -> bool:
-        """A fault or a suspension is recorded when it begins or changes, not each time it is met again."""
-        before, findings = self.remembered, attempt.findings
-        return (findings.fault is not None or findings.suspended) and (
-            before is None or (before.state, before.message) != (row.state, row.message)
-        )
-
-    def _record(self, attempt: Attempt, *, forget: bool) -> Record:
-        return Record(
-            run=self._run_row(attempt) if self._is_run(attempt) else None,
-            repository=self._repository_row(attempt),
-            forget_files_of=self.watched.name if forget else None,
-        )
-
-    def _is_run(self, attempt: Attempt) -> bool:
-        """That a repository is suspended is a state and no run, unless somebody asked for one."""
-        return not attempt.findings.suspended or attempt.run.trigger is Trigger.REQUEST
-
-    def _repository_row(self, attempt: Attempt) -> RepositoryRow:
-        before, planned = self.remembered, attempt.findings.planned
-        verdict = verdicts.judge(attempt.findings, before)
-        state = verdict.state.value
-        is_applied = planned is not None and not planned.refused
-        since = before.since if before is not None and before.state == state else rfc3339(attempt.started)
-        return RepositoryRow(
-            name=self.watched.name,
-            project=self.watched.project,
-            fingerprint=self._fingerprint if planned else (before and before.fingerprint),
-            commit=attempt.run.commit if is_applied else (before and before.commit),
-            # After a refused read under new settings the index is of the old ones: then the next read is whole.
-            tree=planned.tree if planned and is_applied else (None if planned else before and before.tree),
-            head=attempt.run.commit if planned else (before and before.head),
-            state=state,
-            message=verdict.message,
-            since=since,
-        )
-
-    def _run_row(self, attempt: Attempt) -> RunRow:
-        finished, planned = self._clock(), attempt.findings.planned
-        verdict = verdicts.judge(attempt.findings, self.remembered)
-        return RunRow(
-            id=attempt.run.id,
-            project=self.watched.project,
-            repository=self.watched.name,
-            trigger=attempt.run.trigger.value,
-            actor=attempt.run.actor,
-            commit=attempt.run.commit,
-            outcome=verdict.outcome.value,
-            message=attempt.findings.fault.message if attempt.findings.fault else verdict.message,
-            counts=msgspec.json.encode(planned.counts if planned else {}),
-            rewound=int(planned is not None and planned.rewound),
-            started_at=rfc3339(attempt.started),
-            finished_at=rfc3339(finished),
-            duration_ms=round((finished - attempt.started).total_seconds() * 1000),
-        )
 
     def _log(self, attempt: Attempt) -> None:
         fields = {"repository": self.watched.name, "run": attempt.run.id, "commit": attempt.run.commit}
@@ -289,7 +280,8 @@ class Reconciler:
             return
         counts = findings.planned.counts if findings.planned else {}
         verdict = verdicts.judge(findings, self.remembered)
-        level = logging.INFO if verdict.outcome is Outcome.SUCCEEDED or findings.suspended else logging.WARNING
+        is_fine = verdict.outcome is Outcome.SUCCEEDED or findings.suspended is not None
+        level = logging.INFO if is_fine else logging.WARNING
         told = verdicts.sentence(self.watched.name, attempt.run.commit or "", counts, verdict)
         log.log(level, "%s", told, extra={"fields": fields | {"counts": counts}})
 

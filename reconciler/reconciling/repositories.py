@@ -3,24 +3,25 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-
-import msgspec
 
 from reconciler import ids
 from reconciler.access.actors import Actor
-from reconciler.applying import Applier
+from reconciler.applying import Applier, Told
 from reconciler.clock import Clock, rfc3339
-from reconciler.git.faults import State
 from reconciler.git.mirrors import Mirror
-from reconciler.reconciling import runs, watched
+from reconciler.reading.messages import Neighbour
+from reconciler.reconciling import approving, runs, showing, suspending, watched
+from reconciler.reconciling.approving import Approval
 from reconciler.reconciling.loops import Loop
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
+from reconciler.reconciling.suspending import Asker
 from reconciler.reconciling.watched import Watched
-from reconciler.store.contract import Store
+from reconciler.store.contract import Record, Store, SuspensionRow
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Repositories:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._loops: dict[str, Loop] = {}
+        self._changing = asyncio.Lock()  # whoever stops loops and starts others in their place
         environment.applier.listen(self._store_changed)
 
     async def start(self, wanted: Iterable[Watched], *, trigger: Trigger = Trigger.START) -> None:
@@ -50,6 +52,10 @@ class Repositories:
 
         What a repository owned that is watched no more belongs to the API from now on; nothing of it is deleted.
         """
+        async with self._changing:
+            await self._start(wanted, trigger=trigger)
+
+    async def _start(self, wanted: Iterable[Watched], *, trigger: Trigger) -> None:
         by_name = {one.name: one for one in wanted}
         environment = self._environment
         # What may fail comes before anything is stopped, as far as it can.
@@ -68,27 +74,103 @@ class Repositories:
         self._loops = {name: loop for name, loop in self._loops.items() if name not in leaving} | fresh
         for name, loop in fresh.items():
             # Whoever was promised a run gets it under the new settings, unless it was stored at the last moment.
-            promised = leaving[name].promised if name in leaving else []
-            loop.start(trigger, promised=[run for run in promised if run.id != loop.reconciler.last_run])
+            last_run = loop.reconciler.last_run
+            loop.start(trigger, promised=leaving[name].kept_promises(last_run) if name in leaving else [])
 
     async def stop(self) -> None:
         """Stop every loop."""
-        await asyncio.gather(*(loop.stop() for loop in self._loops.values()))
-        self._loops.clear()
+        async with self._changing:
+            await asyncio.gather(*(loop.stop() for loop in self._loops.values()))
+            self._loops.clear()
 
-    def all(self) -> list[bytes]:
-        """Every repository as a JSON object, sorted by name."""
-        return [_shown(self._loops[name]) for name in sorted(self._loops)]
+    async def all(self) -> list[bytes]:
+        """Every repository as a JSON object, sorted by name. Raises StoreFault."""
+        loops = [self._loops[name] for name in sorted(self._loops)]
+        return [await showing.shown(loop.reconciler, self._environment.store) for loop in loops]
 
-    def one(self, name: str) -> bytes | None:
-        """One repository as a JSON object, or None."""
+    async def one(self, name: str) -> bytes | None:
+        """One repository as a JSON object, or None. Raises StoreFault."""
         loop = self._loops.get(name)
-        return None if loop is None else _shown(loop)
+        return None if loop is None else await showing.shown(loop.reconciler, self._environment.store)
 
     def reconcile(self, name: str, *, actor: Actor) -> str | None:
-        """Ask for a run; the id of the run that will cover it, or None for an unknown repository."""
+        """Ask for a run; the id of the run that will cover it, or None for an unknown repository. Raises Suspended."""
         loop = self._loops.get(name)
-        return None if loop is None else loop.ask(Trigger.REQUEST, actor=actor.name).id
+        if loop is None:
+            return None
+        if loop.reconciler.why_suspended is not None:
+            raise suspending.no_run(name, loop.reconciler.why_suspended)
+        return loop.ask(Trigger.REQUEST, actor=actor.name).id
+
+    async def suspend(
+        self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str
+    ) -> bytes | None:
+        """Look at a repository no more; the repository as JSON, or None for an unknown one. Raises StoreFault.
+
+        A run under way is cancelled unless it is being stored, so that nothing overwrites what an admin changes from
+        now on. Whoever waits for a run is told that it was refused.
+        """
+        asker = Asker(actor.name, rfc3339(self._environment.clock()), request=request)
+        end = None if until is None else rfc3339(until)
+        async with self._changing:
+            loop = self._loops.get(name)
+            if loop is None:
+                return None
+            before = None if loop.reconciler.suspension_is_over else loop.reconciler.suspension
+            since = asker.at if before is None else before.since
+            suspension = SuspensionRow(name, reason=reason, actor=actor.name, since=since, until=end)
+            await self._replace(loop, loop.reconciler.suspend(suspension, asker=asker))
+            log.info("%s is suspended by %s: %s", name, actor.name, reason)
+            return await showing.shown(self._loops[name].reconciler, self._environment.store)
+
+    async def resume(self, name: str, *, actor: Actor, request: str) -> str | None:
+        """Look at a repository again; the id of the run that reads it whole, or None for an unknown one.
+
+        What is not suspended is asked for a run all the same, so that a second request finds what the first did.
+        Raises Suspended when a setting suspends it, StoreFault.
+        """
+        asker = Asker(actor.name, rfc3339(self._environment.clock()), request=request)
+        async with self._changing:
+            loop = self._loops.get(name)
+            if loop is None:
+                return None
+            if loop.reconciler.watched.suspended:
+                raise suspending.by_setting(name)
+            if loop.reconciler.suspension is not None:
+                await self._replace(loop, loop.reconciler.resume(asker=asker))
+                log.info("%s is resumed by %s.", name, actor.name)
+            return self._loops[name].ask(Trigger.REQUEST, actor=actor.name).id
+
+    async def _replace(self, loop: Loop, change: Coroutine[None, None, None]) -> None:
+        """Change what a loop goes by while it stands still, then let it go on."""
+        name = loop.reconciler.watched.name
+        try:
+            await loop.stop()
+            # A run that was cancelled while it was stored has told nobody but the store.
+            await loop.reconciler.recall()
+            await change
+        except BaseException:
+            change.close()
+            self._loops[name] = loop.again(Trigger.RELOAD)
+            raise
+        self._loops[name] = loop.further(Trigger.RELOAD)
+
+    async def approve(self, name: str, *, commit: str, actor: Actor, request: str) -> str | None:
+        """Let go what is held at a commit and ask for a run; its id, or None for an unknown repository.
+
+        Raises NotHeld, Suspended, StoreFault.
+        """
+        environment = self._environment
+        approval = Approval(name, commit=commit, actor=actor, request=request, at=rfc3339(environment.clock()))
+        async with self._changing:
+            loop = self._loops.get(name)
+            if loop is None:
+                return None
+            if loop.reconciler.why_suspended is not None:
+                raise suspending.no_run(name, loop.reconciler.why_suspended)
+            await approving.approve(approval, store=environment.store, applier=environment.applier)
+            log.info("What %s holds at %s is approved by %s.", name, commit, actor.name)
+            return loop.ask(Trigger.REQUEST, actor=actor.name).id
 
     def run(self, run: str) -> bytes | None:
         """A queued or running run as a JSON object, or None: then ask the store."""
@@ -98,10 +180,15 @@ class Repositories:
                     return runs.shown(pending)
         return None
 
-    def _store_changed(self, origin: str | None) -> None:
-        """What another owner held may be free now; who waits for that looks again."""
+    def _store_changed(self, told: Told) -> None:
+        """What another owner held may be free now, what one holds may not fit its type any more, or another may wait
+        for it: look again.
+        """
         for name, loop in self._loops.items():
-            if name != origin and loop.reconciler.waits_for_store:
+            if name in told.touched:  # something may have passed to it, of which the lineage is not known
+                loop.reconciler.lineage.is_due = True
+            waits = told.changed and loop.reconciler.waits_for_store
+            if name != told.origin and (waits or name in told.touched):
                 loop.ask(Trigger.STORE, actor="system")
 
     async def _loop(self, one: Watched) -> Loop:
@@ -112,6 +199,8 @@ class Repositories:
             store=environment.store,
             applier=environment.applier,
             fingerprint=watched.fingerprint(one, api_versions=environment.api_versions, schemas=environment.schemas),
+            origin=watched.origin(one),
+            neighbours=partial(self._neighbours, one),
             clock=environment.clock,
         )
 
@@ -123,31 +212,31 @@ class Repositories:
         await reconciler.recall()
         return Loop(reconciler, new_run=new_run)
 
+    def _neighbours(self, one: Watched) -> tuple[Neighbour, ...]:
+        """The other repositories that fill the same project, by name."""
+        others = [self._loops[name].reconciler.watched for name in sorted(self._loops) if name != one.name]
+        return tuple(
+            Neighbour(
+                repository=other.name,
+                mirror=str(self._environment.mirror(other).path),
+                branch=other.branch or "HEAD",
+                allowed_kinds=other.allowed_kinds,
+                allowed_names=other.allowed_names,
+                accept_invalid=other.accept_invalid,
+            )
+            for other in others
+            if other.project == one.project
+        )
+
     async def _release(self, projects: Mapping[str, str]) -> None:
         """`projects` are those that the watched repositories fill, by the repositories' names."""
         store, applier = self._environment.store, self._environment.applier
+        for name in await store.suspended():
+            if name not in projects:
+                await applier.note(Record(resume=name))
         for name in await store.repositories():
             remembered = await store.repository(name)
             if remembered is not None and projects.get(name) != remembered.project:
                 what = f"{name} is watched no more" if name not in projects else f"{name} fills another project now"
                 log.info("%s; what it applied to %s belongs to the API.", what, remembered.project)
                 await applier.release(name)
-
-
-def _shown(loop: Loop) -> bytes:
-    one, row = loop.reconciler.watched, loop.reconciler.remembered
-    return msgspec.json.encode(
-        {
-            "name": one.name,
-            "project": one.project,
-            "url": one.url,
-            "branch": one.branch,
-            "path": one.path,
-            "state": State.NEVER_READ if row is None else row.state,
-            "message": None if row is None else row.message,
-            "since": None if row is None else row.since,
-            "commit": None if row is None else row.commit,
-            "head": None if row is None else row.head,
-            "lastRun": loop.reconciler.last_run,
-        }
-    )

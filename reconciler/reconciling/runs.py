@@ -17,6 +17,7 @@ class Trigger(StrEnum):
     POLL = "poll"
     REQUEST = "request"
     RELOAD = "reload"
+    RESUME = "resume"  # a suspension ended by itself
     STORE = "store"  # another repository or the API changed what this one waits for
 
 
@@ -25,7 +26,7 @@ class Outcome(StrEnum):
 
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"  # some of what Git wants is not what is stored
-    REFUSED = "refused"  # atomic: nothing was stored
+    REFUSED = "refused"  # atomic, or suspended: nothing was stored
     FAILED = "failed"  # nothing was stored, and it is tried again
 
 

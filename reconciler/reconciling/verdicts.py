@@ -10,14 +10,12 @@ from reconciler.reading.messages import CommitPlanned
 from reconciler.reconciling.runs import Outcome
 from reconciler.store.contract import RepositoryRow
 
-SUSPENDED = "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
-
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What one run has found out: a fault, a plan, neither when there was nothing new, or that it must not look."""
+    """What one run has found out: a fault, a plan, neither when there was nothing new, or why it must not look."""
 
-    suspended: bool = False
+    suspended: str | None = None
     planned: CommitPlanned | None = None
     fault: ReconcilerError | None = None
 
@@ -34,11 +32,14 @@ class Verdict:
 def judge(findings: Findings, before: RepositoryRow | None) -> Verdict:
     """What the findings mean, given what was remembered of the repository."""
     state, message = _state(findings, before)
-    if findings.fault is not None or findings.suspended:
+    if findings.fault is not None:
         return Verdict(state, message, Outcome.FAILED)
+    if findings.suspended is not None:
+        return Verdict(state, message, Outcome.REFUSED)
     if findings.planned is not None and findings.planned.refused:
         return Verdict(state, message, Outcome.REFUSED)
-    fell_short = state is not State.READY or message is not None
+    note = None if findings.planned is None else findings.planned.note
+    fell_short = state is not State.READY or message not in (None, note)
     return Verdict(state, message, Outcome.PARTIAL if fell_short else Outcome.SUCCEEDED)
 
 
@@ -51,8 +52,8 @@ def sentence(name: str, commit: str, counts: Mapping[str, int], verdict: Verdict
 
 
 def _state(findings: Findings, before: RepositoryRow | None) -> tuple[State, str | None]:
-    if findings.suspended:
-        return State.SUSPENDED, SUSPENDED
+    if findings.suspended is not None:
+        return State.SUSPENDED, findings.suspended
     if isinstance(findings.fault, GitFault):
         return findings.fault.state, findings.fault.message
     if findings.planned is not None:
@@ -65,12 +66,17 @@ def _state(findings: Findings, before: RepositoryRow | None) -> tuple[State, str
 
 
 def _message(planned: CommitPlanned) -> str | None:
-    """Why the store is not what the head says, in one or two sentences; None when it is."""
+    """Why the store is not what the head says, in one or two sentences; None when it is, and all of it.
+
+    What is as it should be and still to be known comes last.
+    """
     short = {status.value: planned.counts[status.value] for status in REFUSED if status.value in planned.counts}
     told = ", ".join(f"{short[status]} {status}" for status in sorted(short))
-    if planned.refused:
+    if planned.refused and planned.hold != State.UNRELATED_ROOT:
         return f"The commit is refused as a whole, since the repository is atomic: {told}; nothing of it was stored."
     said = [planned.message] if planned.message else []
     if short and not planned.message:
         said.append(f"Not stored as the head says: {told}; the run names them.")
+    if planned.note:
+        said.append(planned.note)
     return " ".join(said) or None

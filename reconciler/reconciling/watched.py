@@ -29,6 +29,7 @@ class Watched:
     prune_max_percent: int = 25
     allowed_kinds: tuple[str, ...] = ("*",)
     allowed_names: tuple[str, ...] = ("*",)
+    accept_invalid: bool = False
 
     @property
     def local_path(self) -> str | None:
@@ -36,6 +37,11 @@ class Watched:
         if self.url.startswith("file://"):
             return unquote(urlsplit(self.url).path)
         return None if "://" in self.url else self.url
+
+
+def origin(watched: Watched) -> str:
+    """A digest of where commits come from: as long as it is the same, a head continues the history before it."""
+    return hashlib.sha256(msgspec.json.encode([watched.url, watched.branch])).hexdigest()
 
 
 def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str) -> str:
@@ -57,5 +63,6 @@ def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str)
         watched.atomic,
         watched.allowed_kinds,
         watched.allowed_names,
+        watched.accept_invalid,
     ]
     return hashlib.sha256(msgspec.json.encode(shaping)).hexdigest()

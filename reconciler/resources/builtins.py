@@ -1,14 +1,17 @@
 """The resources that every project has from the start, and the names among them that nobody else may use.
 
-Belongs here: reading them from `schemas`, where they are ordinary documents. Does not: what they say.
+Belongs here: reading them from `schemas`, where they are ordinary documents, and how they are shown. Does not: what
+they say, and what is stored in place of one.
 """
 
+import hashlib
 from functools import cache
 from typing import cast
 
 import schemas
 from reconciler.documents import limits, reading
 from reconciler.documents.values import Value
+from reconciler.resources import canonical
 from reconciler.resources.keys import Key
 
 RESERVED = frozenset(
@@ -26,6 +29,24 @@ def built_in() -> dict[Key, dict[str, Value]]:
     """The documents by key, in the order of keys. Nobody may change what is inside."""
     documents = [_document(data) for _, data in schemas.built_in()]
     return dict(sorted((_key(document), document) for document in documents))
+
+
+@cache
+def shown() -> dict[Key, bytes]:
+    """What a reader gets of each, in the order of keys; the same bytes in every process."""
+    return {key: _body(key, document) for key, document in built_in().items()}
+
+
+def _body(key: Key, document: dict[str, Value]) -> bytes:
+    """A resource as others are; nobody modified it, so there is no date of that."""
+    metadata: dict[str, Value] = {
+        **cast("dict[str, Value]", document["metadata"]),
+        "id": f"builtin.{key.kind}.{key.name}",
+        "hash": hashlib.sha256(canonical.encode(document["spec"])).hexdigest(),
+        "version": 1,
+    }
+    status: dict[str, Value] = {"latest": True, "source": {"type": "builtin"}}
+    return canonical.encode({**document, "metadata": metadata, "status": status})
 
 
 def _document(data: bytes) -> dict[str, Value]:

@@ -23,6 +23,9 @@ LISTS = {
 KINDS = frozenset(LISTS.values())
 """The kinds whose resources are components."""
 
+TYPES = frozenset(f"{kind}Type" for kind in KINDS)
+"""The kinds that define parameters."""
+
 NESTED = {"processors": LISTS["processors"]}
 """The kind of the components under each key of another component."""
 

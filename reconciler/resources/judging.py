@@ -1,15 +1,15 @@
 """Judging one document by itself: is it ours, is it valid, and what is every rule that it breaks?
 
 Belongs here: rules that need no other resource; the schemas state most of them. Does not: references, parameters
-against their type, duplicates among documents.
+against their type (`fitting`), duplicates among documents.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from reconciler.documents.values import Value
-from reconciler.resources import kinds, names, parameters, resource, validators, violations
+from reconciler.resources import components, defining, kinds, names, parameters, resource, validators, violations
 from reconciler.resources.keys import Key
 from reconciler.resources.kinds import Kind
 from reconciler.resources.resource import Resource
@@ -44,23 +44,29 @@ def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
     return Classification.RESOURCE if ours else Classification.FOREIGN
 
 
-def judge(value: Value, *, api_versions: frozenset[str]) -> Judged:
-    """Everything that is wrong with a document, in document order; or the resource that it is."""
+def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = False) -> Judged:
+    """Everything that is wrong with a document, in document order; or the resource that it is.
+
+    `placeholders`: `(sensitive)` is not wrong but left to whoever knows the stored value that it stands for.
+    """
     if not isinstance(value, dict):
         return Judged(None, None, (Violation((), "is not an object"),))
     kind = _kind(value)
     document = _without_nulls(value)
     given = parameters.find(document.get("spec"))
-    secrets = [(("spec", *pointer), secret) for pointer, secret in given.secrets]
+    masks = [("spec", *pointer) for pointer in given.masks]
+    shape = validators.violations(kind, document)
     found = (
-        *validators.violations(kind, document),
+        *shape,
         *_identifiers(document, kind, api_versions),
-        *_parameters(given),
+        *_repeated(given),
+        *(() if placeholders else (Violation(pointer, MASK_MESSAGE) for pointer in masks)),
+        *_definitions(document, kind, shape),
     )
     key = _key(document, kind)
     if found or key is None:
         return Judged(key, None, violations.in_document_order(found, value))
-    return Judged(key, resource.of_document(document, key=key, secrets=secrets), ())
+    return Judged(key, resource.of_document(document, key=key, placeholders=masks), ())
 
 
 def _without_nulls(document: dict[str, Value]) -> dict[str, Value]:
@@ -105,13 +111,19 @@ def unknown_kind(name: str) -> str:
     return f"is not a kind; the kinds are {', '.join(f'`{kind.name}`' for kind in kinds.KINDS)}"
 
 
-def _parameters(found: parameters.Found) -> Iterator[Violation]:
-    """What schemas cannot say of parameters: that each name stands once, that the mask is not a value."""
+def _repeated(found: parameters.Found) -> Iterator[Violation]:
+    """What schemas cannot say of parameters: that each name stands once."""
     for pointer, listed in found.lists:
         yield from parameters.repeated(listed, at=("spec", *pointer))
-    for pointer, value in found.secrets:
-        if value == parameters.MASK:
-            yield Violation(("spec", *pointer), MASK_MESSAGE)
+
+
+def _definitions(document: dict[str, Value], kind: Kind | None, shape: Iterable[Violation]) -> Iterable[Violation]:
+    """The rules of a type's definitions, which go by the shape that the schema asks for."""
+    if kind is None or kind.name not in components.TYPES:
+        return ()
+    at = defining.AT
+    is_shapeless = any(at[: len(one.pointer)] == one.pointer or one.pointer[: len(at)] == at for one in shape)
+    return () if is_shapeless else defining.broken(document["spec"])
 
 
 LONGEST_NAME = 100  # characters compared with the kinds: comparing takes the square of the length

@@ -36,6 +36,7 @@ class Found:
         default_factory=list, repr=False
     )  # what stands under a key `parameters`
     secrets: list[tuple[Pointer, Value]] = field(default_factory=list, repr=False)  # of a map, each of its values
+    masks: list[Pointer] = field(default_factory=list)  # where a value is `(sensitive)`, sensitive or not
 
 
 def find(spec: Value, types: Types = UNTYPED) -> Found:
@@ -62,9 +63,12 @@ def repeated(listed: list[Value], *, at: Pointer) -> Iterator[Violation]:
 
 def _visit(value: Value, *, pointer: Pointer, found: Found, types: Types) -> None:
     if isinstance(value, dict):
-        sensitive = _is_sensitive(value, pointer, types)
-        if sensitive:
-            _collect(value["value"], (*pointer, "value"), found)
+        sensitive = False
+        if "value" in value:
+            given = value["value"]
+            sensitive = _is_sensitive(value, pointer, types)
+            if sensitive or given == MASK or isinstance(given, (dict, list)):  # a call for each of all would show
+                _collect(given, (*pointer, "value"), found, sensitive=sensitive)
         for key, child in value.items():
             if isinstance(child, (dict, list)) and not (sensitive and key == "value"):
                 _visit(child, pointer=(*pointer, key), found=found, types=types)
@@ -77,8 +81,6 @@ def _visit(value: Value, *, pointer: Pointer, found: Found, types: Types) -> Non
 
 
 def _is_sensitive(value: dict[str, Value], pointer: Pointer, types: Types) -> bool:
-    if "value" not in value:
-        return False
     if value.get("sensitive") not in (None, False):
         return True  # whatever it says instead, where no schema looked: rather hidden than shown
     name = value.get("name")
@@ -88,11 +90,25 @@ def _is_sensitive(value: dict[str, Value], pointer: Pointer, types: Types) -> bo
     return name == _ALWAYS_SENSITIVE and pointer[-2:-1] == ("parameters",)
 
 
-def _collect(value: Value, pointer: Pointer, found: Found) -> None:
+def _collect(value: Value, pointer: Pointer, found: Found, *, sensitive: bool) -> None:
     leaves = (
         [((*pointer, key), child) for key, child in value.items()] if isinstance(value, dict) else [(pointer, value)]
     )
-    found.secrets.extend((where, leaf) for where, leaf in leaves if not _is_reference(leaf))
+    found.masks.extend(_literals(value, pointer))
+    if sensitive:
+        found.secrets.extend((where, leaf) for where, leaf in leaves if not _is_reference(leaf))
+
+
+def _literals(value: Value, pointer: Pointer) -> Iterator[Pointer]:
+    """Where `(sensitive)` stands, however deep."""
+    if value == MASK:
+        yield pointer
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield from _literals(child, (*pointer, key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _literals(child, (*pointer, index))
 
 
 def _is_reference(value: Value) -> bool:

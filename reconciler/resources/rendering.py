@@ -1,8 +1,9 @@
 """What a reader of the service gets, as bytes that are stored once and sent as they are.
 
-Belongs here: the body of one version, and joining it with its status. Does not: what the status says.
+Belongs here: the body of one version, its status, and joining the two. Does not: deciding what the status says.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
@@ -22,15 +23,55 @@ class Identity(NamedTuple):
 
 def body(prepared: Prepared, *, identity: Identity) -> bytes:
     """The masked resource with the server's metadata, canonical JSON, without `status`."""
-    masked: dict[str, Value] = msgspec.json.decode(prepared.masked)
     metadata: dict[str, Value] = {
-        **cast("dict[str, Value]", masked["metadata"]),  # a resource has metadata
+        **cast("dict[str, Value]", prepared.masked["metadata"]),  # a resource has metadata
         "id": identity.id,
         "hash": prepared.spec_hash,
         "version": identity.version,
         "dateModified": identity.date_modified,
     }
-    return canonical.encode({**masked, "metadata": metadata})
+    return canonical.encode({**prepared.masked, "metadata": metadata})
+
+
+def status(kind: str, *, source: bytes, incomplete: Sequence[str]) -> bytes:
+    """The `status` of a stored resource, canonical JSON: where it came from, and what is missing of it.
+
+    A Configuration says whether it is `ready` to be used.
+    """
+    listed = b'"incomplete":%b,' % msgspec.json.encode(incomplete) if incomplete else b""
+    ready = b'"ready":%b,' % (b"false" if incomplete else b"true") if kind == "Configuration" else b""
+    return b'{%b"latest":true,%b"source":%b}' % (listed, ready, source)
+
+
+def with_incomplete(kind: str, status: bytes, incomplete: Sequence[str]) -> bytes:
+    """The same status with another list of what is missing."""
+    members: dict[str, Value] = {name: value for name, value in _members(status).items() if name != "incomplete"}
+    if incomplete:
+        members["incomplete"] = list(incomplete)
+    if kind == "Configuration":
+        members["ready"] = not incomplete
+    return canonical.encode(members)
+
+
+def with_source(status: bytes, source: Mapping[str, Value]) -> bytes:
+    """The same status with another source; what had drifted from it has not any more."""
+    members = {name: value for name, value in _members(status).items() if name != "drift"}
+    return canonical.encode({**members, "source": dict(source)})
+
+
+def with_drift(status: bytes, drift: Mapping[str, Value]) -> bytes:
+    """The same status, of a version that is not what its owner wants; `drift` says whose it is and where it stands."""
+    return canonical.encode({**_members(status), "drift": dict(drift)})
+
+
+def incomplete(status: bytes) -> tuple[str, ...]:
+    """What a status lists as missing."""
+    listed = _members(status).get("incomplete")
+    return tuple(str(line) for line in listed) if isinstance(listed, list) else ()
+
+
+def _members(status: bytes) -> dict[str, Value]:
+    return cast("dict[str, Value]", msgspec.json.decode(status))
 
 
 def with_status(body: bytes, status: bytes) -> bytes:
@@ -39,3 +80,9 @@ def with_status(body: bytes, status: bytes) -> bytes:
     `status` sorts after every key of a body, so what is canonical stays so.
     """
     return b'%b,"status":%b}' % (body[:-1], status)
+
+
+def restated(shown: bytes, status: bytes) -> bytes:
+    """A resource as it is shown, with another status; not a byte of the rest changes."""
+    members = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({**members, "status": msgspec.Raw(status)})

@@ -45,8 +45,6 @@ def refused(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
 def _refused(repository: dict[str, Value]) -> Iterator[tuple[Pointer, str]]:
     if _is_remote(repository.get("url")):
         yield ("url",), REMOTE
-    if repository.get("acceptInvalid") is True:
-        yield ("acceptInvalid",), UNSUPPORTED
     for name, section in (("verify", Verify), ("credentials", Credentials)):
         inner = repository.get(name)
         known = mistakes.keys(section)

@@ -35,9 +35,11 @@ class Prune(Topic):
 
     enabled: Boolean = Field(default=True, description="Delete what disappears from Git. Off: `false`.")
     max_percent: Percent = Field(
-        default=25, description="Hold a prune of more than so many percent of what the repository owns. Off: `100`."
+        default=25,
+        description="Hold a prune of more than so many percent of what the repository owned within 24 hours. "
+        "Off: `100`.",
     )
-    min_count: Count = Field(default=3, description="Never hold a prune of at most so many resources.")
+    min_count: Count = Field(default=3, description="Never hold a prune of at most so many resources in 24 hours.")
 
 
 class Verify(Topic):

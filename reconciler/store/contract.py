@@ -29,6 +29,10 @@ class StoreFault(errors.Transient):
     """The store could not read or write; nothing of the commit was kept."""
 
 
+class Damaged(errors.Refused):
+    """One resource cannot be read as what was stored; all else can."""
+
+
 class NewerStore(errors.Refused):
     """The store was written by a later version of the product."""
 
@@ -71,7 +75,46 @@ class HeadRow(NamedTuple):
     path: str | None
     line: int | None
     protected: int
+    incomplete: int
     status: bytes
+    drifted: int = 0  # 1: the API stored it while its owner was suspended
+
+
+class HeadStatusRow(NamedTuple):
+    """A new `status` of a resource whose version, owner and place stay."""
+
+    project: str
+    kind: str
+    name: str
+    incomplete: int
+    status: bytes
+
+
+class LineageRow(NamedTuple):
+    """Which commit gave a stored resource's file what it is, found after it was stored.
+
+    It is written where the present version still has the source and the status of `source_before` and `status_before`;
+    whatever was changed meanwhile stays as it is.
+    """
+
+    project: str
+    kind: str
+    name: str
+    version: int
+    source_before: bytes
+    source: bytes
+    status_before: bytes
+    status: bytes
+
+
+class ReferenceRow(NamedTuple):
+    """One resource refers to another, by the version that is stored with this row."""
+
+    project: str
+    kind: str
+    name: str
+    target_kind: str
+    target_name: str
 
 
 class KeyRow(NamedTuple):
@@ -83,7 +126,11 @@ class KeyRow(NamedTuple):
 
 
 class AuditRow(NamedTuple):
-    """One change of one resource. The resource before it is version `version_before` of its history."""
+    """One change of one resource. The resource before it is version `version_before` of its history.
+
+    Of a repository that is suspended or resumed, or whose held deletions are approved, `kind` is `Repository` and there
+    are no versions.
+    """
 
     at: str
     project: str
@@ -95,6 +142,7 @@ class AuditRow(NamedTuple):
     version_after: int | None
     run: str | None
     request: str | None
+    detail: str | None = None  # what the actor said of it
 
 
 class FileRow(NamedTuple):
@@ -136,6 +184,39 @@ class StatusRow(NamedTuple):
     line: int | None
 
 
+class PruneRow(NamedTuple):
+    """A run that deleted what its repository no longer holds: how much was owned before, and how many resources went
+    without approval. `at` is in milliseconds of Unix time; the repository's rows that are 24 hours older go with it.
+    """
+
+    repository: str
+    at: int
+    owned: int
+    deleted: int
+
+
+class HeldRow(NamedTuple):
+    """A resource that the repository's head does not hold and that stays all the same.
+
+    `why` is `held` when a guard stopped its deletion, `in-use` when another resource refers to it, `protected` when its
+    label keeps it.
+    """
+
+    repository: str
+    kind: str
+    name: str
+    why: str
+
+
+class ApprovalRow(NamedTuple):
+    """An admin lets go what is held at a commit, the repository's head."""
+
+    repository: str
+    commit: str
+    actor: str
+    at: str
+
+
 class RunRow(NamedTuple):
     """One finished run. `counts` is a JSON object of status to number."""
 
@@ -158,7 +239,9 @@ class RepositoryRow(NamedTuple):
     """What is remembered of a watched repository between runs.
 
     `fingerprint` digests the settings and schemas that shaped the last read, `tree` is the id of the tree that was
-    read: when both are the same as now, there is nothing to do.
+    read: when both are the same as now, there is nothing to do. `origin` digests where `commit` was applied from.
+    `approvable` says whether an admin can release what is held at `head`: 1, or 0 when a file cannot be read; None
+    when nothing is held.
     """
 
     name: str
@@ -170,6 +253,38 @@ class RepositoryRow(NamedTuple):
     state: str
     message: str | None
     since: str
+    origin: str | None = None
+    approvable: int | None = None
+
+
+class SuspensionRow(NamedTuple):
+    """A repository that is not looked at, and what it owns an admin may write: why, by whom, since when and until when.
+
+    `until` is None when only a person ends it. Both instants are as `clock.rfc3339` writes them, whose order as text is
+    that of time.
+    """
+
+    repository: str
+    reason: str
+    actor: str
+    since: str
+    until: str | None
+
+
+class Held(NamedTuple):
+    """How many resources are held at a repository's head, and the first of them in order."""
+
+    total: int
+    first: list[Key]
+
+
+class Remembered(NamedTuple):
+    """All that is remembered of one repository."""
+
+    row: RepositoryRow | None
+    suspension: SuspensionRow | None
+    last_run: str | None
+    held: Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +292,17 @@ class Changes:
     """One part of a change. A large change is many parts in one transaction, so that no part is large in memory."""
 
     versions: tuple[VersionRow, ...] = ()
+    references: tuple[ReferenceRow, ...] = ()  # of the versions in the same part: all of them, older ones go
     heads: tuple[HeadRow, ...] = ()
+    head_statuses: tuple[HeadStatusRow, ...] = ()
     removed: tuple[KeyRow, ...] = ()
     audit: tuple[AuditRow, ...] = ()
     forgotten_files: tuple[tuple[str, str], ...] = ()  # (repository, path): its FileRow and WantedRows go
     files: tuple[FileRow, ...] = ()
     wanted: tuple[WantedRow, ...] = ()
+    lineages: tuple[LineageRow, ...] = ()  # planned against no revision: each looks whether it still holds
+    pruned: tuple[PruneRow, ...] = ()
+    held: tuple[HeldRow, ...] = ()
     statuses: tuple[StatusRow, ...] = ()
 
 
@@ -196,6 +316,14 @@ class Record:
         None  # a full read: every FileRow and WantedRow of it goes before the parts are written
     )
     release_repository: str | None = None  # watched no more: what it owned is the API's now
+    forget_held_of: str | None = None  # every HeldRow of it goes before the parts are written
+    forget_approval_of: str | None = None  # nothing is held any more
+    suspension: SuspensionRow | None = None  # in place of one that there may be
+    resume: str | None = None  # the suspension of this repository ends
+    audit: tuple[AuditRow, ...] = ()  # of what this record does
+    # What is held now is approved in place of what was; `Moved` when the head is another one, or nothing can be
+    # approved at it.
+    approval: ApprovalRow | None = None
 
 
 class Store(Protocol):
@@ -219,8 +347,8 @@ class Store(Protocol):
     async def commit(self, parts: Iterable[Changes], *, record: Record, planned_at: int | None) -> int:
         """Write all of it in one transaction; the revision after it.
 
-        `planned_at` is the revision that the parts were planned against, None when there are no parts. The parts are
-        taken one at a time, on the thread that writes. Raises `Moved`, `StoreFault`.
+        `planned_at` is the revision that the parts were planned against, None when there are no parts, or only such as
+        need none. The parts are taken one at a time, on the thread that writes. Raises `Moved`, `StoreFault`.
         """
 
     def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
@@ -236,10 +364,29 @@ class Store(Protocol):
         """The id of a repository's newest finished run."""
 
     async def waits_for_store(self, repository: str) -> bool:
-        """Whether a repository's head holds something that is `waiting`."""
+        """Whether a repository's head holds something that is `waiting`, or it owns something incomplete, or
+        something that is to go and is in use.
+        """
+
+    async def held(self, repository: str, *, limit: int) -> Held:
+        """What is `held` of a repository, the first of it in byte order of kind and name."""
 
     async def repository(self, name: str) -> RepositoryRow | None:
-        """What is remembered of a repository."""
+        """What is remembered of a repository between runs."""
+
+    async def remembered(self, name: str, *, held: int) -> Remembered:
+        """All that is remembered of a repository, at one revision; of what is held at most so many by name."""
+
+    async def suspension(self, repository: str) -> SuspensionRow | None:
+        """The suspension of a repository, also one whose time is over."""
+
+    async def suspended(self) -> list[str]:
+        """The names of the repositories that have a suspension, in byte order."""
+
+    async def drift(self, repository: str, *, project: str) -> int:
+        """How many resources are not as the repository's applied head wants them although they were: changed or
+        deleted since. It may take as long as a list, and does not take the thread of the caller.
+        """
 
     async def repositories(self) -> list[str]:
         """The names of all repositories that are remembered, in byte order."""

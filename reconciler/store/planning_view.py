@@ -11,10 +11,11 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.planning.models import Stored
+from reconciler.planning.pruning import Window
 from reconciler.resources import rendering
 from reconciler.resources.keys import Key
 from reconciler.store import connections, queries
-from reconciler.store.contract import RepositoryRow, WantedRow
+from reconciler.store.contract import HeldRow, RepositoryRow, WantedRow
 
 BATCH = 1_000  # keys in one statement
 
@@ -24,6 +25,33 @@ class Identity(NamedTuple):
 
     resource_id: str
     source: bytes
+    status: bytes
+
+
+class StoredDocument(NamedTuple):
+    """A stored resource with its secrets apart: `body` is masked and has no status."""
+
+    body: bytes
+    secrets: bytes | None
+    owner: str | None
+    incomplete: int
+    status: bytes
+
+
+class Approval(NamedTuple):
+    """What an admin let go, and at which commit."""
+
+    commit: str
+    keys: frozenset[Key]
+
+
+class Unexplained(NamedTuple):
+    """A stored resource whose status does not say which commit changed its file: its present version and source."""
+
+    key: Key
+    version: int
+    source: bytes
+    status: bytes
 
 
 class PlanningView:
@@ -49,14 +77,26 @@ class PlanningView:
         return {Key(kind, name): version for kind, name, version in self._keyed("last_versions", project, keys)}
 
     def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, Identity]:
-        """Id and source of the stored resources among these keys."""
+        """Id, source and status of the stored resources among these keys."""
         rows = self._keyed("identities", project, keys)
-        return {Key(kind, name): Identity(resource_id, source) for kind, name, resource_id, source in rows}
+        return {Key(kind, name): Identity(*identity) for kind, name, *identity in rows}
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         """The stored resources among these keys as a reader gets them, with `status`."""
         rows = self._keyed("bodies", project, keys)
         return {Key(kind, name): rendering.with_status(body, status) for kind, name, body, status in rows}
+
+    def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredDocument]:
+        """The stored resources among these keys, whole."""
+        rows = self._keyed("documents", project, keys)
+        return {Key(kind, name): StoredDocument(*document) for kind, name, *document in rows}
+
+    def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
+        """The stored resources that refer to each of these keys; keys that nothing refers to are left out."""
+        found: dict[Key, set[Key]] = {}
+        for target_kind, target_name, kind, name in self._keyed("referrers", project, targets):
+            found.setdefault(Key(target_kind, target_name), set()).add(Key(kind, name))
+        return found
 
     def taken_ids(self, project: str, ids: Sequence[str]) -> set[str]:
         """Which of these ids a stored resource of the project has."""
@@ -84,6 +124,11 @@ class PlanningView:
         """(key, path) of the documents of the applied head that have one of these keys."""
         return [(Key(kind, name), path) for kind, name, path in self._keyed("places_of", repository, keys)]
 
+    def without_lineage(self, repository: str, project: str, *, limit: int) -> list[Unexplained]:
+        """What a repository brought and of which it is not known which commit changed its file, in order of path."""
+        rows = self._reader.execute(self._sql["without_lineage"], (repository, project, limit))
+        return [Unexplained(Key(kind, name), *rest) for kind, name, *rest in rows]
+
     def vacant_files(self, repository: str) -> list[tuple[str, str]]:
         """(path, why) of every file of the applied head that holds nothing although it could, in order of path."""
         return [(path, why) for path, why in self._reader.execute(self._sql["vacant_files"], (repository,))]
@@ -105,8 +150,34 @@ class PlanningView:
         return dict(self._batched("blobs", repository, paths))
 
     def unconverged(self, repository: str) -> list[str]:
-        """The files of the applied head that hold something that is not stored as Git wants it, in order of path."""
+        """The files of the applied head that hold something that is not stored as Git wants it, or not as its type
+        wants it, in order of path.
+        """
         return [path for (path,) in self._reader.execute(self._sql["unconverged"], (repository,))]
+
+    def pruned_since(self, repository: str, at: int) -> Window:
+        """What a repository pruned after an instant, in milliseconds of Unix time."""
+        return Window(*self._reader.execute(self._sql["pruned_since"], (repository, at)).fetchone())
+
+    def stays(self, repository: str) -> set[HeldRow]:
+        """What the applied head does not hold and stays all the same."""
+        return {HeldRow(repository, *row) for row in self._reader.execute(self._sql["stays"], (repository,))}
+
+    def approval(self, repository: str) -> Approval | None:
+        """What an admin let go and was not deleted yet."""
+        row = self._reader.execute(self._sql["approval"], (repository,)).fetchone()
+        if row is None:
+            return None
+        keys = frozenset(Key(*key) for key in self._reader.execute(self._sql["approved"], (repository,)))
+        return Approval(row[1], keys)
+
+    def wanted_digests(self, repository: str, keys: Iterable[Key]) -> dict[Key, bytes | None]:
+        """The digests of the documents of the applied head that have one of these keys; None for an invalid one."""
+        return {Key(kind, name): digest for kind, name, digest in self._keyed("wanted_digests", repository, keys)}
+
+    def suspended(self, at: str) -> frozenset[str]:
+        """The repositories whose suspension lasts beyond an instant. A setting that suspends is not known here."""
+        return frozenset(name for (name,) in self._reader.execute(self._sql["suspended_at"], (at,)))
 
     def repository(self, name: str) -> RepositoryRow | None:
         """What is remembered of a repository."""
@@ -127,7 +198,7 @@ class PlanningView:
 
 
 def _stored(row: tuple) -> Stored:  # type: ignore[type-arg]
-    kind, name, digest, version, owner, path, line, protected = row
+    kind, name, digest, version, owner, path, line, protected, incomplete, drifted = row
     return Stored(
         key=Key(kind, name),
         digest=digest,
@@ -136,4 +207,6 @@ def _stored(row: tuple) -> Stored:  # type: ignore[type-arg]
         path=path,
         line=line,
         protected=bool(protected),
+        incomplete=bool(incomplete),
+        drifted=bool(drifted),
     )

@@ -25,7 +25,7 @@ join version v on v.project = r.project and v.kind = r.kind and v.name = r.name 
 where r.project = ? and r.kind = ? and r.name = ?;
 
 -- name: list_page
-select r.name, v.body, r.status
+select v.body, r.status
 from resource r
 join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version
 where r.project = ? and r.kind = ? and r.name > ?
@@ -42,7 +42,7 @@ order by v.version desc;
 -- Planning
 
 -- name: stored
-select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected
+select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected, r.incomplete, r.drifted
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]');
 
@@ -60,10 +60,22 @@ cross join version v on v.project = ?1 and v.kind = json_extract(k.value, '$[0]'
 group by 1, 2;
 
 -- name: identities
-select r.kind, r.name, r.resource_id, v.source
+select r.kind, r.name, r.resource_id, v.source, r.status
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version;
+
+-- name: documents
+select r.kind, r.name, v.body, v.secrets, r.owner, r.incomplete, r.status
+from json_each(?2) k
+cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
+join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version;
+
+-- name: referrers
+select f.target_kind, f.target_name, f.kind, f.name
+from json_each(?2) k
+cross join reference f on f.project = ?1 and f.target_kind = json_extract(k.value, '$[0]')
+                      and f.target_name = json_extract(k.value, '$[1]');
 
 -- name: taken_ids
 select r.resource_id
@@ -72,14 +84,14 @@ cross join resource r on r.project = ?1 and r.resource_id = k.value;
 
 -- What a repository owns and its head does not contain (an invalid document with a known kind and name counts).
 -- name: owned_unwanted
-select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected
+select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected, r.incomplete, r.drifted
 from resource r
 where r.owner = ?1 and r.project = ?2
   and not exists (select 1 from wanted w where w.repository = ?1 and w.kind = r.kind and w.name = r.name)
 order by r.path, r.kind, r.name;
 
 -- name: owned
-select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected
+select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected, r.incomplete, r.drifted
 from resource r
 where r.owner = ? and r.project = ?
 order by r.path, r.kind, r.name;
@@ -122,19 +134,87 @@ select f.path, f.blob
 from json_each(?2) k
 cross join source_file f on f.repository = ?1 and f.path = k.value;
 
+-- What must be judged again: it is not stored as it is wanted, or what is stored does not fit its type any more.
 -- name: unconverged
-select distinct path from wanted where repository = ? and unconverged is not null order by path;
+select path from wanted where repository = ?1 and unconverged is not null
+union
+select w.path
+from resource r
+cross join wanted w on w.repository = r.owner and w.kind = r.kind and w.name = r.name
+where r.owner = ?1 and r.incomplete = 1
+order by 1;
+
+-- What the applied head wants of these: what is stored instead has drifted.
+-- name: wanted_digests
+select w.kind, w.name, w.digest
+from json_each(?2) k
+cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]')
+                   and w.name = json_extract(k.value, '$[1]');
+
+-- name: suspended_at
+select repository from suspension where until is null or until > ?;
 
 -- name: waits_for_store
-select exists (select 1 from wanted where repository = ? and unconverged = 'waiting');
+select exists (select 1 from wanted where repository = ?1 and unconverged = 'waiting')
+    or exists (select 1 from resource where owner = ?1 and incomplete = 1)
+    or exists (select 1 from held where repository = ?1 and why = 'in-use');
+
+-- name: pruned_since
+select coalesce(max(owned), 0), coalesce(sum(deleted), 0) from prune_ledger where repository = ? and at > ?;
+
+-- name: stays
+select kind, name, why from held where repository = ?;
+
+-- name: approval
+select repository, commit_id, actor, at from approval where repository = ?;
+
+-- name: approved
+select kind, name from approved where repository = ?;
+
+-- What a repository brought and of which it is not known which commit changed its file.
+-- name: without_lineage
+select r.kind, r.name, r.version, v.source, r.status
+from resource r
+join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version
+where r.owner = ?1 and r.project = ?2
+  and cast(r.status as text) ->> '$.source.repository' = ?1
+  and cast(r.status as text) -> '$.source.changedBy' is null
+order by r.path, r.kind, r.name
+limit ?3;
 
 -- name: vacant_files
 select path, vacant from source_file where repository = ? and vacant is not null order by path;
 
 -- Repositories and runs
 
+-- name: held_count
+select count(*) from held where repository = ? and why = 'held';
+
+-- name: held_first
+select kind, name from held where repository = ? and why = 'held' order by kind, name limit ?;
+
 -- name: repository
-select name, project, fingerprint, commit_id, tree, head, state, message, since from repository where name = ?;
+select name, project, fingerprint, commit_id, tree, head, state, message, since, origin, approvable
+from repository where name = ?;
+
+-- name: suspension
+select repository, reason, actor, since, until from suspension where repository = ?;
+
+-- name: suspended
+select repository from suspension order by repository;
+
+-- What the head wants and the store held when it was applied, and does not now; and what was not stored as the head
+-- wants it even then, and was changed since.
+-- name: drift
+select (select count(*)
+        from wanted w
+        left join resource r on r.project = ?2 and r.kind = w.kind and r.name = w.name
+        where w.repository = ?1 and w.unconverged is null and r.digest is not w.digest)
+     + (select count(*)
+        from resource r
+        where r.owner = ?1 and r.project = ?2 and r.drifted = 1
+          and not exists (select 1 from wanted w where w.repository = ?1 and w.kind = r.kind and w.name = r.name
+                                                   and (w.unconverged is null or w.digest = r.digest)));
 
 -- name: repositories
 select name from repository order by name;
@@ -169,18 +249,35 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- Not `insert or replace`: that would delete another resource which has the same id, instead of failing.
 -- name: put_head
-insert into resource (project, kind, name, version, resource_id, digest, owner, path, line, protected, status)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+insert into resource (project, kind, name, version, resource_id, digest, owner, path, line, protected, incomplete,
+                      status, drifted)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (project, kind, name) do update
 set version = excluded.version, resource_id = excluded.resource_id, digest = excluded.digest, owner = excluded.owner,
-    path = excluded.path, line = excluded.line, protected = excluded.protected, status = excluded.status;
+    path = excluded.path, line = excluded.line, protected = excluded.protected, incomplete = excluded.incomplete,
+    status = excluded.status, drifted = excluded.drifted;
+
+-- name: put_head_status
+update resource set incomplete = ?, status = ? where project = ? and kind = ? and name = ?;
+
+-- name: fill_in_status
+update resource set status = ? where project = ? and kind = ? and name = ? and version = ? and status = ?;
+
+-- name: fill_in_source
+update version set source = ? where project = ? and kind = ? and name = ? and version = ? and source = ?;
+
+-- name: forget_references
+delete from reference where project = ? and kind = ? and name = ?;
+
+-- name: insert_reference
+insert into reference (project, kind, name, target_kind, target_name) values (?, ?, ?, ?, ?);
 
 -- name: remove_head
 delete from resource where project = ? and kind = ? and name = ?;
 
 -- name: insert_audit
-insert into audit (at, project, actor, action, kind, name, version_before, version_after, run, request)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into audit (at, project, actor, action, kind, name, version_before, version_after, run, request, detail)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: forget_file
 delete from source_file where repository = ? and path = ?;
@@ -209,13 +306,51 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 insert into run_status (run, ordinal, kind, name, status, reason, path, line) values (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_repository
-insert or replace into repository (name, project, fingerprint, commit_id, tree, head, state, message, since)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert or replace into repository (name, project, fingerprint, commit_id, tree, head, state, message, since, origin,
+                                   approvable)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: put_suspension
+insert or replace into suspension (repository, reason, actor, since, until) values (?, ?, ?, ?, ?);
+
+-- name: forget_suspension
+delete from suspension where repository = ?;
+
+-- name: forget_pruned
+delete from prune_ledger where repository = ? and at <= ?;
+
+-- name: insert_pruned
+insert into prune_ledger (repository, at, owned, deleted) values (?, ?, ?, ?);
+
+-- name: forget_held
+delete from held where repository = ?;
+
+-- name: put_held
+insert or replace into held (repository, kind, name, why) values (?, ?, ?, ?);
+
+-- name: forget_approval
+delete from approval where repository = ?;
+
+-- name: forget_approved
+delete from approved where repository = ?;
+
+-- name: can_approve
+select exists (select 1 from repository where name = ? and head = ? and approvable = 1);
+
+-- name: put_approval
+insert into approval (repository, commit_id, actor, at) values (?, ?, ?, ?);
+
+-- name: approve_held
+insert into approved (repository, kind, name)
+select repository, kind, name from held where repository = ? and why = 'held';
+
+-- name: forget_ledger
+delete from prune_ledger where repository = ?;
 
 -- name: release_resources
 update resource
-set owner = null, path = null, line = null,
-    status = cast(json_remove(cast(status as text), '$.source.path', '$.source.line') as blob)
+set owner = null, path = null, line = null, drifted = 0,
+    status = cast(json_remove(cast(status as text), '$.source.path', '$.source.line', '$.drift') as blob)
 where owner = ?;
 
 -- name: remove_repository

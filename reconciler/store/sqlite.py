@@ -14,10 +14,21 @@ from typing import TypeAlias
 from reconciler.resources import rendering
 from reconciler.resources.keys import Key
 from reconciler.store import connections, migrating, queries, rendering_runs, writing
-from reconciler.store.contract import Changes, Record, RepositoryRow, RunRow, StatusRow, StoreFault
+from reconciler.store.contract import (
+    Changes,
+    Held,
+    Record,
+    Remembered,
+    RepositoryRow,
+    RunRow,
+    StatusRow,
+    StoreFault,
+    SuspensionRow,
+)
 
 # What is read from the file and rendered at a stretch, about a millisecond each.
 PAGE = 200  # resources of a list, or versions of a history
+PAGE_BYTES = 512 * 1024  # of their bodies, which may be megabytes each
 RUNS_PAGE = 100
 STATUSES_PAGE = 200
 HISTORY_STATUS = b'{"source":%b}'
@@ -65,13 +76,13 @@ class SqliteStore:
 
     async def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
         wanted = (project, kind, after, limit)
-        with self._snapshot() as reader, _paged(reader, self._sql["list_page"], wanted, size=PAGE) as pages:
+        with self._snapshot() as reader, _paged_bodies(reader, self._sql["list_page"], wanted) as pages:
             for rows in pages:
-                yield [rendering.with_status(body, status) for _, body, status in rows]
+                yield [rendering.with_status(body, status) for body, status in rows]
 
     async def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         wanted = (project, key.kind, key.name)
-        with self._snapshot() as reader, _paged(reader, self._sql["history"], wanted, size=PAGE) as pages:
+        with self._snapshot() as reader, _paged_bodies(reader, self._sql["history"], wanted) as pages:
             for rows in pages:
                 yield [rendering.with_status(body, status or HISTORY_STATUS % source) for body, source, status in rows]
 
@@ -110,9 +121,37 @@ class SqliteStore:
         row = self._first("waits_for_store", repository)
         return row is not None and bool(row[0])
 
+    async def held(self, repository: str, *, limit: int) -> Held:
+        first = [Key(*row) for row in self._all("held_first", repository, limit)]
+        return Held(int(self._one("held_count", repository)[0]), first)
+
     async def repository(self, name: str) -> RepositoryRow | None:
         row = self._first("repository", name)
         return None if row is None else RepositoryRow(*row)
+
+    async def remembered(self, name: str, *, held: int) -> Remembered:
+        # None of these suspends, so nobody else reads on this connection meanwhile.
+        with connections.faults("read"), connections.transaction(self._reader, kind="deferred"):
+            return Remembered(
+                row=await self.repository(name),
+                suspension=await self.suspension(name),
+                last_run=await self.last_run(name),
+                held=await self.held(name, limit=held),
+            )
+
+    async def suspension(self, repository: str) -> SuspensionRow | None:
+        row = self._first("suspension", repository)
+        return None if row is None else SuspensionRow(*row)
+
+    async def suspended(self) -> list[str]:
+        return [row[0] for row in self._all("suspended")]
+
+    async def drift(self, repository: str, *, project: str) -> int:
+        def count() -> int:
+            with closing(connections.open_reader(self.path)) as reader, connections.faults("read"):
+                return int(reader.execute(self._sql["drift"], (repository, project)).fetchone()[0])
+
+        return await asyncio.to_thread(count)
 
     async def repositories(self) -> list[str]:
         return [row[0] for row in self._all("repositories")]
@@ -144,8 +183,8 @@ class SqliteStore:
         rows = self._all(name, *arguments)
         return rows[0] if rows else None
 
-    def _one(self, name: str) -> tuple:  # type: ignore[type-arg]
-        row = self._first(name)
+    def _one(self, name: str, *arguments: object) -> tuple:  # type: ignore[type-arg]
+        row = self._first(name, *arguments)
         if row is None:
             raise StoreFault(f"The store has lost its fact `{name}`: restore a backup.")
         return row
@@ -161,5 +200,26 @@ def _paged(
         with connections.faults("read"), closing(reader.execute(sql, arguments)) as cursor:
             while rows := cursor.fetchmany(size):
                 yield rows
+
+    return closing(pages())
+
+
+def _paged_bodies(
+    reader: sqlite3.Connection, sql: str, arguments: tuple[object, ...]
+) -> closing[Generator[Rows, None, None]]:
+    """The same for rows that begin with a body; a page ends, too, when its bodies are large."""
+
+    def pages() -> Generator[Rows, None, None]:
+        with connections.faults("read"), closing(reader.execute(sql, arguments)) as cursor:
+            page: Rows = []
+            size = 0
+            for row in cursor:
+                page.append(row)
+                size += len(row[0])
+                if size >= PAGE_BYTES or len(page) == PAGE:
+                    yield page
+                    page, size = [], 0
+            if page:
+                yield page
 
     return closing(pages())

@@ -224,7 +224,7 @@ async def test_an_id_is_unique_in_its_project(client: httpx2.AsyncClient) -> Non
     updates = await apply(client, destination("b", id="mine"), destination("c", id="c"), destination("d", id="c"))
     assert [(update["status"], update.get("reason")) for update in updates] == [
         ("invalid", taken),
-        ("created", None),
+        ("invalid", taken),
         ("invalid", taken),
     ]
     await delete(client, destination("a"))

@@ -46,6 +46,9 @@ async def test_repositories_are_listed_by_name_and_fetched_one_by_one(
         "commit": commit,
         "head": commit,
         "lastRun": run["id"],
+        "suspension": None,
+        "drift": None,
+        "held": None,
     }
     listed = (await client.get("/v1/repositories")).json()["repositories"]
     assert [repository["name"] for repository in listed] == [project, f"{project}-empty"]
@@ -232,7 +235,7 @@ async def test_runs_are_listed_newest_first_without_statuses(
     source.write("a.json", json.dumps(destination("a")))
     source.commit()
     one, other = f"{project}-one", f"{project}-other"
-    follow.everything.clock.pass_(days=1)  # ids are in the order of time, and those of other tests have the same
+    follow.everything.clock.pass_(days=30)  # ids are in the order of time; other tests let a day or two pass
     first = (await follow(one, source, project=project))["id"]
     follow.everything.clock.pass_(seconds=1)
     second = (await client.post(f"/v1/repositories/{one}/reconcile")).json()["run"]

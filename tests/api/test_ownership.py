@@ -29,15 +29,15 @@ async def stored(client: httpx2.AsyncClient, follow: Follow, source: Repository,
 async def test_a_resource_from_git_says_where_it_stands(
     stored: dict[str, Any], source: Repository, project: str
 ) -> None:
+    commit = {"commit": source.head(), "author": "Ada Lovelace <ada@example.com>", "date": "2023-11-14T22:14:20.000Z"}
     assert stored["status"] == {
         "latest": True,
         "source": {
             "type": "git",
             "repository": project,
             "branch": "main",
-            "commit": source.head(),
-            "author": "Ada Lovelace <ada@example.com>",
-            "date": "2023-11-14T22:14:20.000Z",
+            **commit,
+            "changedBy": commit,
             "path": "destinations/siem.json",
             "line": 1,
         },

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.anyio
 
 CANARY = "canary-7f3a"
 PATH = "/v1/resources/Destination/a"
+HOST = {"name": "hostname", "value": "logs.example.org"}
 HEADERS = {"name": "headers", "value": {"Authorization": CANARY, "X-Team": "${env:TEAM}"}}
 MASKED = {"name": "headers", "value": {"Authorization": "(sensitive)", "X-Team": "${env:TEAM}"}}
 
@@ -34,7 +35,16 @@ async def watchful(services: Services, project: str) -> AsyncIterator[httpx2.Asy
 
 
 def holding(*parameters: object, **spec: object) -> dict[str, Any]:
-    return destination("a") | {"spec": {"type": "webhook", "parameters": list(parameters), **spec}}
+    """A webhook that fits its type, if these parameters do."""
+    return destination("a") | {"spec": {"type": "webhook", "parameters": [*parameters, HOST], **spec}}
+
+
+def anything(kind: str) -> dict[str, Any]:
+    """A type of components with two parameters that take any JSON; one is a secret."""
+    free = {"type": "fraction"}
+    parameters = [{"name": "secret", "options": {"sensitive": True}, **free}, {"name": "open", **free}]
+    metadata = {"name": "anything"}
+    return {"apiVersion": "service/v1", "kind": kind, "metadata": metadata, "spec": {"parameters": parameters}}
 
 
 async def apply(client: httpx2.AsyncClient, resource: object, query: str = "") -> dict[str, Any]:
@@ -44,8 +54,8 @@ async def apply(client: httpx2.AsyncClient, resource: object, query: str = "") -
 
 
 async def test_a_secret_is_masked_in_every_answer_and_a_reference_is_shown(watchful: httpx2.AsyncClient) -> None:
-    sent = holding(HEADERS, {"name": "token", "value": CANARY, "sensitive": True})
-    expected = [MASKED, {"name": "token", "value": "(sensitive)", "sensitive": True}]
+    sent = holding(HEADERS, {"name": "path", "value": CANARY, "sensitive": True})
+    expected = [MASKED, {"name": "path", "value": "(sensitive)", "sensitive": True}, HOST]
     update = await apply(watchful, sent)
     assert (update["status"], update["resource"]["spec"]["parameters"]) == ("created", expected)
     again = await apply(watchful, sent)
@@ -72,8 +82,11 @@ async def test_a_secret_is_masked_in_every_answer_and_a_reference_is_shown(watch
 async def test_a_secret_of_any_shape_and_depth_is_masked(
     watchful: httpx2.AsyncClient, value: object, masked: object
 ) -> None:
-    nested = {"type": "x", "parameters": [{"name": "x", "value": value, "sensitive": True}]}
-    update = await apply(watchful, holding({"name": "headers", "value": value}, processors=[nested]))
+    for kind in ("DestinationType", "ProcessorType"):
+        assert (await apply(watchful, anything(kind)))["status"] == "created"
+    nested = {"type": "anything", "parameters": [{"name": "open", "value": value, "sensitive": True}]}
+    outer = {"type": "anything", "parameters": [{"name": "secret", "value": value}], "processors": [nested]}
+    update = await apply(watchful, destination("a") | {"spec": outer})
     spec = update["resource"]["spec"]
     assert (update["status"], spec["parameters"][0]["value"]) == ("created", masked)
     assert spec["processors"][0]["parameters"][0]["value"] == masked
@@ -87,15 +100,61 @@ async def test_another_secret_is_a_difference_that_is_not_shown(watchful: httpx2
     assert first["resource"]["metadata"]["hash"] != second["resource"]["metadata"]["hash"]
 
 
-async def test_what_is_shown_in_place_of_a_secret_is_no_value(watchful: httpx2.AsyncClient) -> None:
+async def test_what_is_shown_in_place_of_a_secret_stands_for_it_and_for_nothing_else(
+    watchful: httpx2.AsyncClient,
+) -> None:
     stored = await apply(watchful, holding(HEADERS))
-    update = await apply(watchful, stored["resource"])
-    sentence = "`(sensitive)` is what the service shows instead of a value; send the value itself"
+    assert await apply(watchful, stored["resource"]) == {"resource": stored["resource"], "status": "unchanged"}
+    elsewhere = stored["resource"] | {"metadata": {"name": "b"}}
+    update = await apply(watchful, elsewhere)
+    sentence = "`(sensitive)` stands for a stored secret, and there is none here; send the value itself"
     assert (update["status"], update["reason"]) == (
         "invalid",
         f"/spec/parameters/0/value/Authorization: {sentence}",
     )
-    assert (await watchful.get(PATH)).json() == {"resource": stored["resource"]}
+    listed = (await watchful.get("/v1/resources/destinations")).json()["resources"]
+    assert listed == [stored["resource"]]
+
+
+@pytest.mark.parametrize(
+    ("resource", "reason"),
+    [
+        (
+            holding({"name": "port", "value": CANARY, "sensitive": True}),
+            "/spec/parameters/0/value: is not an integer",
+        ),
+        (holding({"name": "headers", "value": CANARY}), "/spec/parameters/0/value: is not an object"),
+        (
+            holding({"name": "headers", "value": {"A": [CANARY]}}),
+            "/spec/parameters/0/value/A: is not a string",
+        ),
+        (holding({"name": "unknown", "value": CANARY}), "/spec/parameters/0/name: is not a parameter of"),
+        (
+            holding(processors=[{"type": "custom", "parameters": [{"name": "unknown", "value": CANARY}]}]),
+            "/spec/processors/0/parameters/0/name: is not a parameter of",
+        ),
+    ],
+)
+async def test_a_secret_that_does_not_fit_its_type_is_masked_refused_or_not(
+    watchful: httpx2.AsyncClient, resource: dict[str, Any], reason: str
+) -> None:
+    refused = await apply(watchful, resource)
+    assert (refused["status"], refused["reason"][: len(reason)]) == ("invalid", reason)
+    accepted = await apply(watchful, resource, "?acceptInvalid=true")
+    assert (accepted["status"], "reason" in accepted) == ("created", False)
+    [line] = accepted["resource"]["status"]["incomplete"]
+    assert line == refused["reason"]
+    assert (await watchful.get(PATH)).json() == {"resource": accepted["resource"]}
+    assert (await watchful.get("/v1/Destination/a/history")).status_code == 200
+
+
+async def test_every_value_for_a_type_that_is_missing_is_a_secret(watchful: httpx2.AsyncClient) -> None:
+    update = await apply(watchful, holding({"name": "note", "value": CANARY}, type="missing"))
+    assert (update["status"], update["reason"]) == (
+        "invalid",
+        "/spec/type: there is no DestinationType missing; create it, or correct the name",
+    )
+    assert update["resource"]["spec"]["parameters"][0] == {"name": "note", "value": "(sensitive)"}
 
 
 @pytest.mark.parametrize(
@@ -158,6 +217,6 @@ async def test_a_secret_in_git_is_masked_in_resources_and_runs(
     source.commit()
     await follow.finished((await watchful.post(f"/v1/repositories/{project}/reconcile")).json()["run"])
     listed = (await watchful.get("/v1/resources/destinations")).json()["resources"]
-    assert [one["spec"]["parameters"] for one in listed] == [[MASKED], [MASKED]]
+    assert [one["spec"]["parameters"] for one in listed] == [[MASKED, HOST], [MASKED, HOST]]
     (await watchful.get("/v1/repositories")).raise_for_status()
     (await watchful.get(f"/v1/runs?repository={project}")).raise_for_status()

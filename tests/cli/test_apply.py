@@ -142,6 +142,29 @@ def test_a_duplicate_names_the_place_of_the_other(program: Program, service: Ser
     )
 
 
+def test_what_is_stored_although_something_is_missing_says_what(program: Program, service: Service) -> None:
+    program.write("a.yaml", FLEET.replace("NAME", "a"))
+    lines = ["/spec/parameters: `url` is required and has no default", "/spec/parameters/0/value: is not an integer"]
+    stored = {**fleet("a"), "status": {"incomplete": lines}}
+    service.answer("POST /v1/apply", {"updates": [{"resource": stored, "status": "configured"}]}, 202)
+    assert program("apply", "--accept-invalid", "-f", "a.yaml") == (
+        0,
+        f"Fleet/a configured, incomplete\n  {lines[0]}\n  {lines[1]}\n",
+        "1 configured\n",
+    )
+
+
+def test_what_is_built_in_says_so(program: Program, service: Service) -> None:
+    program.write("a.yaml", FLEET.replace("NAME", "a"))
+    stored = {**fleet("a"), "status": {"source": {"type": "builtin"}}}
+    service.answer("POST /v1/apply", {"updates": [{"resource": stored, "status": "forbidden"}]}, 202)
+    assert program("apply", "-f", "a.yaml") == (
+        3,
+        "Fleet/a forbidden (a.yaml:1): it is built in; choose another name\n",
+        "1 forbidden\n",
+    )
+
+
 def test_what_is_forbidden_says_who_manages_it(program: Program, service: Service) -> None:
     owned = {**fleet("a"), "status": {"source": {"type": "git", "repository": "telemetry"}}}
     program.write("a.yaml", FLEET.replace("NAME", "a") + "---\n" + FLEET.replace("NAME", "b"))

@@ -21,7 +21,7 @@ def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_tells_a_bad_commit_in_the_table_and_the_verdict_alone(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(destination("good"))
-    (tmp_path / "bad.yaml").write_text(destination("bad").replace("webhook", "5"))
+    (tmp_path / "bad.yaml").write_text(destination("bad").replace("otlp", "5"))
     done = demo(tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in done.stdout.splitlines() if line]

@@ -113,6 +113,14 @@ def test_a_wide_table_says_who_owns_what(scene: Scene) -> None:
     assert found == {"api1": "telemetry", "hand": "api"}
 
 
+def test_what_is_built_in_is_listed_and_a_selector_leaves_what_matches(scene: Scene) -> None:
+    queue = "Extension/file_storage_persistent_queue\n"
+    assert scene("get", "extensions", "-o", "name") == (0, queue, "")
+    assert scene("get", "extensions", "-l", "!team", "-o", "name") == (0, queue, "")
+    assert scene("get", "extensions", "-l", "team in (a, b)") == (0, "", "no extensions found\n")
+    assert scene("get", "extensions").out.splitlines()[1].split()[-1] == "builtin"
+
+
 def test_an_unknown_project_is_the_same_error_everywhere(scene: Scene) -> None:
     outcomes = {scene("--project", "nope", *command) for command in (("status",), ("runs",), ("get", "fleets"))}
     (outcome,) = outcomes

@@ -49,6 +49,19 @@ def test_a_wide_table_says_where_a_resource_is_from(program: Program, service: S
     )
 
 
+def test_the_commit_that_is_shown_is_the_one_that_changed_the_file(program: Program, service: Service) -> None:
+    head = {"type": "git", "repository": "telemetry", "commit": "c" * 40, "author": "Ada <ada@example.org>"}
+    changed_by = {"commit": "d" * 40, "author": "Bo <bo@example.org>", "date": "2026-11-21T06:12:00.000Z"}
+    known = destination("known", status={"source": head | {"changedBy": changed_by}})
+    answer = {"resources": [known, destination("not-yet", status={"source": head})]}
+    service.answer("GET /v1/resources/Destination", answer)
+    service.answer("GET /v1/Destination/known/history", {"versions": answer["resources"]})
+    told = ["dddddddddddd   Bo <bo@example.org>", "cccccccccccc   Ada <ada@example.org>"]
+    for words in (["get", "destinations", "-o", "wide"], ["history", "Destination", "known"]):
+        lines = program(*words).out.splitlines()[1:]
+        assert [wanted in line for wanted, line in zip(told, lines, strict=True)] == [True, True]
+
+
 def test_a_column_that_is_empty_for_the_kind_is_not_shown(program: Program, service: Service) -> None:
     fleet = {"kind": "Fleet", "metadata": {"name": "a", "version": 1}, "status": {"ready": False}}
     service.answer("GET /v1/resources/Fleet", {"resources": [fleet]})
@@ -102,6 +115,45 @@ def test_a_long_list_comes_in_pages(program: Program, service: Service) -> None:
         {"limit": "1000"},
         {"limit": "1000", "after": "d0999"},
     ]
+
+
+def test_a_selector_holds_for_every_page(program: Program, service: Service) -> None:
+    service.answer("GET /v1/resources/Fleet", {"resources": [destination(f"d{number:04}") for number in range(1000)]})
+    service.answer("GET /v1/resources/Fleet", {"resources": []})
+    for option in ("-l", "--selector"):
+        assert program("get", "fleets", option, "team in (a, b)", "-o", "name").code == 0
+    asked = {"limit": "1000", "selector": "team in (a, b)"}
+    assert [request.query for request in service.requests] == [asked, {**asked, "after": "d0999"}, asked]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["fleets", "-l", "a in b"], "--selector is not a label selector: at character 6, `(` is expected"),
+        (["fleets", "x", "-l", "a"], "give either names or --selector"),
+        (["fleet/x", "-l", "a"], "give either names or --selector"),
+    ],
+)
+def test_a_selector_that_cannot_be_asked_for_is_misuse(alone: Program, words: list[str], sentence: str) -> None:
+    outcome = alone("get", *words)
+    assert (outcome.code, outcome.out, outcome.err.splitlines()[-1]) == (2, "", f"error: {sentence}")
+
+
+def test_what_is_built_in_says_so(program: Program, service: Service) -> None:
+    metadata = {"name": "otlp", "id": "builtin.SourceType.otlp", "version": 1, "displayName": "OTLP"}
+    status = {"latest": True, "source": {"type": "builtin"}}
+    built_in = {"kind": "SourceType", "metadata": metadata, "spec": {"version": "1.0.0"}, "status": status}
+    own = destination("own", kind="SourceType", spec={})
+    service.answer("GET /v1/resources/SourceType", {"resources": [built_in, own]})
+    service.answer("GET /v1/SourceType/otlp/history", {"versions": [built_in]})
+    assert program("get", "source-types").out == (
+        "NAME   VERSION   STATUS   MODIFIED               SOURCE\n"
+        "otlp   1         -        -                      builtin\n"
+        "own    2         -        2026-11-21T06:12:00Z   git telemetry\n"
+    )
+    header, first, _ = program("get", "source-types", "-o", "wide").out.splitlines()
+    assert first[header.index("SOURCE") : header.index("COMMIT")].split() == ["builtin", "builtin"]
+    assert program("history", "source-type", "otlp").out.splitlines()[1].split() == ["1", "-", "-", "builtin", "-", "-"]
 
 
 def test_an_empty_list_is_said_where_no_program_reads_it(program: Program, service: Service) -> None:

@@ -39,7 +39,7 @@ def inside(daemon: Daemon) -> Path:
 
 
 def asked(name: str) -> dict[str, Any]:
-    return {"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": name}, "spec": {"type": "webhook"}}
+    return {"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": name}, "spec": {"type": "otlp"}}
 
 
 def names(daemon: Daemon) -> list[str]:

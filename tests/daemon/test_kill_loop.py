@@ -65,7 +65,7 @@ def _asked(name: str, description: str) -> dict[str, Any]:
         "apiVersion": "service/v1",
         "kind": "Destination",
         "metadata": {"name": name, "description": description},
-        "spec": {"type": "webhook"},
+        "spec": {"type": "otlp"},
     }
 
 

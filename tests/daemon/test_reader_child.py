@@ -16,7 +16,7 @@ STOP_SECONDS = 10.0  # the default of drainTimeout, and five seconds
 
 
 def asked(name: str) -> dict[str, Any]:
-    return {"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": name}, "spec": {"type": "webhook"}}
+    return {"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": name}, "spec": {"type": "otlp"}}
 
 
 def many(folder: Path, files: int = MANY_FILES) -> Repository:

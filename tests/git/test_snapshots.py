@@ -255,6 +255,23 @@ def test_knows_what_comes_before_what(repository: Repository) -> None:
         assert not snapshot.has("1" * 40)
 
 
+def test_knows_which_histories_have_nothing_in_common(repository: Repository) -> None:
+    first = repository.commit()
+    second = repository.commit()
+    repository.rewind(first)
+    sideways = repository.commit("Another way")
+    repository.restart()
+    fresh = repository.commit("Another root")
+    with opened(repository) as snapshot:
+        for one, other in [(first, second), (second, first), (second, sideways), (fresh, fresh)]:
+            assert not snapshot.is_unrelated(one, other)
+        assert snapshot.is_unrelated(second, fresh)
+        assert snapshot.is_unrelated(fresh, sideways)
+        # Nothing is known of what the mirror lacks.
+        assert not snapshot.is_unrelated("1" * 40, fresh)
+        assert not snapshot.is_unrelated(fresh, "1" * 40)
+
+
 @pytest.mark.parametrize("what", ["HEAD:a.yaml", "HEAD:", "HEAD:b", "HEAD"])
 def test_takes_no_missing_object_for_an_absent_file(repository: Repository, what: str) -> None:
     repository.write("a.yaml", "content" * 100)

@@ -1,5 +1,7 @@
 """The planner's table of statuses: which one a resource gets, which wins when several hold, and what is done."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.access.actors import Actor
@@ -110,6 +112,32 @@ def test_the_status_of_what_is_wanted(
     assert outcome == Outcome(key=document.key, status=status, change=change, ordinal=0, stored=present)
 
 
+FAULT = "the DestinationType own is damaged in the store"
+
+
+@pytest.mark.parametrize(
+    ("actor", "document", "present", "status"),
+    [
+        (ADMIN, wanted(), None, Status.ERROR),
+        (ADMIN, wanted(), FREE, Status.ERROR),
+        (ADMIN, wanted(SAME), FREE, Status.ERROR),
+        (ADMIN, wanted(SAME), OWN, Status.ERROR),
+        (ADMIN, wanted(), OWN, Status.FORBIDDEN),
+        (ADMIN, wanted(deprecated=True), None, Status.DEPRECATED),
+        (TELEMETRY, wanted(deprecated=True, place=PLACE), None, Status.ERROR),
+        (TELEMETRY, wanted(SAME, place=PLACE), FREE, Status.ERROR),
+        (TELEMETRY, wanted(place=PLACE), FOREIGN, Status.FORBIDDEN),
+    ],
+)
+def test_what_cannot_be_judged_is_an_error_unless_it_is_refused_anyway(
+    actor: Actor, document: Wanted, present: Stored | None, status: Status
+) -> None:
+    world = {} if present is None else {present.key: present}
+    [outcome] = planner.plan([replace(document, fault=FAULT)], world, actor=actor)
+    reason = FAULT if status is Status.ERROR else None
+    assert outcome == Outcome(key=KEY, status=status, ordinal=0, reason=reason, stored=present)
+
+
 @pytest.mark.parametrize(
     ("actor", "document", "present", "status"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS]
 )
@@ -140,8 +168,47 @@ DELETES = [
 def test_the_status_of_what_is_to_go(actor: Actor, key: Key | None, present: Stored | None, expected: Outcome) -> None:
     reason = REASON if key is None else None
     document = Wanted(ordinal=0, key=key, reason=reason, deprecated=True)  # deprecated never keeps one from going
-    outcomes = planner.plan_deletes([document], {} if present is None else {present.key: present}, actor=actor)
-    assert outcomes == (expected,)
+    present_by_key = {} if present is None else {present.key: present}
+    assert planner.plan_deletes([document], present_by_key, references={}, actor=actor) == (expected,)
+
+
+B, C = Key("Destination", "b"), Key("Destination", "c")
+USED = {KEY: [B], B: [C]}  # C refers to B, which refers to KEY
+STOCK = {key: stored(None, key=key) for key in (KEY, B, C)}
+
+
+def going(*keys: Key) -> dict[Key, tuple[Status, Change, tuple[Key, ...]]]:
+    """What becomes of a deletion of these keys."""
+    wishes = numbered(*(wanted(key=key) for key in keys))
+    outcomes = planner.plan_deletes(wishes, STOCK | {TYPE: FREE_TYPE}, references=USED, actor=ADMIN)
+    assert [outcome.ordinal for outcome in outcomes] == list(range(len(keys)))
+    return {outcome.key: (outcome.status, outcome.change, outcome.users) for outcome in outcomes if outcome.key}
+
+
+GONE = (Status.DELETED, Change.DELETE, ())
+
+
+def test_what_a_remaining_resource_refers_to_is_in_use() -> None:
+    assert going(KEY, TYPE) == {KEY: (Status.IN_USE, NONE, (B,)), TYPE: GONE}
+
+
+def test_what_is_deleted_together_uses_nothing_whatever_the_order() -> None:
+    assert going(KEY, B, C) == going(C, B, KEY) == {KEY: GONE, B: GONE, C: GONE}
+
+
+def test_what_is_in_use_keeps_what_it_refers_to() -> None:
+    assert going(KEY, B) == {KEY: (Status.IN_USE, NONE, (B,)), B: (Status.IN_USE, NONE, (C,))}
+
+
+def test_what_may_not_go_keeps_what_it_refers_to() -> None:
+    present = {KEY: FREE, B: stored("telemetry", key=B)}
+    wishes = numbered(wanted(), wanted(key=B), wanted(key=C))
+    outcomes = planner.plan_deletes(wishes, present, references={KEY: {B}}, actor=ADMIN)
+    assert outcomes == (
+        Outcome(KEY, Status.IN_USE, NONE, 0, stored=FREE, users=(B,)),
+        Outcome(B, Status.FORBIDDEN, NONE, 1, stored=present[B]),
+        Outcome(C, Status.NOT_FOUND, NONE, 2),
+    )
 
 
 def numbered(*documents: Wanted) -> list[Wanted]:
@@ -189,7 +256,7 @@ def test_the_same_name_of_two_kinds_is_no_duplicate() -> None:
 
 
 def test_a_name_deleted_twice_is_invalid_and_stays() -> None:
-    outcomes = planner.plan_deletes(numbered(wanted(), wanted()), {KEY: FREE}, actor=ADMIN)
+    outcomes = planner.plan_deletes(numbered(wanted(), wanted()), {KEY: FREE}, references={}, actor=ADMIN)
     assert [(outcome.status, outcome.change) for outcome in outcomes] == [(Status.INVALID, Change.NONE)] * 2
 
 

@@ -9,6 +9,7 @@ from reconciler.access.actors import Actor
 from reconciler.planning import planner
 from reconciler.planning.models import Change, Outcome, Stored, Wanted
 from reconciler.planning.statuses import UpdateStatus
+from reconciler.planning.usage import References
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Place
 from tests.planning.worlds import ADMIN, OTHER, TELEMETRY, USER, VIEWER, carried_out
@@ -32,6 +33,9 @@ STORED = st.dictionaries(
 ).map(lambda found: {key: replace(stored, key=key) for key, stored in found.items()})
 
 
+REFERENCES = st.dictionaries(KEYS, st.sets(KEYS, max_size=3))
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[Actor, list[Wanted]]:
     """An actor and documents as it sends them: with places from Git, without from the API."""
@@ -50,35 +54,46 @@ def requests(draw: st.DrawFn) -> tuple[Actor, list[Wanted]]:
     return actor, numbered(draw(st.lists(document | nameless, max_size=8)))
 
 
+def plans(
+    wanted: list[Wanted], stored: dict[Key, Stored], references: References, *, actor: Actor
+) -> list[tuple[Outcome, ...]]:
+    """What becomes of documents that somebody wants stored, and of the same keys when they are to go."""
+    return [
+        planner.plan(wanted, stored, actor=actor),
+        planner.plan_deletes(wanted, stored, references=references, actor=actor),
+    ]
+
+
 def numbered(documents: list[Wanted]) -> list[Wanted]:
     return [replace(document, ordinal=ordinal) for ordinal, document in enumerate(documents)]
 
 
 def essence(outcome: Outcome) -> tuple[object, ...]:
     """All of an outcome but its rank, and but the reason, in which duplicates are listed in the order given."""
-    return (outcome.key, outcome.status, outcome.change, outcome.stored)
+    return (outcome.key, outcome.status, outcome.change, outcome.stored, outcome.users)
 
 
-@given(requests(), STORED)
+@given(requests(), STORED, REFERENCES)
 def test_there_is_one_outcome_for_each_document_in_its_order(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
 ) -> None:
     actor, wanted = request
-    for outcomes in (planner.plan(wanted, stored, actor=actor), planner.plan_deletes(wanted, stored, actor=actor)):
+    for outcomes in plans(wanted, stored, references, actor=actor):
         expected = [(document.ordinal, document.key) for document in wanted]
         assert [(outcome.ordinal, outcome.key) for outcome in outcomes] == expected
 
 
-@given(requests(), STORED, st.data())
+@given(requests(), STORED, REFERENCES, st.data())
 def test_the_order_of_what_is_wanted_changes_no_outcome(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], data: st.DataObject
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References, data: st.DataObject
 ) -> None:
     actor, wanted = request
     order = data.draw(st.permutations(range(len(wanted))))
     shuffled = numbered([wanted[at] for at in order])
-    for plan in (planner.plan, planner.plan_deletes):
-        before = plan(wanted, stored, actor=actor)
-        after = plan(shuffled, stored, actor=actor)
+    both = zip(
+        plans(wanted, stored, references, actor=actor), plans(shuffled, stored, references, actor=actor), strict=True
+    )
+    for before, after in both:
         assert [essence(outcome) for outcome in after] == [essence(before[at]) for at in order]
 
 
@@ -105,36 +120,48 @@ def test_a_plan_carried_out_leaves_nothing_to_do(
         assert again.status is (UpdateStatus.UNCHANGED if done else before.status)
 
 
-@given(requests(), STORED)
+@given(requests(), STORED, REFERENCES)
 def test_deletes_carried_out_leave_nothing_to_delete(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
 ) -> None:
     actor, wanted = request
-    first = planner.plan_deletes(wanted, stored, actor=actor)
+    first = planner.plan_deletes(wanted, stored, references=references, actor=actor)
     after = carried_out(stored, first, {}, actor=actor)
-    second = planner.plan_deletes(wanted, after, actor=actor)
+    left = {target: set(users) - (stored.keys() - after.keys()) for target, users in references.items()}
+    second = planner.plan_deletes(wanted, after, references=left, actor=actor)
     for before, again in zip(first, second, strict=True):
         gone = before.status is UpdateStatus.DELETED
         assert (again.status, again.change) == (UpdateStatus.NOT_FOUND if gone else before.status, Change.NONE)
 
 
-@given(requests(), STORED)
+@given(requests(), STORED, REFERENCES)
 def test_nobody_changes_what_a_repository_owns_but_that_repository(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
 ) -> None:
     actor, wanted = request
     documents = {document.ordinal: document for document in wanted}
-    for plan in (planner.plan, planner.plan_deletes):
-        after = carried_out(stored, plan(wanted, stored, actor=actor), documents, actor=actor)
+    for outcomes in plans(wanted, stored, references, actor=actor):
+        after = carried_out(stored, outcomes, documents, actor=actor)
         kept = {key: one for key, one in stored.items() if one.owner not in (None, actor.repository)}
         assert {key: after.get(key) for key in kept} == kept
 
 
-@given(requests(), STORED)
-def test_a_reason_is_there_for_what_is_invalid_and_for_nothing_else(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+@given(requests(), STORED, REFERENCES)
+def test_a_reason_is_there_for_what_is_invalid_and_users_for_what_is_in_use(
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
 ) -> None:
     actor, wanted = request
-    for plan in (planner.plan, planner.plan_deletes):
-        for outcome in plan(wanted, stored, actor=actor):
+    for outcomes in plans(wanted, stored, references, actor=actor):
+        for outcome in outcomes:
             assert (outcome.reason is not None) == (outcome.status is UpdateStatus.INVALID)
+            assert bool(outcome.users) == (outcome.status is UpdateStatus.IN_USE)
+
+
+@given(requests(), STORED, REFERENCES)
+def test_nothing_that_stays_refers_to_what_goes(
+    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
+) -> None:
+    actor, wanted = request
+    outcomes = planner.plan_deletes(wanted, stored, references=references, actor=actor)
+    gone = {outcome.key for outcome in outcomes if outcome.change is Change.DELETE}
+    assert all(set(references.get(key, ())) <= gone for key in gone if key is not None)

@@ -1,6 +1,9 @@
 """Pruning: what disappears from a repository is deleted, unless that could be a mistake."""
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.planning import pruning
 from reconciler.planning.models import Change, Outcome, Stored
-from reconciler.planning.pruning import Budget, Hold, Pruning, Tree
+from reconciler.planning.pruning import Budget, Hold, Pruning, Tree, Window
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources.keys import Key
 
@@ -21,50 +24,213 @@ def deletions(*gone: Stored) -> tuple[Outcome, ...]:
     return tuple(Outcome(key=one.key, status=UpdateStatus.DELETED, change=Change.DELETE, stored=one) for one in gone)
 
 
-A, B, C, D = (stored(name) for name in "abcd")
+A, B, C, D, E = (stored(name) for name in "abcde")
+ALL = [A, B, C, D]
 KEPT = stored("kept", protected=True)
+USER = Key("Configuration", "user")
 BAD = [("x.yaml", "x.yaml:3:1: is not YAML")]
 FULL, EMPTY = Tree([], 5), Tree([], 0)
-HELD_MESSAGE = "{}. Until then nothing is deleted{}."
-EMPTY_MESSAGE = "The head holds no resource at all, so nothing is deleted; {} stay as they were."
-OVER = Pruning(
-    hold=Hold.HELD,
-    message="Nothing is deleted: 4 of 8 resources would go, more than 25 percent (Destination a, Destination b, "
-    "Destination c, Destination d); restore them, or raise the repository's `prune.maxPercent` for as long as this "
-    "takes.",
+MISSING = Tree([], 0, missing="there is no folder x; add it")
+UNRELATED = Tree([], 5, unrelated=True)
+TOLD = "x.yaml:3:1: is not YAML. Until then nothing is deleted{}."
+NO_FOLDER = "there is no folder x; add it. Until then nothing is deleted{}."
+NOTHING = "The head holds no resource at all, so nothing is deleted; {} stay as they were."
+OVER = (
+    "Nothing is deleted: {} resources would go{}, more than 25 percent (Destination a, Destination b, Destination c, "
+    "Destination d); restore them, or release this with `reconciler approve`."
 )
+ROOT = (
+    "The head has no history in common with the commit that was applied last, so nothing of it is applied{}; "
+    "push that history back, or {}release this with `reconciler approve`{}."
+)
+NOTE = "Kept by the label `service/prune`, though the head does not hold it: Destination kept."
 
 
-def held(would_go: str) -> Pruning:
-    return Pruning(hold=Hold.HELD, message=HELD_MESSAGE.format(BAD[0][1], would_go))
+def keys(*found: Stored) -> frozenset[Key]:
+    return frozenset(one.key for one in found)
 
 
-CASES = [
-    ("what is gone goes", [A, B], FULL, 8, Budget(), Pruning(deletions(A, B))),
-    ("nothing is gone", [], FULL, 8, Budget(), Pruning()),
-    ("a protected one stays", [A, KEPT], FULL, 8, Budget(), Pruning(deletions(A))),
-    ("only a protected one is gone", [KEPT], FULL, 8, Budget(), Pruning()),
-    ("pruning is off", [A, B, C, D], FULL, 8, None, Pruning()),
-    ("pruning is off, and a file cannot be read", [A], Tree(BAD, 5), 8, None, held(" (1 would go)")),
-    ("pruning is off, and the tree is empty", [A], EMPTY, 8, None, Pruning()),
-    ("a file cannot be read", [A, B, KEPT], Tree(BAD, 5), 8, Budget(), held(" (2 would go)")),
-    ("a file cannot be read, and nothing is gone", [], Tree(BAD, 5), 8, Budget(), held("")),
-    ("all that is left cannot be read", [A], Tree(BAD, 0), 8, Budget(), held(" (1 would go)")),
-    ("a file cannot be read, and too many are gone", [A, B, C, D], Tree(BAD, 5), 8, Budget(), held(" (4 would go)")),
-    ("the tree is empty", [A, KEPT], EMPTY, 8, Budget(), Pruning((), Hold.EMPTY, EMPTY_MESSAGE.format(1))),
-    ("the tree is empty, and was", [], EMPTY, 0, Budget(), Pruning((), Hold.EMPTY, EMPTY_MESSAGE.format(0))),
-    ("the tree is empty, in budget", [A], EMPTY, 8, Budget(9), Pruning((), Hold.EMPTY, EMPTY_MESSAGE.format(1))),
-    ("too many are gone", [A, B, C, D], FULL, 8, Budget(), OVER),
-    ("a protected one does not count", [A, B, C, KEPT], FULL, 8, Budget(), Pruning(deletions(A, B, C))),
-]  # fmt: skip
+def held(hold: Hold, message: str, *kept: Stored, approvable: bool = True, unreadable: bool = False) -> Pruning:
+    return Pruning(hold=hold, message=message, held=kept, approvable=approvable, unreadable=unreadable)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
-def test_what_becomes_of_what_is_gone(
-    case: tuple[str, list[Stored], Tree, int, Budget | None, Pruning],
-) -> None:
-    _, gone, tree, owned, budget, expected = case
-    assert pruning.decide(iter(gone), tree=tree, owned=owned, budget=budget) == expected
+def unreadable(would_go: str, *kept: Stored) -> Pruning:
+    return held(Hold.HELD, TOLD.format(would_go), *kept, approvable=False, unreadable=True)
+
+
+def noted(pruning: Pruning) -> Pruning:
+    """The same, with the protected one."""
+    return replace(pruning, protected=(KEPT,), note=NOTE)
+
+
+def staying(*kept: Stored) -> tuple[Outcome, ...]:
+    return tuple(Outcome(one.key, UpdateStatus.IN_USE, stored=one, users=(USER,)) for one in kept)
+
+
+class Case(NamedTuple):
+    """A head, with 8 resources owned."""
+
+    gone: Sequence[Stored]
+    expected: Pruning
+    tree: Tree = FULL
+    budget: Budget | None = Budget()
+    window: Window = Window()
+    in_use: Sequence[Stored] = ()
+    passing: Sequence[Stored] = ()
+    approved: frozenset[Key] | None = None
+    owned: int = 8
+
+    def decide(self) -> Pruning:
+        return pruning.decide(
+            iter(self.gone),
+            tree=self.tree,
+            owned=self.owned,
+            budget=self.budget,
+            window=self.window,
+            in_use={one.key: (USER,) for one in self.in_use},
+            passing=keys(*self.passing),
+            approved=self.approved,
+        )
+
+
+CASES = {
+    "what is gone goes": Case([A, B], Pruning(deletions(A, B))),
+    "nothing is gone": Case([], Pruning()),
+    "a protected one stays": Case([A, KEPT], noted(Pruning(deletions(A)))),
+    "only a protected one is gone": Case([KEPT], noted(Pruning())),
+    # Off
+    "pruning is off": Case(ALL, Pruning(), budget=None),
+    "pruning is off, and a file cannot be read": Case([A], unreadable(""), Tree(BAD, 5), None),
+    "pruning is off, and the tree is empty": Case([A], Pruning(), EMPTY, None),
+    "pruning is off, and the folder is missing": Case(
+        [A], held(Hold.PATH_MISSING, NO_FOLDER.format(""), approvable=False), MISSING, None
+    ),
+    "pruning is off, and the root is unrelated": Case(
+        [A], held(Hold.UNRELATED_ROOT, ROOT.format("", "", "")), UNRELATED, None
+    ),
+    # A file that cannot be read
+    "a file cannot be read": Case([A, B, KEPT], unreadable(" (2 would go)", A, B), Tree(BAD, 5)),
+    "a file cannot be read, and nothing is gone": Case([], unreadable(""), Tree(BAD, 5)),
+    "what stood in that file is not known to be gone": Case(
+        [A, stored("x", path="x.yaml")], unreadable(" (1 would go)", A), Tree(BAD, 5)
+    ),
+    "all that is left cannot be read": Case([A], unreadable(" (1 would go)", A), Tree(BAD, 0)),
+    "a file cannot be read, and too many are gone": Case(ALL, unreadable(" (4 would go)", *ALL), Tree(BAD, 5)),
+    "a file cannot be read, whatever is approved": Case(
+        [A], unreadable(" (1 would go)", A), Tree(BAD, 5), approved=keys(A)
+    ),
+    # Nothing at all
+    "the tree is empty": Case([A, KEPT], noted(held(Hold.EMPTY, NOTHING.format(1), A)), EMPTY),
+    "the tree is empty, and was": Case([], held(Hold.EMPTY, NOTHING.format(0), approvable=False), EMPTY),
+    "the tree is empty, in budget": Case([A], held(Hold.EMPTY, NOTHING.format(1), A), EMPTY, Budget(9)),
+    "the tree is empty, and that is approved": Case(
+        ALL, Pruning(deletions(*ALL), approved=True), EMPTY, approved=keys(*ALL)
+    ),
+    "the tree is empty, and something else is approved": Case(
+        [A], held(Hold.EMPTY, NOTHING.format(1), A), EMPTY, approved=keys(B)
+    ),
+    "the tree is empty, and all went as approved": Case(
+        [], held(Hold.EMPTY, NOTHING.format(0), approvable=False), EMPTY, approved=keys(A)
+    ),
+    "the tree is empty, and is the one that was released": Case([], Pruning(), replace(EMPTY, released=True)),
+    "the tree is the one that was released, and more is gone": Case(
+        [A], held(Hold.EMPTY, NOTHING.format(1), A), replace(EMPTY, released=True)
+    ),
+    "the folder is missing": Case([A, B], held(Hold.PATH_MISSING, NO_FOLDER.format(" (2 would go)"), A, B), MISSING),
+    "the folder is missing, and nothing was there": Case(
+        [], held(Hold.PATH_MISSING, NO_FOLDER.format(""), approvable=False), MISSING
+    ),
+    "the folder is missing, and that is approved": Case(
+        [A, B], Pruning(deletions(A, B), approved=True), MISSING, approved=keys(A, B)
+    ),
+    # The budget
+    "too many are gone": Case(ALL, held(Hold.HELD, OVER.format("4 of 8", ""), *ALL)),
+    "a protected one does not count": Case([A, B, C, KEPT], noted(Pruning(deletions(A, B, C)))),
+    "one in use does not count, and is told": Case(
+        [A, B, C, D], Pruning(deletions(A, B, D), in_use=staying(C)), in_use=[C]
+    ),
+    "one in use is not told of what is held": Case(
+        [*ALL, E], held(Hold.HELD, OVER.format("4 of 8", ""), *ALL), in_use=[E]
+    ),
+    "too many went today already": Case(
+        ALL, held(Hold.HELD, OVER.format("4 of 20", ", after 2 within 24 hours"), *ALL), window=Window(20, 2)
+    ),
+    "what went today already leaves room": Case(ALL, Pruning(deletions(*ALL)), window=Window(24, 2)),
+    "more was owned today": Case(ALL, Pruning(deletions(*ALL)), window=Window(16, 0)),
+    "too many went today, and nothing is gone": Case([], Pruning(), window=Window(20, 20)),
+    "few a day are always allowed": Case([A], Pruning(deletions(A)), window=Window(3, 2)),
+    "and not one more": Case(
+        [A],
+        held(
+            Hold.HELD,
+            OVER.format("1 of 8", ", after 3 within 24 hours").replace(
+                "Destination a, Destination b, Destination c, Destination d", "Destination a"
+            ),
+            A,
+        ),
+        window=Window(3, 3),
+    ),
+    # Approvals
+    "too many are gone, and that is approved": Case(ALL, Pruning(deletions(*ALL), approved=True), approved=keys(*ALL)),
+    "fewer are gone than were approved": Case([A, B], Pruning(deletions(A, B), approved=True), approved=keys(*ALL)),
+    "more are gone than were approved": Case(
+        ALL, held(Hold.HELD, OVER.format("4 of 8", ""), *ALL), approved=keys(A, B, C)
+    ),
+    "one in use needs no approval": Case(
+        [*ALL, E], Pruning(deletions(*ALL), staying(E), approved=True), in_use=[E], approved=keys(*ALL)
+    ),
+    # What another repository takes over
+    "what passes on is not deleted": Case([A, B], Pruning(deletions(A)), passing=[B]),
+    "what passes on does not count": Case(ALL, Pruning(deletions(A, B, C)), passing=[D]),
+    "what passes on is not kept by its label": Case([KEPT], Pruning(), passing=[KEPT]),
+    "too many are gone besides": Case([*ALL, E], held(Hold.HELD, OVER.format("4 of 8", ""), *ALL, E), passing=[E]),
+    "the tree is empty, and all would pass on": Case(
+        [A, B], held(Hold.EMPTY, NOTHING.format(2), A, B), EMPTY, passing=[A, B]
+    ),
+    "the tree is empty, all would pass on, and that is approved": Case(
+        [A, B], Pruning(approved=True), EMPTY, passing=[A, B], approved=keys(A, B)
+    ),
+    # Another history
+    "the root is unrelated": Case(
+        [A, KEPT], held(Hold.UNRELATED_ROOT, ROOT.format(" (1 would go)", "", ""), A), UNRELATED
+    ),
+    "the root is unrelated, and nothing is gone": Case(
+        [], held(Hold.UNRELATED_ROOT, ROOT.format("", "", "")), UNRELATED
+    ),
+    "the root is unrelated, and a file cannot be read": Case(
+        [A],
+        held(
+            Hold.UNRELATED_ROOT,
+            ROOT.format(" (1 would go)", "mend what cannot be read and then ", ": x.yaml:3:1: is not YAML"),
+            A,
+            approvable=False,
+            unreadable=True,
+        ),
+        Tree(BAD, 5, unrelated=True),
+    ),
+    "the root is unrelated, and that is approved": Case(
+        ALL, Pruning(deletions(*ALL), approved=True), UNRELATED, approved=keys(*ALL)
+    ),
+    "the root is unrelated and nothing is gone, and that is approved": Case(
+        [], Pruning(), UNRELATED, approved=frozenset()
+    ),
+    "the root is unrelated, and less is approved": Case(
+        [A, B], held(Hold.UNRELATED_ROOT, ROOT.format(" (2 would go)", "", ""), A, B), UNRELATED, approved=keys(A)
+    ),
+    "the root is unrelated and empty": Case(
+        [A], held(Hold.UNRELATED_ROOT, ROOT.format(" (1 would go)", "", ""), A), Tree([], 0, unrelated=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_becomes_of_what_is_gone(case: Case) -> None:
+    decided = case.decide()
+    assert decided == case.expected
+    # Of what cannot be read nothing is released, of another history nothing is applied, and what is approved is free.
+    assert not (decided.approvable and decided.unreadable)
+    assert decided.applies == (decided.hold is not Hold.UNRELATED_ROOT)
+    assert decided.unapproved == (0 if decided.approved else len(decided.deletions))
 
 
 @pytest.mark.parametrize(
@@ -100,6 +266,66 @@ def test_what_a_budget_covers_it_covers_less_of_and_more_owned(
         assert budget.covers(deleted, owned=owned + 1)
 
 
+GONE = st.lists(
+    st.builds(stored, st.from_regex(r"[a-z]{1,2}", fullmatch=True), protected=st.booleans()),
+    unique_by=lambda one: one.key,
+)
+
+
+@given(st.data(), GONE, st.integers(0, 40), st.integers(0, 5), st.integers(0, 100))
+def test_whatever_comes_together_only_what_is_allowed_goes(
+    data: st.DataObject, gone: list[Stored], more: int, min_count: int, max_percent: int
+) -> None:
+    some = st.sets(st.sampled_from(sorted(keys(*gone)))) if gone else st.just(set[Key]())
+    in_use, approved = data.draw(some), data.draw(st.none() | some)
+    passing = data.draw(some) - in_use
+    tree = data.draw(
+        st.builds(
+            Tree,
+            st.sampled_from([[], BAD]),
+            st.integers(0, 1),
+            st.sampled_from([None, "no folder"]),
+            released=st.booleans(),
+        )
+    )
+    window = data.draw(st.builds(Window, st.integers(0, 60), st.integers(0, 9)))
+    owned, budget = len(gone) + more, Budget(min_count, max_percent)
+    decided = pruning.decide(
+        gone,
+        tree=tree,
+        owned=owned,
+        budget=budget,
+        window=window,
+        in_use=dict.fromkeys(in_use, (USER,)),
+        passing=passing,
+        approved=approved,
+    )
+    free = {one.key for one in gone if not one.protected} - in_use
+    lost = free - passing
+    is_over = bool(lost) and not budget.covers(len(lost) + window.deleted, owned=max(owned, window.owned))
+    is_approved = approved is not None and free <= approved
+    is_bare = tree.documents == 0 or tree.missing is not None
+    is_held = bool(tree.unreadable) or ((is_over or is_bare) and not (is_approved if free else tree.released))
+    assert (decided.hold is not None) == is_held
+    assert {outcome.key for outcome in decided.deletions} == (set() if is_held else lost)
+    assert {outcome.key for outcome in decided.in_use} <= in_use
+    assert is_held or decided.unapproved == (0 if is_approved else len(lost))
+
+
+@given(st.lists(st.integers(1, 12), max_size=12), st.integers(0, 5), st.integers(0, 100), st.integers(1, 100))
+def test_heads_in_a_row_never_take_more_than_the_budget_of_their_day(
+    sizes: list[int], min_count: int, max_percent: int, owned: int
+) -> None:
+    """However the deletions are spread over commits of one day, no more go than one commit might take."""
+    budget, deleted, left = Budget(min_count, max_percent), 0, owned
+    for size in sizes:
+        gone = [stored(f"{number}") for number in range(min(size, left))]
+        window = Window(owned, deleted) if deleted else Window()
+        decided = Case(gone, Pruning(), budget=budget, window=window, owned=left).decide()
+        deleted, left = deleted + decided.unapproved, left - len(decided.deletions)
+    assert deleted <= max(min_count, max_percent * owned // 100)
+
+
 def test_deletions_are_in_order_of_path_kind_and_name() -> None:
     ordered = [
         stored("z", path=None),
@@ -109,7 +335,7 @@ def test_deletions_are_in_order_of_path_kind_and_name() -> None:
         stored("a", kind="Fleet", path="b.yaml"),
     ]
     shuffled = random.Random(7).sample(ordered, len(ordered))  # noqa: S311  # a fixed order, no secret
-    decided = pruning.decide(shuffled, tree=FULL, owned=100, budget=Budget())
+    decided = Case(shuffled, Pruning(), owned=100).decide()
     assert decided == Pruning(deletions(*ordered))
 
 
@@ -117,13 +343,13 @@ def test_deletions_are_in_order_of_path_kind_and_name() -> None:
 def test_the_first_five_files_are_named_and_the_rest_counted(files: int, more: str) -> None:
     unreadable = [(f"{number}.yaml", f"{number}.yaml:1:1: bad") for number in range(files)]
     named = "; ".join(fault for _, fault in unreadable[:5])
-    decided = pruning.decide([], tree=Tree(unreadable, 1), owned=1, budget=Budget())
-    assert decided.message == HELD_MESSAGE.format(named + more, "")
+    decided = Case([], Pruning(), Tree(unreadable, 1)).decide()
+    assert decided.message == f"{named}{more}. Until then nothing is deleted."
 
 
 def test_the_first_five_resources_over_the_budget_are_named_and_the_rest_counted() -> None:
     gone = [stored(f"{number}") for number in range(9)]
-    decided = pruning.decide(gone, tree=FULL, owned=9, budget=Budget(max_percent=50))
+    decided = Case(gone, Pruning(), budget=Budget(max_percent=50), owned=9).decide()
     named = ", ".join(f"Destination {number}" for number in range(5))
     assert decided.hold is Hold.HELD
     assert decided.message is not None
@@ -133,4 +359,4 @@ def test_the_first_five_resources_over_the_budget_are_named_and_the_rest_counted
 
 
 def test_the_reasons_to_hold_are_states_of_a_repository() -> None:
-    assert [hold.value for hold in Hold] == ["prune-held", "empty"]
+    assert [hold.value for hold in Hold] == ["prune-held", "empty", "path-missing", "unrelated-root"]

@@ -3,11 +3,12 @@
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import daemons
-from tests.daemons import Daemon, Followed, destination, statuses
+from tests.daemons import Daemon, Followed, destination, statuses, until
 from tests.following import Follow
 from tests.repositories import Repository
 
@@ -25,13 +26,20 @@ def followed(source: Repository, follow: Follow) -> Followed:
     return followed
 
 
-def stays(followed: Followed, state: str, message: str) -> None:
+def stays(followed: Followed, state: str, message: str, *, outcome: str = "failed") -> None:
     """The repository comes into this state, says why, and everything stays."""
     shown = followed.daemon.state_of(followed.name, state)
     assert (shown["message"], shown["commit"] is not None) == (message, True)
     assert followed.versions() == {"a": 1, "b": 1}
-    [failed, *_] = followed.daemon.runs(followed.name)
-    assert (failed["outcome"], failed["message"], failed["counts"]) == ("failed", message, {})
+    [newest, *_] = followed.daemon.runs(followed.name)
+    assert (newest["outcome"], newest["message"], newest["counts"]) == (outcome, message, {})
+
+
+def approve(followed: Followed) -> dict[str, Any]:
+    """Let go what is held at the head, and wait for the run."""
+    answer = followed.daemon.post(f"/v1/repositories/{followed.name}/approve", {"commit": followed.source.head()})
+    assert answer.status == 202, answer
+    return followed.daemon.finished(answer.body["run"])
 
 
 def test_a_branch_that_vanishes_deletes_nothing_until_it_is_back(followed: Followed) -> None:
@@ -72,14 +80,18 @@ def test_a_repository_without_commits_is_empty_and_deletes_nothing(followed: Fol
     stays(followed, "empty", f"{path} has no commit yet; commit something to it")
     fresh.write("b.yaml", destination("b", "anew"))
     run = followed.daemon.run_of(followed.name, fresh.commit())
-    assert (run["counts"], run["rewound"]) == ({"configured": 1, "deleted": 1}, True)
+    # Whatever begins there is another history.
+    assert (run["counts"], run["outcome"], run["rewound"]) == ({"configured": 1}, "refused", True)
+    assert followed.versions() == {"a": 1, "b": 1}
+    assert approve(followed)["counts"] == {"configured": 1, "deleted": 1}
+    assert followed.versions() == {"b": 2}
 
 
 def test_a_path_that_is_missing_deletes_nothing_until_it_is_there(followed: Followed) -> None:
     head = followed.source.head()
     followed.change(interval="200ms", path="elsewhere")
     message = f"there is no folder elsewhere in the commit {head[:12]}; add it, or correct `path`"
-    stays(followed, "path-missing", message)
+    stays(followed, "path-missing", f"{message}. Until then nothing is deleted (2 would go).", outcome="partial")
     followed.write("elsewhere/c.yaml", destination("c"))
     run = followed.commit()
     assert (run["outcome"], run["counts"]) == ("succeeded", {"created": 1, "deleted": 2})
@@ -131,7 +143,10 @@ def test_history_that_was_rewritten_is_told_and_followed(followed: Followed) -> 
     source.restart()
     source.write("b.yaml", destination("b", "unrelated"))
     run = followed.commit()
-    assert (run["rewound"], run["outcome"], run["counts"]) == (True, "succeeded", {"configured": 1})
+    assert (run["rewound"], run["outcome"], run["counts"]) == (True, "refused", {"configured": 1})
+    assert followed.versions() == {"a": 1, "b": 1}
+    run = approve(followed)
+    assert (run["rewound"], run["outcome"], statuses(run)) == (True, "succeeded", {"b": "configured"})
     assert followed.versions() == {"a": 1, "b": 2}
 
 
@@ -185,6 +200,7 @@ def test_a_restart_does_no_work_and_makes_no_run(tmp_path: Path) -> None:
     repositories = [daemons.watched("telemetry", source.path, interval="100ms")]
     with daemons.running(tmp_path / "daemon", repositories=repositories) as daemon:
         daemon.run_of("telemetry", commit)
+        until(lambda: "changedBy" in daemon.resources("Destination")[0]["status"]["source"] or None, "all is known")
         before = _everything(daemon)
         daemon.restart()
         time.sleep(0.5)

@@ -16,7 +16,7 @@ def asked(name: str, description: str = "", **spec: object) -> dict[str, Any]:
         "apiVersion": "service/v1",
         "kind": "Destination",
         "metadata": {"name": name, "description": description},
-        "spec": {"type": "webhook", **spec},
+        "spec": {"type": "otlp", **spec},
     }
 
 

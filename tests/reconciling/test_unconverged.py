@@ -12,7 +12,7 @@ from tests.daemons import Followed, destination, statuses, until
 from tests.following import Follow
 from tests.repositories import Repository
 
-INVALID = destination("bad").replace("type: webhook", "type: 5")
+INVALID = destination("bad").replace("type: otlp", "type: 5")
 NOT_STORED = "Not stored as the head says: 1 invalid; the run names them."
 
 
@@ -67,9 +67,9 @@ def test_a_refused_commit_stays_refused_however_often_one_asks(source: Repositor
     assert followed.versions() == {"good": 1}
 
 
-@pytest.mark.parametrize("description", ["", "differs"])
+@pytest.mark.parametrize(("description", "status"), [("", "unchanged"), ("differs", "configured")])
 def test_what_one_repository_gives_up_another_that_holds_it_takes_over(
-    tmp_path: Path, source: Repository, follow: Follow, description: str
+    tmp_path: Path, source: Repository, follow: Follow, description: str, status: str
 ) -> None:
     source.write("a.yaml", destination("a"))
     source.write("shared.yaml", destination("shared"))
@@ -82,14 +82,11 @@ def test_what_one_repository_gives_up_another_that_holds_it_takes_over(
     second = follow(other, project=first.project)
     second.head()
     source.remove("shared.yaml")
-    assert first.commit()["counts"] == {"deleted": 1}
-
-    def owner() -> str | None:
-        stored = first.destination("shared")
-        return None if stored is None else str(stored["status"]["source"]["repository"])
-
-    assert until(lambda: owner() == second.name or None, "the other repository has it")
-    assert second.state()["message"] is None
+    assert first.commit()["counts"] == {status: 1}
+    stored = first.destination("shared")
+    assert stored is not None
+    assert (stored["metadata"]["description"], stored["status"]["source"]["repository"]) == (description, second.name)
+    until(lambda: second.state()["message"] is None, "the other repository has nothing to tell any more")
 
 
 def test_a_change_that_lets_nothing_in_makes_no_run(tmp_path: Path, source: Repository, follow: Follow) -> None:
@@ -194,7 +191,9 @@ def test_a_suspended_repository_is_a_state_and_no_run(followed: Followed) -> Non
     state = followed.daemon.state_of(followed.name, "suspended")
     assert state["message"] == "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
     assert state["lastRun"] == before
-    asked = followed.daemon.reconcile(followed.name)
-    assert (asked["outcome"], asked["message"], asked["counts"]) == ("failed", state["message"], {})
+    answer = followed.daemon.post(f"/v1/repositories/{followed.name}/reconcile")
+    why = f"There is no run of {followed.name} while it is suspended. {state['message']}"
+    assert (answer.status, answer.body) == (409, {"errors": [why]})
+    assert followed.state()["lastRun"] == before
     followed.change(suspend=False)
     until(lambda: followed.state()["state"] == "ready" or None, "it goes on")

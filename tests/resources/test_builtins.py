@@ -1,10 +1,14 @@
 """What is built in: ordinary documents that break no rule, and say what the interface's tables say."""
 
+import json
+import re
+
 import pytest
 
 from reconciler.documents.values import Value
 from reconciler.resources import (
     builtins,
+    canonical,
     component_types,
     components,
     conforming,
@@ -51,6 +55,28 @@ def test_each_breaks_no_rule(key: Key) -> None:
     assert (judged.key, judged.violations) == (key, ())
     if key.kind.endswith("Type"):
         assert defining.broken(document["spec"]) == ()
+
+
+@pytest.mark.parametrize("key", builtins.built_in(), ids="-".join)
+def test_each_is_shown_as_a_resource_in_canonical_form(key: Key) -> None:
+    shown = builtins.shown()[key]
+    resource = json.loads(shown)
+    assert canonical.encode(resource) == shown
+    assert resource.pop("status") == {"latest": True, "source": {"type": "builtin"}}
+    added = {name: resource["metadata"].pop(name) for name in ("id", "hash", "version")}
+    assert (added["id"], added["version"], len(added["hash"])) == (f"builtin.{key.kind}.{key.name}", 1, 64)
+    assert resource == builtins.built_in()[key]
+
+
+def test_each_has_an_id_of_its_own() -> None:
+    ids = {json.loads(shown)["metadata"]["id"] for shown in builtins.shown().values()}
+    assert len(ids) == len(builtins.built_in())
+    assert all(re.fullmatch(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}", one) for one in ids)
+
+
+def test_they_are_shown_in_the_order_of_their_keys_and_never_with_a_date() -> None:
+    assert list(builtins.shown()) == list(builtins.built_in())
+    assert [key for key, shown in builtins.shown().items() if b"dateModified" in shown] == []
 
 
 def test_the_queue_fits_its_type_which_is_built_in() -> None:

@@ -95,7 +95,7 @@ def test_a_valid_document_becomes_the_resource_that_its_user_owns() -> None:
                 "metadata": {"name": "siem", "deprecated": True, "labels": {"service/prune": "disabled"}},
                 "spec": spec,
             },
-            secrets=(),
+            placeholders=(),
             proposed_id="01J",
             deprecated=True,
             protected=True,
@@ -293,6 +293,16 @@ SPECS: list[tuple[str, Any, list[str]]] = [
             "/spec/parameters/1/minimum: is not an integer",
         ],
     ),
+    # What definitions say is judged once they have their shape.
+    (
+        "SourceType",
+        {"version": 1, "parameters": [{"name": "a", "type": "int", "default": "x"}, {"name": "b", "type": "enum"}]},
+        [
+            "/spec/version: is not a string",
+            "/spec/parameters/0/default: is not an integer",
+            "/spec/parameters/1/validValues: is required and not empty for the type `enum`",
+        ],
+    ),
 ]
 
 
@@ -335,40 +345,54 @@ def test_every_rule_that_a_document_breaks_is_told_whatever_its_kind(value: Valu
     assert told(value) == expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec", "pointers"),
-    [
-        (
-            "Destination",
-            {
-                "type": "webhook",
-                "parameters": [
-                    {"name": "token", "value": "(sensitive)", "sensitive": True},
-                    {"name": "headers", "value": {"Authorization": "(sensitive)", "X": "y"}},
-                    {"name": "note", "value": "(sensitive)"},
-                    {"name": "other", "value": "(sensitive)", "sensitive": False},
-                ],
-                "processors": [{"type": "t", "parameters": [{"name": "k", "value": "(sensitive)", "sensitive": True}]}],
-            },
-            [
-                ("spec", "parameters", 0, "value"),
-                ("spec", "parameters", 1, "value", "Authorization"),
-                ("spec", "processors", 0, "parameters", 0, "value"),
+MASKED: list[tuple[str, Value, list[tuple[str | int, ...]]]] = [
+    (
+        "Destination",
+        {
+            "type": "webhook",
+            "parameters": [
+                {"name": "token", "value": "(sensitive)", "sensitive": True},
+                {"name": "headers", "value": {"Authorization": "(sensitive)", "X": "y"}},
+                {"name": "note", "value": "(sensitive)"},
+                {"name": "other", "value": "(sensitive)", "sensitive": False},
             ],
-        ),
-        (
-            "AgentVersion",
-            {"deep": [{"name": "k", "value": "(sensitive)", "sensitive": True}]},
-            [("spec", "deep", 0, "value")],
-        ),
-    ],
-)
+            "processors": [{"type": "t", "parameters": [{"name": "k", "value": "(sensitive)", "sensitive": True}]}],
+        },
+        [
+            ("spec", "parameters", 0, "value"),
+            ("spec", "parameters", 1, "value", "Authorization"),
+            ("spec", "parameters", 2, "value"),
+            ("spec", "parameters", 3, "value"),
+            ("spec", "processors", 0, "parameters", 0, "value"),
+        ],
+    ),
+    (
+        "AgentVersion",
+        {"deep": [{"name": "k", "value": "(sensitive)", "sensitive": True}]},
+        [("spec", "deep", 0, "value")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec", "pointers"), MASKED)
 def test_what_the_service_shows_instead_of_a_secret_is_not_a_value(
     kind: str, spec: Value, pointers: list[tuple[str | int, ...]]
 ) -> None:
-    judged = judge(document(kind, spec))
+    value = document(kind, spec)
 
-    assert judged.violations == tuple(Violation(pointer, MASK_MESSAGE) for pointer in pointers)
+    assert judge(value).violations == tuple(Violation(pointer, MASK_MESSAGE) for pointer in pointers)
+
+
+@pytest.mark.parametrize(("kind", "spec", "pointers"), MASKED)
+def test_a_client_may_leave_it_to_whoever_knows_the_stored_value(
+    kind: str, spec: Value, pointers: list[tuple[str | int, ...]]
+) -> None:
+    value = document(kind, spec)
+
+    judged = judging.judge(value, api_versions=API_VERSIONS, placeholders=True)
+
+    resource = Resource(key=Key(kind, "a"), owned=value, placeholders=tuple(pointers))
+    assert judged == Judged(key=Key(kind, "a"), resource=resource, violations=())
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])

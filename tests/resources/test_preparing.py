@@ -1,4 +1,4 @@
-"""Preparing: digests that follow every change and tell no secret, and bodies without secrets."""
+"""Preparing: hashes that follow every change and tell no secret, and bodies without secrets."""
 
 import copy
 import hashlib
@@ -11,24 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.documents.values import Value, pointer_text
-from reconciler.resources import canonical, judging, preparing
+from reconciler.resources import canonical, fitting, judging, preparing
 from reconciler.resources.preparing import Prepared
-from reconciler.resources.resource import Resource
 from tests.resources.documents import API_VERSIONS, EXAMPLES, SCALARS, at, pointers, replaced
+from tests.resources.lookups import look_up
 
 KEY = b"k" * 32
 CANARY = "hunter2-canary"
 PLANTS: list[Value] = [CANARY, {"k": CANARY}, [CANARY], {"k": [CANARY, {"l": CANARY}]}]
 
 
-def resource_of(document: Value) -> Resource:
+def owned(document: Value) -> dict[str, Value]:
     judged = judging.judge(document, api_versions=API_VERSIONS)
     assert judged.resource is not None, judged.violations
-    return judged.resource
+    return judged.resource.owned
 
 
 def prepare(document: Value, hmac_key: bytes = KEY) -> Prepared:
-    return preparing.prepare(resource_of(document), hmac_key=hmac_key)
+    """A document, prepared as the built-in types have it."""
+    resource = owned(document)
+    return preparing.prepare(resource, fitting.fit(resource, look_up).secrets, hmac_key=hmac_key)
 
 
 def destination(*, own: Value = "t", header: Value = "h", port: Value = 443) -> dict[str, Any]:
@@ -55,13 +57,11 @@ def covered(value: Value) -> str:
 
 def test_a_resource_is_prepared_so() -> None:
     document = destination()
-    masked = destination(own="(sensitive)", header="(sensitive)")
     hashed = destination(own=covered("t"), header=covered("h"))
 
     assert prepare(document) == Prepared(
-        digest=hashlib.sha256(canonical.encode(hashed)).digest(),
         spec_hash=hashlib.sha256(canonical.encode(hashed["spec"])).hexdigest(),
-        masked=canonical.encode(masked),
+        masked=destination(own="(sensitive)", header="(sensitive)"),
         secrets=canonical.encode(
             {
                 "/spec/parameters/1/value": "t",
@@ -73,35 +73,35 @@ def test_a_resource_is_prepared_so() -> None:
 
 
 def test_without_secrets_no_key_matters() -> None:
-    document: Value = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "a"}, "spec": {}}
-    prepared = prepare(document)
+    document: dict[str, Value] = {
+        "apiVersion": "service/v1",
+        "kind": "Fleet",
+        "metadata": {"name": "a"},
+        "spec": {},
+    }
+    expected = Prepared(spec_hash=hashlib.sha256(b"{}").hexdigest(), masked=document, secrets=None)
 
-    assert prepared.masked == canonical.encode(document)
-    assert prepared.secrets is None
-    assert prepared.digest == hashlib.sha256(canonical.encode(document)).digest()
-    assert prepared.spec_hash == hashlib.sha256(b"{}").hexdigest()
-    assert prepare(document, b"another key").digest == prepared.digest
+    assert (prepare(document), prepare(document, b"another key")) == (expected, expected)
 
 
 SECRETS = st.one_of(SCALARS, st.lists(st.text(max_size=3), max_size=2)).filter(lambda value: value != "(sensitive)")
 
 
 @given(SECRETS, SECRETS)
-def test_the_digest_changes_exactly_when_a_secret_does(one: Value, other: Value) -> None:
+def test_the_hash_changes_exactly_when_a_secret_does(one: Value, other: Value) -> None:
     same = canonical.encode(one) == canonical.encode(other)
     first, second = prepare(destination(own=one)), prepare(destination(own=other))
 
-    assert (first.digest == second.digest) == same
     assert (first.spec_hash == second.spec_hash) == same
     assert (first.secrets == second.secrets) == same
     assert first.masked == second.masked
 
 
-def test_another_key_gives_another_digest_and_hash() -> None:
+def test_another_key_gives_another_hash() -> None:
     one, other = prepare(destination()), prepare(destination(), b"another key")
 
-    assert one.digest != other.digest
     assert one.spec_hash != other.spec_hash
+    assert (one.masked, one.secrets) == (other.masked, other.secrets)
 
 
 def test_the_hash_of_a_guessed_secret_is_not_the_hash() -> None:
@@ -112,18 +112,17 @@ def test_the_hash_of_a_guessed_secret_is_not_the_hash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "digest_changes", "hash_changes"),
+    ("change", "hash_changes"),
     [
-        ({"spec": {"type": "custom"}}, True, True),
-        ({"metadata": {"name": "a", "description": "other"}}, True, False),
-        ({"metadata": {"name": "a", "labels": {}}}, True, False),
-        ({"metadata": {"name": "a", "id": "x", "hash": 1, "version": 2, "dateModified": 3}}, False, False),
-        ({"status": {"latest": True}}, False, False),
+        ({"spec": {"type": "custom"}}, True),
+        ({"spec": {"type": "file", "parameters": []}}, True),
+        ({"metadata": {"name": "a", "description": "other"}}, False),
+        ({"metadata": {"name": "a", "labels": {}}}, False),
+        ({"metadata": {"name": "a", "id": "x", "hash": 1, "version": 2, "dateModified": 3}}, False),
+        ({"status": {"latest": True}}, False),
     ],
 )
-def test_digest_and_hash_follow_what_they_cover(
-    change: dict[str, Value], digest_changes: bool, hash_changes: bool
-) -> None:
+def test_the_hash_follows_the_spec_alone(change: dict[str, Value], hash_changes: bool) -> None:
     document: dict[str, Value] = {
         "apiVersion": "service/v1",
         "kind": "Source",
@@ -132,17 +131,14 @@ def test_digest_and_hash_follow_what_they_cover(
     }
     before, after = prepare(document), prepare({**document, **change})
 
-    assert (before.digest != after.digest, before.spec_hash != after.spec_hash) == (digest_changes, hash_changes)
+    assert (before.spec_hash != after.spec_hash) == hash_changes
 
 
-def test_a_reference_and_what_stands_for_a_secret_never_give_the_same_digest() -> None:
+def test_a_reference_and_what_stands_for_a_secret_never_give_the_same_hash() -> None:
     reference, literal = "${env:A}", covered("${env:A}")
 
-    assert len({prepare(destination(own=value)).digest for value in (reference, literal, covered(literal))}) == 3
-    assert (
-        json.loads(prepare(destination(own=reference)).masked)["spec"]
-        == destination(own=reference, header="(sensitive)")["spec"]
-    )
+    assert len({prepare(destination(own=value)).spec_hash for value in (reference, literal, covered(literal))}) == 3
+    assert prepare(destination(own=reference)).masked == destination(own=reference, header="(sensitive)")
 
 
 @given(st.data())
@@ -157,23 +153,24 @@ def test_a_secret_is_in_secrets_and_nowhere_else(data: st.DataObject) -> None:
         document = replaced(document, place, [*at(document, place), planted])
     before = copy.deepcopy(document)
 
-    judged = judging.judge(document, api_versions=API_VERSIONS)
-    assert judged.resource is not None
-    prepared = preparing.prepare(judged.resource, hmac_key=KEY)
+    resource = judging.judge(document, api_versions=API_VERSIONS).resource
+    assert resource is not None
+    fit = fitting.fit(resource.owned, look_up)
+    prepared = preparing.prepare(resource.owned, fit.secrets, hmac_key=KEY)
 
     assert document == before
-    assert CANARY.encode() not in prepared.masked
-    assert CANARY not in repr((judged, prepared))
+    assert CANARY not in json.dumps(prepared.masked)
+    assert CANARY not in repr((resource, fit, prepared))
     assert (CANARY.encode() in (prepared.secrets or b"")) == (place is not None)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
 def test_secrets_put_back_into_the_masked_form_give_the_resource(example: dict[str, Any]) -> None:
     prepared = prepare(example)
-    restored: Any = json.loads(prepared.masked)
+    restored: Any = prepared.masked
     secrets = json.loads(prepared.secrets or b"{}")
-    for pointer in pointers(json.loads(prepared.masked)):
+    for pointer in pointers(prepared.masked):
         if pointer_text(pointer) in secrets:
             restored = replaced(restored, pointer, secrets[pointer_text(pointer)])
 
-    assert restored == resource_of(example).owned
+    assert restored == owned(example)

@@ -275,7 +275,7 @@ def test_what_repositories_ask_for_and_cannot_have_is_shown_at_once_among_the_ot
     text = """repositories:
   - name: one
     url: https://git.example/one.git
-    acceptInvalid: true
+    atomic: true
     interval: 5
     verify: {signersFile: /etc/signers}
   - name: two
@@ -289,7 +289,6 @@ def test_what_repositories_ask_for_and_cannot_have_is_shown_at_once_among_the_ot
     unknown = "is not a known key; the keys here are caFile, knownHostsFile, passwordFile, proxy, sshKeyFile, tokenFile"
     assert lines_of(tmp_path, text) == [
         f"config.yaml:3:5: repositories[0].url: {remote}",
-        f"config.yaml:4:5: repositories[0].acceptInvalid: {unsupported}",
         "config.yaml:5:5: repositories[0].interval: must be a duration such as 250ms, 10s, 5m or 1h",
         f"config.yaml:6:14: repositories[0].verify.signersFile: {unsupported}",
         f"config.yaml:8:5: repositories[1].url: {remote}",

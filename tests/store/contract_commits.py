@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.store.contract import Changes, Moved, Record, Store, StoreFault
 from tests.store import looking, rows
+from tests.store.contract_lineages import lineage
 from tests.store.engines import Engine
 
 WAIT = 10.0  # seconds
@@ -100,12 +101,14 @@ class CommitPromises:
         [
             (rows.stored("a"), Record(), 1),
             (Changes(heads=(rows.head("old", 1, owner="telemetry"),)), Record(), 1),
+            (Changes(head_statuses=(rows.head_status("old"),)), Record(), 1),
             (rows.removed("old"), Record(), 1),
             (Changes(files=(rows.file("a.yaml"),)), Record(), 1),
             (Changes(wanted=(rows.wanted("a.yaml", "a"),)), Record(), 1),
             (Changes(forgotten_files=(("telemetry", "a.yaml"),)), Record(), 1),
             (Changes(), Record(run=rows.run("R1"), repository=rows.repository()), 0),
             (Changes(audit=(rows.audit("a", 1),)), Record(), 0),
+            (Changes(lineages=(lineage("never"),)), Record(), 0),
             (Changes(), Record(forget_files_of="telemetry"), 1),
             (Changes(), Record(release_repository="telemetry"), 1),
             (Changes(), Record(), 0),

@@ -99,6 +99,18 @@ class ReadPromises:
         assert found == [rows.shown(name, 1) for name in names]
         assert await looking.names(store) != names
 
+    async def test_a_page_is_small_however_large_its_resources_are(self, store: Store) -> None:
+        large, padding = 200_000, "x" * 200_000  # characters
+        names = [f"{number:04}" for number in range(40)]
+        await store.commit([rows.stored(*names, padding=padding)], record=Record(), planned_at=0)
+        versions = tuple(rows.version("a", number, padding=padding) for number in range(1, 41))
+        await store.commit([Changes(versions=versions)], record=Record(), planned_at=1)
+        listed = [page async for page in store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000)]
+        history = [page async for page in store.history_pages(rows.PROJECT, rows.key("a"))]
+        assert [json.loads(shown)["metadata"]["name"] for page in listed for shown in page] == names
+        assert [json.loads(shown)["metadata"]["version"] for page in history for shown in page] == [*range(40, 0, -1)]
+        assert max(sum(map(len, page)) for page in (*listed, *history)) < 5 * large
+
     async def test_a_list_that_is_left_early_holds_nothing_up(self, store: Store) -> None:
         await store.commit([rows.stored(*(f"{number:04}" for number in range(500)))], record=Record(), planned_at=0)
         pages = store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000)

@@ -5,9 +5,23 @@ only SQLite does is not here.
 """
 
 from tests.store.contract_commits import CommitPromises
+from tests.store.contract_lineages import LineagePromises
 from tests.store.contract_processes import ProcessPromises
+from tests.store.contract_prunes import PrunePromises
 from tests.store.contract_reads import ReadPromises
+from tests.store.contract_references import ReferencePromises
+from tests.store.contract_statuses import StatusPromises
+from tests.store.contract_suspensions import SuspensionPromises
 
 
-class StoreContract(CommitPromises, ReadPromises, ProcessPromises):
+class StoreContract(
+    CommitPromises,
+    ReadPromises,
+    ReferencePromises,
+    StatusPromises,
+    PrunePromises,
+    SuspensionPromises,
+    LineagePromises,
+    ProcessPromises,
+):
     """All of them."""

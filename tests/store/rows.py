@@ -2,14 +2,20 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 from reconciler.resources.keys import Key
 from reconciler.store.contract import (
+    ApprovalRow,
     AuditRow,
     Changes,
     FileRow,
     HeadRow,
+    HeadStatusRow,
+    HeldRow,
     KeyRow,
+    PruneRow,
+    ReferenceRow,
     RepositoryRow,
     RunRow,
     StatusRow,
@@ -87,8 +93,21 @@ def head(
         path=path,
         line=line,
         protected=0,
+        incomplete=0,
         status=status(number),
     )
+
+
+def head_status(name: str, *lines: str, project: str = PROJECT) -> HeadStatusRow:
+    """The status of a resource of which this is missing."""
+    told = json.dumps({"incomplete": lines, "source": {"of": name}}).encode()
+    return HeadStatusRow(project=project, kind=KIND, name=name, incomplete=int(bool(lines)), status=told)
+
+
+def referring(name: str, *targets: str, number: int = 1, project: str = PROJECT) -> Changes:
+    """A part that stores a version of a resource that refers to these."""
+    refer = tuple(ReferenceRow(project, KIND, name, KIND, target) for target in targets)
+    return replace(stored(name, number=number, project=project), references=refer)
 
 
 def audit(name: str, number: int = 1, *, action: str = "created", project: str = PROJECT) -> AuditRow:
@@ -163,7 +182,19 @@ def run_status(identifier: str, ordinal: int, *, name: str = "a", reason: str | 
     )
 
 
-def repository(name: str = "telemetry", *, state: str = "ready") -> RepositoryRow:
+def pruned(at: int, *, owned: int = 10, deleted: int = 1, repository: str = "telemetry") -> Changes:
+    return Changes(pruned=(PruneRow(repository=repository, at=at, owned=owned, deleted=deleted),))
+
+
+def held(*names: str, why: str = "held", repository: str = "telemetry") -> Changes:
+    return Changes(held=tuple(HeldRow(repository=repository, kind=KIND, name=name, why=why) for name in names))
+
+
+def approval(*, repository: str = "telemetry", commit: str = "c" * 40) -> ApprovalRow:
+    return ApprovalRow(repository=repository, commit=commit, actor="key:test", at=AT)
+
+
+def repository(name: str = "telemetry", *, state: str = "ready", approvable: int | None = None) -> RepositoryRow:
     return RepositoryRow(
         name=name,
         project=PROJECT,
@@ -174,4 +205,6 @@ def repository(name: str = "telemetry", *, state: str = "ready") -> RepositoryRo
         state=state,
         message=None,
         since=AT,
+        origin="0" * 64,
+        approvable=approvable,
     )

@@ -7,7 +7,7 @@ import pytest
 from reconciler.planning.models import Stored
 from reconciler.resources.keys import Key
 from reconciler.store.contract import Changes, FileRow, Record, Store, StoreFault
-from reconciler.store.planning_view import BATCH, Identity
+from reconciler.store.planning_view import BATCH, Identity, StoredDocument
 from tests.store import rows
 from tests.store.engines import Engine
 
@@ -48,7 +48,7 @@ async def test_an_exception_ends_the_snapshot_and_goes_on(engine: Engine, store:
 
 async def test_stored_resources_are_found_by_key(engine: Engine, store: Store) -> None:
     protected = rows.stored("p")
-    head = protected.heads[0]._replace(protected=1)
+    head = protected.heads[0]._replace(protected=1, incomplete=1, drifted=1)
     parts = [owned("a", line=7), rows.stored("b"), Changes(versions=protected.versions, heads=(head,))]
     await store.commit(parts, record=Record(), planned_at=0)
     view = engine.view()
@@ -64,10 +64,30 @@ async def test_stored_resources_are_found_by_key(engine: Engine, store: Store) -
     assert found == {
         a: Stored(a, rows.digest("a", 1), 1, owner="telemetry", path="a.yaml", line=7),
         b: Stored(b, rows.digest("b", 1), 1, owner=None),
-        p: Stored(p, rows.digest("p", 1), 1, owner=None, protected=True),
+        p: Stored(p, rows.digest("p", 1), 1, owner=None, protected=True, incomplete=True, drifted=True),
     }
-    assert identities == {key: Identity(f"id-{key.name}", rows.source(1)) for key in (a, b, p)}
+    assert identities == {key: Identity(f"id-{key.name}", rows.source(1), rows.status(1)) for key in (a, b, p)}
     assert (bodies, elsewhere, taken) == ({name: rows.shown(name, 1) for name in "abp"}, {}, {"id-b"})
+
+
+async def test_stored_documents_come_with_their_secrets_and_no_status(engine: Engine, store: Store) -> None:
+    await store.create_project("other", at=rows.AT)
+    secret = rows.version("b")._replace(secrets=b'{"/spec/padding":"hush"}')
+    head = rows.head("b", owner="telemetry")._replace(incomplete=1, status=b'{"incomplete":["x"]}')
+    other = rows.stored("a", project="other")
+    await store.commit(
+        [rows.stored("a"), other, Changes(versions=(secret,), heads=(head,))], record=Record(), planned_at=0
+    )
+    await store.commit([rows.stored("a", number=2)], record=Record(), planned_at=1)
+    view = engine.view()
+    a, b, missing = (rows.key(name) for name in ("a", "b", "missing"))
+    with view.snapshot():
+        assert view.documents(rows.PROJECT, [a, b, missing]) == {
+            a: StoredDocument(rows.body("a", 2), None, None, 0, rows.status(2)),
+            b: StoredDocument(rows.body("b", 1), secret.secrets, "telemetry", 1, head.status),
+        }
+        assert view.documents("other", [a, b]) == {a: StoredDocument(rows.body("a", 1), None, None, 0, rows.status(1))}
+    view.close()
 
 
 async def test_more_keys_than_one_statement_takes_are_all_found(engine: Engine, store: Store) -> None:
@@ -77,6 +97,7 @@ async def test_more_keys_than_one_statement_takes_are_all_found(engine: Engine, 
     with view.snapshot():
         assert set(view.stored(rows.PROJECT, {rows.key(name) for name in names})) == {rows.key(name) for name in names}
         assert view.stored(rows.PROJECT, []) == {}
+        assert set(view.documents(rows.PROJECT, map(rows.key, names))) == set(map(rows.key, names))
     view.close()
 
 

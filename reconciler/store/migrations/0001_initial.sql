@@ -42,12 +42,27 @@ create table resource (
   path        text,              -- where it stands now in that repository
   line        integer,
   protected   integer not null,  -- 1: the label service/prune is `disabled`
+  incomplete  integer not null,  -- 1: its status says what is missing
   status      blob not null,     -- JSON; it changes without a new version
+  drifted     integer not null,  -- 1: the API stored it while its owner was suspended
   primary key (project, kind, name)
 ) strict, without rowid;
 
 create unique index resource_by_id on resource (project, resource_id);
+create index resource_incomplete on resource (owner, kind, name) where incomplete = 1;
 create index resource_by_owner on resource (owner, project, path, kind, name) where owner is not null;
+
+-- What each stored resource refers to, so that a change finds its dependants and a deletion what uses it.
+create table reference (
+  project     text not null,
+  kind        text not null,
+  name        text not null,
+  target_kind text not null,
+  target_name text not null,
+  primary key (project, kind, name, target_kind, target_name)
+) strict, without rowid;
+
+create index reference_by_target on reference (project, target_kind, target_name, kind, name);
 
 -- One row a change. What was before is version `version_before` of the history.
 create table audit (
@@ -61,7 +76,8 @@ create table audit (
   version_before integer,
   version_after  integer,
   run            text,
-  request        text
+  request        text,
+  detail         text
 ) strict;
 
 -- What is remembered of each watched repository between runs.
@@ -74,7 +90,53 @@ create table repository (
   head         text,
   state        text not null,
   message      text,
-  since        text not null
+  since        text not null,
+  origin       text,            -- a digest of the url and branch that `commit_id` was applied from
+  approvable   integer          -- 1: what is held at `head` can be approved; 0: it cannot; null: nothing is held
+) strict, without rowid;
+
+-- The repositories that are not looked at until somebody resumes them, or until an instant.
+create table suspension (
+  repository text primary key,
+  reason     text not null,
+  actor      text not null,
+  since      text not null,
+  until      text               -- null: until somebody ends it
+) strict, without rowid;
+
+-- One row a run that pruned. The budget is for any 24 hours; older rows go when one is written.
+create table prune_ledger (
+  id         integer primary key,
+  repository text not null,
+  at         integer not null,  -- milliseconds of Unix time
+  owned      integer not null,  -- before the run
+  deleted    integer not null   -- without approval
+) strict;
+
+create index prune_ledger_by_repository on prune_ledger (repository, at);
+
+-- What a repository's head does not hold and stays all the same: `held` by a guard, `in-use`, or `protected`.
+create table held (
+  repository text not null,
+  why        text not null,
+  kind       text not null,
+  name       text not null,
+  primary key (repository, why, kind, name)
+) strict, without rowid;
+
+-- What an admin let go; it goes itself when nothing is held any more.
+create table approval (
+  repository text primary key,
+  commit_id  text not null,
+  actor      text not null,
+  at         text not null
+) strict, without rowid;
+
+create table approved (
+  repository text not null,
+  kind       text not null,
+  name       text not null,
+  primary key (repository, kind, name)
 ) strict, without rowid;
 
 -- The files of a repository's applied head that were considered.

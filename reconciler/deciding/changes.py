@@ -1,27 +1,35 @@
-"""From outcomes to rows: what a plan decided becomes what the store is given, in parts of bounded size. Pure."""
+"""From outcomes to rows: what was decided becomes what the store is given, in parts of bounded size. Pure."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from reconciler import ids
-from reconciler.planning.models import Change, Outcome
+from reconciler.deciding import drifting
+from reconciler.deciding.candidates import Candidate
+from reconciler.deciding.dependants import NOTHING, Standing
+from reconciler.documents.values import Pointer, Value
+from reconciler.planning.models import BUILT_IN, Change, Outcome
 from reconciler.planning.statuses import UpdateStatus
-from reconciler.reading.candidates import Candidate
-from reconciler.resources import rendering
+from reconciler.resources import canonical, drafts, preparing, rendering
+from reconciler.resources.fitting import Fit
 from reconciler.resources.keys import Key
-from reconciler.store.contract import AuditRow, Changes, HeadRow, KeyRow, StatusRow, VersionRow
+from reconciler.store.contract import AuditRow, Changes, HeadRow, KeyRow, ReferenceRow, StatusRow, VersionRow
 from reconciler.store.planning_view import Identity
 
 PART = 250  # outcomes in one part: about 400 KB of rows, a millisecond of decoding
+NAMED = 10  # a line names this many resources, and counts the rest
 PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource that goes over it
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who changes what, when: the same for every row of one change. `source` has no `path` and `line` yet."""
+    """Who changes what, when: the same for every row of one change. `source` has no `path` and `line` yet.
+
+    `hmac_key` is this server's, under which a hash covers secrets.
+    """
 
     project: str
     actor: str
@@ -31,15 +39,36 @@ class Origin:
     at: str
     milliseconds: int
     seed: bytes
-    source: Mapping[str, object]
+    source: Mapping[str, Value]
+    hmac_key: bytes = field(repr=False)
+    changed_by: Mapping[str, Value] = field(default_factory=dict)  # the commits that changed files, by their paths
 
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """What was stored of the resources that change: ids and sources, and the newest version of what is created."""
+    """What was stored of the resources that change: ids and sources, and the newest version of what is created.
+
+    `wanted` has the digests of what is wanted in their place by the suspended repositories that own them.
+    """
 
     identities: Mapping[Key, Identity]
     last_versions: Mapping[Key, int]
+    wanted: Mapping[Key, bytes | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What becomes of every candidate, and what follows. Ordinals of outcomes index `candidates`.
+
+    `fits` has each candidate that is stored. `unresolved` are those that are invalid for what stands around them.
+    """
+
+    candidates: Sequence[Candidate]
+    outcomes: tuple[Outcome, ...]
+    fits: Mapping[int, Fit] = field(default_factory=dict)
+    unresolved: frozenset[int] = frozenset()
+    kept: Mapping[int, frozenset[Pointer]] = field(default_factory=dict)  # where `(sensitive)` stood for a secret
+    standing: Standing = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +77,18 @@ class Written:
 
     head: HeadRow
     version: VersionRow
+    references: tuple[ReferenceRow, ...]
 
 
-def parts(
-    outcomes: Sequence[Outcome], candidates: Sequence[Candidate], *, stock: Stock, origin: Origin
-) -> Iterator[Changes]:
-    """The rows of every outcome that changes the store or is told in a run, in parts. Ordinals index `candidates`."""
+def parts(decided: Decided, *, stock: Stock, origin: Origin, first: int = 0) -> Iterator[Changes]:
+    """The rows of every outcome that changes the store or is told in a run, in parts; the run's ranks from `first`."""
     gathered: list[Changes] = []
     size = 0
-    for rank, outcome in enumerate(outcomes):
-        rows = _rows(outcome, candidates, rank=rank, stock=stock, origin=origin)
+    others = decided.standing.rows
+    for start in range(0, len(others), PART):
+        yield Changes(head_statuses=others[start : start + PART])
+    for rank, outcome in enumerate(decided.outcomes, first):
+        rows = _rows(outcome, decided, rank=rank, stock=stock, origin=origin)
         gathered.append(rows)
         size += _size(rows)
         if len(gathered) == PART or size > PART_BYTES:
@@ -76,6 +107,7 @@ def _size(rows: Changes) -> int:
 def _joined(gathered: Sequence[Changes]) -> Changes:
     return Changes(
         versions=tuple(row for one in gathered for row in one.versions),
+        references=tuple(row for one in gathered for row in one.references),
         heads=tuple(row for one in gathered for row in one.heads),
         removed=tuple(row for one in gathered for row in one.removed),
         audit=tuple(row for one in gathered for row in one.audit),
@@ -83,35 +115,36 @@ def _joined(gathered: Sequence[Changes]) -> Changes:
     )
 
 
-def write(outcome: Outcome, candidate: Candidate, *, stock: Stock, origin: Origin) -> Written:
+def write(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Origin) -> Written:
     """The new version of a resource that is created or updated."""
     assert outcome.key is not None
-    assert candidate.ready is not None
-    ready = candidate.ready
+    assert outcome.ordinal is not None
+    candidate, fit = decided.candidates[outcome.ordinal], decided.fits[outcome.ordinal]
+    assert candidate.draft is not None
     identity = _identity(outcome, candidate, stock=stock, origin=origin)
-    body = rendering.body(ready, identity=identity)
-    source = _source(origin, candidate)
+    ready = preparing.prepare(drafts.owned(candidate.draft), fit.secrets, hmac_key=origin.hmac_key)
+    source = _fresh_source(origin, candidate)
     version = VersionRow(
         project=origin.project,
         kind=outcome.key.kind,
         name=outcome.key.name,
         version=identity.version,
         resource_id=identity.id,
-        digest=ready.digest,
-        body=body,
+        digest=candidate.draft.digest,
+        body=rendering.body(ready, identity=identity),
         secrets=ready.secrets,
-        source=source,
+        source=canonical.encode(source),
         actor=origin.actor,
         run=origin.run,
         request=origin.request,
         created_at=origin.at,
     )
-    return Written(head=_head(version, candidate, origin=origin), version=version)
-
-
-def status(source: bytes) -> bytes:
-    """The `status` of a stored resource: it is the latest version, and came from `source`."""
-    return b'{"latest":true,"source":%b}' % source
+    incomplete = decided.standing.written.get(outcome.key, ())
+    head = _head(version, candidate, incomplete=incomplete, origin=origin)
+    if origin.repository is None:
+        head = drifting.kept(head, outcome, stock.wanted)
+    references = tuple(ReferenceRow(origin.project, *outcome.key, *target) for target in candidate.draft.references)
+    return Written(head=head, version=version, references=references)
 
 
 def new_id(origin: Origin, ordinal: int) -> str:
@@ -120,15 +153,20 @@ def new_id(origin: Origin, ordinal: int) -> str:
     return ids.ulid(milliseconds=origin.milliseconds, randomness=randomness)
 
 
-def _rows(outcome: Outcome, candidates: Sequence[Candidate], *, rank: int, stock: Stock, origin: Origin) -> Changes:
-    statuses = _statuses(outcome, candidates, rank=rank, origin=origin)
+def _rows(outcome: Outcome, decided: Decided, *, rank: int, stock: Stock, origin: Origin) -> Changes:
+    statuses = _statuses(outcome, decided.candidates, rank=rank, origin=origin)
     match outcome.change:
         case Change.CREATE | Change.UPDATE:
-            written = write(outcome, _candidate(outcome, candidates), stock=stock, origin=origin)
-            audit = _audit(outcome, version_after=written.version.version, origin=origin)
-            return Changes(versions=(written.version,), heads=(written.head,), audit=(audit,), statuses=statuses)
+            written = write(outcome, decided, stock=stock, origin=origin)
+            return Changes(
+                versions=(written.version,),
+                references=written.references,
+                heads=(written.head,),
+                audit=(_audit(outcome, version_after=written.version.version, origin=origin),),
+                statuses=statuses,
+            )
         case Change.REPLACE_HEAD:
-            head = _moved_head(outcome, _candidate(outcome, candidates), stock=stock, origin=origin)
+            head = _moved_head(outcome, decided, stock=stock, origin=origin)
             return Changes(heads=(head,), statuses=statuses)
         case Change.DELETE:
             assert outcome.key is not None
@@ -139,27 +177,22 @@ def _rows(outcome: Outcome, candidates: Sequence[Candidate], *, rank: int, stock
             return Changes(statuses=statuses)
 
 
-def _candidate(outcome: Outcome, candidates: Sequence[Candidate]) -> Candidate:
-    assert outcome.ordinal is not None
-    return candidates[outcome.ordinal]
-
-
 def _identity(outcome: Outcome, candidate: Candidate, *, stock: Stock, origin: Origin) -> rendering.Identity:
     """An existing resource keeps its id; a new one brings its own or gets one, and goes on from its last version."""
     assert outcome.key is not None
     assert outcome.ordinal is not None
-    assert candidate.ready is not None
+    assert candidate.draft is not None
     stored = stock.identities.get(outcome.key)
     if outcome.stored is not None and stored is not None:
         version, resource_id = outcome.stored.version + 1, stored.resource_id
     else:
         version = stock.last_versions.get(outcome.key, 0) + 1
-        resource_id = candidate.ready.proposed_id or new_id(origin, outcome.ordinal)
+        resource_id = candidate.draft.proposed_id or new_id(origin, outcome.ordinal)
     return rendering.Identity(id=resource_id, version=version, date_modified=origin.at)
 
 
-def _head(version: VersionRow, candidate: Candidate, *, origin: Origin) -> HeadRow:
-    assert candidate.ready is not None
+def _head(version: VersionRow, candidate: Candidate, *, incomplete: Sequence[str], origin: Origin) -> HeadRow:
+    assert candidate.draft is not None
     return HeadRow(
         project=version.project,
         kind=version.kind,
@@ -170,22 +203,28 @@ def _head(version: VersionRow, candidate: Candidate, *, origin: Origin) -> HeadR
         owner=origin.repository,
         path=None if candidate.place is None else candidate.place.path,
         line=None if candidate.place is None else candidate.place.line,
-        protected=int(candidate.ready.protected),
-        status=status(version.source),
+        protected=int(candidate.draft.protected),
+        incomplete=int(bool(incomplete)),
+        status=rendering.status(version.kind, source=version.source, incomplete=incomplete),
     )
 
 
-def _moved_head(outcome: Outcome, candidate: Candidate, *, stock: Stock, origin: Origin) -> HeadRow:
-    """The same version at another place, or adopted: commit, author and date stay those of the version."""
+def _moved_head(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Origin) -> HeadRow:
+    """The same version at another place, or adopted: all else of the source stays that of the version."""
     assert outcome.stored is not None
-    assert candidate.ready is not None
+    assert outcome.ordinal is not None
+    candidate = decided.candidates[outcome.ordinal]
+    assert candidate.draft is not None
     assert candidate.place is not None
     stored = outcome.stored
     identity = stock.identities[stored.key]
-    source: dict[str, object] = msgspec.json.decode(identity.source)
+    source: dict[str, Value] = msgspec.json.decode(identity.source)
     if source.get("repository") != origin.repository:
-        source = dict(origin.source)
+        source = _fresh_source(origin, candidate)
     source |= {"path": candidate.place.path, "line": candidate.place.line}
+    status = rendering.with_source(identity.status, source)
+    if stored.key in decided.standing.stored:
+        status = rendering.with_incomplete(stored.key.kind, status, decided.standing.stored[stored.key])
     return HeadRow(
         project=origin.project,
         kind=stored.key.kind,
@@ -196,15 +235,20 @@ def _moved_head(outcome: Outcome, candidate: Candidate, *, stock: Stock, origin:
         owner=origin.repository,
         path=candidate.place.path,
         line=candidate.place.line,
-        protected=int(candidate.ready.protected),
-        status=status(msgspec.json.encode(source)),
+        protected=int(candidate.draft.protected),
+        incomplete=int(bool(rendering.incomplete(status))),
+        status=status,
     )
 
 
-def _source(origin: Origin, candidate: Candidate) -> bytes:
+def _fresh_source(origin: Origin, candidate: Candidate) -> dict[str, Value]:
+    """Where what is stored now comes from: in Git with its place, and the commit that changed the file if known."""
     place = candidate.place
-    where = {} if place is None else {"path": place.path, "line": place.line}
-    return msgspec.json.encode({**origin.source, **where})
+    if place is None:
+        return dict(origin.source)
+    changed_by = origin.changed_by.get(place.path)
+    lineage: dict[str, Value] = {} if changed_by is None else {"changedBy": changed_by}
+    return {**origin.source, **lineage, "path": place.path, "line": place.line}
 
 
 def _audit(outcome: Outcome, *, version_after: int | None, origin: Origin) -> AuditRow:
@@ -240,18 +284,29 @@ def _statuses(outcome: Outcome, candidates: Sequence[Candidate], *, rank: int, o
         kind=None if outcome.key is None else outcome.key.kind,
         name=None if outcome.key is None else outcome.key.name,
         status=outcome.status.value,
-        reason=outcome.reason or _why_forbidden(outcome),
+        reason=outcome.reason or why(outcome),
         path=place.path if place else (stored.path if stored else None),
         line=place.line if place else (stored.line if stored else None),
     )
     return (row,)
 
 
-def _why_forbidden(outcome: Outcome) -> str | None:
-    """A run says whose a resource is that it could not have."""
+def why(outcome: Outcome) -> str | None:
+    """What a run says of a status that has no reason: whose a resource is that it could not have, what uses it."""
+    if outcome.status is UpdateStatus.IN_USE:
+        return in_use(outcome)
     if outcome.status is not UpdateStatus.FORBIDDEN:
         return None
     owner = None if outcome.stored is None else outcome.stored.owner
     if owner is None:
         return "the repository's setting `allow` leaves it out"
+    if owner == BUILT_IN:
+        return "the name is reserved for what is built in; choose another"
     return f"owned by the repository {owner}; take it out of one of the two"
+
+
+def in_use(outcome: Outcome) -> str:
+    """The resources that refer to it, the first few by name."""
+    named = ", ".join(f"{kind} {name}" for kind, name in outcome.users[:NAMED])
+    more = f" and {len(outcome.users) - NAMED} more" if len(outcome.users) > NAMED else ""
+    return f"{named}{more} {'refers' if len(outcome.users) == 1 else 'refer'} to it; change that first"

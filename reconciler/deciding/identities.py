@@ -1,9 +1,10 @@
 """`metadata.id`: a new resource may bring its own, and no two resources of a project have the same."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from reconciler.deciding.candidates import Candidate
 from reconciler.planning.models import Stored
-from reconciler.reading.candidates import Candidate
 from reconciler.resources.keys import Key
 from reconciler.store.planning_view import PlanningView
 
@@ -16,23 +17,24 @@ def conflicts(
     project: str,
     leaving: Sequence[Key] = (),
 ) -> dict[int, str]:
-    """By ordinal, why a new resource cannot have the id that it brings. An existing resource keeps its own anyway.
+    """By ordinal, why a new resource cannot have the id that it brings. An existing resource keeps its own anyway; of
+    several new ones that bring the same, none gets it, since their order must not matter.
 
     The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id.
     """
     proposed = {
-        ordinal: candidate.ready.proposed_id
+        ordinal: candidate.draft.proposed_id
         for ordinal, candidate in enumerate(found)
-        if candidate.ready is not None and candidate.ready.proposed_id is not None and candidate.key not in stored
+        if candidate.draft is not None and candidate.draft.proposed_id is not None and candidate.key not in stored
     }
     if not proposed:
         return {}
     freed = {identity.resource_id for identity in view.identities(project, leaving).values()}
     taken = view.taken_ids(project, sorted(set(proposed.values()))) - freed
-    first: dict[str, int] = {}
+    bringing = Counter(proposed.values())
     reasons = {}
     for ordinal, resource_id in proposed.items():
-        if resource_id in taken or first.setdefault(resource_id, ordinal) != ordinal:
+        if resource_id in taken or bringing[resource_id] > 1:
             place = found[ordinal].place
             prefix = "" if place is None else f"{place}: "
             reasons[ordinal] = f"{prefix}/metadata/id: another resource of the project has this id; leave it out"

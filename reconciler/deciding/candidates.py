@@ -1,6 +1,6 @@
-"""From text to candidates: the resource documents of one file or one request, each judged and made ready to be stored.
+"""From text to candidates: the resource documents of one file or one request, each judged by itself.
 
-Nothing here knows what is stored, or asks git: bytes come in.
+Nothing here knows what is stored or what else is wanted (`resolving`), or asks git: bytes come in.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from reconciler.documents import limits, reading
 from reconciler.documents.values import Value
 from reconciler.planning.models import Wanted
-from reconciler.resources import judging, preparing, violations
+from reconciler.resources import drafts, judging, violations
+from reconciler.resources.drafts import Draft
 from reconciler.resources.keys import Key
-from reconciler.resources.preparing import Prepared
 from reconciler.resources.violations import Place
 
 
@@ -25,11 +25,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One resource document. `ready` is None exactly when `reason` says what is wrong with it."""
+    """One resource document. `draft` is None exactly when `reason` says what is wrong with it by itself."""
 
     position: int
     key: Key | None
-    ready: Prepared | None
+    draft: Draft | None
     reason: str | None
     place: Place | None = None
 
@@ -39,10 +39,10 @@ class Candidate:
         return Wanted(
             ordinal=ordinal,
             key=self.key,
-            digest=b"" if self.ready is None else self.ready.digest,
+            digest=b"" if self.draft is None else self.draft.digest,
             reason="\n".join(reasons) or None,
             place=self.place,
-            deprecated=self.ready is not None and self.ready.deprecated,
+            deprecated=self.draft is not None and self.draft.deprecated,
             allowed=allowed,
         )
 
@@ -76,21 +76,24 @@ def of_file(data: bytes, *, path: str, rules: Rules) -> tuple[Candidate, ...] | 
         reason = None
         if verdict.violations:
             assert locations is not None
-            reason = _file_reason(verdict.violations, path=path, index=document.index, locations=locations)
+            reason = file_reason(verdict.violations, path=path, index=document.index, locations=locations)
         candidates.append(_candidate(document.index, verdict, rules=rules, reason=reason, place=place))
     return tuple(candidates)
 
 
 def unreadable(place: Place, message: str) -> Candidate:
     """What stands for a file that could not be read: it could hold any resource."""
-    return Candidate(position=0, key=None, ready=None, reason=f"{place}: {message}", place=place)
+    return Candidate(position=0, key=None, draft=None, reason=f"{place}: {message}", place=place)
 
 
 def of_items(items: Sequence[Value], *, rules: Rules) -> list[Candidate]:
-    """The candidates of a request's array: every item is judged, whatever its `apiVersion` and `kind` say."""
+    """The candidates of a request's array: every item is judged, whatever its `apiVersion` and `kind` say.
+
+    A client may send back what it was shown: `(sensitive)` stands for the stored value.
+    """
     found = []
     for position, item in enumerate(items):
-        verdict = judging.judge(item, api_versions=rules.api_versions)
+        verdict = judging.judge(item, api_versions=rules.api_versions, placeholders=True)
         reason = violations.lines(verdict.violations, lambda _: "") if verdict.violations else None
         found.append(_candidate(position, verdict, rules=rules, reason=reason, place=None))
     return found
@@ -100,11 +103,13 @@ def _candidate(
     position: int, verdict: judging.Judged, *, rules: Rules, reason: str | None, place: Place | None
 ) -> Candidate:
     resource = verdict.resource
-    ready = None if resource is None else preparing.prepare(resource, hmac_key=rules.hmac_key)
-    return Candidate(position=position, key=verdict.key, ready=ready, reason=reason, place=place)
+    draft = None if resource is None else drafts.draft(resource, hmac_key=rules.hmac_key)
+    return Candidate(position=position, key=verdict.key, draft=draft, reason=reason, place=place)
 
 
-def _file_reason(found: Sequence[violations.Violation], *, path: str, index: int, locations: reading.Locations) -> str:
+def file_reason(found: Sequence[violations.Violation], *, path: str, index: int, locations: reading.Locations) -> str:
+    """The violations of a document, the file's `index`-th, each with its place."""
+
     def place_of(violation: violations.Violation) -> str:
         position = locations.of(index, violation.pointer, at_key=violation.at_key)
         return str(Place(path, position.line, position.column))

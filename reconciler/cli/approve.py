@@ -1,0 +1,96 @@
+"""`reconciler approve`: releasing what a repository holds, after looking at it."""
+
+import sys
+import time
+
+import click
+
+from reconciler.cli import connecting, output, repositories, waiting, words
+from reconciler.cli.answers import at, objects, text
+from reconciler.cli.client import Client
+from reconciler.cli.sessions import Session, connected
+from reconciler.documents.values import Value
+from reconciler.errors import Refused
+
+
+@click.command()
+@click.argument("repository")
+@click.argument("commit", required=False)
+@click.option("--yes", is_flag=True, help="Do not ask; for when nobody is there to answer.")
+@click.option("--wait", is_flag=True, help="Wait for the run, and print what it did.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=300.0, help="How long to wait, in seconds (300)."
+)
+@connected
+@click.pass_context
+def approve(
+    context: click.Context,
+    session: Session,
+    *,
+    repository: str,
+    commit: str | None,
+    yes: bool,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Release what REPOSITORY holds at COMMIT.
+
+    Without COMMIT it shows what is held at the head, and asks. With --wait it prints every status and reason, and ends
+    as `reconcile --wait` does.
+    """
+    deadline = time.monotonic() + timeout
+    with connecting.client(session) as client:
+        held = _held(client, repository)
+        if commit is None:
+            output.write(_shown(repository, held))
+            _confirm(yes=yes)
+        run = _approved(client, repository, _whole(commit, held))
+        if not wait:
+            output.line(f"{repository}: run {run}")
+            return
+        ended = waiting.finished(client, run, deadline=deadline)
+    context.exit(waiting.report(repository, ended, colour=session.coloured))
+
+
+def _held(client: Client, name: str) -> Value:
+    """What can be released. Raises Refused when there is nothing, or when a file has to be mended."""
+    found = repositories.one(client, name)
+    held = at(found, "held")
+    if held is None:
+        raise Refused(f"{name} holds nothing, so there is nothing to approve; it is {text(found, 'state')}")
+    if at(held, "approvable") is not True:
+        raise Refused(f"what {name} holds cannot be approved; mend the file: {text(found, 'message')}")
+    return held
+
+
+def _shown(name: str, held: Value) -> str:
+    """Every resource that would go, so far as the service names them."""
+    resources = [f"{text(one, 'kind')}/{text(one, 'name')}" for one in objects(at(held, "resources"))]
+    total = int(text(held, "count") or 0)
+    head = f"{name} at {text(held, 'commit')[:12]}"
+    if not total:
+        return output.printable(f"{head} is held as a whole; nothing of it is deleted") + "\n"
+    lines = [f"{head}: {words.counted(total, 'resource')} to delete", *(f"  {one}" for one in resources)]
+    if total > len(resources):
+        lines.append(f"  and {total - len(resources)} more")
+    return "".join(output.printable(line) + "\n" for line in lines)
+
+
+def _confirm(*, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused("nobody is here to answer; name the COMMIT that is meant, or give --yes")
+    sys.stdout.flush()
+    click.confirm("Approve this?", abort=True, err=True)
+
+
+def _whole(commit: str | None, held: Value) -> str:
+    """The full id of what is meant; the beginning of the held one will do, as people see it."""
+    head = text(held, "commit")
+    return head if commit is None or (len(commit) >= 7 and head.startswith(commit)) else commit
+
+
+def _approved(client: Client, name: str, commit: str) -> str:
+    with connecting.missing(repositories.unknown(name)):
+        return text(client.post("repositories", name, "approve", body={"commit": commit}), "run")

@@ -1,0 +1,37 @@
+"""Waiting for runs that were asked for, and printing what they did."""
+
+import time
+
+from reconciler.cli import exits, output, statuses
+from reconciler.cli.answers import text
+from reconciler.cli.client import Client
+from reconciler.documents.values import Value
+from reconciler.errors import Refused
+
+FIRST_LOOK = 0.1  # seconds; a run of a local repository takes about as long
+LONGEST_LOOK = 2.0  # seconds between two looks at a long run
+STORED = ("succeeded", "superseded")  # superseded: a newer head's run did the work
+
+
+def finished(client: Client, run: str, *, deadline: float) -> dict[str, Value]:
+    """The run, once it has ended. Raises Refused when that is not before the deadline, a moment of `monotonic`."""
+    pause = FIRST_LOOK
+    while True:
+        found = client.get("runs", run).get("run")
+        if isinstance(found, dict) and (text(found, "phase") == "finished" or text(found, "outcome")):
+            return found
+        if time.monotonic() + pause > deadline:
+            raise Refused(
+                f"run {run} is not finished yet; --timeout waits longer, and it goes on without anyone waiting"
+            )
+        time.sleep(pause)
+        pause = min(pause * 1.5, LONGEST_LOOK)
+
+
+def report(name: str, run: dict[str, Value], *, colour: bool) -> int:
+    """Print what a run did; the exit code."""
+    output.write(statuses.whole({**run, "repository": name}, colour=colour))
+    outcome = text(run, "outcome")
+    if outcome in STORED:
+        return exits.OK
+    return exits.ERROR if outcome == "failed" else exits.NOT_STORED

@@ -1,0 +1,156 @@
+"""Which resources are incomplete once a change is made: those that it stores, and those stored that depend on it.
+
+A resource is incomplete when parameters of its components do not fit their types, or when it names a component that is
+incomplete. Belongs here: finding whose standing a change may alter, and what it is then. Does not: refusing anything.
+
+The cost follows what the change touches: users of a changed type, and, upwards from whatever becomes incomplete or
+complete, those that name it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from reconciler.deciding import resolving, stored_secrets
+from reconciler.documents.values import Value, pointer_text
+from reconciler.resources import components, fitting, references, rendering
+from reconciler.resources.drafts import Draft, owned
+from reconciler.resources.fitting import Fit, Lookup
+from reconciler.resources.keys import Key
+from reconciler.store.contract import Damaged, HeadStatusRow
+from reconciler.store.planning_view import PlanningView, StoredDocument
+
+Lines = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What each resource's status lists under `incomplete`; `owners` are the repositories whose resources changed so.
+
+    `written` has the lines of what the change stores, where there are any. `stored` are the rows of what it does not
+    store, but whose status changes; `lines` has theirs too.
+    """
+
+    written: Mapping[Key, Lines] = field(default_factory=dict)
+    stored: Mapping[Key, Lines] = field(default_factory=dict)
+    rows: tuple[HeadStatusRow, ...] = ()
+    owners: frozenset[str] = frozenset()
+
+
+NOTHING = Standing()
+
+
+def find(
+    written: Mapping[Key, tuple[Draft, Fit]],
+    view: PlanningView,
+    *,
+    project: str,
+    lookup: Lookup,
+    incomplete: Iterable[Key],
+) -> Standing:
+    """The standing of everything that storing `written` touches; `incomplete` are those of it that were so before."""
+    search = _Search(view, project=project, lookup=lookup, written=written)
+    search.spread(incomplete)
+    return search.settled()
+
+
+class _Search:
+    def __init__(
+        self,
+        view: PlanningView,
+        *,
+        project: str,
+        lookup: Lookup,
+        written: Mapping[Key, tuple[Draft, Fit]],
+    ) -> None:
+        self._view = view
+        self._project = project
+        self._lookup = lookup
+        self._written = written
+        self._stored: dict[Key, StoredDocument] = {}  # those whose standing may change
+        self._documents: dict[Key, dict[str, Value]] = {}
+        self._own: dict[Key, Lines] = {key: resolving.lines(fit.violations) for key, (_, fit) in written.items()}
+        self._named_by: dict[Key, list[Key]] = defaultdict(list)  # of the components that what is written names
+        for key in written:
+            for target in self._named(key):
+                self._named_by[target].append(key)
+
+    def spread(self, incomplete: Iterable[Key]) -> None:
+        """Gather the users of changed types, then, from whatever was or is incomplete, all that names it."""
+        toggled = {key for key, own in self._own.items() if own}
+        toggled |= self._written.keys() & set(incomplete)
+        toggled |= {key for target in self._incomplete(self._named_by) for key in self._named_by[target]}
+        toggled |= self._gather([key for key in self._written if key.kind in components.TYPES])
+        fresh = toggled
+        while fresh:
+            self._gather(fresh)
+            # Whoever names what may have changed may change too, and so on upwards.
+            users = {user for found in self._view.referrers(self._project, fresh).values() for user in found}
+            users |= {key for target in fresh for key in self._named_by.get(target, ())}
+            fresh = users - toggled
+            toggled |= users
+
+    def _gather(self, targets: Iterable[Key]) -> set[Key]:
+        """Judge the stored resources that refer to these; those that were or are incomplete."""
+        users = {user for found in self._view.referrers(self._project, targets).values() for user in found}
+        fresh = users - self._written.keys() - self._stored.keys()
+        for key, stored in sorted(self._view.documents(self._project, fresh).items()):
+            with suppress(Damaged):  # of what nobody can read, nothing new can be said
+                document = stored_secrets.in_clear(key, stored)
+                self._own[key] = resolving.lines(fitting.fit(document, self._lookup).violations)
+                self._stored[key] = stored
+                self._documents[key] = document
+        return {key for key in fresh & self._stored.keys() if self._own[key] or self._stored[key].incomplete}
+
+    def settled(self) -> Standing:
+        """The least set of incomplete resources: two that name each other do not keep each other incomplete."""
+        named_by = defaultdict(list, {target: list(users) for target, users in self._named_by.items()})
+        for key in self._stored:
+            for target in self._named(key):
+                named_by[target].append(key)
+        unsettled = [key for key, own in self._own.items() if own]
+        unsettled += self._incomplete(named_by)
+        incomplete: set[Key] = set()
+        while unsettled:
+            key = unsettled.pop()
+            if key not in incomplete:
+                incomplete.add(key)
+                unsettled += named_by[key]
+        return self._standing(incomplete)
+
+    def _incomplete(self, targets: Iterable[Key]) -> list[Key]:
+        """Those of the targets that are incomplete and stay so, since this change does not touch them."""
+        untouched = [key for key in targets if key not in self._own]
+        return [key for key, stored in self._view.stored(self._project, untouched).items() if stored.incomplete]
+
+    def _named(self, key: Key) -> list[Key]:
+        """The components that a resource names."""
+        if key in self._written:
+            targets: Iterable[Key] = self._written[key][0].references
+        else:
+            targets = {one.key for one in references.references(self._documents[key])}
+        return [target for target in targets if target.kind in components.KINDS]
+
+    def _standing(self, incomplete: set[Key]) -> Standing:
+        written = {key: self._lines(key, incomplete) for key in self._written if key in incomplete}
+        changed = {}
+        for key in sorted(self._stored):
+            lines = self._lines(key, incomplete) if key in incomplete else ()
+            if lines != rendering.incomplete(self._stored[key].status):
+                changed[key] = lines
+        rows = tuple(self._row(key, lines) for key, lines in changed.items())
+        owners = {self._stored[key].owner for key in changed}
+        return Standing(written, changed, rows, frozenset(owner for owner in owners if owner is not None))
+
+    def _lines(self, key: Key, incomplete: set[Key]) -> Lines:
+        document = owned(self._written[key][0]) if key in self._written else self._documents[key]
+        named = [one for one in references.references(document) if one.key in incomplete]
+        return (
+            *self._own[key],
+            *(f"{pointer_text(one.pointer)}: the {one.kind} {one.name} is incomplete; complete it" for one in named),
+        )
+
+    def _row(self, key: Key, lines: Lines) -> HeadStatusRow:
+        status = rendering.with_incomplete(key.kind, self._stored[key].status, lines)
+        return HeadStatusRow(self._project, key.kind, key.name, int(bool(lines)), status)

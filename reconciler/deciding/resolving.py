@@ -1,0 +1,118 @@
+"""Judging documents together: what one cannot say of itself alone, against the rest of the change and the store.
+
+Belongs here: references that lead nowhere, parameters that do not fit their type. Does not: what a document says by
+itself (`candidates`), who may change what (`planning`), stored resources that a change affects (`dependants`).
+
+Order inside one change never matters: a reference finds what comes with the change, what is stored, and what is built
+in. What comes but is refused is not there; what is stored in an older version is.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.resources import drafts, fitting, references, violations
+from reconciler.resources.drafts import Draft
+from reconciler.resources.fitting import Fit, Lookup
+from reconciler.resources.keys import Key
+from reconciler.resources.references import Reference
+from reconciler.resources.violations import Violation
+from reconciler.store.contract import Damaged
+
+Tell = Callable[[int, Sequence[Violation]], str]
+"""The violations of a candidate, by its ordinal, as lines with their places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """The documents that are judged, by ordinal, and what they will meet.
+
+    `arriving` are those that will be stored, or are already, if nothing is wrong with them; the rest is judged as well,
+    so that whoever may not change a resource still learns what is wrong with the document. `there` is what is stored
+    or built in, of all that they refer to. `accepting` are those whose parameters may be wrong.
+    """
+
+    judged: Mapping[int, tuple[Key, Draft]]
+    arriving: Collection[int]
+    there: Collection[Key]
+    accepting: Collection[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """By ordinal: why a document is invalid, or cannot be judged; and of each other one its fit, in which all that is
+    wrong is accepted.
+    """
+
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    faults: Mapping[int, str] = field(default_factory=dict)
+    fits: Mapping[int, Fit] = field(default_factory=dict, repr=False)
+
+
+def resolve(coming: Coming, *, lookup: Lookup, tell: Tell) -> Resolved:
+    """Judge each document against all that will be there. `lookup` finds the types in force."""
+    fits, faults = _fits(coming, lookup)
+    unfit = {ordinal for ordinal, fit in fits.items() if fit.violations and ordinal not in coming.accepting}
+    present = _present(coming, unfit | faults.keys())
+    reasons = {}
+    for ordinal, (_, draft) in coming.judged.items():
+        lost = not present.issuperset(draft.references)
+        if ordinal in unfit or (lost and ordinal in fits):
+            found = [*(fits[ordinal].violations if ordinal in unfit else ())]
+            owned = drafts.owned(draft)
+            if lost:
+                refused = {key for key, _ in coming.judged.values()} - present
+                found += [_missing(one, refused) for one in references.references(owned) if one.key not in present]
+            reasons[ordinal] = tell(ordinal, violations.in_document_order(found, owned))
+    return Resolved(reasons, faults, {ordinal: fit for ordinal, fit in fits.items() if ordinal not in reasons})
+
+
+def lines(found: Sequence[Violation]) -> tuple[str, ...]:
+    """Violations as a stored resource's status lists them: without places, since the status is the resource's."""
+    return tuple(violations.lines(found, lambda _: "").split("\n")) if found else ()
+
+
+def _fits(coming: Coming, lookup: Lookup) -> tuple[dict[int, Fit], dict[int, str]]:
+    """How each fits its types, or why that cannot be told: one damaged type must not stop everything else."""
+    fits, faults = {}, {}
+    for ordinal, (_, draft) in coming.judged.items():
+        try:
+            fits[ordinal] = fitting.fit(drafts.owned(draft), lookup)
+        except Damaged as damage:
+            faults[ordinal] = damage.message
+    return fits, faults
+
+
+def _present(coming: Coming, unfit: Collection[int]) -> set[Key]:
+    """All that a reference may lead to: what is there, and what arrives and is not refused in turn.
+
+    The largest such set, so that two new resources that refer to each other hold each other up.
+    """
+    there = set(coming.there)
+    arriving = {coming.judged[ordinal][0]: ordinal for ordinal in coming.arriving}
+    present = there | arriving.keys()
+    users: dict[Key, list[Key]] = defaultdict(list)
+    refused = []
+    for key, ordinal in arriving.items():
+        needed = coming.judged[ordinal][1].references
+        for target in needed:
+            if target in arriving and target not in there:
+                users[target].append(key)
+        if ordinal in unfit or not present.issuperset(needed):
+            refused.append(key)
+    while refused:
+        key = refused.pop()
+        if key in present and key not in there:
+            present.remove(key)
+            refused += users[key]
+    return present
+
+
+def _missing(reference: Reference, refused: Collection[Key]) -> Violation:
+    """The value of a parameter is not repeated: its document may call it a secret."""
+    which = (
+        f"{reference.kind} of this name" if reference.pointer[-1] == "value" else f"{reference.kind} {reference.name}"
+    )
+    if reference.key in refused:
+        return Violation(reference.pointer, f"the {which} is refused itself and not stored yet; mend that first")
+    return Violation(reference.pointer, f"there is no {which}; create it, or correct the name")

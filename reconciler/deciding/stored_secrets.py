@@ -1,0 +1,131 @@
+"""What stored secrets mean for documents that come in: `(sensitive)` stands for one; one that stays is still a secret.
+
+Belongs here: bringing documents and stored secrets together. Does not: when one may be kept (`resources.restoring`).
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import msgspec
+
+from reconciler.deciding.candidates import Candidate
+from reconciler.documents.values import Pointer, Value
+from reconciler.resources import drafts, replacing, restoring, violations
+from reconciler.resources.fitting import Fit, Lookup
+from reconciler.resources.keys import Key
+from reconciler.resources.restoring import Restored
+from reconciler.store.contract import Damaged
+from reconciler.store.planning_view import PlanningView, StoredDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The candidates with secrets in place of `(sensitive)`. By ordinal: why one may not stand there; why nobody can
+    tell; and where it did and was replaced.
+    """
+
+    candidates: Sequence[Candidate]
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    faults: Mapping[int, str] = field(default_factory=dict)
+    places: Mapping[int, frozenset[Pointer]] = field(default_factory=dict)
+
+
+def keep(
+    found: Sequence[Candidate],
+    view: PlanningView,
+    *,
+    project: str,
+    lookup: Lookup,
+    hmac_key: bytes,
+    accept_invalid: bool,
+) -> Kept:
+    """Put stored secrets where `(sensitive)` stands for them."""
+    asking = {ordinal: one for ordinal, one in enumerate(found) if one.draft is not None and one.draft.has_placeholders}
+    stored = view.documents(project, [one.key for one in asking.values() if one.key is not None])
+    kept = list(found)
+    reasons: dict[int, str] = {}
+    faults: dict[int, str] = {}
+    places: dict[int, frozenset[Pointer]] = {}
+    for ordinal, candidate in asking.items():
+        assert candidate.draft is not None
+        assert candidate.key is not None
+        incoming, before = drafts.owned(candidate.draft), stored.get(candidate.key)
+        try:
+            result = _restored(candidate.key, incoming, before, lookup=lookup, accept_invalid=accept_invalid)
+        except Damaged as damage:
+            faults[ordinal] = damage.message
+            continue
+        if result.violations and not accept_invalid:
+            reasons[ordinal] = violations.lines(result.violations, lambda _: "")
+        else:
+            kept[ordinal] = replace(
+                candidate, draft=drafts.restored(candidate.draft, result.document, hmac_key=hmac_key)
+            )
+            places[ordinal] = frozenset(result.kept)
+    return Kept(kept, reasons, faults, places)
+
+
+def still_secret(
+    fits: Mapping[int, Fit],
+    updates: Mapping[int, Candidate],
+    view: PlanningView,
+    *,
+    project: str,
+    lookup: Lookup,
+    hide_guesses: bool,
+) -> dict[int, Fit]:
+    """The fits of what is updated, with the values that were secrets and did not change: they stay secrets, whatever
+    their type says now. `hide_guesses`: so does what stands where a secret was, lest it show who guessed right.
+
+    Of what is damaged in the store nothing is known, and its new version takes its place.
+    """
+    stored = view.documents(project, [one.key for one in updates.values() if one.key is not None])
+    sticky = dict(fits)
+    for ordinal, candidate in updates.items():
+        assert candidate.draft is not None
+        assert candidate.key is not None
+        document = stored.get(candidate.key)
+        if document is not None and document.secrets is not None:
+            owned = drafts.owned(candidate.draft)
+            with suppress(Damaged):
+                result = _restored(candidate.key, owned, document, lookup=lookup, accept_invalid=False)
+                once = [(place, replacing.at(owned, place)) for place in result.once_secret if hide_guesses]
+                secrets = restoring.united(fits[ordinal].secrets, (*result.secrets, *once))
+                sticky[ordinal] = replace(fits[ordinal], secrets=secrets)
+    return sticky
+
+
+def in_clear(key: Key, document: StoredDocument) -> dict[str, Value]:
+    """A stored resource with its secrets, and with the server's metadata. Raises Damaged."""
+    return restoring.in_clear(masked(key, document), _secrets(key, document))
+
+
+def masked(key: Key, document: StoredDocument) -> dict[str, Value]:
+    """A stored resource as readers get it, without status. Raises Damaged."""
+    return _decoded(key, document.body)
+
+
+def _restored(
+    key: Key, incoming: dict[str, Value], stored: StoredDocument | None, *, lookup: Lookup, accept_invalid: bool
+) -> Restored:
+    return restoring.restored(
+        incoming,
+        masked=None if stored is None else masked(key, stored),
+        secrets={} if stored is None else _secrets(key, stored),
+        lookup=lookup,
+        accept_invalid=accept_invalid,
+    )
+
+
+def _secrets(key: Key, document: StoredDocument) -> dict[str, Value]:
+    return {} if document.secrets is None else _decoded(key, document.secrets)
+
+
+def _decoded(key: Key, stored: bytes) -> dict[str, Value]:
+    try:
+        return cast("dict[str, Value]", msgspec.json.decode(stored, type=dict))
+    except msgspec.DecodeError:
+        told = f"the {key.kind} {key.name} is damaged in the store; apply it anew, or restore a backup"
+        raise Damaged(told) from None

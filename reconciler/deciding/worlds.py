@@ -1,0 +1,43 @@
+"""What a change meets: one snapshot of the store, and what is built in.
+
+Belongs here: what stands under a key before the change. Does not: deciding anything (`decisions`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reconciler.planning.models import BUILT_IN, Stored
+from reconciler.resources import builtins, drafts
+from reconciler.resources.keys import Key
+from reconciler.store.planning_view import PlanningView
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a change meets: one snapshot of the store, and what is built in."""
+
+    view: PlanningView
+    project: str
+    hmac_key: bytes
+    hide_guesses: bool = False  # a dry run: nothing may show whether a secret that comes in is the stored one
+    suspended: frozenset[str] = frozenset()  # repositories whose resources an admin may write
+
+    def stored(self, keys: Iterable[Key]) -> dict[Key, Stored]:
+        """What is stored under these keys, or stands for a name that nobody else may have."""
+        wanted = set(keys)
+        return {key: self._built_in(key) for key in wanted & builtins.RESERVED} | self.view.stored(self.project, wanted)
+
+    def removable(self, keys: Iterable[Key]) -> dict[Key, Stored]:
+        """What a deletion of these keys meets: what is built in cannot go, whatever its name."""
+        wanted = set(keys)
+        built_in = {key: self._built_in(key) for key in wanted & builtins.built_in().keys()}
+        return built_in | self.view.stored(self.project, wanted)
+
+    def _built_in(self, key: Key) -> Stored:
+        return Stored(key, digest=_built_in_digest(key, self.hmac_key), version=1, owner=BUILT_IN)
+
+
+def _built_in_digest(key: Key, hmac_key: bytes) -> bytes:
+    document = builtins.built_in()[key]
+    owned = {name: document[name] for name in ("apiVersion", "kind", "metadata", "spec")}
+    return drafts.digest(owned, hmac_key=hmac_key)

@@ -1,0 +1,99 @@
+"""What pruning is told of a commit besides its files (the last 24 hours, approvals, history), and what is remembered of
+its verdict. The verdict itself is `planning.pruning`'s.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.git.faults import State
+from reconciler.git.snapshots import Snapshot
+from reconciler.planning.pruning import WINDOW_MILLISECONDS, Pruning, Window
+from reconciler.reading.messages import CommitJob
+from reconciler.resources.keys import Key
+from reconciler.store.contract import Changes, HeldRow, PruneRow, RepositoryRow
+from reconciler.store.planning_view import PlanningView
+
+PART = 1_000  # rows in one part
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known before a commit is judged. `stayed` is what the last plan kept though its head did not hold it;
+    `released`: it held nothing, and was of this very tree.
+    """
+
+    window: Window
+    approved: frozenset[Key] | None
+    unrelated: bool
+    stayed: frozenset[HeldRow]
+    released: bool
+
+
+def look(
+    job: CommitJob, snapshot: Snapshot, view: PlanningView, *, remembered: RepositoryRow | None, tree: str
+) -> Circumstances:
+    """The circumstances of a job's commit, whose folder is `tree`. Raises GitFault."""
+    unrelated = _is_unrelated(job, snapshot, remembered)
+    approval = view.approval(job.repository)
+    # Of another history only the commit that was looked at is approved, and what continues it.
+    if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
+        approval = None
+    return Circumstances(
+        window=view.pruned_since(job.repository, job.context.milliseconds - WINDOW_MILLISECONDS),
+        approved=None if approval is None else approval.keys,
+        unrelated=unrelated,
+        stayed=frozenset(view.stays(job.repository)),
+        released=_is_released(job, remembered, tree=tree),
+    )
+
+
+def stays(pruned: Pruning, *, repository: str) -> frozenset[HeldRow]:
+    """What a verdict keeps though the head does not hold it."""
+    held = (HeldRow(repository, *stored.key, "held") for stored in pruned.held)
+    in_use = (HeldRow(repository, *outcome.key, "in-use") for outcome in pruned.in_use if outcome.key is not None)
+    protected = (HeldRow(repository, *stored.key, "protected") for stored in pruned.protected)
+    return frozenset((*held, *in_use, *protected))
+
+
+def approvable(pruned: Pruning) -> int | None:
+    """As in the repository's row: whether an admin can release what is held."""
+    if pruned.hold is None:
+        return None
+    if pruned.approvable:
+        return 1
+    return 0 if pruned.unreadable else None
+
+
+def ledger(job: CommitJob, pruned: Pruning, *, owned: int) -> Iterator[Changes]:
+    """The row of what goes."""
+    if pruned.deletions:
+        row = PruneRow(job.repository, at=job.context.milliseconds, owned=owned, deleted=pruned.unapproved)
+        yield Changes(pruned=(row,))
+
+
+def what_stays(job: CommitJob, pruned: Pruning, *, stayed: frozenset[HeldRow]) -> Iterator[Changes]:
+    """What is kept, when it is something else than before."""
+    now = stays(pruned, repository=job.repository)
+    if now != stayed:
+        rows = sorted(now)
+        for start in range(0, len(rows), PART):
+            yield Changes(held=tuple(rows[start : start + PART]))
+
+
+def _is_released(job: CommitJob, remembered: RepositoryRow | None, *, tree: str) -> bool:
+    # Of a repository that was resumed only now nobody knows.
+    if remembered is None or remembered.state != State.READY or remembered.fingerprint is None:
+        return False
+    return (remembered.head, remembered.tree) == (job.commit, tree)
+
+
+def _is_unrelated(job: CommitJob, snapshot: Snapshot, remembered: RepositoryRow | None) -> bool:
+    """Whether the commit has no history in common with what was applied last from the same place.
+
+    When the mirror lacks that (it was built again), nothing is known; but what was known to be unrelated stays so.
+    """
+    if remembered is None or remembered.commit is None or remembered.origin != job.origin:
+        return False
+    if not snapshot.has(remembered.commit):
+        return remembered.state == State.UNRELATED_ROOT
+    return snapshot.is_unrelated(remembered.commit, job.commit)

@@ -1,0 +1,124 @@
+"""Handing over: what one repository lets go of and another's last good tree holds passes to that one, in the same
+transaction, with its id.
+
+Belongs here: finding the documents of the others. Does not: whether the repository may let go (`planning.pruning`), nor
+what becomes of the documents, which are judged together with the commit's own. What cannot pass on is deleted, and the
+other repository, which looks again then, creates it anew.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler import errors
+from reconciler.access import actors
+from reconciler.deciding import allowing, candidates
+from reconciler.deciding.candidates import Candidate, Rules
+from reconciler.deciding.changes import Decided
+from reconciler.deciding.decisions import Batch
+from reconciler.deciding.worlds import World
+from reconciler.documents import limits
+from reconciler.git.snapshots import CommitInfo, Snapshot
+from reconciler.planning.models import Change, Stored
+from reconciler.reading.messages import Neighbour
+from reconciler.resources import violations
+from reconciler.resources.drafts import Draft
+from reconciler.resources.keys import Key
+from reconciler.store.planning_view import PlanningView
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The documents by which one repository would take over."""
+
+    neighbour: Neighbour
+    commit: CommitInfo
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What passes to one repository: all outcomes store something or move a head."""
+
+    neighbour: Neighbour
+    commit: CommitInfo
+    decided: Decided
+    drafts: Mapping[Key, Draft]
+
+    @property
+    def keys(self) -> frozenset[Key]:
+        """The resources that pass on."""
+        return frozenset(self.drafts)
+
+
+def claims(gone: Iterable[Stored], neighbours: Iterable[Neighbour], world: World, *, rules: Rules) -> tuple[Claim, ...]:
+    """Who claims what of `gone`; of several repositories the first by name gets a resource."""
+    left = {stored.key: replace(stored, owner=None) for stored in gone}
+    found = []
+    for neighbour in sorted(neighbours, key=lambda one: one.repository):
+        claim = _claim(neighbour, left, world, rules=rules) if left else None
+        if claim is not None:
+            found.append(claim)
+            claimed = {candidate.key for candidate in claim.batch.candidates}
+            left = {key: stored for key, stored in left.items() if key not in claimed}
+    return tuple(found)
+
+
+def passing(claim: Claim, decided: Decided) -> Handover:
+    """What of a claim can be stored."""
+    outcomes = tuple(outcome for outcome in decided.outcomes if outcome.change is not Change.NONE)
+    passed = {outcome.key for outcome in outcomes}
+    drafts = {one.key: one.draft for one in decided.candidates if one.key in passed and one.key and one.draft}
+    return Handover(claim.neighbour, claim.commit, replace(decided, outcomes=outcomes), drafts)
+
+
+def _claim(neighbour: Neighbour, left: Mapping[Key, Stored], world: World, *, rules: Rules) -> Claim | None:
+    row = world.view.repository(neighbour.repository)
+    if row is None or row.commit is None or row.project != world.project:
+        return None
+    places = _places(neighbour, left.keys(), world.view)
+    if not places:
+        return None
+    # Its mirror may be made anew at this moment, and a file may be gone from it: then nothing passes on.
+    with suppress(errors.ReconcilerError), Snapshot.open(Path(neighbour.mirror), row.commit) as snapshot:
+        held = _documents(neighbour, places, snapshot, world.view, rules=rules)
+        return Claim(neighbour, snapshot.commit, _batch(neighbour, held, left)) if held else None
+    return None
+
+
+def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> dict[str, set[Key]]:
+    """The files in which the neighbour's applied head holds these, each once."""
+    paths: dict[Key, list[str]] = defaultdict(list)
+    for key, path in view.places_of(neighbour.repository, keys):
+        if allowing.is_allowed(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names):
+            paths[key].append(path)
+    held: dict[str, set[Key]] = defaultdict(set)
+    for key, found in paths.items():
+        if len(found) == 1:  # else the neighbour holds it twice, and neither counts
+            held[found[0]].add(key)
+    return held
+
+
+def _documents(
+    neighbour: Neighbour, places: Mapping[str, Collection[Key]], snapshot: Snapshot, view: PlanningView, *, rules: Rules
+) -> list[Candidate]:
+    """The valid ones."""
+    blobs = view.blobs(neighbour.repository, sorted(places))
+    found = []
+    for path in sorted(blobs):
+        read = candidates.of_file(snapshot.read(blobs[path], limits.FILE.bytes), path=path, rules=rules)
+        found += [one for one in read or () if one.key in places[path] and one.draft is not None]
+    return found
+
+
+def _batch(neighbour: Neighbour, held: list[Candidate], left: Mapping[Key, Stored]) -> Batch:
+    return Batch(
+        candidates=held,
+        wanted=[one.wanted(ordinal) for ordinal, one in enumerate(held)],
+        stored=left,
+        actor=actors.repository_actor(neighbour.repository),
+        accept_invalid=neighbour.accept_invalid,
+        tell=lambda _, found: violations.lines(found, lambda _: ""),  # nobody reads it: its own run tells the neighbour
+    )

@@ -1,0 +1,135 @@
+"""Judging a head: what becomes of its documents and what goes, which depend on each other.
+
+What a document is, what is gone and what guards it come from elsewhere; so do the rows that follow.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.access import actors
+from reconciler.deciding import allowing, decisions, identities
+from reconciler.deciding.candidates import Candidate, Rules
+from reconciler.deciding.changes import Decided
+from reconciler.deciding.decisions import Batch
+from reconciler.deciding.worlds import World
+from reconciler.planning import pruning, usage
+from reconciler.planning.models import Stored
+from reconciler.planning.pruning import Budget, Pruning
+from reconciler.reading import handovers
+from reconciler.reading.departures import Departures
+from reconciler.reading.guarding import Circumstances
+from reconciler.reading.handovers import Claim, Handover
+from reconciler.reading.messages import CommitJob
+from reconciler.reading.places import Places
+from reconciler.reading.trees import TreeReading
+from reconciler.resources.keys import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What becomes of the documents, what goes or passes on, and by ordinal who cannot have the id that they bring."""
+
+    conflicts: Mapping[int, str]
+    decided: Decided
+    pruned: Pruning
+    handovers: tuple[Handover, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """Everything that one judgement is made of. `leaving` is what goes unless something holds it."""
+
+    job: CommitJob
+    world: World
+    places: Places
+    departed: Departures
+    around: Circumstances
+    found: Sequence[Candidate]
+    stored: Mapping[Key, Stored]
+    leaving: Sequence[Key]
+
+
+def judge(
+    job: CommitJob,
+    reading: TreeReading,
+    departed: Departures,
+    *,
+    around: Circumstances,
+    world: World,
+    places: Places,
+) -> Judged:
+    """What is stored and what goes.
+
+    The id of what goes is free for what comes. What stays after all keeps its id, and whoever wanted that is not
+    stored; then less may go, and so on. When what would go is held, nothing passes on either.
+    """
+    found = reading.candidates()
+    stored = world.stored(candidate.key for candidate in found if candidate.key is not None)
+    leaving = [one.key for one in pruning.leaving(departed.gone)] if job.prune else []
+    head = _Head(job, world, places, departed, around, found, stored, leaving)
+    freed, claims = leaving, _claims(head)
+    passing: tuple[Handover, ...]
+    while True:
+        conflicts = _conflicts(head, freed)
+        decided, *taken = decisions.decide([_batch(head, conflicts), *(claim.batch for claim in claims)], world)
+        passing = tuple(map(handovers.passing, claims, taken))
+        pruned = _prune(head, decided, passing)
+        if pruned.hold and claims:
+            passing, decided = (), decisions.together(_batch(head, conflicts), world)
+        going = {outcome.key for outcome in pruned.deletions}
+        still = [key for key in freed if key in going]
+        if len(still) == len(freed) or _conflicts(head, still) == conflicts:
+            return Judged(conflicts, decided, pruned, tuple(one for one in passing if one.drafts))
+        freed = still
+
+
+def _conflicts(head: _Head, freed: Sequence[Key]) -> dict[int, str]:
+    world = head.world
+    return identities.conflicts(head.found, head.stored, world.view, project=world.project, leaving=freed)
+
+
+def _batch(head: _Head, conflicts: Mapping[int, str]) -> Batch:
+    wanted = [
+        candidate.wanted(ordinal, reason=conflicts.get(ordinal), allowed=_is_allowed(head.job, candidate.key))
+        for ordinal, candidate in enumerate(head.found)
+    ]
+    return Batch(
+        candidates=head.found,
+        wanted=wanted,
+        stored=head.stored,
+        actor=actors.repository_actor(head.job.repository),
+        accept_invalid=head.job.accept_invalid,
+        tell=head.places.tell,
+    )
+
+
+def _claims(head: _Head) -> tuple[Claim, ...]:
+    """What others would take over. Without pruning, a repository lets go of nothing."""
+    if not head.job.prune or not head.departed.gone:
+        return ()
+    rules = Rules(api_versions=head.job.context.api_versions, hmac_key=head.world.hmac_key)
+    return handovers.claims(head.departed.gone, head.job.neighbours, head.world, rules=rules)
+
+
+def _prune(head: _Head, decided: Decided, passing: Sequence[Handover]) -> Pruning:
+    job, departed, around = head.job, head.departed, head.around
+    passed = frozenset(key for handover in passing for key in handover.keys)
+    leaving = [key for key in head.leaving if key not in passed]
+    written = decisions.written(decided)
+    for handover in passing:
+        written |= handover.drafts
+    references = decisions.references(head.world, leaving, written)
+    return pruning.decide(
+        departed.gone,
+        tree=replace(departed.tree, unrelated=around.unrelated, released=around.released),
+        owned=departed.owned,
+        budget=Budget(job.prune_min_count, job.prune_max_percent) if job.prune else None,
+        window=around.window,
+        in_use=usage.staying(leaving, references),
+        passing=passed,
+        approved=around.approved,
+    )
+
+
+def _is_allowed(job: CommitJob, key: Key | None) -> bool:
+    return key is None or allowing.is_allowed(key, kinds=job.allowed_kinds, names=job.allowed_names)

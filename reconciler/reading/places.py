@@ -1,0 +1,50 @@
+"""Where in its file a violation of a document stands, when the file was read long before the violation was found.
+
+Positions cost a second parse, so they are looked up only for files with something to tell; the last file is kept, since
+documents come file by file.
+"""
+
+from collections.abc import Sequence
+
+from reconciler.deciding import candidates
+from reconciler.documents import limits, reading
+from reconciler.git.snapshots import Snapshot
+from reconciler.reading.trees import TreeReading
+from reconciler.resources.violations import Violation
+
+
+class Places:
+    """The files of one reading."""
+
+    def __init__(self, read: TreeReading, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._documents = [(file, candidate) for file in read.files for candidate in file.candidates]
+        self._path: str | None = None
+        self._locations: reading.Locations | None = None
+
+    def tell(self, ordinal: int, found: Sequence[Violation]) -> str:
+        """The violations of the reading's document of this ordinal, as lines with their places. Raises GitFault."""
+        file, candidate = self._documents[ordinal]
+        if file.path != self._path or self._locations is None:
+            syntax = reading.syntax_of(file.path)
+            assert syntax is not None
+            assert file.blob is not None
+            data = self._snapshot.read(file.blob, limits.FILE.bytes)
+            self._path, self._locations = file.path, reading.locate(data, syntax=syntax, limits=limits.FILE)
+        return candidates.file_reason(
+            self._in_order(found, candidate.position),
+            path=file.path,
+            index=candidate.position,
+            locations=self._locations,
+        )
+
+    def _in_order(self, found: Sequence[Violation], index: int) -> list[Violation]:
+        """As a reader of the file meets them."""
+        locations = self._locations
+        assert locations is not None
+
+        def place(violation: Violation) -> tuple[int, int]:
+            position = locations.of(index, violation.pointer, at_key=violation.at_key)
+            return position.line, position.column
+
+        return sorted(found, key=place)

@@ -1,0 +1,39 @@
+"""A watched repository as people and programs see it.
+
+What was stored is read from the store: whoever saw a run's end there sees what it did to its repository, too.
+"""
+
+import msgspec
+
+from reconciler.git.faults import State
+from reconciler.reconciling import approving, suspending
+from reconciler.reconciling.reconciler import Reconciler
+from reconciler.store.contract import Store
+
+HELD_SHOWN = 100  # resources whose deletion is held
+
+
+async def shown(reconciler: Reconciler, store: Store) -> bytes:
+    """The repository as a JSON object. Raises StoreFault."""
+    one = reconciler.watched
+    remembered = await store.remembered(one.name, held=HELD_SHOWN)
+    row = remembered.row
+    drift = None if remembered.suspension is None else await store.drift(one.name, project=one.project)
+    return msgspec.json.encode(
+        {
+            "name": one.name,
+            "project": one.project,
+            "url": one.url,
+            "branch": one.branch,
+            "path": one.path,
+            "state": State.NEVER_READ if row is None else row.state,
+            "message": None if row is None else row.message,
+            "since": None if row is None else row.since,
+            "commit": None if row is None else row.commit,
+            "head": None if row is None else row.head,
+            "lastRun": remembered.last_run,
+            "suspension": suspending.shown(remembered.suspension),
+            "drift": drift,
+            "held": approving.shown(row, remembered.held),
+        }
+    )

@@ -1,0 +1,64 @@
+"""A valid document made small, until it is known what surrounds it: which types its parameters have, what is stored.
+
+Belongs here: what follows from the document alone. Does not: its secrets, which its types decide (`fitting`).
+"""
+
+import hmac
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import msgspec
+
+from reconciler.documents.values import Value
+from reconciler.resources import canonical, references
+from reconciler.resources.keys import Key
+from reconciler.resources.resource import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A first read holds a hundred thousand of these, hence bytes.
+
+    `digest` decides equality: an HMAC of all that a user owns, secrets in clear, so that it tells nobody a secret and
+    stays the same when a type changes its mind about what a secret is.
+    """
+
+    digest: bytes
+    owned: bytes = field(repr=False)  # canonical JSON, secrets in clear
+    references: tuple[Key, ...] = ()  # each once, in order
+    has_placeholders: bool = False  # `(sensitive)` stands for a stored value somewhere
+    proposed_id: str | None = None
+    deprecated: bool = False
+    protected: bool = False
+
+
+def draft(resource: Resource, *, hmac_key: bytes) -> Draft:
+    """The draft of a resource. `hmac_key` is this server's; another key gives other digests."""
+    owned = canonical.encode(resource.owned)
+    return Draft(
+        digest=hmac.digest(hmac_key, owned, "sha256"),
+        owned=owned,
+        references=tuple(sorted({each.key for each in references.references(resource.owned)})),
+        has_placeholders=bool(resource.placeholders),
+        proposed_id=resource.proposed_id,
+        deprecated=resource.deprecated,
+        protected=resource.protected,
+    )
+
+
+def restored(draft: Draft, owned: dict[str, Value], *, hmac_key: bytes) -> Draft:
+    """The same draft with the values in place that `(sensitive)` stood for."""
+    encoded = canonical.encode(owned)
+    keys = tuple(sorted({each.key for each in references.references(owned)}))
+    digest = hmac.digest(hmac_key, encoded, "sha256")
+    return replace(draft, digest=digest, owned=encoded, references=keys, has_placeholders=False)
+
+
+def digest(owned: dict[str, Value], *, hmac_key: bytes) -> bytes:
+    """The digest of what a user owns."""
+    return hmac.digest(hmac_key, canonical.encode(owned), "sha256")
+
+
+def owned(draft: Draft) -> dict[str, Value]:
+    """What a user owns: a value of its own, which the caller may change."""
+    return cast("dict[str, Value]", msgspec.json.decode(draft.owned))

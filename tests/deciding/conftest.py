@@ -1,0 +1,5 @@
+"""What a run does is tested on a daemon that follows real repositories."""
+
+from tests.following import daemon, follow, source
+
+__all__ = ["daemon", "follow", "source"]

@@ -1,0 +1,36 @@
+"""docs/ownership.md shows settings that are right, and what runs really say."""
+
+from pathlib import Path
+
+from reconciler.deciding import changes
+from reconciler.planning.models import Outcome, Stored
+from reconciler.planning.statuses import UpdateStatus
+from reconciler.resources.keys import Key
+from reconciler.settings import loading
+from tests.frame import pages
+
+PAGE = pages.read(pages.ROOT / "docs/ownership.md")
+KEY = Key("Fleet", "edge")
+
+
+def test_the_settings_are_right(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    [text] = pages.blocks(PAGE, "yaml")
+    config.write_text(text, encoding="utf-8")
+    loaded = loading.load(config=config, environment={}, overrides={})
+    assert loaded.warnings == ()
+    assert [each.name for each in loaded.settings.repositories] == ["platform", "payments"]
+
+
+def test_what_a_run_says_is_quoted_as_it_is() -> None:
+    stored = Stored(KEY, digest=b"", version=1, owner="platform")
+    owned = changes.why(Outcome(KEY, UpdateStatus.FORBIDDEN, stored=stored))
+    left_out = changes.why(Outcome(KEY, UpdateStatus.FORBIDDEN))
+    assert [block.strip() for block in pages.blocks(PAGE, "")] == [owned, left_out]
+
+
+def test_every_status_that_it_names_exists() -> None:
+    rows = pages.table(pages.section(PAGE, "Git and the API"))
+    named = {row["outcome"].split("`")[1] for row in rows if row["outcome"].startswith("`")}
+    assert named <= set(UpdateStatus)
+    assert len(named) > 1

@@ -1,0 +1,44 @@
+"""docs/parameters.md says what the code that judges parameters does."""
+
+import json
+
+import yaml
+
+from reconciler.resources import component_types, definitions, parameter_types
+from reconciler.resources.definitions import Operator
+from reconciler.resources.parameters import MASK
+from tests.frame import pages
+
+PAGE = pages.read(pages.ROOT / "docs/parameters.md")
+
+
+def test_the_types_are_those_there_are_with_their_empty_values() -> None:
+    rows = pages.table(pages.section(PAGE, "Types"))
+    *known, other = [(name, row) for row in rows for name in row["type"].split(", ")]
+    assert [name for name, _ in known] == [f"`{name}`" for name in parameter_types.TYPES]
+    for name, row in known:
+        empty = [f"`{json.dumps(value)}`" for value in parameter_types.TYPES[name.strip("`")].empty]
+        assert row["empty values"].partition(";")[0] == (", ".join(empty) or "none"), name
+    assert other[0] == "any other"
+    assert other[1]["empty values"] == ", ".join(f"`{json.dumps(value)}`" for value in parameter_types.ANYTHING.empty)
+
+
+def test_the_values_that_are_compared_in_another_form_are_those_of_the_code() -> None:
+    rows = {row["type"]: row["compared"] for row in pages.table(pages.section(PAGE, "Types"))}
+    converted = [name for name, told in rows.items() if told != "as it is"]
+    assert converted == [f"`{name}`" for name, each in parameter_types.TYPES.items() if each.canonical is not None]
+
+
+def test_every_operator_is_explained() -> None:
+    rows = pages.table(pages.section(PAGE, "When a parameter matters"))
+    assert [row["operator"] for row in rows] == [f"`{operator}`" for operator in Operator]
+
+
+def test_the_schema_is_what_the_example_compiles_to() -> None:
+    type_, _ = yaml.safe_load_all(pages.blocks(PAGE, "yaml")[0])
+    compiled = component_types.compiled(type_["metadata"]["name"], definitions.read(type_["spec"]))
+    assert json.loads(pages.blocks(PAGE, "json")[0]) == compiled.schema
+
+
+def test_the_mask_is_the_one_of_the_service() -> None:
+    assert f"### `{MASK}`\n" in PAGE

@@ -1,0 +1,203 @@
+"""Lineage that is searched for in the background."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.documents.values import Value
+from reconciler.git.snapshots import Snapshot
+from reconciler.reading import lineages
+from reconciler.reading.messages import Context, LineageFound, LineageJob
+from reconciler.store.contract import Changes, LineageRow, Record
+from reconciler.store.planning_view import PlanningView
+from reconciler.store.sqlite import SqliteStore
+from tests import worlds
+from tests.repositories import Repository
+from tests.store import looking, rows
+
+pytestmark = pytest.mark.anyio
+
+AUTHOR = "Ada Lovelace <ada@example.com>"
+FIRST_DATE = "2023-11-14T22:14:20.000Z"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository.init(tmp_path / "origin")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "store.db")
+    await opened.create_project(rows.PROJECT, at=rows.AT)
+    yield opened
+    await opened.close()
+
+
+def source(commit: str, path: str, repository: str = "telemetry") -> dict[str, Any]:
+    return {"type": "git", "repository": repository, "commit": commit, "path": path}
+
+
+def came(name: str, told: dict[str, Any], *, now: dict[str, Any] | None = None) -> Changes:
+    """A resource whose version is of one source, and its status perhaps of another."""
+    now = now or told
+    head = rows.head(name, owner="telemetry", path=str(now["path"]), line=1)
+    version = rows.version(name)._replace(source=json.dumps(told).encode())
+    return Changes(
+        versions=(version,), heads=(head._replace(status=json.dumps({"latest": True, "source": now}).encode()),)
+    )
+
+
+def explain(
+    store: SqliteStore, repository: Repository, rests: Callable[[], bool] = lambda: False
+) -> tuple[LineageFound, list[LineageRow]]:
+    """What a search answers, and the rows that it sends."""
+    context = Context(str(store.path), rows.PROJECT, b"", frozenset(), rows.AT, 0, b"")
+    job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
+    sent: list[Changes] = []
+    view = PlanningView(store.path)
+    found = lineages.explain(job, view, number=7, emit=sent.append, rests=rests)
+    view.close()
+    return found, [row for part in sent for row in part.lineages]
+
+
+def written(repository: Repository, *paths: str) -> dict[str, str]:
+    """A commit for each path."""
+    commits = {}
+    for path in paths:
+        repository.write(path, path)
+        commits[path] = repository.commit()
+    repository.pack()
+    return commits
+
+
+async def told(store: SqliteStore) -> dict[str, Any]:
+    """What the statuses say of where each resource comes from."""
+    return {one["metadata"]["name"]: one["status"]["source"] for one in await looking.listed(store)}
+
+
+async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, repository: Repository) -> None:
+    commits = written(repository, "a.yaml", "b.yaml")
+    head = repository.head()
+    parts = [
+        came("a", source(head, "a.yaml")),
+        came("moved", source(head, "b.yaml"), now=source(head, "elsewhere.yaml")),
+        came("adopted", source(head, "gone.yaml", "other"), now=source(head, "a.yaml")),
+        came("absent", source(head, "absent.yaml")),
+    ]
+    await store.commit(parts, record=Record(), planned_at=0)
+    found, sent = explain(store, repository)
+    assert found == LineageFound(7, explained=3, more=False)
+    await store.commit([Changes(lineages=tuple(sent))], record=Record(), planned_at=None)
+
+    def changed_by(path: str, date: str) -> dict[str, Any]:
+        return {"changedBy": {"author": AUTHOR, "commit": commits[path], "date": date}}
+
+    of_a = changed_by("a.yaml", FIRST_DATE)
+    of_b = changed_by("b.yaml", "2023-11-14T22:15:20.000Z")
+    assert await told(store) == {
+        "a": source(head, "a.yaml") | of_a,
+        "absent": source(head, "absent.yaml"),
+        "adopted": source(head, "a.yaml") | of_a,
+        "moved": source(head, "elsewhere.yaml") | of_b,
+    }
+    versions = {one: (await looking.history(store, rows.key(one)))[0] for one in ("a", "moved", "adopted")}
+    await store.commit([rows.removed("a", "moved", "adopted")], record=Record(), planned_at=2)
+    history = {one: (await looking.history(store, rows.key(one)))[0]["status"]["source"] for one in versions}
+    assert history == {
+        "a": source(head, "a.yaml") | of_a,
+        "adopted": source(head, "gone.yaml", "other"),
+        "moved": source(head, "b.yaml") | of_b,
+    }
+    assert explain(store, repository) == (LineageFound(7, explained=0, more=False), [])
+
+
+async def test_a_commit_that_the_mirror_has_lost_hinders_no_other(store: SqliteStore, repository: Repository) -> None:
+    commits = written(repository, "a.yaml")
+    parts = [came("a", source("1" * 40, "a.yaml")), came("b", source(commits["a.yaml"], "a.yaml"))]
+    await store.commit(parts, record=Record(), planned_at=0)
+    found, sent = explain(store, repository)
+    assert (found.explained, [row.name for row in sent]) == (1, ["b"])
+
+
+async def test_many_are_explained_some_at_a_time(
+    store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineages, "MAX_RESOURCES", 2)
+    commits = written(repository, "a.yaml")
+    parts = [came(name, source(commits["a.yaml"], "a.yaml")) for name in "abc"]
+    await store.commit(parts, record=Record(), planned_at=0)
+    answers = []
+    for _ in range(2):
+        found, sent = explain(store, repository)
+        answers.append((found, [row.name for row in sent]))
+        await store.commit([Changes(lineages=tuple(sent))], record=Record(), planned_at=None)
+    assert answers == [(LineageFound(7, 2, more=True), ["a", "b"]), (LineageFound(7, 1, more=False), ["c"])]
+
+
+async def test_a_search_that_finds_nothing_is_not_made_again_at_once(
+    store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineages, "MAX_RESOURCES", 2)
+    head = written(repository, "a.yaml")["a.yaml"]
+    await store.commit([came(name, source(head, "absent.yaml")) for name in "ab"], record=Record(), planned_at=0)
+    assert explain(store, repository) == (LineageFound(7, explained=0, more=False), [])
+
+
+async def test_a_search_rests_while_there_is_other_work(
+    store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = written(repository, "a.yaml", "b.yaml")
+    await store.commit([came("a", source(commits["b.yaml"], "a.yaml"))], record=Record(), planned_at=0)
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    busy = iter([True, True, True, False, True, False])
+    found, _ = explain(store, repository, rests=lambda: next(busy, False))
+    assert (found.explained, slept) == (1, [lineages.REST_SECONDS] * 4)
+
+
+async def test_a_search_ends_after_a_time(
+    store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = written(repository, "a.yaml", "b.yaml")
+    await store.commit([came("a", source(commits["b.yaml"], "a.yaml"))], record=Record(), planned_at=0)
+    monkeypatch.setattr(lineages, "BACKGROUND_SECONDS", 0.05)
+    assert explain(store, repository, rests=lambda: True) == (LineageFound(7, explained=0, more=False), [])
+
+
+@pytest.mark.parametrize(("is_first", "limit"), [(True, "FIRST_SECONDS"), (False, "RUN_SECONDS")])
+def test_a_run_searches_for_a_moment_only(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, is_first: bool, limit: str
+) -> None:
+    commits = written(repository, "a.yaml", "b.yaml")
+    with Snapshot.open(repository.path / ".git", commits["b.yaml"]) as snapshot:
+        monkeypatch.setattr(lineages, limit, 60.0)
+        assert lineages.of_run(snapshot, ["a.yaml"], is_first=is_first) == {
+            "a.yaml": {"author": AUTHOR, "commit": commits["a.yaml"], "date": FIRST_DATE}
+        }
+        monkeypatch.setattr(lineages, limit, 0.0)
+        assert lineages.of_run(snapshot, ["a.yaml"], is_first=is_first) == {}
+
+
+def test_a_plan_is_made_again_when_the_store_moves_while_its_run_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "edge"}, "spec": {}}
+    search = lineages.of_run
+
+    def slow(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
+        found = search(snapshot, paths, is_first=is_first)
+        assert world.apply([resource]).statuses == ["created"]
+        return found
+
+    with worlds.world({"a": worlds.Following()}) as world:
+        world.push("a", {"edge.json": json.dumps(resource)})
+        monkeypatch.setattr(lineages, "of_run", slow)
+        ran = world.look("a")
+        assert ran is not None
+        assert (ran.planned.counts, ran.planned.revision) == ({"unchanged": 1}, 1)
+        [stored] = world.all("select version, owner, status from resource")
+        assert (stored["version"], stored["owner"], ran.planned.explained) == (1, "a", True)
+        assert json.loads(stored["status"])["source"]["changedBy"]["commit"]

@@ -1,0 +1,435 @@
+"""Whole small worlds in one process: bare repositories, a store file, real plans and the real writer; no daemon.
+
+    with worlds.world(["a", "b"]) as world:
+        world.push("a", {"one.yaml": text})
+        world.settle()
+
+Belongs here: doing what the daemon does, one thing at a time: looking at a repository when something says so, planning
+requests, storing plans. Does not: what must hold afterwards, nor which documents to try.
+"""
+
+import contextlib
+import itertools
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pygit2
+
+from reconciler.clock import rfc3339
+from reconciler.git.faults import State
+from reconciler.reading import commits, requests
+from reconciler.reading.messages import (
+    CommitJob,
+    CommitPlanned,
+    Context,
+    Neighbour,
+    RequestJob,
+    RequestPlanned,
+    Verb,
+)
+from reconciler.reconciling import verdicts
+from reconciler.reconciling.verdicts import Findings
+from reconciler.store import connections, migrating, queries, writing
+from reconciler.store.contract import Changes, Record, RepositoryRow
+from reconciler.store.planning_view import PlanningView
+
+PROJECT = "default"
+HMAC_KEY = b"k" * 32
+API_VERSIONS = frozenset({"service/v1"})
+BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+UNBOUNDED = 10**9  # deletions: the budget has tests of its own
+ROUNDS = 30  # looks until a world is settled; the longest chain of references is shorter by far
+SIGNATURE = "Ada Lovelace", "ada@example.com"
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How a repository is followed."""
+
+    accept_invalid: bool = False
+    atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The query parameters of a request, and who asks."""
+
+    accept_invalid: bool = False
+    atomic: bool = False
+    dry_run: bool = False
+    role: str = "admin"
+
+
+ASKED = Options()
+
+
+class Told(NamedTuple):
+    """One status of a run that is not `unchanged`."""
+
+    kind: str | None
+    name: str | None
+    status: str
+    reason: str | None
+    path: str | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A planned commit with its parts."""
+
+    planned: CommitPlanned
+    parts: tuple[Changes, ...] = field(repr=False)
+
+    @property
+    def told(self) -> list[Told]:
+        """What the run tells, in one order: that of files is not the same when other files are read."""
+        rows = (row for part in self.parts for row in part.statuses)
+        return sorted((Told(*row[2:]) for row in rows), key=repr)
+
+    @property
+    def changes(self) -> list[tuple[Any, ...]]:
+        """The rows that change resources."""
+        found = (
+            (*part.versions, *part.references, *part.heads, *part.head_statuses, *part.removed) for part in self.parts
+        )
+        return [row for rows in found for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A planned request with its parts and its answer."""
+
+    planned: RequestPlanned
+    parts: tuple[Changes, ...] = field(repr=False)
+
+    @property
+    def body(self) -> Any:
+        """The answer's JSON."""
+        return json.loads(self.planned.answer)
+
+    @property
+    def statuses(self) -> list[str]:
+        """The status of each item, in order; none when the request was refused as a whole."""
+        return [update["status"] for update in self.body.get("updates", ())]
+
+
+class Mirror:
+    """A bare repository as a fetch leaves it: every object in a pack."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._repository = pygit2.init_repository(str(path), bare=True)
+        self._seconds = itertools.count(1_700_000_000, 60)
+
+    def commit(self, files: Mapping[str, str]) -> str:
+        """A commit of exactly these files upon the one before; its id."""
+        pack = pygit2.PackBuilder(self._repository)
+        pack.set_threads(1)
+        tree = self._folder(_nested(files), pack)
+        signature = pygit2.Signature(*SIGNATURE, next(self._seconds))
+        parents = [] if self._repository.is_empty else [self._repository.references["refs/heads/main"].target]
+        made = self._repository.create_commit("refs/heads/main", signature, signature, "Change", tree, parents)
+        pack.add(made)
+        pack.write(str(self.path / "objects" / "pack"))
+        return str(made)
+
+    def _folder(self, entries: Mapping[str, Any], pack: pygit2.PackBuilder) -> pygit2.Oid:
+        builder = self._repository.TreeBuilder()
+        for name, entry in entries.items():
+            if isinstance(entry, str):
+                made = self._repository.create_blob(entry.encode())
+                pack.add(made)
+                builder.insert(name, made, pygit2.enums.FileMode.BLOB)
+            else:
+                builder.insert(name, self._folder(entry, pack), pygit2.enums.FileMode.TREE)
+        made = builder.write()
+        pack.add(made)
+        return made
+
+
+class World:
+    """Repositories that fill one project, and the store."""
+
+    def __init__(self, folder: Path, following: Mapping[str, Following], *, mirrors: Mapping[str, Mirror]) -> None:
+        self.following = dict(following)
+        self.mirrors = dict(mirrors)
+        self.heads: dict[str, str] = {}  # the newest commit of each
+        self.rows: dict[str, RepositoryRow] = {}  # what a reconciler remembers
+        self.waiting: set[str] = set()  # those that look again whenever the store changes
+        self.due: set[str] = set()  # those that something says to look at
+        self.now = BEGIN
+        self.number = 0
+        self.path = folder / "store.db"
+        is_new = not self.path.exists()
+        self._writer = connections.open_writer(self.path)
+        self._writer.execute("pragma synchronous = off")  # these stores need not survive a power cut
+        if is_new:
+            migrating.migrate(self._writer, steps=migrating.migrations())
+            self._writer.execute(queries.load()["create_project"], (PROJECT, rfc3339(BEGIN)))
+        self.view = PlanningView(self.path)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.view.close()
+        self._writer.close()
+
+    @contextlib.contextmanager
+    def fork(self) -> "Iterator[World]":
+        """The same world once more, of which nothing comes back; the repositories are shared."""
+        with tempfile.TemporaryDirectory() as folder:
+            with contextlib.closing(sqlite3.connect(Path(folder) / "store.db")) as copy:
+                self._writer.backup(copy)
+            other = World(Path(folder), self.following, mirrors=self.mirrors)
+            other.heads, other.rows = dict(self.heads), dict(self.rows)
+            other.waiting, other.due = set(self.waiting), set(self.due)
+            other.now, other.number = self.now, self.number
+            try:
+                yield other
+            finally:
+                other.close()
+
+    # What happens outside
+
+    def push(self, repository: str, files: Mapping[str, str]) -> str:
+        """A new head that holds exactly these files; nobody has looked yet."""
+        self.heads[repository] = self.mirrors[repository].commit(files)
+        self.due.add(repository)
+        return self.heads[repository]
+
+    def apply(self, resources: Sequence[Any], options: Options = ASKED) -> Answered:
+        """POST /apply."""
+        return self._request(Verb.APPLY, {"resources": list(resources)}, options)
+
+    def delete(self, resources: Sequence[Any], options: Options = ASKED) -> Answered:
+        """POST /delete."""
+        return self._request(Verb.DELETE, list(resources), options)
+
+    # What the daemon does
+
+    def look(self, repository: str) -> Ran | None:
+        """The look that is due, if one is."""
+        if repository not in self.due:
+            return None
+        self.due.remove(repository)
+        self._pass_time()
+        row = self.rows.get(repository)
+        ran = self.plan(repository, full=row is None)
+        self._record(repository, ran)
+        return ran
+
+    def settle(self) -> None:
+        """Look as long as looks are due. Fails when there is no end of it."""
+        for _ in range(ROUNDS):
+            if not self.due:
+                return
+            for repository in sorted(self.due):
+                self.look(repository)
+        raise AssertionError(f"still due after {ROUNDS} rounds: {self.due}")
+
+    def read_all(self, repository: str) -> Ran:
+        """`fullInterval` is over: read everything."""
+        self.due.discard(repository)
+        self._pass_time()
+        ran = self.plan(repository, full=True)
+        self._record(repository, ran)
+        return ran
+
+    def restart(self) -> None:
+        """A new process knows what is stored, and looks where it cannot be sure."""
+        sql = queries.load()
+        self.due.clear()
+        with contextlib.closing(connections.open_reader(self.path)) as reader:
+            for name in self.heads:
+                found = reader.execute(sql["repository"], (name,)).fetchone()
+                row = None if found is None else RepositoryRow(*found)
+                assert row == self.rows.get(name)
+                if row is None or row.head != self.heads[name]:
+                    self.due.add(name)
+                was_refused = row is not None and row.head is not None and row.tree is None
+                if was_refused or reader.execute(sql["waits_for_store"], (name,)).fetchone()[0]:
+                    self.waiting.add(name)
+                    self.due.add(name)
+                else:
+                    self.waiting.discard(name)
+
+    def plan(self, repository: str, *, full: bool) -> Ran:
+        """A plan of the newest head, not stored."""
+        parts: list[Changes] = []
+        planned = commits.plan(self._commit_job(repository, full=full), self.view, number=1, emit=parts.append)
+        return Ran(planned, tuple(parts))
+
+    def request(self, verb: Verb, body: Any, options: Options) -> Answered:
+        """A planned request, not stored."""
+        parts: list[Changes] = []
+        job = RequestJob(
+            context=self._context(),
+            verb=verb,
+            actor=f"key:{options.role}",
+            role=options.role,
+            request=f"request-{self.number}",
+            body=json.dumps(body).encode(),
+            max_resources=10_000,
+            atomic=options.atomic,
+            dry_run=options.dry_run,
+            accept_invalid=options.accept_invalid,
+        )
+        return Answered(requests.plan(job, self.view, number=1, emit=parts.append), tuple(parts))
+
+    def turn_back(self) -> None:
+        """The next request comes at the time and with the randomness of the last one."""
+        self.number -= 1
+        self.now -= timedelta(seconds=1)
+
+    # What is there
+
+    def all(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
+        """What a statement finds, rows as dictionaries."""
+        with contextlib.closing(connections.open_reader(self.path)) as reader:
+            reader.row_factory = sqlite3.Row
+            return [dict(row) for row in reader.execute(statement, arguments)]
+
+    @property
+    def revision(self) -> int:
+        """How often what is stored has changed."""
+        with self.view.snapshot() as revision:
+            return revision
+
+    def stored(self) -> list[dict[str, Any]]:
+        """Every resource with its version, by kind and name."""
+        return self.all(
+            "select r.*, v.body, v.secrets, v.source from resource r"
+            " join version v using (project, kind, name, version) order by r.kind, r.name"
+        )
+
+    def _request(self, verb: Verb, body: Any, options: Options) -> Answered:
+        self._pass_time()
+        answered = self.request(verb, body, options)
+        if answered.planned.changed:
+            writing.commit(self._writer, answered.parts, record=Record(), planned_at=answered.planned.revision)
+            self._tell(None, answered.planned.touched)
+        return answered
+
+    def _pass_time(self) -> None:
+        self.number += 1
+        self.now += timedelta(seconds=1)
+
+    def _context(self) -> Context:
+        return Context(
+            store=str(self.path),
+            project=PROJECT,
+            hmac_key=HMAC_KEY,
+            api_versions=API_VERSIONS,
+            at=rfc3339(self.now),
+            milliseconds=int(self.now.timestamp() * 1000),
+            seed=self.number.to_bytes(16, "big"),
+        )
+
+    def _commit_job(self, repository: str, *, full: bool) -> CommitJob:
+        following = self.following[repository]
+        return CommitJob(
+            context=self._context(),
+            repository=repository,
+            mirror=str(self.mirrors[repository].path),
+            commit=self.heads[repository],
+            branch="main",
+            path="",
+            run=f"run-{self.number}",
+            full=full,
+            prune=True,
+            prune_min_count=UNBOUNDED,
+            prune_max_percent=100,
+            atomic=following.atomic,
+            accept_invalid=following.accept_invalid,
+            neighbours=tuple(self._neighbour(name) for name in sorted(self.heads) if name != repository),
+        )
+
+    def _neighbour(self, repository: str) -> Neighbour:
+        return Neighbour(
+            repository=repository,
+            mirror=str(self.mirrors[repository].path),
+            branch="main",
+            allowed_kinds=("*",),
+            allowed_names=("*",),
+            accept_invalid=self.following[repository].accept_invalid,
+        )
+
+    def _record(self, repository: str, ran: Ran) -> None:
+        """As the reconciler's exit: a second look that finds what the last one told is not stored."""
+        planned, before = ran.planned, self.rows.get(repository)
+        row = self._row(repository, planned, before)
+        told = before is not None and (before.head, before.state, before.message) == (row.head, row.state, row.message)
+        if not (told and not planned.changed and not planned.held_changed and not planned.full):
+            is_free = planned.hold is None and not planned.refused
+            record = Record(
+                repository=row,
+                forget_files_of=repository if planned.full and not planned.refused else None,
+                forget_held_of=repository if planned.held_changed else None,
+                forget_approval_of=repository if is_free else None,
+            )
+            writing.commit(self._writer, ran.parts, record=record, planned_at=planned.revision)
+            self.rows[repository] = row
+            self._tell(repository, planned.touched, changed=planned.changed)
+        (self.waiting.add if planned.waits_for_store else self.waiting.discard)(repository)
+
+    def _row(self, repository: str, planned: CommitPlanned, before: RepositoryRow | None) -> RepositoryRow:
+        verdict = verdicts.judge(Findings(planned=planned), before)
+        is_applied = not planned.refused
+        return RepositoryRow(
+            name=repository,
+            project=PROJECT,
+            fingerprint="fingerprint",
+            commit=self.heads[repository] if is_applied else (before and before.commit),
+            tree=planned.tree if is_applied else None,
+            head=self.heads[repository],
+            state=verdict.state.value,
+            message=verdict.message,
+            since=before.since if before is not None and before.state == verdict.state else rfc3339(self.now),
+            origin="",
+            approvable=planned.approvable,
+        )
+
+    def _tell(self, origin: str | None, touched: Sequence[str], *, changed: bool = True) -> None:
+        """A change wakes the repositories that wait for one, and whatever is stored those that it concerns."""
+        for name in self.heads:
+            if name != origin and ((changed and name in self.waiting) or name in touched):
+                self.due.add(name)
+
+
+@contextlib.contextmanager
+def world(following: Mapping[str, Following]) -> Iterator[World]:
+    """A world with an empty store and repositories without a commit."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = make(Path(folder), following)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def make(folder: Path, following: Mapping[str, Following]) -> World:
+    """The same in a folder of the caller's, who closes it."""
+    mirrors = {name: Mirror(folder / f"{name}.git") for name in sorted(following)}
+    return World(folder, following, mirrors=mirrors)
+
+
+def is_held(world: World) -> bool:
+    """Whether a guard stops deletions somewhere."""
+    return any(row.state != State.READY for row in world.rows.values())
+
+
+def _nested(files: Mapping[str, str]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for path, text in files.items():
+        *folders, name = path.split("/")
+        at = root
+        for folder in folders:
+            at = at.setdefault(folder, {})
+        at[name] = text
+    return root
