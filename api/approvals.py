@@ -23,9 +23,7 @@ async def approve(call: Call) -> Response:
     queries.none_known(call.query)
     if call.actor.role is not Role.ADMIN:
         raise errors.Forbidden("Only an admin approves what a repository holds.")
-    if await call.services.repositories.one(call.parameter("name")) is None:
-        raise repositories.missing()
-    commit = read_commit(await bodies.read(call))
+    commit = read_commit(await bodies.read(call, limit=MAX_BYTES))
     try:
         run = await call.services.repositories.approve(
             call.parameter("name"), commit=commit, actor=call.actor, request=call.request
@@ -39,8 +37,6 @@ async def approve(call: Call) -> Response:
 
 def read_commit(body: bytes) -> str:
     """The commit that a body names. Raises BadRequest with every mistake."""
-    if len(body) > MAX_BYTES:
-        raise errors.TooLarge(f"The body is over {MAX_BYTES} bytes; {SHAPE}.")
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

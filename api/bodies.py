@@ -16,10 +16,15 @@ async def read(call: Call, *, limit: int | None = None) -> bytes:
 
     Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`.
     """
-    limit = min(call.services.max_body_bytes, limit or call.services.max_body_bytes)
+    most = min(call.services.max_body_bytes, limit or call.services.max_body_bytes)
     _check_encoding(call.header(b"content-encoding"))
-    _check_length(call.header(b"content-length"), limit=limit)
-    return await receive_all(call.receive, limit=limit, seconds=READ_SECONDS)
+    try:
+        _check_length(call.header(b"content-length"), limit=most)
+        return await receive_all(call.receive, limit=most, seconds=READ_SECONDS)
+    except errors.TooLarge:
+        if limit is None:
+            raise
+        raise errors.TooLarge(f"The body is over {most} bytes.") from None  # it holds no resources to be split up
 
 
 async def receive_all(receive: Receive, *, limit: int, seconds: float) -> bytes:

@@ -365,7 +365,8 @@ class World:
         planned, before = ran.planned, self.rows.get(repository)
         row = self._row(repository, planned, before)
         told = before is not None and (before.head, before.state, before.message) == (row.head, row.state, row.message)
-        if not (told and not planned.changed and not planned.held_changed and not planned.full):
+        stored = planned.changed or planned.held_changed or planned.index_changed
+        if not (told and not stored and not planned.full):
             is_free = planned.hold is None and not planned.refused
             record = Record(
                 repository=row,

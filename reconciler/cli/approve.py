@@ -1,5 +1,6 @@
 """`reconciler approve`: releasing what a repository holds, after looking at it."""
 
+import re
 import sys
 import time
 
@@ -11,6 +12,9 @@ from reconciler.cli.client import Client
 from reconciler.cli.sessions import Session, connected
 from reconciler.documents.values import Value
 from reconciler.errors import Refused
+
+FULL = re.compile(r"[0-9a-f]{40}")
+SHORTEST = 7  # digits of a commit that are enough to mean the one that is held
 
 
 @click.command()
@@ -86,9 +90,16 @@ def _confirm(*, yes: bool) -> None:
 
 
 def _whole(commit: str | None, held: Value) -> str:
-    """The full id of what is meant; the beginning of the held one will do, as people see it."""
+    """The full id of what is meant; the beginning of the held one will do, as people see it. Raises Refused."""
     head = text(held, "commit")
-    return head if commit is None or (len(commit) >= 7 and head.startswith(commit)) else commit
+    if commit is None or (len(commit) >= SHORTEST and head.startswith(commit)):
+        return head
+    if not FULL.fullmatch(commit):
+        raise Refused(
+            f"{commit} does not name the commit that is held, {head[:12]}; give its full id, or at least its first "
+            f"{SHORTEST} digits"
+        )
+    return commit
 
 
 def _approved(client: Client, name: str, commit: str) -> str:

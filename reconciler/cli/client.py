@@ -22,6 +22,7 @@ LARGEST = 256 << 20  # bytes of one answer
 PAGE = 1000  # resources in one request of a long list
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 NOT_OURS = "the answer is not one of the service; is --server or SERVICE_SERVER right?"
+NO_PROJECT = "There is no such project."  # as the service says it, of whatever was asked for
 NO_KEY = "no API key was given; set SERVICE_API_KEY or use --api-key"
 NOT_ACCEPTED = "the service does not accept the API key; give the right one with SERVICE_API_KEY or --api-key"
 
@@ -60,6 +61,7 @@ class Client:
             raise Refused("the server must be a URL such as http://127.0.0.1:3001 (--server or SERVICE_SERVER)")
         self._server = target.server.rstrip("/")
         self._keyed = bool(target.api_key)
+        self._project = target.project
         self._errors = httpx2
         try:
             self._http = httpx2.Client(
@@ -151,6 +153,12 @@ class Client:
         errors = tuple(strings(value.get("errors"))) if isinstance(value, dict) else ()
         if not errors:
             errors = (f"{self._server} answered {status} without saying why; is it the service, or a proxy?",)
+        if self._project and errors == (NO_PROJECT,):
+            # No refusal: none of what asks about a resource is to take it for a missing one.
+            raise Refused(
+                f"there is no project {self._project}; `reconciler status --project ''` shows the projects of all "
+                "repositories"
+            )
         raise Refusal(status, errors)
 
 

@@ -19,6 +19,7 @@ from reconciler.resources import (
     components,
     conforming,
     definitions,
+    fitting,
     names,
     references,
 )
@@ -79,7 +80,11 @@ def judge(resources: Sequence[Given]) -> list[Told]:
     alone = [tuple(_reserved(each)) for each in resources]
     types = _types(resources, alone)
     lookup = _lookup(types.usable)
-    violations = [(*found, *_parameters(each, lookup)) for each, found in zip(resources, alone, strict=True)]
+    extensions = _extensions(resources)
+    violations = [
+        (*found, *_parameters(each, lookup), *_storages(each, extensions))
+        for each, found in zip(resources, alone, strict=True)
+    ]
     warnings = zip(_missed(resources, types.broken), _unresolved(resources), strict=True)
     return [Told(found, (*missed, *missing)) for found, (missed, missing) in zip(violations, warnings, strict=True)]
 
@@ -121,6 +126,25 @@ def _parameters(given: Given, lookup: Callable[[Key], ComponentType | None]) -> 
         component_type = lookup(component.type_key)
         if component_type is not None and component.at not in given.wrong:
             yield from conforming.broken(component.parameters, component_type, at=component.at)
+
+
+def _extensions(resources: Sequence[Given]) -> dict[Key, str | None]:
+    """The type of each Extension; None when nobody can say, since it has something wrong with it or stands twice."""
+    found = {
+        key: components.type_of(each["spec"]) for key, each in builtins.built_in().items() if key.kind == "Extension"
+    }
+    times = Counter(each.key for each in resources)
+    for each in resources:
+        if each.key is not None and each.key.kind == "Extension" and each.key not in builtins.RESERVED:
+            certain = not each.violations and times[each.key] == 1
+            found[each.key] = components.type_of(each.spec) if certain else None
+    return found
+
+
+def _storages(given: Given, extensions: dict[Key, str | None]) -> Iterator[Violation]:
+    for violation in fitting.misplaced(given.document.value, extensions.get):
+        if violation.pointer not in given.wrong:
+            yield violation
 
 
 def _missed(resources: Sequence[Given], broken: dict[Key, int]) -> list[tuple[Violation, ...]]:

@@ -22,6 +22,9 @@ from reconciler.resources.parameters import MASK
 
 PAGE = 100  # resources in memory at a time
 MOST_TOLD = 20  # files named in one remark
+INCOMPLETE = (
+    "is incomplete: apply it with --accept-invalid, or correct and add its parameters, or complete what it names"
+)
 
 
 @dataclass
@@ -123,7 +126,7 @@ def _remarks(written: Written, directory: Path) -> Iterator[str]:
     """What is to be done about some of the files."""
     for paths, remark in (
         (written.masked, f"holds `{MASK}` in place of a secret"),
-        (written.incomplete, "is incomplete: apply it with --accept-invalid, or add the parameters that are missing"),
+        (written.incomplete, INCOMPLETE),
         (written.large, f"is larger than {limits.FILE.bytes >> 20} MiB, which is the most that is read from a file"),
         (written.others, "belongs to no resource that was exported, and stays; delete it unless it is wanted"),
     ):

@@ -26,8 +26,8 @@ def get(
 ) -> None:
     """Show resources of a kind: all of them, or those called NAME; KIND/NAME does as well.
 
-    What `-o yaml` and `-o json` print can be applied again, once every `(sensitive)` in it is replaced: that is what
-    the service shows in place of a secret.
+    What `-o yaml` and `-o json` print can be edited and applied again: `(sensitive)`, which the service shows in place
+    of a secret, keeps the stored one.
     """
     keys = targets.keys(kind, names)
     query = _query(selector, named=bool(keys))

@@ -62,7 +62,7 @@ def is_built_in(resource: Value) -> bool:
 
 
 def is_incomplete(resource: Value) -> bool:
-    """Whether parameters are missing or bad."""
+    """Whether parameters are missing or bad, in it or in what it names."""
     return bool(at(resource, "status", "incomplete"))
 
 

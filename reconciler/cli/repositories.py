@@ -9,7 +9,7 @@ NONE = "the service follows no repository; name one under `repositories` in its 
 
 
 def of(client: Client, *, project: str | None) -> list[dict[str, Value]]:
-    """The repositories, in the service's order. Raises Refusal for a project that does not exist."""
+    """The repositories, in the service's order. Raises Refused for a project that does not exist."""
     found = objects(client.get("repositories").get("repositories"))
     if project is None:
         return found
@@ -20,7 +20,7 @@ def of(client: Client, *, project: str | None) -> list[dict[str, Value]]:
 
 
 def check(client: Client) -> None:
-    """Raise Refusal when the session's project does not exist; any request about resources says so."""
+    """Raise Refused when the session's project does not exist; any request about resources says so."""
     client.get("resources", "Fleet", query={"limit": "1"})
 
 

@@ -60,6 +60,11 @@ def author(resource: Value) -> str:
     return _changed_by(resource, "author") or text(resource, "status", "source", "author")
 
 
+def file(resource: Value) -> str:
+    """Where its repository holds it, `path:line`; the version of what drifted does not come from there."""
+    return place(at(resource, "status", "drift")) or place(at(resource, "status", "source"))
+
+
 def _changed_by(resource: Value, what: str) -> str:
     return text(resource, "status", "source", "changedBy", what)
 
@@ -87,7 +92,7 @@ COLUMNS = (
     Column("OWNER", owner, wide=True),
     Column("COMMIT", commit, wide=True),
     Column("BY", author, wide=True),
-    Column("FROM", lambda resource: place(at(resource, "status", "source")), wide=True),
+    Column("FILE", file, wide=True),
     Column("ID", lambda resource: text(resource, "metadata", "id"), wide=True),
     Column("DISPLAY NAME", lambda resource: text(resource, "metadata", "displayName"), wide=True),
     Column("LABELS", _labels, wide=True),

@@ -38,7 +38,10 @@ def one(client: Client, run: str) -> Value:
 
 
 def _last(client: Client, repository: str) -> str:
-    run = text(repositories.one(client, repository), "lastRun")
+    with connecting.missing(
+        f"{repositories.unknown(repository)}, and `reconciler runs` also lists runs of those that left the settings"
+    ):
+        run = text(client.get("repositories", repository).get("repository"), "lastRun")
     if not run:
         raise Refused(f"{repository} has had no run yet; `reconciler reconcile {repository}` asks for one")
     return run

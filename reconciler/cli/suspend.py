@@ -25,7 +25,9 @@ def suspend(session: Session, *, repository: str, reason: str, duration: str | N
     body: dict[str, Value] = {"reason": reason}
     if expiry is not None:
         body["expiry"] = expiry
-    with connecting.client(session) as client, connecting.missing(repositories.unknown(repository)):
+    meant = {"/reason": "--reason", "/expiry": "--for" if until is None else "--until"}
+    unknown = repositories.unknown(repository)
+    with connecting.client(session) as client, connecting.missing(unknown), connecting.options(meant):
         found = client.post("repositories", repository, "suspend", body=body).get("repository")
     end = words.moment(text(at(found, "suspension"), "until"))
     output.line(f"{repository}: suspended until {end or 'somebody resumes it'}")

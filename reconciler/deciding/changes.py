@@ -84,9 +84,12 @@ def parts(decided: Decided, *, stock: Stock, origin: Origin, first: int = 0) -> 
     """The rows of every outcome that changes the store or is told in a run, in parts; the run's ranks from `first`."""
     gathered: list[Changes] = []
     size = 0
-    others = decided.standing.rows
-    for start in range(0, len(others), PART):
-        yield Changes(head_statuses=others[start : start + PART])
+    for row in decided.standing.rows:
+        gathered.append(Changes(head_statuses=(row,)))
+        size += len(row.status)
+        if len(gathered) == PART or size > PART_BYTES:
+            yield _joined(gathered)
+            gathered, size = [], 0
     for rank, outcome in enumerate(decided.outcomes, first):
         rows = _rows(outcome, decided, rank=rank, stock=stock, origin=origin)
         gathered.append(rows)
@@ -99,9 +102,10 @@ def parts(decided: Decided, *, stock: Stock, origin: Origin, first: int = 0) -> 
 
 
 def _size(rows: Changes) -> int:
-    """The bytes that weigh: bodies and reasons. All else of a row is bounded by the length of names and paths."""
+    """The bytes that weigh: bodies, statuses, reasons. All else of a row is as long as names and paths are."""
+    heads = sum(len(head.status) for head in rows.heads)
     bodies = sum(len(version.body) + len(version.secrets or b"") for version in rows.versions)
-    return bodies + sum(len(status.reason or "") for status in rows.statuses)
+    return heads + bodies + sum(len(status.reason or "") for status in rows.statuses)
 
 
 def _joined(gathered: Sequence[Changes]) -> Changes:
@@ -109,6 +113,7 @@ def _joined(gathered: Sequence[Changes]) -> Changes:
         versions=tuple(row for one in gathered for row in one.versions),
         references=tuple(row for one in gathered for row in one.references),
         heads=tuple(row for one in gathered for row in one.heads),
+        head_statuses=tuple(row for one in gathered for row in one.head_statuses),
         removed=tuple(row for one in gathered for row in one.removed),
         audit=tuple(row for one in gathered for row in one.audit),
         statuses=tuple(row for one in gathered for row in one.statuses),
@@ -219,9 +224,11 @@ def _moved_head(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Ori
     stored = outcome.stored
     identity = stock.identities[stored.key]
     source: dict[str, Value] = msgspec.json.decode(identity.source)
-    if source.get("repository") != origin.repository:
+    if source.get("type") != "git":
         source = _fresh_source(origin, candidate)
-    source |= {"path": candidate.place.path, "line": candidate.place.line}
+    # The commit is that of the version, whoever applied it; where the resource stands is another matter.
+    where = {name: origin.source[name] for name in ("repository", "branch")}
+    source |= {**where, "path": candidate.place.path, "line": candidate.place.line}
     status = rendering.with_source(identity.status, source)
     if stored.key in decided.standing.stored:
         status = rendering.with_incomplete(stored.key.kind, status, decided.standing.stored[stored.key])

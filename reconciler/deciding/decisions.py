@@ -55,7 +55,9 @@ def decide(batches: Sequence[Batch], world: World) -> tuple[Decided, ...]:
     kept = tuple(_kept(batch, world, lookup=lookup) for batch in batches)
     if any(one.places or one.reasons or one.faults for one in kept):
         change = _Change([_as_kept(*pair) for pair in zip(batches, kept, strict=True)], world)
-    resolved = change.split(resolving.resolve(change.coming, lookup=lookup, tell=change.tell))
+    resolved = change.split(
+        resolving.resolve(change.coming, lookup=lookup, type_of=lookup.of_extension, tell=change.tell)
+    )
     outcomes = tuple(map(change.outcomes, range(len(batches)), resolved))
     standing = _standing(change.batches, outcomes, resolved, world, lookup=lookup)
     return tuple(
@@ -240,7 +242,14 @@ def _standing(
                     were.append(key)
             elif one.change is Change.REPLACE_HEAD:
                 moved.add(one.key)
-    found = dependants.find(storing, world.view, project=world.project, lookup=lookup, incomplete=were)
+    found = dependants.find(
+        storing,
+        world.view,
+        project=world.project,
+        lookup=lookup,
+        type_of=lookup.of_extension,
+        incomplete=were,
+    )
     # A head that is replaced gets its status with it.
     return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))
 

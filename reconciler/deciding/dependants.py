@@ -3,8 +3,8 @@
 A resource is incomplete when parameters of its components do not fit their types, or when it names a component that is
 incomplete. Belongs here: finding whose standing a change may alter, and what it is then. Does not: refusing anything.
 
-The cost follows what the change touches: users of a changed type, and, upwards from whatever becomes incomplete or
-complete, those that name it.
+The cost follows what the change touches: users of a changed type or extension, and, upwards from whatever becomes
+incomplete or complete, those that name it.
 """
 
 from collections import defaultdict
@@ -12,16 +12,19 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from reconciler.deciding import resolving, stored_secrets
+from reconciler.deciding import resolving, stored_secrets, type_lookup
 from reconciler.documents.values import Value, pointer_text
-from reconciler.resources import components, fitting, references, rendering
+from reconciler.resources import components, fitting, references, rendering, violations
 from reconciler.resources.drafts import Draft, owned
-from reconciler.resources.fitting import Fit, Lookup
+from reconciler.resources.fitting import Fit, Lookup, TypeOf
 from reconciler.resources.keys import Key
 from reconciler.store.contract import Damaged, HeadStatusRow
 from reconciler.store.planning_view import PlanningView, StoredDocument
 
 Lines = tuple[str, ...]
+
+JUDGES = components.TYPES | {"Extension"}
+"""The kinds that say what fits: a type of its components, an Extension of the webhooks that keep their queues there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,14 @@ def find(
     *,
     project: str,
     lookup: Lookup,
+    type_of: TypeOf,
     incomplete: Iterable[Key],
 ) -> Standing:
-    """The standing of everything that storing `written` touches; `incomplete` are those of it that were so before."""
-    search = _Search(view, project=project, lookup=lookup, written=written)
+    """The standing of everything that storing `written` touches; `incomplete` are those of it that were so before.
+
+    `type_of` tells the types of the Extensions that are there before.
+    """
+    search = _Search(view, project=project, lookup=lookup, type_of=type_of, written=written)
     search.spread(incomplete)
     return search.settled()
 
@@ -62,11 +69,13 @@ class _Search:
         *,
         project: str,
         lookup: Lookup,
+        type_of: TypeOf,
         written: Mapping[Key, tuple[Draft, Fit]],
     ) -> None:
         self._view = view
         self._project = project
         self._lookup = lookup
+        self._type_of = type_lookup.after({key: draft for key, (draft, _) in written.items()}, type_of)
         self._written = written
         self._stored: dict[Key, StoredDocument] = {}  # those whose standing may change
         self._documents: dict[Key, dict[str, Value]] = {}
@@ -77,11 +86,11 @@ class _Search:
                 self._named_by[target].append(key)
 
     def spread(self, incomplete: Iterable[Key]) -> None:
-        """Gather the users of changed types, then, from whatever was or is incomplete, all that names it."""
+        """Gather the users of what judges, then, from whatever was or is incomplete, all that names it."""
         toggled = {key for key, own in self._own.items() if own}
         toggled |= self._written.keys() & set(incomplete)
         toggled |= {key for target in self._incomplete(self._named_by) for key in self._named_by[target]}
-        toggled |= self._gather([key for key in self._written if key.kind in components.TYPES])
+        toggled |= self._gather([key for key in self._written if key.kind in JUDGES])
         fresh = toggled
         while fresh:
             self._gather(fresh)
@@ -98,7 +107,8 @@ class _Search:
         for key, stored in sorted(self._view.documents(self._project, fresh).items()):
             with suppress(Damaged):  # of what nobody can read, nothing new can be said
                 document = stored_secrets.in_clear(key, stored)
-                self._own[key] = resolving.lines(fitting.fit(document, self._lookup).violations)
+                fit = fitting.with_storages(fitting.fit(document, self._lookup), document, self._type_of)
+                self._own[key] = resolving.lines(fit.violations)
                 self._stored[key] = stored
                 self._documents[key] = document
         return {key for key in fresh & self._stored.keys() if self._own[key] or self._stored[key].incomplete}
@@ -146,10 +156,8 @@ class _Search:
     def _lines(self, key: Key, incomplete: set[Key]) -> Lines:
         document = owned(self._written[key][0]) if key in self._written else self._documents[key]
         named = [one for one in references.references(document) if one.key in incomplete]
-        return (
-            *self._own[key],
-            *(f"{pointer_text(one.pointer)}: the {one.kind} {one.name} is incomplete; complete it" for one in named),
-        )
+        told = (f"{pointer_text(one.pointer)}: the {resolving.which(one)} is incomplete; complete it" for one in named)
+        return tuple(violations.bounded((*self._own[key], *told)))
 
     def _row(self, key: Key, lines: Lines) -> HeadStatusRow:
         status = rendering.with_incomplete(key.kind, self._stored[key].status, lines)

@@ -10,16 +10,22 @@ from typing import Any
 
 import msgspec
 
+from reconciler.access.actors import Actor
 from reconciler.deciding.changes import Decided
+from reconciler.planning import planner
 from reconciler.planning.models import Change, Outcome
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources import canonical
 from reconciler.resources.keys import Key
 
 
-def hidden(decided: Decided) -> Decided:
-    """What a dry run may say in place of what was decided."""
-    return replace(decided, outcomes=tuple(_as_if_changed(outcome, decided) for outcome in decided.outcomes))
+def hidden(decided: Decided, *, actor: Actor, suspended: frozenset[str]) -> Decided:
+    """What a dry run may say in place of what was decided: what the call itself would say of any other secret."""
+    told = (
+        _as_if_changed(outcome, actor=actor, suspended=suspended) if _is_guess(outcome, decided) else outcome
+        for outcome in decided.outcomes
+    )
+    return replace(decided, outcomes=tuple(told))
 
 
 def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, bytes]:
@@ -28,10 +34,10 @@ def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, by
     return {key: _without_hash(resource) if key in guessed else resource for key, resource in shown.items()}
 
 
-def _as_if_changed(outcome: Outcome, decided: Decided) -> Outcome:
-    if outcome.status is not UpdateStatus.UNCHANGED or not _is_guess(outcome, decided):
+def _as_if_changed(outcome: Outcome, *, actor: Actor, suspended: frozenset[str]) -> Outcome:
+    if outcome.status is not UpdateStatus.UNCHANGED or outcome.stored is None:
         return outcome
-    if outcome.stored is not None and outcome.stored.owner is not None:
+    if not planner.is_free(outcome.stored, actor=actor, suspended=suspended):
         return replace(outcome, status=UpdateStatus.FORBIDDEN)
     return replace(outcome, status=UpdateStatus.CONFIGURED, change=Change.UPDATE)
 

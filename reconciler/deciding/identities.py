@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from reconciler.deciding.candidates import Candidate
 from reconciler.planning.models import Stored
+from reconciler.resources import builtins
 from reconciler.resources.keys import Key
 from reconciler.store.planning_view import PlanningView
 
@@ -20,7 +21,8 @@ def conflicts(
     """By ordinal, why a new resource cannot have the id that it brings. An existing resource keeps its own anyway; of
     several new ones that bring the same, none gets it, since their order must not matter.
 
-    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id.
+    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id. The id of what
+    is built in is for nothing but what stands in its place, so that what is shown of it can be edited and applied.
     """
     proposed = {
         ordinal: candidate.draft.proposed_id
@@ -34,7 +36,8 @@ def conflicts(
     bringing = Counter(proposed.values())
     reasons = {}
     for ordinal, resource_id in proposed.items():
-        if resource_id in taken or bringing[resource_id] > 1:
+        is_built_in = builtins.ids().get(resource_id, found[ordinal].key) != found[ordinal].key
+        if resource_id in taken or bringing[resource_id] > 1 or is_built_in:
             place = found[ordinal].place
             prefix = "" if place is None else f"{place}: "
             reasons[ordinal] = f"{prefix}/metadata/id: another resource of the project has this id; leave it out"

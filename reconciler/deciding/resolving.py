@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.deciding import type_lookup
 from reconciler.resources import drafts, fitting, references, violations
 from reconciler.resources.drafts import Draft
-from reconciler.resources.fitting import Fit, Lookup
+from reconciler.resources.fitting import Fit, Lookup, TypeOf
 from reconciler.resources.keys import Key
 from reconciler.resources.references import Reference
 from reconciler.resources.violations import Violation
@@ -49,11 +50,15 @@ class Resolved:
     fits: Mapping[int, Fit] = field(default_factory=dict, repr=False)
 
 
-def resolve(coming: Coming, *, lookup: Lookup, tell: Tell) -> Resolved:
-    """Judge each document against all that will be there. `lookup` finds the types in force."""
+def resolve(coming: Coming, *, lookup: Lookup, type_of: TypeOf, tell: Tell) -> Resolved:
+    """Judge each document against all that will be there. `lookup` finds the types in force, `type_of` those of the
+    Extensions that are there already.
+    """
     fits, faults = _fits(coming, lookup)
-    unfit = {ordinal for ordinal, fit in fits.items() if fit.violations and ordinal not in coming.accepting}
+    _judge_storages(coming, fits, faults, type_of=type_of)
+    unfit = _unfit(coming, fits)
     present = _present(coming, unfit | faults.keys())
+    refused = {key for key, _ in coming.judged.values()} - present
     reasons = {}
     for ordinal, (_, draft) in coming.judged.items():
         lost = not present.issuperset(draft.references)
@@ -61,7 +66,6 @@ def resolve(coming: Coming, *, lookup: Lookup, tell: Tell) -> Resolved:
             found = [*(fits[ordinal].violations if ordinal in unfit else ())]
             owned = drafts.owned(draft)
             if lost:
-                refused = {key for key, _ in coming.judged.values()} - present
                 found += [_missing(one, refused) for one in references.references(owned) if one.key not in present]
             reasons[ordinal] = tell(ordinal, violations.in_document_order(found, owned))
     return Resolved(reasons, faults, {ordinal: fit for ordinal, fit in fits.items() if ordinal not in reasons})
@@ -81,6 +85,35 @@ def _fits(coming: Coming, lookup: Lookup) -> tuple[dict[int, Fit], dict[int, str
         except Damaged as damage:
             faults[ordinal] = damage.message
     return fits, faults
+
+
+def _judge_storages(coming: Coming, fits: dict[int, Fit], faults: dict[int, str], *, type_of: TypeOf) -> None:
+    """Judge the extensions that webhooks name, once it is known which of those that come are refused.
+
+    That depends on no webhook, since neither an Extension nor a Processor holds one.
+    """
+    naming = [number for number in fits if any(one.kind == "Extension" for one in coming.judged[number][1].references)]
+    if not naming:
+        return
+    refused = _unfit(coming, fits) | faults.keys()
+    present = _present(coming, refused)
+    arriving = {
+        coming.judged[ordinal][0]: coming.judged[ordinal][1]
+        for ordinal in coming.arriving
+        if ordinal not in refused and present.issuperset(coming.judged[ordinal][1].references)
+    }
+    after = type_lookup.after(arriving, type_of)
+    for ordinal in naming:
+        try:
+            fits[ordinal] = fitting.with_storages(fits[ordinal], drafts.owned(coming.judged[ordinal][1]), after)
+        except Damaged as damage:
+            faults[ordinal] = damage.message
+            del fits[ordinal]
+
+
+def _unfit(coming: Coming, fits: Mapping[int, Fit]) -> set[int]:
+    """Those that are refused for their parameters."""
+    return {ordinal for ordinal, fit in fits.items() if fit.violations and ordinal not in coming.accepting}
 
 
 def _present(coming: Coming, unfit: Collection[int]) -> set[Key]:
@@ -108,11 +141,15 @@ def _present(coming: Coming, unfit: Collection[int]) -> set[Key]:
     return present
 
 
+def which(reference: Reference) -> str:
+    """What a reference leads to, in words. The value of a parameter is not repeated: it may be a secret."""
+    name = "of this name" if reference.pointer[-1] == "value" else reference.name
+    return f"{reference.kind} {name}"
+
+
 def _missing(reference: Reference, refused: Collection[Key]) -> Violation:
-    """The value of a parameter is not repeated: its document may call it a secret."""
-    which = (
-        f"{reference.kind} of this name" if reference.pointer[-1] == "value" else f"{reference.kind} {reference.name}"
-    )
     if reference.key in refused:
-        return Violation(reference.pointer, f"the {which} is refused itself and not stored yet; mend that first")
-    return Violation(reference.pointer, f"there is no {which}; create it, or correct the name")
+        return Violation(
+            reference.pointer, f"the {which(reference)} is refused itself and not stored yet; mend that first"
+        )
+    return Violation(reference.pointer, f"there is no {which(reference)}; create it, or correct the name")

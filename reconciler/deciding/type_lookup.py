@@ -1,22 +1,25 @@
 """Which type of components is in force under a name: the one that comes with this change, the stored one, the built-in.
 
-Belongs here: finding and compiling it, once. Does not: judging components by it (`resources.fitting`).
+Belongs here: finding and compiling it, once; which type an extension has. Does not: judging components by it
+(`resources.fitting`).
 """
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 
 import msgspec
 
 from reconciler.deciding import stored_secrets
 from reconciler.documents.values import Value
-from reconciler.resources import builtins, component_types, definitions, drafts
+from reconciler.resources import builtins, component_types, components, definitions, drafts
 from reconciler.resources.component_types import ComponentType
 from reconciler.resources.drafts import Draft
+from reconciler.resources.fitting import TypeOf
 from reconciler.resources.keys import Key
 from reconciler.store.planning_view import PlanningView
 
-MOST_COMPILED = 1_000  # types kept compiled by the process; about 20 KB each
+MOST_BYTES = 4 * 1024 * 1024  # of the specs of types that are kept compiled, which takes up to eighty times as much
 
 
 class Compiled:
@@ -24,15 +27,22 @@ class Compiled:
 
     def __init__(self) -> None:
         self._types: dict[bytes, ComponentType] = {}
+        self._bytes = 0
 
     def of(self, name: str, spec: Value) -> ComponentType:
         """The type of this name that defines what `spec` says."""
-        digest = hashlib.sha256(name.encode() + b"\0" + msgspec.json.encode(spec)).digest()
-        if digest not in self._types:
-            if len(self._types) >= MOST_COMPILED:
-                self._types.clear()
-            self._types[digest] = component_types.compiled(name, definitions.read(spec))
-        return self._types[digest]
+        encoded = msgspec.json.encode(spec)
+        digest = hashlib.sha256(name.encode() + b"\0" + encoded).digest()
+        known = self._types.get(digest)
+        if known is not None:
+            return known
+        compiled = component_types.compiled(name, definitions.read(spec))
+        # Two threads may do this at once, and then compile or forget something twice.
+        if self._bytes + len(encoded) > MOST_BYTES:
+            self._types, self._bytes = {}, 0
+        self._types[digest] = compiled
+        self._bytes += len(encoded)
+        return compiled
 
 
 _compiled = Compiled()
@@ -46,6 +56,7 @@ class Types:
         self._project = project
         self._coming = coming
         self._known: dict[Key, ComponentType | None] = {}
+        self._extensions: dict[Key, str | None] = {}
 
     def __call__(self, key: Key) -> ComponentType | None:
         """The type in force, or None. Raises Damaged when nobody can tell what it says."""
@@ -54,11 +65,35 @@ class Types:
             self._known[key] = None if spec is None else _compiled.of(key.name, spec)
         return self._known[key]
 
+    def of_extension(self, key: Key) -> str | None:
+        """The name of the type of an Extension that is stored or built in, or None. Raises Damaged.
+
+        Not of one that comes: it may be refused (see `after`), which a type, that refers to nothing, is not.
+        """
+        if key not in self._extensions:
+            self._extensions[key] = components.type_of(self._standing(key))
+        return self._extensions[key]
+
     def _spec(self, key: Key) -> Value:
         if key in self._coming:
             return drafts.owned(self._coming[key])["spec"]
+        return self._standing(key)
+
+    def _standing(self, key: Key) -> Value:
         stored = self._view.documents(self._project, [key]).get(key)
         if stored is not None:
             return stored_secrets.masked(key, stored)["spec"]
         built_in = builtins.built_in().get(key)
         return None if built_in is None else built_in["spec"]
+
+
+def after(arriving: Mapping[Key, Draft], type_of: TypeOf) -> TypeOf:
+    """The types of Extensions once these documents are stored; `type_of` knows those of what is there before."""
+
+    @cache
+    def found(key: Key) -> str | None:
+        if key in arriving:
+            return components.type_of(drafts.owned(arriving[key])["spec"])
+        return type_of(key)
+
+    return found

@@ -49,8 +49,10 @@ def write(values: Iterable[Value]) -> str:
 
 def _document(value: Value) -> str:
     text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=WIDTH)
-    # A document of one bare scalar ends in `...`, which a stream does not need.
-    text = text.removesuffix("...\n")
+    # The emitter ends a document of which it does not see the end (a bare scalar, kept empty lines) with a line `...`,
+    # which a stream does not need. Text is indented or quoted, so such a line at the margin is never part of a value.
+    if text.endswith("\n...\n"):
+        text = text.removesuffix("...\n")
     return _UNUSUAL.sub(lambda found: found[0] if found[0].isprintable() else _escaped(found[0]), text)
 
 

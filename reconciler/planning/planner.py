@@ -50,6 +50,11 @@ def plan_deletes(
     return tuple(_in_use(outcome, staying) for outcome in outcomes)
 
 
+def is_free(present: Stored, *, actor: Actor, suspended: frozenset[str]) -> bool:
+    """Whether the actor may change or delete what is stored, going by who owns it."""
+    return not _is_of_another_owner(present, actor) or _may_overrule(present, actor, suspended)
+
+
 def refusals(outcomes: Iterable[Outcome], *, actor: Actor) -> tuple[Outcome, ...]:
     """The outcomes for which an atomic request or commit stores nothing."""
     tripping = REFUSED if actor.repository else REFUSED | {UpdateStatus.DEPRECATED}
@@ -79,7 +84,7 @@ def _compare(document: Wanted, present: Stored | None, actor: Actor, suspended: 
     if present.digest == document.digest:
         change = Change.REPLACE_HEAD if _head_differs(document, present, actor) else Change.NONE
         return _outcome(document, UpdateStatus.UNCHANGED, change=change, present=present)
-    if _is_of_another_owner(present, actor) and not _may_overrule(present, actor, suspended):
+    if not is_free(present, actor=actor, suspended=suspended):
         return _outcome(document, UpdateStatus.FORBIDDEN, present=present)
     return _outcome(document, UpdateStatus.CONFIGURED, change=Change.UPDATE, present=present)
 
@@ -104,7 +109,7 @@ def _judge_delete(
     present = stored.get(document.key)
     if present is None:
         return _outcome(document, UpdateStatus.NOT_FOUND)
-    if _is_of_another_owner(present, actor) and not _may_overrule(present, actor, suspended):
+    if not is_free(present, actor=actor, suspended=suspended):
         return _outcome(document, UpdateStatus.FORBIDDEN, present=present)
     return _outcome(document, UpdateStatus.DELETED, change=Change.DELETE, present=present)
 

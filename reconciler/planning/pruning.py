@@ -161,11 +161,19 @@ def _reason(
     if budget is None:
         return None
     if tree.documents == 0:
-        count = len(wanted)
-        return Hold.EMPTY, f"The head holds no resource at all, so nothing is deleted; {count} stay as they were."
+        return Hold.EMPTY, _empty_message(wanted)
     if lost and not budget.covers(len(lost) + done, owned=owned):
         return Hold.HELD, _budget_message(lost, owned=owned, budget=budget, done=done)
     return None
+
+
+def _empty_message(wanted: Sequence[Stored]) -> str:
+    if not wanted:
+        return "The head holds no resource at all; commit one, or correct `path`."
+    return (
+        f"The head holds no resource at all, so nothing is deleted; {len(wanted)} stay as they were: restore them, or "
+        "release this with `reconciler approve`."
+    )
 
 
 def _unrelated(tree: Tree, wanted: Sequence[Stored]) -> Pruning:

@@ -20,7 +20,7 @@ from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.planning import planner, statuses
 from reconciler.planning.models import Change, Outcome
 from reconciler.planning.pruning import Pruning
-from reconciler.reading import departures, guarding, heads, lineages, trees
+from reconciler.reading import departures, guarding, handovers, heads, lineages, trees
 from reconciler.reading.handovers import Handover
 from reconciler.reading.messages import CommitJob, CommitPlanned
 from reconciler.reading.places import Places
@@ -101,10 +101,13 @@ def _plan(job: CommitJob, snapshot: Snapshot, view: PlanningView, *, number: int
         counts = statuses.count(outcome.status for outcome in outcomes)
         for part in _parts(job, view, decision=decision, commit=snapshot.commit, changed_by=changed_by):
             emit(part)
+        index_changed = False
         for part in _index_parts(job, view, reading, decision=decision, remembered=remembered):
+            index_changed = True
             emit(part)
         if not decision.refused:
-            for part in guarding.ledger(job, decision.pruning, owned=decision.owned):
+            passed = bool(decision.handovers)
+            for part in guarding.ledger(job, decision.pruning, owned=decision.owned, passed=passed):
                 emit(part)
         for part in guarding.what_stays(job, decision.pruning, stayed=decision.stayed):
             emit(part)
@@ -123,7 +126,8 @@ def _plan(job: CommitJob, snapshot: Snapshot, view: PlanningView, *, number: int
         message=pruned.message,
         touched=tuple(sorted(decision.touched - {job.repository})),
         approvable=guarding.approvable(pruned),
-        note=pruned.note,
+        note=" ".join(filter(None, (handovers.note(decision.handovers), pruned.note))) or None,
+        index_changed=index_changed,
         held_changed=guarding.stays(pruned, repository=job.repository) != decision.stayed,
         explained=decision.paths <= changed_by.keys(),
     )
@@ -137,7 +141,7 @@ def _read(job: CommitJob, snapshot: Snapshot, view: PlanningView, remembered: Re
             reading = trees.read_changed(snapshot, view, scope=scope, since=remembered.tree)
             if reading is not None:
                 return trees.told_empty(reading, view, scope=scope)
-        return trees.told_empty(trees.read_all(snapshot, scope=scope), view, scope=scope)
+        return trees.told_empty(trees.read_all(snapshot, view, scope=scope), view, scope=scope)
     except GitFault as fault:
         if fault.state is not State.PATH_MISSING:
             raise

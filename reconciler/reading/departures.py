@@ -40,7 +40,8 @@ def find(reading: TreeReading, view: PlanningView, *, repository: str, project: 
 
     `look_back`: what earlier commits took away may still be there, since it was held.
     """
-    present = frozenset(found.key for found in reading.candidates() if found.key is not None)
+    kept = {Key(row.kind, row.name) for row in reading.kept_wanted if row.kind is not None and row.name is not None}
+    present = frozenset(found.key for found in reading.candidates() if found.key is not None) | kept
     paths = frozenset(file.path for file in reading.files)
     scope = _Scope(reading, view, repository, project, present, paths)
     gone = _gone(scope, look_back=look_back)
@@ -82,7 +83,8 @@ def _vacated(scope: _Scope, vacant: dict[str, str]) -> list[tuple[str, str]]:
     if not vacant:
         return []
     gave: dict[str, set[Key]] = defaultdict(set)
-    for path, key in scope.view.standing_at(scope.repository, scope.project, sorted(vacant)):
+    standing = scope.view.standing_at(scope.repository, scope.project, sorted(vacant))
+    for path, key in (*standing, *_given(scope, vacant)):
         if key not in scope.present:
             gave[path].add(key)
     keys = {key for given in gave.values() for key in given}
@@ -96,9 +98,20 @@ def _vacated(scope: _Scope, vacant: dict[str, str]) -> list[tuple[str, str]]:
     return faults
 
 
+def _given(scope: _Scope, vacant: dict[str, str]) -> list[tuple[str, Key]]:
+    """What vacant files held that was stored from elsewhere: while it was invalid there, a duplicate, or forbidden."""
+    given = [(file.path, key) for file in scope.reading.files if file.vacant is not None for key in file.given]
+    if not scope.reading.full:
+        before = scope.view.given(scope.repository)
+        given += [(path, key) for path, key in before if path in vacant and path not in scope.paths]
+    stored = scope.view.stored(scope.project, {key for _, key in given})
+    owned = {one.key for one in stored.values() if one.owner == scope.repository}
+    return [(path, key) for path, key in given if key in owned]
+
+
 def _documents(scope: _Scope) -> int:
     """How many resource documents the tree holds; exact only where it matters, at none."""
-    here = len(scope.reading.candidates())
+    here = len(scope.reading.candidates()) + len(scope.reading.kept_wanted)
     if here or scope.reading.full:
         return here
     replaced = scope.view.wanted_in(scope.repository, sorted(scope.paths))

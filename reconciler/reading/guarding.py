@@ -64,9 +64,9 @@ def approvable(pruned: Pruning) -> int | None:
     return 0 if pruned.unreadable else None
 
 
-def ledger(job: CommitJob, pruned: Pruning, *, owned: int) -> Iterator[Changes]:
-    """The row of what goes."""
-    if pruned.deletions:
+def ledger(job: CommitJob, pruned: Pruning, *, owned: int, passed: bool) -> Iterator[Changes]:
+    """The row of what goes or passes on: from now on less is owned than within these 24 hours."""
+    if pruned.deletions or passed:
         row = PruneRow(job.repository, at=job.context.milliseconds, owned=owned, deleted=pruned.unapproved)
         yield Changes(pruned=(row,))
 
@@ -88,12 +88,13 @@ def _is_released(job: CommitJob, remembered: RepositoryRow | None, *, tree: str)
 
 
 def _is_unrelated(job: CommitJob, snapshot: Snapshot, remembered: RepositoryRow | None) -> bool:
-    """Whether the commit has no history in common with what was applied last from the same place.
+    """Whether the commit has no history in common with what was applied last from the same place, as far as is known.
 
-    When the mirror lacks that (it was built again), nothing is known; but what was known to be unrelated stays so.
+    A mirror that was built again lacks that commit exactly when the branch does not lead to it any more: then somebody
+    has to say that it may be so.
     """
     if remembered is None or remembered.commit is None or remembered.origin != job.origin:
         return False
     if not snapshot.has(remembered.commit):
-        return remembered.state == State.UNRELATED_ROOT
+        return True
     return snapshot.is_unrelated(remembered.commit, job.commit)

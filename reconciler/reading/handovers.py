@@ -8,7 +8,6 @@ other repository, which looks again then, creates it anew.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +26,8 @@ from reconciler.resources import violations
 from reconciler.resources.drafts import Draft
 from reconciler.resources.keys import Key
 from reconciler.store.planning_view import PlanningView
+
+NAMED = 5  # a note names this many resources, and counts the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,17 @@ def passing(claim: Claim, decided: Decided) -> Handover:
     return Handover(claim.neighbour, claim.commit, replace(decided, outcomes=outcomes), drafts)
 
 
+def note(handovers: Iterable[Handover]) -> str | None:
+    """What a run says of what passed on: a reader of the run would look for it in vain otherwise."""
+    told = [f"{_named(sorted(one.keys))} passed to the repository {one.neighbour.repository}." for one in handovers]
+    return " ".join(told) or None
+
+
+def _named(keys: list[Key]) -> str:
+    named = ", ".join(f"{key.kind} {key.name}" for key in keys[:NAMED])
+    return f"{named} and {len(keys) - NAMED} more" if len(keys) > NAMED else named
+
+
 def _claim(neighbour: Neighbour, left: Mapping[Key, Stored], world: World, *, rules: Rules) -> Claim | None:
     row = world.view.repository(neighbour.repository)
     if row is None or row.commit is None or row.project != world.project:
@@ -81,11 +93,16 @@ def _claim(neighbour: Neighbour, left: Mapping[Key, Stored], world: World, *, ru
     places = _places(neighbour, left.keys(), world.view)
     if not places:
         return None
-    # Its mirror may be made anew at this moment, and a file may be gone from it: then nothing passes on.
-    with suppress(errors.ReconcilerError), Snapshot.open(Path(neighbour.mirror), row.commit) as snapshot:
-        held = _documents(neighbour, places, snapshot, world.view, rules=rules)
-        return Claim(neighbour, snapshot.commit, _batch(neighbour, held, left)) if held else None
-    return None
+    try:
+        with Snapshot.open(Path(neighbour.mirror), row.commit) as snapshot:
+            held = _documents(neighbour, places, snapshot, world.view, rules=rules)
+            return Claim(neighbour, snapshot.commit, _batch(neighbour, held, left)) if held else None
+    except errors.ReconcilerError as fault:
+        # Its mirror is made anew at this moment, perhaps. Whatever it is, it must not become a deletion.
+        told = f"what would pass to the repository {neighbour.repository} cannot be read ({fault.message})"
+        raise errors.Transient(
+            f"{told}; nothing is done until it can, or that repository is followed no more"
+        ) from fault
 
 
 def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> dict[str, set[Key]]:

@@ -24,6 +24,8 @@ from reconciler.reading.places import Places
 from reconciler.reading.trees import TreeReading
 from reconciler.resources.keys import Key
 
+MOST_ROUNDS = 3  # judgements of the whole head
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -68,6 +70,7 @@ def judge(
     leaving = [one.key for one in pruning.leaving(departed.gone)] if job.prune else []
     head = _Head(job, world, places, departed, around, found, stored, leaving)
     freed, claims = leaving, _claims(head)
+    rounds = 0
     passing: tuple[Handover, ...]
     while True:
         conflicts = _conflicts(head, freed)
@@ -80,7 +83,9 @@ def judge(
         still = [key for key in freed if key in going]
         if len(still) == len(freed) or _conflicts(head, still) == conflicts:
             return Judged(conflicts, decided, pruned, tuple(one for one in passing if one.drafts))
-        freed = still
+        # Ids may hang together in a long chain: then none of them is free, which is safe, and ends.
+        rounds += 1
+        freed = still if rounds < MOST_ROUNDS else []
 
 
 def _conflicts(head: _Head, freed: Sequence[Key]) -> dict[int, str]:

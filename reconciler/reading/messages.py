@@ -139,6 +139,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     approvable: int | None = None
     note: str | None = None
     held_changed: bool = False
+    index_changed: bool = False  # what is remembered of the files differs from before
     explained: bool = True  # it is known of all that this stores which commit changed its file
 
 

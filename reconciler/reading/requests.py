@@ -89,7 +89,7 @@ def _decide(job: RequestJob, found: list[Candidate], world: World, *, actor: Act
     wanted = [one.wanted(ordinal, reason=conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
     batch = Batch(found, wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
     decided = decisions.together(batch, world)
-    return guesses.hidden(decided) if job.dry_run else decided
+    return guesses.hidden(decided, actor=actor, suspended=world.suspended) if job.dry_run else decided
 
 
 def _told(_: int, found: Sequence[Violation]) -> str:
@@ -124,20 +124,20 @@ def _items(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
     value = documents[0].value if documents else None
     if bare_array and isinstance(value, list):
         prefix: tuple[str, ...] = ()
-        items = value
+        items, problems = value, list[str]()
     else:
-        prefix, items = ("resources",), _wrapped(value, bare_array=bare_array)
+        prefix, (items, problems) = ("resources",), _wrapped(value, bare_array=bare_array)
     if len(items) > max_resources:
         raise _Malformed(413, (f"The body holds {len(items):,} resources, over the limit of {max_resources:,}.",))
     wrong = [index for index, item in enumerate(items) if not isinstance(item, dict)]
-    if wrong:
-        lines = tuple(f"{pointer_text((*prefix, index))}: must be an object" for index in wrong)
-        raise _Malformed(400, lines)
+    problems += [f"{pointer_text((*prefix, index))}: must be an object" for index in wrong]
+    if problems:
+        raise _Malformed(400, tuple(problems))
     return items
 
 
-def _wrapped(value: Value, *, bare_array: bool) -> list[Value]:
-    """The array in `{"resources": [...]}`."""
+def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]:
+    """The array in `{"resources": [...]}`, and what is wrong around it."""
     if not isinstance(value, dict):
         shape = "an array of resources" if bare_array else 'an object such as {"resources": [...]}'
         raise _Malformed(400, (f"The body must be {shape}.",))
@@ -149,9 +149,7 @@ def _wrapped(value: Value, *, bare_array: bool) -> list[Value]:
         problems.append("/resources: is required")
     elif not isinstance(items, list):
         problems.append("/resources: must be an array")
-    if problems or not isinstance(items, list):
-        raise _Malformed(400, tuple(problems))
-    return items
+    return items if isinstance(items, list) else [], problems
 
 
 def _named(ordinal: int, item: Value) -> Wanted:

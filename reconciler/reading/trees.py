@@ -7,8 +7,11 @@ not stored as Git wants it, and files that hold a resource that one of these hel
 seen, and the cost follows the change and what depends on it, not the repository.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+
+import msgspec
 
 from reconciler.deciding import candidates
 from reconciler.deciding.candidates import Candidate, Rules
@@ -46,13 +49,15 @@ class FileReading:
     """One file that was read. A file that is not there any more has `blob` None and no candidates.
 
     `vacant` says why a file holds nothing although its name says that it could; whether that matters depends on what
-    it held before (`departures`).
+    it held before (`departures`). `given` is what it held when it is vacant or cannot be read, and what is not stored
+    from there, so that only the index knows of it.
     """
 
     path: str
     blob: str | None
     candidates: tuple[Candidate, ...] = ()
     vacant: str | None = None
+    given: tuple[Key, ...] = ()
 
     @property
     def fault(self) -> str | None:
@@ -65,13 +70,16 @@ class FileReading:
 class TreeReading:
     """What was read of a commit, sorted by path. `full`: these are all files; otherwise those that matter.
 
-    `missing` says that the folder is not there, which gives a tree without files.
+    `missing` says that the folder is not there, which gives a tree without files. The kept rows of the index are those
+    below an ignore file that cannot be used: there everything stays as it was.
     """
 
     tree: str
     full: bool
     files: tuple[FileReading, ...]
     missing: str | None = None
+    kept_files: tuple[FileRow, ...] = ()
+    kept_wanted: tuple[WantedRow, ...] = ()
 
     def candidates(self) -> list[Candidate]:
         """Every resource document that was read, by path and position."""
@@ -87,10 +95,42 @@ def told_empty(reading: TreeReading, view: PlanningView, *, scope: Scope) -> Tre
     """The reading, with every file `vacant` that gave resources and holds none any more, though documents: a slip in
     `apiVersion` and `kind` looks the same. Of other files with nothing of ours nobody wants to know.
     """
-    skipped = [file.path for file in reading.files if _is_skipped(file)]
-    gave = {path for path, _ in view.standing_at(scope.repository, scope.project, skipped)} if skipped else set()
-    files = (replace(file, vacant=NOT_OURS) if file.path in gave else file for file in reading.files)
-    return replace(reading, files=tuple(files)) if gave else reading
+    unknown = [file.path for file in reading.files if file.vacant or file.fault or _is_skipped(file)]
+    if not unknown:
+        return reading
+    standing = set(view.standing_at(scope.repository, scope.project, unknown))
+    given = _given(reading, view, unknown, scope=scope) - standing
+    keys: dict[str, list[Key]] = defaultdict(list)
+    for path, key in sorted(given):
+        keys[path].append(key)
+    gave = {path for path, _ in standing | given}
+    files = (_told(file, tuple(keys[file.path]), gave=file.path in gave) for file in reading.files)
+    return replace(reading, files=tuple(files))
+
+
+def _given(reading: TreeReading, view: PlanningView, unknown: list[str], *, scope: Scope) -> set[tuple[str, Key]]:
+    """(path, key) of what these files, or folders of their names, held before and what stands nowhere now.
+
+    The stored path of a document that is invalid, a duplicate or forbidden is another one, if it has any.
+    """
+    paths, names = {file.path for file in reading.files}, set(unknown)
+    before = set(view.wanted_at(scope.repository, unknown))
+    for path, key in view.given(scope.repository):
+        before |= {(name, key) for name in _itself_and_above(path) if name in names}
+    keys = {key for _, key in before}
+    standing = {found.key for found in reading.candidates()}
+    standing |= {
+        Key(row.kind, row.name) for row in reading.kept_wanted if row.kind is not None and row.name is not None
+    }
+    if not reading.full:
+        standing |= {key for key, path in view.places_of(scope.repository, keys) if path not in paths}
+    return {(path, key) for path, key in before if key not in standing}
+
+
+def _told(file: FileReading, given: tuple[Key, ...], *, gave: bool) -> FileReading:
+    if file.vacant == NOT_OURS or _is_skipped(file):
+        return replace(file, vacant=NOT_OURS if gave else None, given=given)
+    return replace(file, given=given) if given or file.given else file
 
 
 def _is_skipped(file: FileReading) -> bool:
@@ -98,21 +138,52 @@ def _is_skipped(file: FileReading) -> bool:
     return is_present and not file.candidates and not _is_ignore_file(file.path)
 
 
-def read_all(snapshot: Snapshot, *, scope: Scope) -> TreeReading:
-    """Every considered file of the commit. Raises GitFault, Refused."""
+def _itself_and_above(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def read_all(snapshot: Snapshot, view: PlanningView, *, scope: Scope) -> TreeReading:
+    """Every considered file of the commit, but below an ignore file that cannot be used what the index says of it.
+
+    Raises GitFault.
+    """
     present = list(snapshot.files(scope.folder))
     rules = {file.path: file.blob for file in present if _is_ignore_file(file.path) and file.readable}
-    ignore = _ignore(rules, snapshot, scope=scope)
-    read = [_read(file, snapshot, scope=scope) for file in present if _matters(file, ignore)]
+    ignore, unusable = _ignore(rules, snapshot, scope=scope)
+    matter = (file for file in present if _matters(file, ignore) and not _is_below(file.path, unusable))
+    read = [_read(file, snapshot, scope=scope) for file in matter]
     # Ignore files are in the index too, so that a changed file finds those above it without a walk.
-    files = _ordered([*read, *(FileReading(path, blob) for path, blob in rules.items())])
-    return TreeReading(tree=snapshot.tree(scope.folder), full=True, files=files)
+    files = _ordered([*read, *(unusable.get(path) or FileReading(path, blob) for path, blob in rules.items())])
+    reading = TreeReading(tree=snapshot.tree(scope.folder), full=True, files=files)
+    return _keeping(reading, view, unusable, scope=scope) if unusable else reading
+
+
+def _keeping(reading: TreeReading, view: PlanningView, unusable: Iterable[str], *, scope: Scope) -> TreeReading:
+    """With the index of what is below these ignore files, since nobody knows which files they leave out."""
+    files, wanted = view.index(scope.repository)
+
+    def is_kept(path: str) -> bool:
+        return _is_below(path, unusable) and not _is_ignore_file(path)
+
+    return replace(
+        reading,
+        kept_files=tuple(row for row in files if is_kept(row.path)),
+        kept_wanted=tuple(row for row in wanted if is_kept(row.path)),
+    )
+
+
+def _is_below(path: str, ignore_files: Iterable[str]) -> bool:
+    """Whether a file stands in the folder of one of these ignore files, or below it."""
+    folders = (one.removesuffix(ignoring.FILE_NAME) for one in ignore_files)
+    return any(path.startswith(folder) for folder in folders)
 
 
 def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since: str) -> TreeReading | None:
     """What changed since a tree, or None when everything must be read: an ignore file changed, or the tree is gone.
 
-    Raises GitFault, Refused.
+    Below an ignore file that cannot be used nothing is read. Raises GitFault.
     """
     tree = snapshot.tree(scope.folder)
     if not snapshot.has(since):
@@ -121,16 +192,22 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
     if any(_is_ignore_file(change.path) for change in changed):
         return None
     above = sorted({rules for change in changed for rules in _ignore_files_above(change.path)})
-    ignore = _ignore(view.blobs(scope.repository, above), snapshot, scope=scope)
+    waiting = set(view.unconverged(scope.repository))
+    unusable_before = {path for path in waiting if _is_ignore_file(path)}
+    rules = view.blobs(scope.repository, sorted(unusable_before.union(above)))
+    ignore, unusable = _ignore(rules, snapshot, scope=scope)
+    if unusable.keys() != unusable_before:
+        return None
+    changed = [change for change in changed if not _is_below(change.path, unusable)]
     present = {change.path: change.new for change in changed if _matters(change.new or change, ignore)}
     # What the index knows and does not matter any more, a link for instance: it is not there as what it was.
     known = view.blobs(scope.repository, [change.path for change in changed if change.path not in present])
     present |= dict.fromkeys(known)
     # What is not stored as Git wants it is judged again in every run: the store may let it in by now, and each run
     # tells all that is wrong with its head.
-    unread = set(view.unconverged(scope.repository)) - {change.path for change in changed}
+    unread = {path for path in waiting if not _is_below(path, unusable)} - {change.path for change in changed}
     present |= _unchanged(view, unread, scope=scope)
-    files: dict[str, FileReading] = {}
+    files: dict[str, FileReading] = dict(unusable)
     while present:
         for path in sorted(present):
             file = present[path]
@@ -141,7 +218,8 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
         types = [key for key in keys if key.kind in components.TYPES]
         users = {user for those in view.referrers(scope.project, types).values() for user in those}
         sharing = view.paths_wanting(scope.repository, keys | users) - files.keys()
-        present = _unchanged(view, sharing, scope=scope)
+        present = _unchanged(view, (path for path in sharing if not _is_below(path, unusable)), scope=scope)
+    files |= _vacant_since(files, view, unusable, scope=scope)
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
 
 
@@ -151,6 +229,18 @@ def _matters(file: File | Change, ignore: ignoring.Ignore) -> bool:
         return False  # rules when it is a file, nothing when it is a link
     is_link = isinstance(file, File) and file.mode in LINKS and not ignore.ignored(file.path)
     return is_link or selecting.considered(file.path, ignore)
+
+
+def _vacant_since(
+    files: Mapping[str, FileReading], view: PlanningView, unusable: Iterable[str], *, scope: Scope
+) -> dict[str, FileReading]:
+    """The vacant files that held what was read now: it stands elsewhere, so that they need not be remembered for it."""
+    present = {found.key for file in files.values() for found in file.candidates}
+    paths = {path for path, key in view.given(scope.repository) if key in present and path not in files}
+    why = dict(view.vacant_files(scope.repository)) if paths else {}
+    paths = {path for path in paths if path in why and not _is_below(path, unusable)}
+    blobs = view.blobs(scope.repository, sorted(paths))
+    return {path: FileReading(path, blob, vacant=why[path]) for path, blob in blobs.items()}
 
 
 def _unchanged(view: PlanningView, paths: Iterable[str], *, scope: Scope) -> dict[str, File | None]:
@@ -179,20 +269,32 @@ def _ignore_files_above(path: str) -> Iterator[str]:
         yield f"{folder}/{ignoring.FILE_NAME}".removeprefix("/")
 
 
-def _ignore(rules: Mapping[str, str], snapshot: Snapshot, *, scope: Scope) -> ignoring.Ignore:
-    """The rules of these ignore files, by path and blob."""
-    texts = {
-        path.rpartition("/")[0]: snapshot.read(blob, ignoring.MAX_BYTES).decode("utf-8", "replace")
-        for path, blob in rules.items()
-    }
-    return ignoring.Ignore(texts, root=scope.folder)
+def _ignore(
+    rules: Mapping[str, str], snapshot: Snapshot, *, scope: Scope
+) -> tuple[ignoring.Ignore, dict[str, FileReading]]:
+    """The rules of these ignore files, by path and blob; and the ignore files that cannot be used, by path."""
+    texts: dict[str, str] = {}
+    unusable: dict[str, FileReading] = {}
+    for path, blob in rules.items():
+        folder = path.rpartition("/")[0]
+        try:
+            text = snapshot.read(blob, ignoring.MAX_BYTES).decode("utf-8", "replace")
+            ignoring.Ignore({folder: text}, root=scope.folder)
+        except Refused as refused:
+            told = f"says which files count and cannot be read, so nothing below its folder changes: {refused.message}"
+            unusable[path] = FileReading(path, blob, candidates=(candidates.unreadable(Place(path, 1, 1), told),))
+        else:
+            texts[folder] = text
+    return ignoring.Ignore(texts, root=scope.folder), unusable
 
 
 def file_rows(reading: TreeReading, *, repository: str) -> Iterator[FileRow]:
-    """The index of what was read: a file to its blob and its fault."""
+    """The index of what was read: a file to its blob, and to why it is vacant; and of what is kept."""
     for file in reading.files:
         if file.blob is not None:
-            yield FileRow(repository, file.path, file.blob, file.vacant)
+            given = msgspec.json.encode([list(key) for key in file.given]).decode() if file.given else None
+            yield FileRow(repository, file.path, file.blob, file.vacant, given)
+    yield from reading.kept_files
 
 
 def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repository: str) -> Iterator[WantedRow]:
@@ -202,6 +304,7 @@ def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repo
         kind, name = candidate.key or (None, None)
         digest = None if candidate.draft is None else candidate.draft.digest
         yield WantedRow(repository, file.path, candidate.position, kind, name, digest, state)
+    yield from reading.kept_wanted
 
 
 def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningView, scope: Scope) -> set[Key]:

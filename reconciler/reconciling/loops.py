@@ -73,6 +73,8 @@ class Loop:
     def ask(self, trigger: Trigger, *, actor: str) -> Run:
         """The run that will cover everything up to now: the queued one, or a new one. A person's wish outranks."""
         if self._stop.is_set() and trigger is Trigger.REQUEST:
+            if self.promised:
+                return self.promised[-1]  # it begins after this moment, so it covers this wish too
             self.promised.append(self._new_run(trigger, actor))  # for the loop that takes this one's place
             return self.promised[-1]
         if self.queued is None:

@@ -59,6 +59,7 @@ class Reconciler:
         self.last_run: str | None = None
         self.waits_for_store = False  # another repository owns some of what the head wants
         self.lineage = Lineage(applier, repository=watched.name, project=watched.project)
+        self._branch: str | None = None  # where what was applied stood when it was last seen
         self._mirror: Mirror | None = None
         self._has_failed = False  # the last look met a fault, so that what it was for is still to be done
 
@@ -124,6 +125,11 @@ class Reconciler:
         self.remembered, self.suspension = row, None
 
     @property
+    def branch(self) -> str:
+        """The branch that what is applied comes from; `HEAD` where it names none, and before the first look."""
+        return self.watched.branch or self._branch or "HEAD"
+
+    @property
     def why_suspended(self) -> str | None:
         """Why no look is made; None when looks are made."""
         if self.suspension is not None:
@@ -177,6 +183,12 @@ class Reconciler:
     def _found(self, attempt: Attempt, head: Head) -> None:
         attempt.head = head
         attempt.run.commit = head.commit
+        # Of a head that is not applied yet the branch counts only as long as no other is known.
+        if self._branch is None or self._is_applied(head):
+            self._branch = _branch_of(head)
+
+    def _is_applied(self, head: Head) -> bool:
+        return self.remembered is not None and self.remembered.commit == head.commit
 
     def _must_read_all(self) -> bool:
         return self.remembered is None or self.remembered.fingerprint != self._reader.fingerprint
@@ -211,7 +223,7 @@ class Reconciler:
                 repository=watched.name,
                 mirror=str(mirror.path),
                 commit=head.commit,
-                branch=head.branch or head.ref,
+                branch=_branch_of(head),
                 path=watched.path,
                 run=attempt.run.id,
                 full=attempt.full,
@@ -264,6 +276,8 @@ class Reconciler:
         # What was due and could not be written is due again at the next look.
         if attempt.recorded or (attempt.findings.planned is None and not is_due):
             self.remembered = row
+            if attempt.head is not None and self._is_applied(attempt.head):
+                self._branch = _branch_of(attempt.head)
 
     async def _record_alone(self, attempt: Attempt) -> None:
         try:
@@ -284,6 +298,10 @@ class Reconciler:
         level = logging.INFO if is_fine else logging.WARNING
         told = verdicts.sentence(self.watched.name, attempt.run.commit or "", counts, verdict)
         log.log(level, "%s", told, extra={"fields": fields | {"counts": counts}})
+
+
+def _branch_of(head: Head) -> str:
+    return head.branch or head.ref
 
 
 def _may_pass(fault: errors.ReconcilerError | None) -> bool:

@@ -123,4 +123,5 @@ def came_to_nothing(attempt: Attempt, before: RepositoryRow | None, *, fingerpri
     verdict = verdicts.judge(attempt.findings, before)
     told = (before.head, before.fingerprint, before.state, before.message)
     now = (attempt.run.commit, fingerprint, verdict.state.value, verdict.message)
-    return not planned.changed and not planned.held_changed and not attempt.full and told == now
+    is_stored = planned.changed or planned.held_changed or planned.index_changed
+    return not is_stored and not attempt.full and told == now

@@ -214,17 +214,17 @@ class Repositories:
 
     def _neighbours(self, one: Watched) -> tuple[Neighbour, ...]:
         """The other repositories that fill the same project, by name."""
-        others = [self._loops[name].reconciler.watched for name in sorted(self._loops) if name != one.name]
+        others = [self._loops[name].reconciler for name in sorted(self._loops) if name != one.name]
         return tuple(
             Neighbour(
                 repository=other.name,
                 mirror=str(self._environment.mirror(other).path),
-                branch=other.branch or "HEAD",
+                branch=reconciler.branch,
                 allowed_kinds=other.allowed_kinds,
                 allowed_names=other.allowed_names,
                 accept_invalid=other.accept_invalid,
             )
-            for other in others
+            for reconciler, other in ((reconciler, reconciler.watched) for reconciler in others)
             if other.project == one.project
         )
 

@@ -37,16 +37,26 @@ def shown() -> dict[Key, bytes]:
     return {key: _body(key, document) for key, document in built_in().items()}
 
 
+@cache
+def ids() -> dict[str, Key]:
+    """Whose id each of their `metadata.id` is."""
+    return {_id(key): key for key in built_in()}
+
+
 def _body(key: Key, document: dict[str, Value]) -> bytes:
     """A resource as others are; nobody modified it, so there is no date of that."""
     metadata: dict[str, Value] = {
         **cast("dict[str, Value]", document["metadata"]),
-        "id": f"builtin.{key.kind}.{key.name}",
+        "id": _id(key),
         "hash": hashlib.sha256(canonical.encode(document["spec"])).hexdigest(),
         "version": 1,
     }
     status: dict[str, Value] = {"latest": True, "source": {"type": "builtin"}}
     return canonical.encode({**document, "metadata": metadata, "status": status})
+
+
+def _id(key: Key) -> str:
+    return f"builtin.{key.kind}.{key.name}"
 
 
 def _document(data: bytes) -> dict[str, Value]:

@@ -63,6 +63,12 @@ def types(
     return {each.at[1:]: lookup(each.type_key) for each in found}
 
 
+def type_of(spec: Value) -> str | None:
+    """The name of the type in the spec of a component, without a version; None when it has none."""
+    named = spec.get("type") if isinstance(spec, dict) else None
+    return unversioned(named) if isinstance(named, str) else None
+
+
 def unversioned(text: str) -> str:
     """The name in a reference that may end in a version, `nginx:5`."""
     return text.partition(":")[0]

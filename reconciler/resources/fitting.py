@@ -1,18 +1,22 @@
 """How a resource fits the types of its components: which parameters break a rule, and which values are secrets.
 
-Belongs here: one document against types that somebody looks up. Does not: where types come from, nor references.
+Belongs here: one document against types, and the types of extensions, that somebody looks up. Does not: where these
+come from, nor whether what a document refers to exists.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources import components, conforming, parameters
+from reconciler.resources import components, conforming, parameters, references
 from reconciler.resources.component_types import ComponentType
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Violation
 
 Lookup = Callable[[Key], ComponentType | None]
+
+TypeOf = Callable[[Key], str | None]
+"""The name of the type that an Extension has, without a version; None when there is none, or nobody can say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +39,22 @@ def fit(owned: dict[str, Value], lookup: Lookup) -> Fit:
             broken += conforming.broken(component.parameters, component_type, at=component.at)
     secrets = parameters.find(spec, types).secrets
     return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in secrets))
+
+
+def with_storages(fit: Fit, owned: dict[str, Value], type_of: TypeOf) -> Fit:
+    """The same, with what is wrong with the extensions in which webhooks keep their queues."""
+    found = misplaced(owned, type_of)
+    return replace(fit, violations=(*fit.violations, *found)) if found else fit
+
+
+def misplaced(document: Value, type_of: TypeOf) -> tuple[Violation, ...]:
+    """Each extension of another type in which a webhook would keep its queue; one that is missing is told elsewhere.
+
+    A webhook that names none has the one that is built in, which is of the right type.
+    """
+    message = f"names an Extension of another type; name one of the type `{references.STORAGE_TYPE}`"
+    return tuple(
+        Violation(one.pointer, message, of_parameter=True)
+        for one in references.storages(document)
+        if type_of(one.key) not in (None, references.STORAGE_TYPE)
+    )

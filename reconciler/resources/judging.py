@@ -128,4 +128,7 @@ def _definitions(document: dict[str, Value], kind: Kind | None, shape: Iterable[
 
 LONGEST_NAME = 100  # characters compared with the kinds: comparing takes the square of the length
 
-MASK_MESSAGE = f"`{parameters.MASK}` is what the service shows instead of a value; send the value itself"
+MASK_MESSAGE = (
+    f"`{parameters.MASK}` is what the service shows instead of a value; send the value itself; in Git, write a "
+    "reference such as `${env:NAME}`"
+)

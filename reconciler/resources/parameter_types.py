@@ -20,6 +20,9 @@ Schema = dict[str, Any]
 # 18 digits: they always fit in 64 bits, and a number that needs more can be written without quotes.
 INTEGER = "^-?[0-9]{1,18}$"
 _INTEGER = re.compile(INTEGER[1:-1])
+# No separator, and no dot at the beginning: it leads neither out of a folder nor to a hidden file.
+FILENAME = "^[A-Za-z0-9][-A-Za-z0-9_.]*$"
+LONGEST_FILENAME = 255  # characters, all of one byte; what file systems take
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -78,6 +81,17 @@ def _strings(_: Definition) -> Schema:
     return {"type": "string"}
 
 
+def _filenames(_: Definition) -> Schema:
+    message = "is not a plain name: letters, digits, `-`, `_` or `.`, beginning with a letter or digit"
+    return {
+        "type": "string",
+        "maxLength": LONGEST_FILENAME,
+        # The empty one, which counts as none, never comes this far.
+        "pattern": FILENAME,
+        "errorMessage": {"pattern": message},
+    }
+
+
 def _yaml(_: Definition) -> Schema:
     return {"type": "string", "format": formats.YAML, "errorMessage": {"format": "does not parse as YAML"}}
 
@@ -97,6 +111,7 @@ def _maps(each: Callable[[Definition], Schema]) -> Callable[[Definition], Schema
 
 TYPES: dict[str, ParameterType] = {
     "string": ParameterType(_strings, empty=("",)),
+    "filename": ParameterType(_filenames, empty=("",)),
     "timezone": ParameterType(_timezones),
     "int": ParameterType(_integers, canonical=_integer),
     "bool": ParameterType(_booleans, canonical=_boolean),

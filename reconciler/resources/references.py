@@ -11,6 +11,7 @@ from reconciler.resources.components import KINDS, LISTS, NESTED, unversioned
 from reconciler.resources.keys import Key
 
 WEBHOOK = Key("DestinationType", "webhook")
+STORAGE_TYPE = "file_storage"  # of the extension that a webhook keeps its queue in
 _STORAGE = "persistent_queue_storage"  # the parameter of a webhook that names the extension with its queue
 
 
@@ -37,6 +38,11 @@ def references(document: Value) -> tuple[Reference, ...]:
     if isinstance(kind, str) and kind in KINDS:
         return tuple(_component(spec, kind=kind, pointer=("spec",)))
     return ()
+
+
+def storages(document: Value) -> tuple[Reference, ...]:
+    """Those references that name the extension in which a webhook keeps its queue."""
+    return tuple(one for one in references(document) if one.kind == "Extension" and one.pointer[-1] == "value")
 
 
 def _component(value: Value, *, kind: str, pointer: Pointer) -> Iterator[Reference]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from reconciler.documents.values import Pointer, Value, pointer_text
 
 MOST_LINES = 1000  # lines of one reason; beyond it, a count: nobody reads more, and every reason is stored
+MOST_CHARACTERS = 64 * 1024  # of one reason, for the same cause
 LONGEST_POINTER = 400  # characters shown of a pointer, since keys come from outside
 
 
@@ -43,9 +44,20 @@ def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str])
 
     `place_of` gives what stands before the pointer (`teams/a.yaml:10:14`), or '' when there is no file.
     """
-    told = [_line(violation, place_of(violation)) for violation in violations[:MOST_LINES]]
-    left = len(violations) - len(told)
-    return "\n".join([*told, f"and {left} more"] if left else told)
+    return "\n".join(bounded(_line(violation, place_of(violation)) for violation in violations))
+
+
+def bounded(found: Iterable[str]) -> list[str]:
+    """The first lines as far as there is room for them, then how many more there are."""
+    told: list[str] = []
+    size = left = 0
+    for line in found:
+        size += len(line)
+        if len(told) < MOST_LINES and size <= MOST_CHARACTERS and not left:
+            told.append(line)
+        else:
+            left += 1
+    return [*told, f"and {left} more"] if left else told
 
 
 def in_document_order(violations: Iterable[Violation], value: Value) -> tuple[Violation, ...]:

@@ -146,12 +146,17 @@ class AuditRow(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """One considered file of a repository's applied head; `vacant` says why it holds nothing: a link, or empty."""
+    """One considered file of a repository's applied head; `vacant` says why it holds nothing: a link, or empty.
+
+    `given` is what a file that is vacant or cannot be read held before and what stands nowhere since: a JSON array of
+    [kind, name], without what is stored from there.
+    """
 
     repository: str
     path: str
     blob: str
     vacant: str | None = None
+    given: str | None = None
 
 
 class WantedRow(NamedTuple):

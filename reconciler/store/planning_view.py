@@ -15,7 +15,7 @@ from reconciler.planning.pruning import Window
 from reconciler.resources import rendering
 from reconciler.resources.keys import Key
 from reconciler.store import connections, queries
-from reconciler.store.contract import HeldRow, RepositoryRow, WantedRow
+from reconciler.store.contract import FileRow, HeldRow, RepositoryRow, WantedRow
 
 BATCH = 1_000  # keys in one statement
 
@@ -132,6 +132,21 @@ class PlanningView:
     def vacant_files(self, repository: str) -> list[tuple[str, str]]:
         """(path, why) of every file of the applied head that holds nothing although it could, in order of path."""
         return [(path, why) for path, why in self._reader.execute(self._sql["vacant_files"], (repository,))]
+
+    def given(self, repository: str) -> list[tuple[str, Key]]:
+        """(path, key) of what vacant or unreadable files held before, and what is not stored from there."""
+        rows = self._reader.execute(self._sql["given"], (repository,))
+        return [(path, Key(*key)) for path, given in rows for key in msgspec.json.decode(given)]
+
+    def wanted_at(self, repository: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
+        """(path, key) of what the applied head holds in these files, or below such folders."""
+        return [(path, Key(kind, name)) for path, kind, name in self._batched("wanted_at", repository, paths)]
+
+    def index(self, repository: str) -> tuple[list[FileRow], list[WantedRow]]:
+        """The whole index of the applied head, in order of path."""
+        files = self._reader.execute(self._sql["files_of"], (repository,))
+        wanted = self._reader.execute(self._sql["wanted_of"], (repository,))
+        return [FileRow(*row) for row in files], [WantedRow(*row) for row in wanted]
 
     def wanted_count(self, repository: str) -> int:
         """The number of resource documents in the applied head."""

@@ -136,10 +136,10 @@ cross join source_file f on f.repository = ?1 and f.path = k.value;
 
 -- What must be judged again: it is not stored as it is wanted, or what is stored does not fit its type any more.
 -- name: unconverged
-select path from wanted where repository = ?1 and unconverged is not null
+select path from wanted indexed by wanted_unconverged where repository = ?1 and unconverged is not null
 union
 select w.path
-from resource r
+from resource r indexed by resource_incomplete
 cross join wanted w on w.repository = r.owner and w.kind = r.kind and w.name = r.name
 where r.owner = ?1 and r.incomplete = 1
 order by 1;
@@ -155,8 +155,9 @@ cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0
 select repository from suspension where until is null or until > ?;
 
 -- name: waits_for_store
-select exists (select 1 from wanted where repository = ?1 and unconverged = 'waiting')
-    or exists (select 1 from resource where owner = ?1 and incomplete = 1)
+select exists (select 1 from wanted indexed by wanted_unconverged
+               where repository = ?1 and unconverged is not null and unconverged = 'waiting')
+    or exists (select 1 from resource indexed by resource_incomplete where owner = ?1 and incomplete = 1)
     or exists (select 1 from held where repository = ?1 and why = 'in-use');
 
 -- name: pruned_since
@@ -185,6 +186,28 @@ limit ?3;
 -- name: vacant_files
 select path, vacant from source_file where repository = ? and vacant is not null order by path;
 
+-- name: given
+select path, given from source_file where repository = ? and given is not null order by path;
+
+-- What the applied head holds in these files, or in files below folders of these names.
+-- name: wanted_at
+select k.value, w.kind, w.name
+from json_each(?2) k
+cross join wanted w on w.repository = ?1 and w.path = k.value
+where w.kind is not null and w.name is not null
+union all
+select k.value, w.kind, w.name
+from json_each(?2) k
+cross join wanted w on w.repository = ?1 and w.path > k.value || '/' and w.path < k.value || '0'
+where w.kind is not null and w.name is not null;
+
+-- name: files_of
+select repository, path, blob, vacant, given from source_file where repository = ? order by path;
+
+-- name: wanted_of
+select repository, path, position, kind, name, digest, unconverged from wanted where repository = ?
+order by path, position;
+
 -- Repositories and runs
 
 -- name: held_count
@@ -211,9 +234,9 @@ select (select count(*)
         left join resource r on r.project = ?2 and r.kind = w.kind and r.name = w.name
         where w.repository = ?1 and w.unconverged is null and r.digest is not w.digest)
      + (select count(*)
-        from resource r
+        from resource r indexed by resource_by_owner
         where r.owner = ?1 and r.project = ?2 and r.drifted = 1
-          and not exists (select 1 from wanted w where w.repository = ?1 and w.kind = r.kind and w.name = r.name
+          and not exists (select 1 from wanted w indexed by wanted_by_key where w.repository = ?1 and w.kind = r.kind and w.name = r.name
                                                    and (w.unconverged is null or w.digest = r.digest)));
 
 -- name: repositories
@@ -292,7 +315,7 @@ delete from source_file where repository = ?;
 delete from wanted where repository = ?;
 
 -- name: put_file
-insert or replace into source_file (repository, path, blob, vacant) values (?, ?, ?, ?);
+insert or replace into source_file (repository, path, blob, vacant, given) values (?, ?, ?, ?, ?);
 
 -- name: put_wanted
 insert or replace into wanted (repository, path, position, kind, name, digest, unconverged) values (?, ?, ?, ?, ?, ?, ?);

@@ -293,7 +293,7 @@ async def test_a_file_is_mended_and_not_approved(held: Held) -> None:
                 "/commit: must be a commit's full id, 40 hexadecimal digits",
             ],
         ),
-        (b" " * 2_000, 413, ['The body is over 1024 bytes; the body is {"commit": ID}.']),
+        (b" " * 2_000, 413, ["The body is over 1024 bytes."]),
     ],
 )
 async def test_a_malformed_approval_is_refused(held: Held, body: bytes, status: int, lines: list[str]) -> None:

@@ -231,6 +231,21 @@ async def test_an_id_is_unique_in_its_project(client: httpx2.AsyncClient) -> Non
     assert statuses(await apply(client, destination("b", id="mine"))) == ["created"]
 
 
+@pytest.mark.parametrize("built_in", ["DestinationType.webhook", "SourceType.otlp"])
+async def test_the_id_of_what_is_built_in_is_taken(client: httpx2.AsyncClient, built_in: str) -> None:
+    (update,) = await apply(client, destination("a", id=f"builtin.{built_in}"))
+    taken = "/metadata/id: another resource of the project has this id; leave it out"
+    assert (update["status"], update["reason"]) == ("invalid", taken)
+    assert await held(client) == []
+
+
+async def test_what_is_shown_of_a_built_in_type_can_be_edited_and_applied(client: httpx2.AsyncClient) -> None:
+    shown = (await client.get("/v1/resources/SourceType/otlp")).json()["resource"]
+    shown["metadata"]["displayName"] = "ours"
+    (update,) = await apply(client, shown)
+    assert (update["status"], update["resource"]["metadata"]["displayName"]) == ("created", "ours")
+
+
 @pytest.mark.parametrize("text", ["", "-x", "x y", "é", "x" * 129, "x\n"])
 async def test_an_id_of_another_shape_is_invalid(client: httpx2.AsyncClient, text: str) -> None:
     (update,) = await apply(client, destination("a", id=text))
@@ -378,6 +393,19 @@ BARE = "The body must be an array of resources."
                 "/resources: must be an array",
             ],
             None,
+        ),
+        (
+            '{"resources": [1, {}, null], "x": 1}',
+            [
+                "/x: unknown key; only `resources` is allowed",
+                "/resources/0: must be an object",
+                "/resources/2: must be an object",
+            ],
+            [
+                "/x: unknown key; only `resources` is allowed",
+                "/resources/0: must be an object",
+                "/resources/2: must be an object",
+            ],
         ),
         (
             '{"resources": [{}, 1, {}, null, []]}',

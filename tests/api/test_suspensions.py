@@ -188,7 +188,7 @@ async def test_it_ends_by_itself_at_its_expiry_and_not_before(
 
     async def resumed() -> dict[str, Any] | None:
         found = await shown(client, repository)
-        return found if found["message"] is None else None
+        return found if (await follow.finished(found["lastRun"]))["trigger"] == "resume" else None
 
     found = await until(resumed)
     run = await follow.finished(found["lastRun"])

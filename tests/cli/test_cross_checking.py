@@ -159,6 +159,29 @@ EMPTY = document("Destination", "d", "{type: acme}")
             id="the value of a parameter, which is not repeated",
         ),
         pytest.param(
+            [
+                document("Extension", "e", "{type: other}"),
+                document("Destination", "d", f"{{type: webhook, {given(STORED.replace('NAME', 'e'))}}}"),
+                document("ExtensionType", "other", "{}"),
+            ],
+            [
+                "1.yaml:5:104: /spec/parameters/1/value: names an Extension of another type; name one of the type"
+                " `file_storage`"
+            ],
+            "3 resources, 0 skipped, 1 violation",
+            id="an extension of another type that should keep a queue",
+        ),
+        pytest.param(
+            [
+                document("Extension", "e", "{type: file_storage}"),
+                document("Destination", "d", f"{{type: webhook, {given(STORED.replace('NAME', 'e'))}}}"),
+                document("Destination", "e", f"{{type: webhook, {given('{name: hostname, value: h}')}}}"),
+            ],
+            [],
+            "3 resources, 0 skipped, 0 violations",
+            id="an extension that keeps a queue",
+        ),
+        pytest.param(
             [document("Source", "s", "{type: /}")],
             [
                 "0.yaml:5:14: /spec/type: must be 1 to 63 letters, digits, `-`, `_` or `.`, and begin and end with a"

@@ -122,10 +122,13 @@ def test_what_is_built_in_is_listed_and_a_selector_leaves_what_matches(scene: Sc
 
 
 def test_an_unknown_project_is_the_same_error_everywhere(scene: Scene) -> None:
-    outcomes = {scene("--project", "nope", *command) for command in (("status",), ("runs",), ("get", "fleets"))}
+    commands = (("status",), ("runs",), ("get", "fleets"), ("get", "fleet", "a", "b"), ("history", "fleet", "a"))
+    outcomes = {scene("--project", "nope", *command) for command in commands}
     (outcome,) = outcomes
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.startswith("error: there is no such project")
+    assert outcome.err == (
+        "error: there is no project nope; `reconciler status --project ''` shows the projects of all repositories\n"
+    )
 
 
 def test_the_loop_of_the_example_makes_a_schema_for_every_kind(tmp_path: Path) -> None:

@@ -309,8 +309,8 @@ def test_what_cannot_come_back_as_it_is_gets_a_remark(program: Program, service:
     outcome = program("export", "out", "--kind", "agentversion")
     assert (outcome.code, outcome.err) == (
         0,
-        "out/agent-versions/a.yaml is incomplete: apply it with --accept-invalid, or add the parameters that are "
-        "missing\n"
+        "out/agent-versions/a.yaml is incomplete: apply it with --accept-invalid, or correct and add its parameters, "
+        "or complete what it names\n"
         "out/agent-versions/b.yaml is larger than 5 MiB, which is the most that is read from a file\n",
     )
 

@@ -42,11 +42,21 @@ def test_a_wide_table_says_where_a_resource_is_from(program: Program, service: S
     service.answer("GET /v1/resources/Destination", {"resources": two})
     assert program("get", "Destination", "-o", "wide") == (
         0,
-        "NAME   TYPE      STATUS   SOURCE          OWNER       COMMIT         FROM       DISPLAY NAME   LABELS\n"
+        "NAME   TYPE      STATUS   SOURCE          OWNER       COMMIT         FILE       DISPLAY NAME   LABELS\n"
         "web    webhook   -        git telemetry   telemetry   cccccccccccc   a.yaml:3   The web        a=b,env=prod\n"
         "hand   webhook   -        api key:K       api         -              -          -              -\n",
         "",
     )
+
+
+def test_the_file_of_what_drifted_is_the_one_in_which_its_repository_holds_it(
+    program: Program, service: Service
+) -> None:
+    drift = {"repository": "telemetry", "path": "edge/a.yaml", "line": 7}
+    status = {"source": {"type": "api", "actor": "key:K"}, "drift": drift}
+    service.answer("GET /v1/resources/Destination", {"resources": [destination("a", status=status)]})
+    header, row = program("get", "destinations", "-o", "wide").out.splitlines()
+    assert row[header.index("FILE") : header.index("ID")].strip() == "edge/a.yaml:7"
 
 
 def test_the_commit_that_is_shown_is_the_one_that_changed_the_file(program: Program, service: Service) -> None:
@@ -162,9 +172,11 @@ def test_an_empty_list_is_said_where_no_program_reads_it(program: Program, servi
     assert json.loads(program("get", "fleets", "-o", "json").out) == {"resources": []}
 
 
-def test_the_help_says_what_has_to_be_replaced_before_it_is_applied_again(alone: Program) -> None:
+def test_the_help_says_what_becomes_of_secrets_when_it_is_applied_again(alone: Program) -> None:
     words = " ".join(alone("get", "--help").out.split())
-    assert "can be applied again, once every `(sensitive)` in it is replaced" in words
+    assert (
+        "can be edited and applied again: `(sensitive)`, which the service shows in place of a secret, keeps" in words
+    )
 
 
 def test_what_is_missing_is_one_sentence(program: Program, service: Service) -> None:

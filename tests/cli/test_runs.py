@@ -88,7 +88,8 @@ def test_a_project_has_its_own_runs(program: Program, service: Service) -> None:
     service.answer("GET /v1/resources/Fleet", {"errors": ["There is no such project."]}, 404)
     outcome = program("runs", "--project", "web", "-o", "json")
     assert json.loads(outcome.out) == {"runs": [run(id="01WEB", project="web")]}
-    assert program("runs", "--project", "nope") == (1, "", "error: there is no such project\n")
+    sentence = "there is no project nope; `reconciler status --project ''` shows the projects of all repositories"
+    assert program("runs", "--project", "nope") == (1, "", f"error: {sentence}\n")
 
 
 def test_no_runs_are_said_where_no_program_reads_it(program: Program, service: Service) -> None:
@@ -101,7 +102,11 @@ def test_no_runs_are_said_where_no_program_reads_it(program: Program, service: S
     ("arguments", "sentence"),
     [
         (["01NO"], "there is no run 01NO; `reconciler runs` lists them"),
-        (["--last", "nope"], "there is no repository nope; `reconciler status` shows those there are"),
+        (
+            ["--last", "nope"],
+            "there is no repository nope; `reconciler status` shows those there are, and `reconciler runs` also lists "
+            "runs of those that left the settings",
+        ),
         (["--last", "new"], "new has had no run yet; `reconciler reconcile new` asks for one"),
     ],
 )

@@ -116,8 +116,9 @@ def test_a_project_has_its_own_repositories(program: Program, service: Service) 
     assert json.loads(program("--project", "web", "status", "-o", "json").out) == {"repositories": both[1:]}
     assert program("--project", "web", "reconcile") == (0, "shop: run 01B\n", "")
     assert json.loads(program("--project", "", "status", "-o", "json").out) == {"repositories": both}
+    sentence = "there is no project nope; `reconciler status --project ''` shows the projects of all repositories"
     for command in ("status", "reconcile"):
-        assert program("--project", "nope", command) == (1, "", "error: there is no such project\n")
+        assert program("--project", "nope", command) == (1, "", f"error: {sentence}\n")
 
 
 def test_a_project_without_a_repository_is_no_error(program: Program, service: Service) -> None:

@@ -46,12 +46,20 @@ def test_suspending_sends_reason_and_expiry_and_says_until_when(
 
 
 def test_what_the_service_refuses_is_told_as_it_says_it(program: Program, service: Service) -> None:
-    errors = ["/expiry: must be in the future, and at most a year away"]
-    service.answer(SUSPEND, {"errors": errors}, 400)
+    service.answer(SUSPEND, {"errors": ["Only an admin suspends and resumes repositories."]}, 403)
     service.answer(RESUME, {"errors": ["telemetry is suspended by its setting `suspend: true`; set it to false."]}, 409)
-    assert program("suspend", "telemetry", "--reason", "x", "--for", "0s") == (1, "", f"error: {errors[0]}\n")
+    sentence = "error: only an admin suspends and resumes repositories\n"
+    assert program("suspend", "telemetry", "--reason", "x") == (1, "", sentence)
     sentence = "error: telemetry is suspended by its setting `suspend: true`; set it to false\n"
     assert program("resume", "telemetry") == (1, "", sentence)
+
+
+@pytest.mark.parametrize("option", ["--for", "--until"])
+def test_what_is_wrong_with_an_option_is_told_by_its_name(program: Program, service: Service, option: str) -> None:
+    errors = ["/reason: must be one line", "/expiry: must be in the future", "/other: unknown key"]
+    service.answer(SUSPEND, {"errors": errors}, 400)
+    told = f"error: --reason must be one line; {option} must be in the future; /other: unknown key\n"
+    assert program("suspend", "telemetry", "--reason", " ", option, "90x") == (1, "", told)
 
 
 @pytest.mark.parametrize(

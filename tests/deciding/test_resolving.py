@@ -15,7 +15,7 @@ from reconciler.resources import drafts, judging, violations
 from reconciler.resources.drafts import Draft
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Violation
-from tests.resources.lookups import look_up
+from tests.resources.lookups import look_up, type_of
 
 CUSTOM = Key("ProcessorType", "custom")
 BAD: list[Value] = [{"name": "unknown", "value": "x"}]
@@ -53,7 +53,7 @@ def tell(_: int, found: Iterable[Violation]) -> str:
 
 
 def resolve(one: Coming) -> Resolved:
-    return resolving.resolve(one, lookup=look_up, tell=tell)
+    return resolving.resolve(one, lookup=look_up, type_of=type_of, tell=tell)
 
 
 def reasons(*documents: dict[str, Any], **context: Any) -> Mapping[int, str]:
@@ -98,6 +98,58 @@ def test_the_value_of_a_parameter_that_leads_nowhere_is_not_repeated() -> None:
     destination = document("Destination", "d", type="webhook", parameters=given_)
     told = reasons(destination, there=[webhook])
     assert told == {0: f"/spec/parameters/1/value: {MISSING.format('Extension of this name')}"}
+
+
+OTHER = "names an Extension of another type; name one of the type `file_storage`"
+STORAGE = Key("ExtensionType", "file_storage")
+THERE = [Key("DestinationType", "webhook"), STORAGE, Key("ExtensionType", "other")]
+
+
+def webhook(storage: str) -> dict[str, Any]:
+    given_: list[Value] = [
+        {"name": "hostname", "value": "x"},
+        {"name": "persistent_queue_storage", "value": storage, "sensitive": True},
+    ]
+    return document("Destination", "d", type="webhook", parameters=given_)
+
+
+def test_a_queue_is_kept_in_what_is_built_in_and_in_what_comes_along() -> None:
+    built_in = Key("Extension", "file_storage_persistent_queue")
+    disk = document("Extension", "disk", type="file_storage:1")
+    assert reasons(webhook("file_storage_persistent_queue:5"), there=[*THERE, built_in]) == {}
+    assert reasons(webhook("disk:5"), disk, there=THERE) == {}
+    assert reasons(disk, webhook("disk"), there=THERE) == {}
+
+
+def test_an_extension_of_another_type_that_comes_keeps_no_queue_whether_in_a_resource_or_in_place() -> None:
+    named = webhook("hush")
+    inside = document("Configuration", "c", destinations=[named["spec"]], extensions=[{"name": "hush"}])
+    assert reasons(document("Extension", "hush", type="other"), named, inside, there=THERE) == {
+        1: f"/spec/parameters/1/value: {OTHER}",
+        2: f"/spec/destinations/0/parameters/1/value: {OTHER}",
+    }
+
+
+def test_a_queue_in_an_extension_of_another_type_may_be_accepted() -> None:
+    found = resolve(coming([document("Extension", "e", type="other"), webhook("e")], there=THERE, accept_invalid=True))
+    assert found.reasons == {}
+    assert resolving.lines(found.fits[1].violations) == (f"/spec/parameters/1/value: {OTHER}",)
+
+
+BAD_SYNC: list[Value] = [{"name": "sync", "value": "never"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "barred"), [({"parameters": BAD_SYNC}, []), ({"processors": [{"name": "gone"}]}, []), ({}, [1])]
+)
+def test_a_queue_is_judged_by_the_stored_extension_when_the_one_that_comes_is_refused(
+    spec: dict[str, Value], barred: list[int]
+) -> None:
+    disk = document("Extension", "disk", type="file_storage", **spec)
+    one = coming([webhook("disk"), disk], there=[*THERE, Key("Extension", "disk")], barred=barred)
+    found = resolving.resolve(one, lookup=look_up, type_of=lambda _: "other", tell=tell)
+    assert found.reasons[0] == f"/spec/parameters/1/value: {OTHER}"
+    assert found.reasons.keys() == ({0} if barred else {0, 1})
 
 
 def test_what_refers_to_something_refused_is_refused_and_says_why() -> None:

@@ -242,6 +242,59 @@ def test_the_extension_of_a_queue_is_in_use(project: Project) -> None:
     assert project.delete(resource("Extension", "disk"))[0] == {"disk": "in-use"}
 
 
+DISK = resource("Extension", "disk", type="file_storage")
+MOVED = resource("Extension", "disk", type="other")
+QUEUED = destination("one", "webhook", hostname="h", persistent_queue_storage="disk")
+OTHER = "/spec/parameters/1/value: names an Extension of another type; name one of the type `file_storage`"
+
+
+def test_a_webhook_keeps_no_queue_in_an_extension_of_another_type(project: Project) -> None:
+    project.apply(type_of("other", kind="ExtensionType"), MOVED)
+    assert project.apply(QUEUED) == {"one": f"invalid: {OTHER}"}
+    assert project.apply(QUEUED, DISK) == {"one": "created", "disk": "configured"}
+    assert project.apply(MOVED, QUEUED) == {"disk": "configured", "one": f"invalid: {OTHER}"}
+
+
+def test_an_extension_of_another_type_may_be_accepted_until_there_is_a_right_one(project: Project) -> None:
+    told = project.apply(type_of("other", kind="ExtensionType"), MOVED, QUEUED, query="?acceptInvalid=true")
+    assert told == {"other": "created", "disk": "created", "one": "created"}
+    assert project.status("Destination", "one") == {"incomplete": [OTHER]}
+    project.apply(DISK)
+    assert project.status("Destination", "one") == {}
+
+
+def test_another_type_of_an_extension_judges_the_webhooks_that_name_it_again(project: Project) -> None:
+    project.apply(type_of("other", kind="ExtensionType"), DISK, QUEUED, configuration("all", "one"))
+    assert project.apply(MOVED) == {"disk": "configured"}
+    assert project.status("Destination", "one") == {"incomplete": [OTHER]}
+    assert project.status("Configuration", "all")["ready"] is False
+    project.apply(DISK)
+    assert project.status("Destination", "one") == {}
+    assert project.status("Configuration", "all") == {"ready": True}
+
+
+def test_what_is_judged_again_for_another_reason_still_names_an_extension_of_another_type(project: Project) -> None:
+    queued = {**QUEUED, "spec": {**QUEUED["spec"], "processors": [{"type": "own"}]}}
+    processors = type_of("own", kind="ProcessorType")
+    project.apply(type_of("other", kind="ExtensionType"), processors, MOVED, queued, query="?acceptInvalid=true")
+    project.apply(type_of("own", NEEDED, kind="ProcessorType"))
+    assert project.status("Destination", "one") == {
+        "incomplete": ["/spec/processors/0/parameters: `needed` is required and has no default", OTHER]
+    }
+    project.apply(processors)
+    assert project.status("Destination", "one") == {"incomplete": [OTHER]}
+
+
+def test_a_storage_stays_beneath_the_state_directory(project: Project) -> None:
+    def storage(name: str) -> Resource:
+        return resource("Extension", "disk", type="file_storage", parameters=[{"name": "directory", "value": name}])
+
+    plain = "is not a plain name: letters, digits, `-`, `_` or `.`, beginning with a letter or digit"
+    assert project.apply(storage("../../etc")) == {"disk": f"invalid: /spec/parameters/0/value: {plain}"}
+    assert project.apply(storage("")) == {"disk": "created"}
+    assert project.apply(storage("queue-1")) == {"disk": "configured"}
+
+
 @pytest.fixture
 def own_daemon(tmp_path: Path) -> Iterator[Daemon]:
     with daemons.running(tmp_path / "daemon") as running:
@@ -260,3 +313,15 @@ def test_a_type_that_is_damaged_in_the_store_is_an_error_of_its_users_alone(own_
     damage = "the DestinationType own is damaged in the store; apply it anew, or restore a backup"
     assert told == {"two": f"error: {damage}", "three": "created"}
     assert project.apply(type_of("own", OPTIONAL), destination("two")) == {"own": "configured", "two": "created"}
+
+
+def test_an_extension_that_is_damaged_in_the_store_is_an_error_of_its_webhooks_alone(own_daemon: Daemon) -> None:
+    project = Project(own_daemon, "default")
+    project.apply(DISK)
+    own_daemon.stop()
+    with sqlite3.connect(own_daemon.state / "store.db") as store:
+        store.execute("update version set body = ? where kind = 'Extension'", (b"{",))
+    store.close()
+    own_daemon.start()
+    damage = "the Extension disk is damaged in the store; apply it anew, or restore a backup"
+    assert project.apply(QUEUED, destination("three", "otlp")) == {"one": f"error: {damage}", "three": "created"}

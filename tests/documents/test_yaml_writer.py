@@ -12,10 +12,13 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 MISREAD = st.sampled_from(
     ["no", "On", "1e3", "0o17", "0x1F", "1_000", "1:30", "2026-01-01", "~", "", "<<", "=", ".inf", "+1"]
 )
-SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | TEXT | MISREAD
+# Lines that would mean something to a reader if they stood at the margin.
+LINES = st.lists(st.sampled_from(["...", "---", "# ", "#", "", " ", "a: b", "- a", "text"])).map("\n".join)
+MARKED = st.builds("{}{}".format, LINES, st.sampled_from(["", "\n", "\n\n", "\n...", "\n...\n", "\n---\n", "\n# \n"]))
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | TEXT | MISREAD | MARKED
 VALUES: st.SearchStrategy[Value] = st.recursive(
     SCALARS | st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: not number.is_integer()),
-    lambda inner: st.lists(inner) | st.dictionaries(TEXT | MISREAD, inner),
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT | MISREAD | MARKED, inner),
     max_leaves=20,
 )
 
@@ -33,6 +36,13 @@ def test_a_value_is_read_as_it_was_written(value: Value) -> None:
     assert all(character.isprintable() or character == "\n" for character in text)
 
 
+@given(st.lists(MARKED | st.fixed_dictionaries({"raw": MARKED}), min_size=2, max_size=4))
+def test_a_stream_is_read_as_it_was_written(values: list[Value]) -> None:
+    text = yaml_writer.write(values)
+    assert read(text) == values
+    assert list(yaml.safe_load_all(text)) == values
+
+
 def test_documents_are_a_stream_in_their_order() -> None:
     assert yaml_writer.write([{"b": 1, "a": [1, {"c": "x"}]}, {"a": 2}]) == ("b: 1\na:\n- 1\n- c: x\n---\na: 2\n")
     assert yaml_writer.write([]) == ""
@@ -48,6 +58,11 @@ def test_documents_are_a_stream_in_their_order() -> None:
         ("\x1b[31m", '"\\e[31m"\n'),
         ("\u202e", '"\\u202E"\n'),
         ({"raw": "one:\n  two: 3\n"}, "raw: |\n  one:\n    two: 3\n"),
+        ({"raw": "a: b\n...\n"}, "raw: |\n  a: b\n  ...\n"),
+        ({"raw": "...\n\n"}, "raw: |+\n  ...\n\n"),
+        ({"raw": "a...\n"}, "raw: |\n  a...\n"),
+        ("a...", "a...\n"),
+        ("...", "'...'\n"),
     ],
 )
 def test_only_what_would_be_misread_is_quoted(value: Value, text: str) -> None:

@@ -34,7 +34,11 @@ MISSING = Tree([], 0, missing="there is no folder x; add it")
 UNRELATED = Tree([], 5, unrelated=True)
 TOLD = "x.yaml:3:1: is not YAML. Until then nothing is deleted{}."
 NO_FOLDER = "there is no folder x; add it. Until then nothing is deleted{}."
-NOTHING = "The head holds no resource at all, so nothing is deleted; {} stay as they were."
+NOTHING_LEFT = "The head holds no resource at all; commit one, or correct `path`."
+NOTHING = (
+    "The head holds no resource at all, so nothing is deleted; {} stay as they were: restore them, or release this "
+    "with `reconciler approve`."
+)
 OVER = (
     "Nothing is deleted: {} resources would go{}, more than 25 percent (Destination a, Destination b, Destination c, "
     "Destination d); restore them, or release this with `reconciler approve`."
@@ -121,7 +125,7 @@ CASES = {
     ),
     # Nothing at all
     "the tree is empty": Case([A, KEPT], noted(held(Hold.EMPTY, NOTHING.format(1), A)), EMPTY),
-    "the tree is empty, and was": Case([], held(Hold.EMPTY, NOTHING.format(0), approvable=False), EMPTY),
+    "the tree is empty, and was": Case([], held(Hold.EMPTY, NOTHING_LEFT, approvable=False), EMPTY),
     "the tree is empty, in budget": Case([A], held(Hold.EMPTY, NOTHING.format(1), A), EMPTY, Budget(9)),
     "the tree is empty, and that is approved": Case(
         ALL, Pruning(deletions(*ALL), approved=True), EMPTY, approved=keys(*ALL)
@@ -130,7 +134,7 @@ CASES = {
         [A], held(Hold.EMPTY, NOTHING.format(1), A), EMPTY, approved=keys(B)
     ),
     "the tree is empty, and all went as approved": Case(
-        [], held(Hold.EMPTY, NOTHING.format(0), approvable=False), EMPTY, approved=keys(A)
+        [], held(Hold.EMPTY, NOTHING_LEFT, approvable=False), EMPTY, approved=keys(A)
     ),
     "the tree is empty, and is the one that was released": Case([], Pruning(), replace(EMPTY, released=True)),
     "the tree is the one that was released, and more is gone": Case(

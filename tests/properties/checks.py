@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from reconciler.deciding import resolving
@@ -70,7 +71,11 @@ def _own(body: dict[str, Any], bodies: dict[Key, dict[str, Any]]) -> tuple[str, 
         found = bodies.get(key) or builtins.built_in().get(key)
         return None if found is None else component_types.compiled(key.name, definitions.read(found["spec"]))
 
-    return resolving.lines(fitting.fit(body, lookup).violations)
+    def type_of(key: Key) -> str | None:
+        found: Mapping[str, Any] | None = bodies.get(key) or builtins.built_in().get(key)
+        return None if found is None else str(found["spec"]["type"]).partition(":")[0]
+
+    return resolving.lines(fitting.with_storages(fitting.fit(body, lookup), body, type_of).violations)
 
 
 def _closure(incomplete: set[Key], referred: dict[Key, set[Key]]) -> set[Key]:

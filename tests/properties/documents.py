@@ -143,6 +143,8 @@ def others(draw: st.DrawFn) -> Document:
         document("Fleet", "f1", {}),
         document("Fleet", "f1", {"selector": {"matchLabels": {"team": "a"}}}),
         document("Extension", "e1", {"type": "file_storage"}),
+        document("Extension", "e1", {"type": "te"}),
+        document("Extension", "e1", {"type": "te", "processors": [{"name": "p2"}]}),
         document("Destination", "d1", _webhook("e1")),
         document("Destination", "d2", _webhook("e2")),
         document("Destination", "d1", {"typ": "ta"}),
@@ -172,6 +174,7 @@ BASE = {
         document("DestinationType", "ta", {"parameters": DEFINITIONS[6]}),
         document("DestinationType", "tb", {"parameters": DEFINITIONS[1]}),
         document("ProcessorType", "ta", {"parameters": []}),
+        document("ExtensionType", "te", {"parameters": []}),
     ],
     "b.yaml": [
         document("Destination", "d1", {"type": "ta", "parameters": PARAMETERS[4]}),

@@ -1,4 +1,7 @@
-"""How long properties are tried: the same few examples in every `make test`, new ones and more where it may be slow."""
+"""How long properties are tried: the same few examples in every `make test`, and more of the same where it may be slow.
+
+EXAMPLES=5000 tries so many, new ones each time, for as long as that takes.
+"""
 
 import os
 
@@ -14,9 +17,10 @@ SMALL = settings(
     suppress_health_check=list(HealthCheck),
 )
 LARGE = settings(
-    max_examples=int(os.environ.get("EXAMPLES", "500")),
+    max_examples=int(os.environ.get("EXAMPLES", "60")),
     stateful_step_count=20,
     deadline=None,
+    derandomize="EXAMPLES" not in os.environ,
     suppress_health_check=list(HealthCheck),
 )
 profiles = pytest.mark.parametrize(

@@ -30,7 +30,13 @@ DOCUMENTS = [
     "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: one}\n",
     destination("two", labels={"service/prune": "disabled"}),
 ]
-BROKEN = ["a: b: c\n", destination("one").replace("Destination", "Destinaton"), destination("").replace("name: ,", "")]
+BROKEN = [
+    "a: b: c\n",
+    destination("one").replace("Destination", "Destinaton"),
+    destination("").replace("name: ,", ""),
+    "",
+]
+IGNORE_FILES = {"d/.serviceignore": [None, "a.yaml\n", "x\n" * 2_000]}
 
 files = st.sampled_from(FILES)
 contents = st.one_of(
@@ -38,7 +44,11 @@ contents = st.one_of(
     st.lists(st.sampled_from(DOCUMENTS), min_size=1, max_size=3).map("---\n".join),
     st.sampled_from(BROKEN),
 )
-edits = st.dictionaries(files, contents, min_size=1, max_size=3)
+edits = st.builds(
+    lambda documents, rules: {**documents, **rules},
+    st.dictionaries(files, contents, min_size=1, max_size=3),
+    st.one_of(st.just({}), st.fixed_dictionaries({path: st.sampled_from(of) for path, of in IGNORE_FILES.items()})),
+)
 
 
 class Reading:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests import daemons
-from tests.daemons import Followed, destination, statuses, until
+from tests.daemons import Followed, destination, statuses
 from tests.following import Follow
 from tests.repositories import Repository
 
@@ -152,19 +152,39 @@ def test_a_link_named_as_an_ignore_file_is_no_rule(followed: Followed, mode: str
         assert (run["outcome"], run["counts"]) == ("succeeded", {"configured": 3})
 
 
-def test_an_ignore_file_that_cannot_be_used_is_told_once_and_mended(followed: Followed) -> None:
-    followed.change(interval="100ms")
-    followed.source.write(".serviceignore", "x\n" * 2000)
-    followed.source.commit()
-    state = until(lambda: (followed.state()["message"] or None) and followed.state(), "the fault is told")
-    assert state["state"] == "ready"
-    assert "patterns" in state["message"]
-    runs = followed.daemon.runs(followed.name)
-    assert runs[0]["outcome"] == "failed"
-    followed.source.write(".serviceignore", "nothing\n")
-    assert followed.commit()["outcome"] == "succeeded"
-    assert followed.state()["message"] is None
-    assert len(followed.daemon.runs(followed.name)) <= len(runs) + 2
+@pytest.mark.parametrize("rules", ["x\n" * 2_000, "#" * 70_000], ids=["too many patterns", "too large"])
+def test_below_an_ignore_file_that_cannot_be_used_nothing_changes_until_it_is_mended(
+    rules: str, source: Repository, follow: Follow
+) -> None:
+    for path in ("team/moved.yaml", "team/gone.yaml", "other.yaml"):
+        source.write(path, destination(path.rpartition("/")[2].removesuffix(".yaml")))
+    source.write("team/.serviceignore", "hidden.yaml\n")
+    source.write("team/hidden.yaml", destination("hidden"))
+    source.commit()
+    followed = follow(source)
+    assert followed.head()["counts"] == {"created": 3}
+    source.write("team/.serviceignore", rules)
+    source.write("team/moved.yaml", destination("moved", "edited"))
+    source.remove("team/gone.yaml")
+    source.write("other.yaml", destination("other", "edited"))
+    run = followed.commit()
+    assert (run["outcome"], run["counts"]) == ("partial", {"configured": 1, "invalid": 1})
+    assert run["message"].startswith("team/.serviceignore:1:1: ")
+    assert run["message"].endswith(". Until then nothing is deleted.")
+    # The next commit is read from what changed, and everything anew when somebody asks for it.
+    source.write("team/new.yaml", destination("new"))
+    source.write("other.yaml", destination("other", "again"))
+    run = followed.commit()
+    assert (run["counts"], followed.state()["state"]) == ({"configured": 1, "invalid": 1}, "prune-held")
+    followed.daemon.reconcile(followed.name)
+    assert followed.versions() == {"gone": 1, "moved": 1, "other": 3}
+    source.write("team/.serviceignore", "hidden.yaml\n")
+    run = followed.commit()
+    assert (run["outcome"], run["counts"]) == (
+        "succeeded",
+        {"created": 1, "configured": 1, "deleted": 1, "unchanged": 1},
+    )
+    assert (followed.versions(), followed.state()["state"]) == ({"moved": 2, "new": 1, "other": 3}, "ready")
 
 
 @pytest.mark.parametrize("mode", ["120000", "160000"])
@@ -236,7 +256,10 @@ def test_a_head_without_any_resource_deletes_nothing(followed: Followed) -> None
         followed.source.remove(f"{name}.yaml")
     followed.source.write("README.md", "moved")
     run = followed.commit()
-    message = "The head holds no resource at all, so nothing is deleted; 3 stay as they were."
+    message = (
+        "The head holds no resource at all, so nothing is deleted; 3 stay as they were: restore them, or release this "
+        "with `reconciler approve`."
+    )
     assert (run["outcome"], run["counts"], run["message"]) == ("partial", {}, message)
     state = followed.state()
     assert (state["state"], state["message"], state["commit"]) == ("empty", message, followed.source.head())

@@ -160,6 +160,64 @@ def back_and_forth(followed: Followed) -> None:
     followed.source.rewind(head)
 
 
+def vacated(before: str, after: Callable[[Followed], object]) -> Callable[[Followed], None]:
+    """The resource moves into another file, from where it cannot be stored; then that file gives nothing any more."""
+
+    def happens(followed: Followed) -> None:
+        followed.source.remove("conf/b.yaml")
+        followed.source.write("conf/moved.yaml", before)
+        followed.commit()
+        after(followed)
+
+    return happens
+
+
+def moved_link(followed: Followed) -> None:
+    followed.source.remove("conf/moved.yaml")
+    followed.source.link("conf/moved.yaml", "a.yaml")
+    followed.source.commit()
+
+
+def forbidden_and_vacated(followed: Followed) -> None:
+    followed.change(path="conf", interval="200ms", allow={"kinds": ["*"], "names": ["[ac-f]"]})
+    vacated(destination("b"), content("", "conf/moved.yaml"))(followed)
+
+
+def broken_and_emptied(followed: Followed) -> None:
+    content(BAD_YAML, "conf/moved.yaml")(followed)
+    followed.head()
+    content("", "conf/moved.yaml")(followed)
+
+
+def duplicate_left_alone_and_emptied(followed: Followed) -> None:
+    followed.source.write("conf/moved.yaml", destination("b", "again"))
+    followed.commit()
+    followed.source.remove("conf/b.yaml")
+    content("# to do\n", "conf/moved.yaml")(followed)
+
+
+def folder_vacated(followed: Followed) -> None:
+    followed.source.remove("conf/b.yaml")
+    followed.source.write("conf/deep/moved.yaml", INVALID)
+    followed.commit()
+    followed.source.remove("conf/deep")
+    followed.source.link("conf/deep", "elsewhere")
+    followed.source.commit()
+
+
+def ignore_file_too_large(followed: Followed) -> None:
+    followed.source.write("conf/.serviceignore", "#" * 70_000)
+    followed.source.write("conf/a.yaml", destination("a", "not to be read"))
+    followed.source.write("conf/hidden.yaml", destination("hidden"))
+    followed.source.remove("conf/b.yaml")
+    followed.source.commit()
+
+
+INVALID = destination("b").replace("  type:", "  tipe:")
+TWICE = destination("b", "x") + "---\n" + destination("b", "y")
+VACATED = "gave resources and now {}; delete it or restore it. " + KEPT + " (1 would go)."
+EMPTIED = "conf/moved.yaml:1:1: " + VACATED.format("is empty")
+
 CAUSES = {
     "an empty remote": Cause(empty_remote, "empty", "{path} has no commit yet; commit something to it"),
     "no branch": Cause(no_branch, "branch-missing", "{path} has no branch main; name another with `branch`"),
@@ -221,15 +279,48 @@ CAUSES = {
         "conf/b.yaml:1:1: gave resources and now is a symbolic link, which is not followed; delete it or restore it. "
         f"{KEPT}.",
     ),
+    "an invalid resource that moved and is emptied": Cause(
+        vacated(INVALID, content("", "conf/moved.yaml")), "prune-held", EMPTIED
+    ),
+    "a duplicate that moved and is a link": Cause(
+        vacated(TWICE, moved_link),
+        "prune-held",
+        "conf/moved.yaml:1:1: " + VACATED.format("is a symbolic link, which is not followed"),
+    ),
+    "an unresolved resource that moved and is foreign": Cause(
+        vacated(destination("b").replace("type: otlp", "type: nope"), content(FOREIGN, "conf/moved.yaml")),
+        "prune-held",
+        "conf/moved.yaml:1:1: " + VACATED.format("holds only documents that are not ours"),
+    ),
+    "an invalid resource that moved, is broken and emptied": Cause(
+        vacated(INVALID, broken_and_emptied), "prune-held", EMPTIED
+    ),
+    "a forbidden resource that moved and is emptied": Cause(forbidden_and_vacated, "prune-held", EMPTIED),
+    "a duplicate that is emptied as the other file goes": Cause(
+        duplicate_left_alone_and_emptied, "prune-held", EMPTIED
+    ),
+    "a folder of an invalid resource that becomes a link": Cause(
+        folder_vacated,
+        "prune-held",
+        "conf/deep:1:1: " + VACATED.format("is a symbolic link, which is not followed"),
+    ),
+    "a .serviceignore that is too large": Cause(
+        ignore_file_too_large,
+        "prune-held",
+        "conf/.serviceignore:1:1: says which files count and cannot be read, so nothing below its folder changes: the "
+        f"file has 70000 bytes, and at most 65536 are read; split it. {KEPT}.",
+    ),
     "a .serviceignore that hides everything": Cause(
         content("*\n", "conf/.serviceignore"),
         "empty",
-        "The head holds no resource at all, so nothing is deleted; 6 stay as they were.",
+        "The head holds no resource at all, so nothing is deleted; 6 stay as they were: restore them, or "
+        "release this with `reconciler approve`.",
     ),
     "everything removed": Cause(
         everything_removed,
         "empty",
-        "The head holds no resource at all, so nothing is deleted; 6 stay as they were.",
+        "The head holds no resource at all, so nothing is deleted; 6 stay as they were: restore them, or "
+        "release this with `reconciler approve`.",
     ),
     "most removed": Cause(
         most_removed,
@@ -379,6 +470,22 @@ def test_a_file_without_anything_of_ours_holds_until_it_is_gone_or_its_resources
     followed.source.remove("conf/d.yaml")
     assert followed.commit()["counts"] == {"deleted": 1}
     assert followed.names() == ["a", "b", "c", "e", "f"]
+
+
+def test_a_file_that_gave_what_was_stored_from_elsewhere_holds_as_long_as_it_gives_nothing(followed: Followed) -> None:
+    vacated(INVALID, moved_link)(followed)
+    followed.daemon.state_of(followed.name, "prune-held")
+    followed.write("conf/c.yaml", destination("c", "edited"))
+    assert (followed.commit()["counts"], followed.state()["state"]) == ({"configured": 1}, "prune-held")
+    followed.daemon.reconcile(followed.name)
+    assert (followed.names(), followed.state()["state"]) == (NAMES, "prune-held")
+    followed.write("conf/third.yaml", INVALID)
+    assert (followed.commit()["counts"], followed.state()["state"]) == ({"invalid": 1}, "ready")
+    content("", "conf/third.yaml")(followed)
+    followed.daemon.state_of(followed.name, "prune-held")
+    followed.source.remove("conf/third.yaml")
+    assert (followed.commit()["counts"], followed.state()["state"]) == ({"deleted": 1}, "ready")
+    assert followed.names() == ["a", "c", "d", "e", "f"]
 
 
 def approve(followed: Followed) -> Answer:

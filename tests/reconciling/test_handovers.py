@@ -66,6 +66,16 @@ def test_as_the_next_version_when_the_other_holds_it_differently(
     until(lambda: second.state()["message"] is None, "the other repository has looked again")
 
 
+@pytest.mark.parametrize("branch", ["main", None])
+def test_with_the_branch_that_the_other_is_at(
+    source: Repository, other: Repository, follow: Follow, branch: str | None
+) -> None:
+    first, _ = pair(source, other, follow, branch=branch)
+    source.remove("shared.yaml")
+    first.commit()
+    assert shared(first)["status"]["source"]["branch"] == "main"
+
+
 def test_unless_the_other_may_not_hold_it(source: Repository, other: Repository, follow: Follow) -> None:
     first, _ = pair(source, other, follow, allow={"names": ["nothing*"]})
     source.remove("shared.yaml")

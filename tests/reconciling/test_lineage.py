@@ -258,7 +258,7 @@ def test_that_was_not_found_before_a_restart_is_found_after_it(tmp_path: Path) -
         daemons.end(daemon)
 
 
-def test_of_what_passes_from_another_repository_is_found_afterwards(
+def test_of_what_passes_to_another_repository_stays_that_of_the_version(
     follow: Follow, source: Repository, tmp_path: Path
 ) -> None:
     first = begun(follow, source)
@@ -266,9 +266,10 @@ def test_of_what_passes_from_another_repository_is_found_afterwards(
     applied(first)
     other = Repository.init(tmp_path / "other")
     other.write("deep/a.yaml", destination("a"))
-    wrote = other.commit()
+    other.commit()
     other.write("b.yaml", destination("b"))
     other.commit()
+    wrote = source.head()
     second = follow(other, interval="1h", project=first.project)
     second.project = first.project
     second.head()

@@ -1,5 +1,6 @@
 """The bad night: what a suspended repository does not do, what an admin may do meanwhile, and what a resume mends."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -81,6 +82,27 @@ def test_it_says_who_suspended_it_and_why(followed: Followed) -> None:
         "suspension": {**shown["suspension"], "reason": REASON, "actor": "key:SERVICE_API_KEY"},
         "drift": 0,
     }
+
+
+def test_a_dry_run_says_of_a_secret_what_the_call_says_of_a_change(source: Repository, follow: Follow) -> None:
+    def webhook(secret: str) -> dict[str, Any]:
+        headers = {"name": "headers", "value": {"Authorization": secret}}
+        spec = {"type": "webhook", "parameters": [{"name": "hostname", "value": "h"}, headers]}
+        return {**document("w"), "spec": spec}
+
+    source.write("w.json", json.dumps(webhook("right")))
+    source.commit()
+    holder = follow(source)
+    assert holder.head()["counts"] == {"created": 1}
+
+    def told(secret: str, query: str = "?dryRun=true") -> str:
+        (update,) = holder.daemon.apply(webhook(secret), query=query, project=holder.project)
+        return str(update["status"])
+
+    assert [told("right"), told("wrong"), told("(sensitive)")] == ["forbidden", "forbidden", "unchanged"]
+    suspend(holder)
+    assert [told("right"), told("wrong"), told("(sensitive)")] == ["configured", "configured", "unchanged"]
+    assert [told("right", ""), told("wrong", "")] == ["unchanged", "configured"]
 
 
 def test_nothing_is_looked_at_and_a_resume_catches_up(followed: Followed) -> None:

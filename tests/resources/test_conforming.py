@@ -23,6 +23,7 @@ def typed(type_: str, **more: Any) -> ComponentType:
 STRING, INTEGER, BOOLEAN, LIST, OBJECT = (
     "is not a string", "is not an integer", "is not true or false", "is not a list", "is not an object",
 )  # fmt: skip
+PLAIN = "is not a plain name: letters, digits, `-`, `_` or `.`, beginning with a letter or digit"
 ZONE = "is not the name of a time zone in IANA's database, such as `Europe/Berlin`"
 XY = ("x", "y")
 NOT_XY = "is not one of `x`, `y`"
@@ -32,6 +33,13 @@ NOT_XY = "is not one of `x`, `y`"
     ("type_", "good", "bad"),
     [
         (typed("string"), ["", "x", "é", "5"], [(5, STRING), (None, STRING), (True, STRING), ({}, STRING)]),
+        (
+            typed("filename"),
+            ["", "x", "5", "a-b_c.d", "a..", "x" * 255],
+            [*((bad, PLAIN) for bad in ["..", ".", ".x", "-x", "_x", "a/b", "../../etc", "/etc", "a\\b", "a b", "é",
+                                        "a\n", "\na", "a\0", "${env:X}"]),
+             ("x" * 256, "is longer than 255 characters"), (5, STRING), (None, STRING), (["x"], STRING)],
+        ),
         (typed("timezone"), ["UTC", "Europe/Berlin"], [("", ZONE), ("Mars", ZONE), (5, STRING)]),
         (
             typed("int"),

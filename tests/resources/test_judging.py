@@ -381,6 +381,7 @@ def test_what_the_service_shows_instead_of_a_secret_is_not_a_value(
     value = document(kind, spec)
 
     assert judge(value).violations == tuple(Violation(pointer, MASK_MESSAGE) for pointer in pointers)
+    assert MASK_MESSAGE.endswith("send the value itself; in Git, write a reference such as `${env:NAME}`")
 
 
 @pytest.mark.parametrize(("kind", "spec", "pointers"), MASKED)

@@ -1,6 +1,7 @@
 """Types to test with: what a parameter of each type accepts, written anew, and random types with random values."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.resources.documents import VALUES
 
 TYPES = [
     "string",
+    "filename",
     "timezone",
     "int",
     "bool",
@@ -88,6 +90,10 @@ def accepted(definition: Definition, value: Value) -> bool:  # noqa: PLR0911
     match definition.type:
         case "string":
             return isinstance(value, str)
+        case "filename":
+            return isinstance(value, str) and (
+                not value or re.fullmatch(r"[A-Za-z0-9][\w.-]{0,254}", value, re.A) is not None
+            )
         case "timezone":
             return value == "UTC"
         case "int":

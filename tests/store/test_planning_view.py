@@ -132,7 +132,8 @@ async def test_the_files_of_the_applied_head_are_remembered(engine: Engine, stor
     unnamed = rows.wanted("b.yaml", None, position=2)
     bad = [rows.wanted("z.yaml", None, unconverged="refused"), rows.wanted("c.yaml", "c", unconverged="waiting")]
     vacant = FileRow("telemetry", "empty.yaml", "b" * 40, vacant="is empty")
-    part = Changes(files=(rows.file("b.yaml"), vacant), wanted=(unnamed, *bad))
+    linked = FileRow("telemetry", "link", "b" * 40, vacant="is a link", given='[["Fleet","x"],["Fleet","y"]]')
+    part = Changes(files=(rows.file("b.yaml"), vacant, linked), wanted=(unnamed, *bad))
     parts = [owned("a"), owned("b", path="b.yaml"), owned("a", owner="other"), part]
     parts[2] = Changes(wanted=parts[2].wanted)
     await store.commit(parts, record=Record(repository=rows.repository()), planned_at=0)
@@ -147,7 +148,16 @@ async def test_the_files_of_the_applied_head_are_remembered(engine: Engine, stor
         assert view.paths_wanting("telemetry", [rows.key("a"), rows.key("b"), rows.key("x")]) == {"a.yaml", "b.yaml"}
         assert view.standing_at("telemetry", rows.PROJECT, ["a.yaml", "c.yaml"]) == [("a.yaml", rows.key("a"))]
         assert view.places_of("telemetry", [rows.key("b"), rows.key("x")]) == [(rows.key("b"), "b.yaml")]
-        assert view.vacant_files("telemetry") == [("empty.yaml", "is empty")]
+        assert view.vacant_files("telemetry") == [("empty.yaml", "is empty"), ("link", "is a link")]
+        assert view.given("telemetry") == [("link", Key("Fleet", "x")), ("link", Key("Fleet", "y"))]
+        assert view.given("other") == []
+        assert view.wanted_at("telemetry", ["b.yaml", "c.yaml", "z.yaml"]) == [
+            ("b.yaml", rows.key("b")),
+            ("c.yaml", rows.key("c")),
+        ]
+        files, wanted = view.index("telemetry")
+        assert [file.path for file in files] == ["b.yaml", "empty.yaml", "link"]
+        assert [row.path for row in wanted] == ["a.yaml", "b.yaml", "b.yaml", "c.yaml", "z.yaml"]
         assert (view.repository("telemetry"), view.repository("other")) == (rows.repository(), None)
     view.close()
 

@@ -145,10 +145,12 @@ create table source_file (
   path       text not null,
   blob       text not null,
   vacant     text,              -- why it holds nothing although its name says that it could: a link, empty
+  given      text,              -- keys that it held before, as JSON, when they are not stored from there
   primary key (repository, path)
 ) strict, without rowid;
 
 create index source_file_vacant on source_file (repository, path) where vacant is not null;
+create index source_file_given on source_file (repository, path) where given is not null;
 
 -- The resource documents of a repository's applied head: what it wants. A file that cannot be read is one document of
 -- unknown kind and name.
