@@ -36,7 +36,9 @@ class Budget:
 
     def covers(self, deletions: int, *, owned: int) -> bool:
         """Whether so many deletions are allowed when the repository owns so many resources."""
-        return deletions <= self.min_count or deletions * 100 <= self.max_percent * owned
+        # 100 is the switch: who deletes and creates all day may delete more than there ever was.
+        is_off = self.max_percent >= 100
+        return is_off or deletions <= self.min_count or deletions * 100 <= self.max_percent * owned
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,13 +104,13 @@ def change(source: Repository, chance: random.Random, step: int) -> None:
 
 
 def wanted(daemon: Daemon) -> list[dict[str, Any]]:
-    """What came from Git, less what another daemon cannot know: ids, versions, dates, and the commit of a version."""
+    """What came from Git, less what another daemon cannot know: ids, versions, dates, and the commits of a version."""
     found = [one for one in daemon.resources("Destination") if one["metadata"]["name"].startswith("git-")]
     for one in found:
         for key in ("id", "version", "dateModified", "hash"):
             del one["metadata"][key]
-        for key in ("commit", "date"):
-            del one["status"]["source"][key]
+        for key in ("commit", "date", "changedBy"):
+            one["status"]["source"].pop(key, None)
     return found
 
 
