@@ -90,6 +90,43 @@ def test_a_dry_run_never_tells_whether_a_guessed_secret_is_right(tmp_path: Path,
         assert update["status"] == "unchanged"
 
 
+TYPED = {"apiVersion": "service/v1", "kind": "DestinationType", "metadata": {"name": "own"}}
+
+
+def typed(*, sensitive: bool, needed: bool) -> dict[str, Any]:
+    """A type whose parameter `token` may be sensitive, and another parameter needed beside it."""
+    more = [{"name": "more", "type": "string", "required": True}] if needed else []
+    token = {"name": "token", "type": "string", "options": {"sensitive": sensitive}}
+    return TYPED | {"spec": {"parameters": [token, *more]}}
+
+
+@pytest.mark.parametrize(
+    ("after", "query"),
+    [
+        (typed(sensitive=False, needed=False), ""),  # the type calls it a secret no more, and it is stored as one
+        (typed(sensitive=True, needed=True), "&acceptInvalid=true"),  # what is stored is incomplete by now
+        (typed(sensitive=False, needed=True), "&acceptInvalid=true"),
+    ],
+)
+def test_a_dry_run_tells_nothing_of_a_guess_after_the_type_changed(
+    tmp_path: Path, after: dict[str, Any], query: str
+) -> None:
+    def holding(value: str) -> dict[str, Any]:
+        return asked("one") | {"spec": {"type": "own", "parameters": [{"name": "token", "value": value}]}}
+
+    with daemons.running(tmp_path / "daemon") as daemon:
+        daemon.apply(typed(sensitive=True, needed=False), holding("right"))
+        daemon.apply(after)
+        told = []
+        for guess in ("right", "wrong"):
+            [update] = daemon.apply(holding(guess), query=f"?dryRun=true{query}")
+            del update["resource"]["metadata"]["dateModified"]
+            del update["resource"]["status"]["source"]
+            told.append(update)
+        assert told[0] == told[1]
+        assert told[0]["status"] == "configured"
+
+
 def test_a_dry_run_answers_the_same_and_stores_nothing(tmp_path: Path) -> None:
     with daemons.running(tmp_path / "daemon") as daemon:
         daemon.apply(asked("one"))

@@ -55,6 +55,9 @@ def decide(batches: Sequence[Batch], world: World) -> tuple[Decided, ...]:
     kept = tuple(_kept(batch, world, lookup=lookup) for batch in batches)
     if any(one.places or one.reasons or one.faults for one in kept):
         change = _Change([_as_kept(*pair) for pair in zip(batches, kept, strict=True)], world)
+    if world.hide_guesses:
+        pairs = zip(change.batches, kept, strict=True)
+        change = _Change([_as_guessed(batch, one, world, lookup=lookup) for batch, one in pairs], world)
     resolved = change.split(
         resolving.resolve(change.coming, lookup=lookup, type_of=lookup.of_extension, tell=change.tell)
     )
@@ -203,6 +206,14 @@ def _as_kept(batch: Batch, kept: Kept) -> Batch:
         for one, draft in zip(batch.wanted, drafted, strict=True)
     ]
     return replace(batch, candidates=kept.candidates, wanted=wanted)
+
+
+def _as_guessed(batch: Batch, kept: Kept, world: World, *, lookup: Types) -> Batch:
+    """What is wanted, with a secret in clear never equal to the stored one: whoever guesses right must not learn it
+    from anything that follows.
+    """
+    guesses = stored_secrets.guesses(batch.candidates, kept.places, world.view, project=world.project, lookup=lookup)
+    return replace(batch, wanted=[replace(one, digest=b"") if one.ordinal in guesses else one for one in batch.wanted])
 
 
 def _still_secret(

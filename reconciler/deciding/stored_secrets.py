@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.deciding.candidates import Candidate
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources import drafts, replacing, restoring, violations
+from reconciler.resources import drafts, fitting, replacing, restoring, violations
 from reconciler.resources.fitting import Fit, Lookup
 from reconciler.resources.keys import Key
 from reconciler.resources.restoring import Restored
@@ -65,6 +65,33 @@ def keep(
             )
             places[ordinal] = frozenset(result.kept)
     return Kept(kept, reasons, faults, places)
+
+
+def guesses(
+    found: Sequence[Candidate],
+    places: Mapping[int, frozenset[Pointer]],
+    view: PlanningView,
+    *,
+    project: str,
+    lookup: Lookup,
+) -> frozenset[int]:
+    """The documents of stored resources that hold a secret in clear: by its type, or because one is stored there.
+
+    `places` are those where `(sensitive)` stood for it, which is no guess.
+    """
+    stored = view.documents(project, [one.key for one in found if one.key is not None and one.draft is not None])
+    guessing = set()
+    for ordinal, candidate in enumerate(found):
+        document = None if candidate.key is None else stored.get(candidate.key)
+        if document is None or candidate.draft is None or candidate.key is None:
+            continue
+        owned = drafts.owned(candidate.draft)
+        with suppress(Damaged):  # then nobody can judge it, whatever it holds
+            once = _restored(candidate.key, owned, document, lookup=lookup, accept_invalid=False).once_secret
+            secret = {*once, *(pointer for pointer, _ in fitting.fit(owned, lookup).secrets)}
+            if not places.get(ordinal, frozenset()).issuperset(secret):
+                guessing.add(ordinal)
+    return frozenset(guessing)
 
 
 def still_secret(

@@ -88,8 +88,7 @@ def _decide(job: RequestJob, found: list[Candidate], world: World, *, actor: Act
     conflicts = identities.conflicts(found, stored, world.view, project=world.project)
     wanted = [one.wanted(ordinal, reason=conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
     batch = Batch(found, wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
-    decided = decisions.together(batch, world)
-    return guesses.hidden(decided, actor=actor, suspended=world.suspended) if job.dry_run else decided
+    return decisions.together(batch, world)
 
 
 def _told(_: int, found: Sequence[Violation]) -> str:
