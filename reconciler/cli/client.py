@@ -90,14 +90,15 @@ class Client:
         """A POST whose answer is an object."""
         return _object(self.ask("POST", path, query=query, body=body))
 
-    def pages(self, *path: str, query: Query | None = None) -> Iterator[dict[str, Value]]:
-        """A long list of resources, page by page; what the query asks for besides holds for each."""
+    def pages(self, *path: str, query: Query | None = None, size: int = PAGE) -> Iterator[list[dict[str, Value]]]:
+        """A long list of resources in pages of a size; what the query asks for besides holds for each."""
         after: dict[str, str] = {}
         while True:
-            resources = objects(self.get(*path, query={"limit": str(PAGE), **(query or {}), **after}).get("resources"))
-            yield from resources
+            found = self.get(*path, query={"limit": str(size), **(query or {}), **after})
+            resources = objects(found.get("resources"))
+            yield resources
             # Fewer than asked for means the end; more, a server that knows no pages.
-            if len(resources) != PAGE:
+            if len(resources) != size:
                 return
             after = {"after": text(resources[-1], "metadata", "name")}
 

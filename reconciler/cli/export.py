@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli import connecting, folders, layout, output, words
-from reconciler.cli.answers import objects, text
+from reconciler.cli.answers import text
 from reconciler.cli.client import NOT_OURS, Client
 from reconciler.cli.folders import Folder
 from reconciler.cli.kind_argument import complete, known
@@ -105,21 +105,14 @@ def _write(resource: dict[str, Value], *, folder: Folder, kind: Kind, files: lay
 
 def _pages(client: Client, kind: Kind) -> Iterator[list[dict[str, Value]]]:
     """A kind's resources by name. Raises Refused for an answer that would lead somewhere else, or nowhere."""
-    after: dict[str, str] = {}
     last = ""
-    while True:
-        answer = client.get("resources", kind.name, query={"limit": str(PAGE), **after})
-        page = objects(answer.get("resources"))
+    for page in client.pages("resources", kind.name, size=PAGE):
         for resource in page:
             name = text(resource, "metadata", "name")
             if names.name(name) is not None or name <= last or text(resource, "kind") != kind.name:
                 raise Refused(NOT_OURS)
             last = name
         yield page
-        # Fewer than asked for means the end; more, a server that knows no pages.
-        if len(page) != PAGE:
-            return
-        after = {"after": last}
 
 
 def _remarks(written: Written, directory: Path) -> Iterator[str]:

@@ -35,7 +35,8 @@ def get(
         if keys:
             found, errors = _named(client, keys)
         else:
-            found, errors = list[Value](client.pages("resources", known(kind).name, query=query)), []
+            pages = client.pages("resources", known(kind).name, query=query)
+            found, errors = [resource for page in pages for resource in page], []
     if found or not keys:
         output.write(shown(found, form=form, single=len(keys) == 1, colour=session.coloured))
     for error in errors:

@@ -6,7 +6,8 @@ Belongs here: what stands under a key before the change. Does not: deciding anyt
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.planning.models import BUILT_IN, Stored
+from reconciler.deciding.changes import Stock
+from reconciler.planning.models import BUILT_IN, Change, Outcome, Stored
 from reconciler.resources import builtins, drafts
 from reconciler.resources.keys import Key
 from reconciler.store.planning_view import PlanningView
@@ -35,6 +36,19 @@ class World:
 
     def _built_in(self, key: Key) -> Stored:
         return Stored(key, digest=_built_in_digest(key, self.hmac_key), version=1, owner=BUILT_IN)
+
+
+def stock_of(outcomes: Iterable[Outcome], view: PlanningView, *, project: str) -> Stock:
+    """What the rows of these outcomes need to know of what was stored."""
+    by_change: dict[Change, list[Key]] = {change: [] for change in Change}
+    for outcome in outcomes:
+        if outcome.key is not None:
+            by_change[outcome.change].append(outcome.key)
+    kept = by_change[Change.UPDATE] + by_change[Change.REPLACE_HEAD]
+    return Stock(
+        identities=view.identities(project, kept),
+        last_versions=view.last_versions(project, by_change[Change.CREATE]),
+    )
 
 
 def _built_in_digest(key: Key, hmac_key: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from reconciler.access import actors
 from reconciler.clock import rfc3339
-from reconciler.deciding import changes
+from reconciler.deciding import changes, worlds
 from reconciler.deciding.candidates import Rules
 from reconciler.deciding.changes import Decided, Origin, Stock
 from reconciler.deciding.dependants import NOTHING
@@ -25,7 +25,6 @@ from reconciler.reading.handovers import Handover
 from reconciler.reading.messages import CommitJob, CommitPlanned
 from reconciler.reading.places import Places
 from reconciler.reading.trees import Scope, TreeReading
-from reconciler.resources.keys import Key
 from reconciler.store.contract import Changes, HeldRow, RepositoryRow
 from reconciler.store.planning_view import PlanningView
 
@@ -229,11 +228,11 @@ def _parts(
         decided = replace(decision.decided, outcomes=unmade, standing=NOTHING)
         yield from changes.parts(decided, stock=Stock({}, {}), origin=origin)
         return
-    stock = stock_of(decision.decided.outcomes, view, project=origin.project)
+    stock = worlds.stock_of(decision.decided.outcomes, view, project=origin.project)
     yield from changes.parts(decision.decided, stock=stock, origin=origin)
     told = len(decision.decided.outcomes)
     for handover in decision.handovers:
-        stock = stock_of(handover.decided.outcomes, view, project=origin.project)
+        stock = worlds.stock_of(handover.decided.outcomes, view, project=origin.project)
         taker = _taker(origin, handover)
         yield from changes.parts(handover.decided, stock=stock, origin=taker, first=told)
         told += len(handover.decided.outcomes)
@@ -260,19 +259,6 @@ def _index_parts(
         yield Changes(files=files)
     for rows in _batches(iter(wanted)):
         yield Changes(wanted=rows)
-
-
-def stock_of(outcomes: Iterable[Outcome], view: PlanningView, *, project: str) -> Stock:
-    """What the rows of these outcomes need to know of what was stored."""
-    by_change: dict[Change, list[Key]] = {change: [] for change in Change}
-    for outcome in outcomes:
-        if outcome.key is not None:
-            by_change[outcome.change].append(outcome.key)
-    kept = by_change[Change.UPDATE] + by_change[Change.REPLACE_HEAD]
-    return Stock(
-        identities=view.identities(project, kept),
-        last_versions=view.last_versions(project, by_change[Change.CREATE]),
-    )
 
 
 def _origin(job: CommitJob, commit: CommitInfo) -> Origin:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from reconciler.access.actors import Actor, Role
-from reconciler.deciding import candidates, changes, decisions, drifting, guesses, identities
+from reconciler.deciding import candidates, changes, decisions, drifting, guesses, identities, worlds
 from reconciler.deciding.candidates import Candidate, Rules
 from reconciler.deciding.changes import Decided, Origin, Stock
 from reconciler.deciding.decisions import Batch
@@ -16,7 +16,7 @@ from reconciler.documents.values import Value, pointer_text
 from reconciler.planning import planner
 from reconciler.planning.models import BUILT_IN, Change, Outcome, Wanted
 from reconciler.planning.statuses import REFUSED, WITH_REASON, UpdateStatus
-from reconciler.reading import commits, messages
+from reconciler.reading import messages
 from reconciler.reading.messages import RequestJob, RequestPlanned, Verb
 from reconciler.resources import builtins, identifying, masking, rendering, violations
 from reconciler.resources.keys import Key
@@ -70,7 +70,7 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
         refusals = planner.refusals(decided.outcomes, actor=actor) if job.atomic else ()
         if refusals:
             return _answer(number, revision, status=409, body={"errors": [_line(outcome) for outcome in refusals]})
-        stock = commits.stock_of(decided.outcomes, view, project=origin.project)
+        stock = worlds.stock_of(decided.outcomes, view, project=origin.project)
         stock = replace(stock, wanted=drifting.wanted(decided.outcomes, view))
         bodies = _stored_bodies(decided.outcomes, view, origin=origin)
     parts = tuple(changes.parts(decided, stock=stock, origin=origin))

@@ -34,11 +34,11 @@ class Draft:
 
 def draft(resource: Resource, *, hmac_key: bytes) -> Draft:
     """The draft of a resource. `hmac_key` is this server's; another key gives other digests."""
-    owned = canonical.encode(resource.owned)
+    encoded = canonical.encode(resource.owned)
     return Draft(
-        digest=hmac.digest(hmac_key, owned, "sha256"),
-        owned=owned,
-        references=tuple(sorted({each.key for each in references.references(resource.owned)})),
+        digest=_digest(encoded, hmac_key),
+        owned=encoded,
+        references=_keys(resource.owned),
         has_placeholders=bool(resource.placeholders),
         proposed_id=resource.proposed_id,
         deprecated=resource.deprecated,
@@ -49,16 +49,24 @@ def draft(resource: Resource, *, hmac_key: bytes) -> Draft:
 def restored(draft: Draft, owned: dict[str, Value], *, hmac_key: bytes) -> Draft:
     """The same draft with the values in place that `(sensitive)` stood for."""
     encoded = canonical.encode(owned)
-    keys = tuple(sorted({each.key for each in references.references(owned)}))
-    digest = hmac.digest(hmac_key, encoded, "sha256")
-    return replace(draft, digest=digest, owned=encoded, references=keys, has_placeholders=False)
+    return replace(
+        draft, digest=_digest(encoded, hmac_key), owned=encoded, references=_keys(owned), has_placeholders=False
+    )
 
 
 def digest(owned: dict[str, Value], *, hmac_key: bytes) -> bytes:
     """The digest of what a user owns."""
-    return hmac.digest(hmac_key, canonical.encode(owned), "sha256")
+    return _digest(canonical.encode(owned), hmac_key)
 
 
 def owned(draft: Draft) -> dict[str, Value]:
     """What a user owns: a value of its own, which the caller may change."""
     return cast("dict[str, Value]", msgspec.json.decode(draft.owned))
+
+
+def _digest(encoded: bytes, hmac_key: bytes) -> bytes:
+    return hmac.digest(hmac_key, encoded, "sha256")
+
+
+def _keys(owned: dict[str, Value]) -> tuple[Key, ...]:
+    return tuple(sorted({each.key for each in references.references(owned)}))

@@ -29,6 +29,8 @@ def open_writer(path: Path) -> sqlite3.Connection:
             # FULL, since an answer of 202 promises that the change survives a power cut.
             "synchronous = full",
             "foreign_keys = on",
+            # What is written over is gone from the file as well: it may be a secret that should not have been there.
+            "secure_delete = on",
             f"journal_size_limit = {WAL_LIMIT_BYTES}",
         )
 

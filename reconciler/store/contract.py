@@ -11,6 +11,8 @@ The promises, which one suite of tests proves:
   first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
 - Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the store
   may keep whatever is written over, so that whoever hands them out limits how long that can be.
+- What a commit writes over or removes is not in the file afterwards, nor in the write-ahead log once no reader of an
+  older revision is left and the log was taken into the file; a commit that rewrites versions asks for that.
 - Every output has one order: lists by name in byte order, history and runs newest first.
 - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
   step in one transaction with its record.
@@ -88,6 +90,20 @@ class HeadStatusRow(NamedTuple):
     name: str
     incomplete: int
     status: bytes
+
+
+class RewrittenRow(NamedTuple):
+    """A stored version, the present one or an older one, with less to see than before: what became a secret is masked.
+
+    Its number, its id, its source and when it was stored stay.
+    """
+
+    project: str
+    kind: str
+    name: str
+    version: int
+    body: bytes
+    secrets: bytes | None
 
 
 class LineageRow(NamedTuple):
@@ -300,6 +316,7 @@ class Changes:
     references: tuple[ReferenceRow, ...] = ()  # of the versions in the same part: all of them, older ones go
     heads: tuple[HeadRow, ...] = ()
     head_statuses: tuple[HeadStatusRow, ...] = ()
+    rewritten: tuple[RewrittenRow, ...] = ()
     removed: tuple[KeyRow, ...] = ()
     audit: tuple[AuditRow, ...] = ()
     forgotten_files: tuple[tuple[str, str], ...] = ()  # (repository, path): its FileRow and WantedRows go

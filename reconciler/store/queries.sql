@@ -283,6 +283,9 @@ set version = excluded.version, resource_id = excluded.resource_id, digest = exc
 -- name: put_head_status
 update resource set incomplete = ?, status = ? where project = ? and kind = ? and name = ?;
 
+-- name: rewrite_version
+update version set body = ?, secrets = ? where project = ? and kind = ? and name = ? and version = ?;
+
 -- name: fill_in_status
 update resource set status = ? where project = ? and kind = ? and name = ? and version = ? and status = ?;
 

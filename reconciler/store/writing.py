@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 
 from reconciler.planning.pruning import WINDOW_MILLISECONDS
 from reconciler.store import connections, queries
@@ -18,20 +19,34 @@ def commit(connection: sqlite3.Connection, parts: Iterable[Changes], *, record: 
         _write_record(connection, record)
         seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
         holds_changes = any(one is not None for one in seen)
+        rewrites = False
         for part in parts:
             _write_part(connection, part)
             filled_in = _write_lineages(connection, part)
             holds_changes = holds_changes or filled_in or _is_seen(part)
+            rewrites = rewrites or bool(part.rewritten)
         if holds_changes:
             connection.execute(sql["grow_revision"])
             revision += 1
+    if rewrites:
+        _empty_log(connection)
     return int(revision)
+
+
+def _empty_log(connection: sqlite3.Connection) -> None:
+    """Take the log into the file: it holds pages as they were before this commit.
+
+    Whoever reads an older revision meanwhile keeps the log as it is; then a later checkpoint does it. The commit is
+    made in any case, so no fault is told.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("pragma wal_checkpoint(truncate)").fetchone()
 
 
 def _is_seen(part: Changes) -> bool:
     """Whether a part changes what a plan or a reader of resources sees."""
-    seen = (part.versions, part.heads, part.head_statuses, part.removed, part.forgotten_files, part.files, part.wanted)
-    return any(seen)
+    resources = (part.versions, part.heads, part.head_statuses, part.rewritten, part.removed)
+    return any((*resources, part.forgotten_files, part.files, part.wanted))
 
 
 def _write_record(connection: sqlite3.Connection, record: Record) -> None:
@@ -111,6 +126,7 @@ def _write_part(connection: sqlite3.Connection, part: Changes) -> None:
     connection.executemany(sql["insert_reference"], part.references)
     connection.executemany(sql["put_head"], part.heads)
     connection.executemany(sql["put_head_status"], ((row[3], row[4], *row[:3]) for row in part.head_statuses))
+    connection.executemany(sql["rewrite_version"], ((row[4], row[5], *row[:4]) for row in part.rewritten))
     connection.executemany(sql["insert_audit"], part.audit)
     connection.executemany(sql["put_file"], part.files)
     connection.executemany(sql["put_wanted"], part.wanted)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterator
 
 import pytest
 
-from reconciler.store.contract import Changes, Moved, Record, Store, StoreFault
+from reconciler.store.contract import Changes, Moved, Record, RewrittenRow, Store, StoreFault
 from tests.store import looking, rows
 from tests.store.contract_lineages import lineage
 from tests.store.engines import Engine
@@ -53,6 +53,16 @@ class CommitPromises:
         with pytest.raises(Moved):
             await store.commit(parts(), record=record, planned_at=0)
         assert (await looking.everything(store), taken) == (seen, [])
+
+    async def test_a_rewritten_version_shows_its_new_body_and_all_else_of_it_stays(self, store: Store) -> None:
+        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+        await store.commit([rows.stored("a", number=2)], record=Record(), planned_at=1)
+        masked = rows.body("a", 1, "(sensitive)")
+        row = RewrittenRow(rows.PROJECT, rows.KIND, "a", 1, masked, b'{"/spec/padding":"x"}')
+        assert await store.commit([Changes(rewritten=(row,))], record=Record(), planned_at=2) == 3
+        newest, oldest = await looking.history(store, rows.key("a"))
+        assert newest == rows.shown("a", 2)
+        assert oldest == {**rows.shown("a", 1, latest=False), "spec": {"padding": "(sensitive)"}}
 
     @pytest.mark.parametrize("planned_at", [1, 7, -1])
     async def test_a_plan_against_a_revision_that_never_was_is_refused(self, store: Store, planned_at: int) -> None:
