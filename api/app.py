@@ -4,34 +4,90 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from api import approvals, changes, errors, health, openapi, repositories, resources, runs, suspensions
-from api.calls import Endpoint
+from api import (
+    api_keys,
+    approvals,
+    changes,
+    errors,
+    health,
+    identities,
+    openapi,
+    projects,
+    redactions,
+    repositories,
+    resources,
+    runs,
+    suspensions,
+    users,
+)
 from api.edge import Edge
+from api.endpoints import Endpoint
+from api.judging import in_organization, in_project, known, of_project, of_repository, public, within_reach
 from reconciler import browsing
+from reconciler.access.permissions import Permission
 from reconciler.daemon.services import Services
+
+READ, CHANGE, APPROVE, SUSPEND = Permission.READ, Permission.CHANGE, Permission.APPROVE, Permission.SUSPEND
+MEMBERS, ORGANIZATION = Permission.MANAGE_MEMBERS, Permission.MANAGE_ORGANIZATION
 
 ROUTES = (
     # In the order in which they are tried: the most asked for first. `/v1/{kind}/{name}/history` comes last, because a
     # literal path wins over it.
-    ("/v1/resources/{kind}/{name}", Endpoint(GET=resources.get, DELETE=resources.delete)),
-    ("/v1/resources/{kind}", Endpoint(GET=resources.list_kind)),
-    ("/v1/resources/{kind}/{name}/raw", Endpoint(GET=resources.raw)),
-    ("/v1/apply", Endpoint(POST=changes.apply)),
-    ("/v1/delete", Endpoint(POST=changes.delete)),
-    ("/v1/version", Endpoint(GET=health.version)),
-    ("/v1/repositories", Endpoint(GET=repositories.list_all)),
-    ("/v1/repositories/{name}", Endpoint(GET=repositories.get)),
-    ("/v1/repositories/{name}/reconcile", Endpoint(POST=repositories.reconcile)),
-    ("/v1/repositories/{name}/approve", Endpoint(POST=approvals.approve)),
-    ("/v1/repositories/{name}/suspend", Endpoint(POST=suspensions.suspend)),
-    ("/v1/repositories/{name}/resume", Endpoint(POST=suspensions.resume)),
-    ("/v1/runs", Endpoint(GET=runs.list_all)),
-    ("/v1/runs/{id}", Endpoint(GET=runs.get)),
-    ("/livez", Endpoint(GET=health.live)),
-    ("/readyz", Endpoint(GET=health.ready)),
-    ("/openapi.json", Endpoint(GET=openapi.serve)),
-    ("/v1/{kind}/{name}/history", Endpoint(GET=resources.history)),
+    (
+        "/v1/resources/{kind}/{name}",
+        Endpoint(GET=in_project(resources.get, READ), DELETE=in_project(resources.delete, CHANGE)),
+    ),
+    ("/livez", Endpoint(GET=public(health.live))),
+    ("/readyz", Endpoint(GET=public(health.ready))),
+    ("/v1/resources/{kind}", Endpoint(GET=in_project(resources.list_kind, READ))),
+    ("/v1/resources/{kind}/{name}/raw", Endpoint(GET=in_project(resources.raw, Permission.READ_RAW))),
+    ("/v1/apply", Endpoint(POST=in_project(changes.apply, CHANGE))),
+    ("/v1/delete", Endpoint(POST=in_project(changes.delete, CHANGE))),
+    ("/v1/version", Endpoint(GET=public(health.version))),
+    ("/v1/repositories", Endpoint(GET=within_reach(repositories.list_all, READ))),
+    ("/v1/repositories/{name}", Endpoint(GET=of_repository(repositories.get, READ))),
+    (
+        "/v1/repositories/{name}/reconcile",
+        Endpoint(POST=of_repository(repositories.reconcile, Permission.RECONCILE)),
+    ),
+    ("/v1/repositories/{name}/approve", Endpoint(POST=of_repository(approvals.approve, APPROVE))),
+    ("/v1/repositories/{name}/suspend", Endpoint(POST=of_repository(suspensions.suspend, SUSPEND))),
+    ("/v1/repositories/{name}/resume", Endpoint(POST=of_repository(suspensions.resume, SUSPEND))),
+    ("/v1/runs", Endpoint(GET=within_reach(runs.list_all, READ))),
+    ("/v1/runs/{id}", Endpoint(GET=within_reach(runs.get, READ))),
+    ("/v1/me", Endpoint(GET=known(identities.me))),
+    ("/v1/me/password", Endpoint(PUT=known(identities.change_password))),
+    (
+        "/v1/projects",
+        Endpoint(GET=within_reach(projects.list_all, READ), POST=in_organization(projects.create, ORGANIZATION)),
+    ),
+    ("/v1/projects/{name}", Endpoint(GET=of_project(projects.get, READ))),
+    ("/v1/projects/{name}/members", Endpoint(GET=of_project(projects.list_members, MEMBERS))),
+    (
+        "/v1/projects/{name}/members/{user}",
+        Endpoint(PUT=of_project(projects.set_member, MEMBERS), DELETE=of_project(projects.remove_member, MEMBERS)),
+    ),
+    (
+        "/v1/users",
+        Endpoint(GET=in_organization(users.list_all, ORGANIZATION), POST=in_organization(users.create, ORGANIZATION)),
+    ),
+    (
+        "/v1/users/{name}",
+        Endpoint(
+            GET=in_organization(users.get, ORGANIZATION),
+            PATCH=in_organization(users.change, ORGANIZATION),
+            DELETE=in_organization(users.remove, ORGANIZATION),
+        ),
+    ),
+    ("/v1/api-keys", Endpoint(GET=known(api_keys.list_all), POST=known(api_keys.create))),
+    ("/v1/api-keys/{id}", Endpoint(DELETE=known(api_keys.revoke))),
+    ("/openapi.json", Endpoint(GET=public(openapi.serve))),
+    ("/v1/{kind}/{name}/history", Endpoint(GET=in_project(resources.history, READ))),
+    ("/v1/{kind}/{name}/history/redact", Endpoint(POST=in_project(redactions.redact, Permission.REDACT))),
 )
+
+PUBLIC = frozenset(path for path, endpoint in ROUTES if endpoint.is_public)
+"""The paths that need no credential. Any other does, also one that leads nowhere."""
 
 
 def build(services: Services) -> Starlette:
@@ -43,7 +99,7 @@ def build(services: Services) -> Starlette:
     app.router.default = unknown
     # The edge answers every exception itself. Starlette's own two layers for that would wrap each request twice more,
     # and answer what is unexpected outside the edge, without the headers of every answer.
-    app.middleware_stack = Edge(app.router, services=services)
+    app.middleware_stack = Edge(app.router, services=services, public=PUBLIC)
     return app
 
 

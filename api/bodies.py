@@ -5,7 +5,7 @@ import asyncio
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from api import errors
+from api import errors, judging
 from api.calls import Call
 
 READ_SECONDS = 60.0  # for the whole body: a client that sends a byte a minute must not hold a handler
@@ -14,17 +14,20 @@ READ_SECONDS = 60.0  # for the whole body: a client that sends a byte a minute m
 async def read(call: Call, *, limit: int | None = None) -> bytes:
     """The body, of at most `limit` bytes when there is a limit below that of all bodies.
 
-    Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`.
+    Who sends slowly may be gone by the end, so the call is judged again: `call.principal` and `call.project` count from
+    then on. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `judging.again` does.
     """
     most = min(call.services.max_body_bytes, limit or call.services.max_body_bytes)
     _check_encoding(call.header(b"content-encoding"))
     try:
         _check_length(call.header(b"content-length"), limit=most)
-        return await receive_all(call.receive, limit=most, seconds=READ_SECONDS)
+        body = await receive_all(call.receive, limit=most, seconds=READ_SECONDS)
     except errors.TooLarge:
         if limit is None:
             raise
         raise errors.TooLarge(f"The body is over {most} bytes.") from None  # it holds no resources to be split up
+    judging.again(call)
+    return body
 
 
 async def receive_all(receive: Receive, *, limit: int, seconds: float) -> bytes:

@@ -1,17 +1,19 @@
-"""A call: one request as a handler sees it, and the endpoint that gives each method of a path its handler.
+"""A call: one request as a handler sees it.
 
-Handlers take a call and return a response; who asks was settled before, at the edge.
+Who asks was settled before, at the edge; whether they may, by the endpoint (`endpoints`).
 """
 
-from collections.abc import Awaitable, Callable
-from typing import NotRequired, TypeAlias, TypedDict
+from collections.abc import Callable
+from typing import NotRequired, TypedDict
 
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Scope
 
-from api import errors
 from api.answers import Header
+from api.auth import addresses
+from reconciler.access import principals
 from reconciler.access.actors import Actor
+from reconciler.access.models import Directory
+from reconciler.access.principals import Principal
 from reconciler.daemon.services import Services
 
 
@@ -20,19 +22,22 @@ class State(TypedDict):
 
     services: Services
     request: str  # its id, a ULID
-    actor: NotRequired[Actor]  # absent on the paths that need no credential
+    principal: NotRequired[Principal]  # absent on the paths that need no credential
+    directory: NotRequired[Directory]  # by which it was recognised
 
 
 class Call:
     """One request. A thin view on the ASGI scope: building it costs nothing that a handler does not ask for."""
 
-    __slots__ = ("headers", "receive", "scope", "services", "state")
+    __slots__ = ("headers", "judge", "project", "receive", "scope", "services", "state")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
         self.receive = receive
         self.state: State = scope["state"]
-        self.services = self.state["services"]
+        self.services: Services = self.state["services"]
+        self.judge: Callable[[Call], None] = lambda _: None  # the endpoint says what lets it through
+        self.project = ""  # what it is about, once that was judged
         # For looking up whether a header is there at all: of a header that is repeated, `header` has every value.
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
 
@@ -42,9 +47,19 @@ class Call:
         return self.state["request"]
 
     @property
-    def actor(self) -> Actor:
+    def principal(self) -> Principal:
         """Who asks."""
-        return self.state["actor"]
+        return self.state["principal"]
+
+    @property
+    def actor(self) -> Actor:
+        """Who asks, as somebody who changes resources of the call's project."""
+        return principals.actor_in(self.state["principal"], self.project)
+
+    @property
+    def address(self) -> str:
+        """Where the request comes from, as text."""
+        return addresses.of(self.scope, trusted=self.services.trusted_proxies)
 
     @property
     def query(self) -> bytes:
@@ -61,23 +76,3 @@ class Call:
         """Every value of a header; `name` is in lower case."""
         headers: list[Header] = self.scope["headers"]
         return [value for key, value in headers if key == name]
-
-
-Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
-
-
-class Endpoint:
-    """An ASGI application for one path. Starlette's route for functions would wrap each call three times more."""
-
-    def __init__(self, **handlers: Handler) -> None:
-        self.handlers = dict(handlers)
-        if "GET" in handlers:
-            self.handlers["HEAD"] = handlers["GET"]
-        self.allow = ", ".join(sorted(self.handlers))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        handler = self.handlers.get(scope["method"])
-        if handler is None:
-            raise errors.MethodNotAllowed(self.allow)
-        response = await handler(Call(scope, receive))
-        await response(scope, receive, send)

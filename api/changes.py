@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from api import bodies, disconnects, projects, queries
+from api import bodies, disconnects, queries
 from api.answers import Empty, Json
 from api.calls import Call
 from reconciler.applying import Answer, Options, Request
@@ -14,8 +14,8 @@ DELETE_PARAMETERS = frozenset({"dryRun"})
 async def apply(call: Call) -> Response:
     """POST /v1/apply"""
     asked = _options(call, known=APPLY_PARAMETERS)
-    who = await request(call)
     body = await bodies.read(call)
+    who = request(call)
     work = call.services.applier.apply(body, request=who, options=asked)
     return response(await disconnects.unless_gone(call.receive, work))
 
@@ -23,15 +23,15 @@ async def apply(call: Call) -> Response:
 async def delete(call: Call) -> Response:
     """POST /v1/delete"""
     asked = _options(call, known=DELETE_PARAMETERS)
-    who = await request(call)
     body = await bodies.read(call)
+    who = request(call)
     work = call.services.applier.delete(body, request=who, options=asked)
     return response(await disconnects.unless_gone(call.receive, work))
 
 
-async def request(call: Call) -> Request:
+def request(call: Call) -> Request:
     """Who asks, in which project, under the id that the answer carries too."""
-    return Request(id=call.request, project=await projects.chosen(call), actor=call.actor)
+    return Request(id=call.request, project=call.project, actor=call.actor)
 
 
 def response(answer: Answer) -> Response:

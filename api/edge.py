@@ -6,13 +6,15 @@ is read and before routing could tell what exists; every exception becomes an an
 
 import logging
 import os
+from functools import partial
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
 from api.answers import Header
-from api.auth import keys
+from api.auth import addresses, credentials, hosts
+from api.auth.authenticating import Authenticator
 from api.calls import State
 from reconciler import ids
 from reconciler.clock import Clock
@@ -20,14 +22,7 @@ from reconciler.daemon.services import Services
 
 logger = logging.getLogger(__name__)
 
-PUBLIC = frozenset({"/v1/version", "/livez", "/readyz", "/openapi.json"})
-"""The paths that need no credential. Any other does, so that a path added later is closed until it is listed."""
-
-SECURITY: tuple[Header, ...] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-    (b"referrer-policy", b"no-referrer"),
-)
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 IN_FLIGHT = 32  # requests of one credential at a time
 BUSY_SECONDS = 1  # after which a request over that limit may be tried again
@@ -38,10 +33,10 @@ class Outgoing:
 
     __slots__ = ("head", "headers", "send", "started")
 
-    def __init__(self, send: Send, *, request: str, head: bool) -> None:
+    def __init__(self, send: Send, *, request: str, head: bool, common: tuple[Header, ...]) -> None:
         self.send = send
         self.head = head
-        self.headers = [(b"x-request-id", request.encode()), *SECURITY]
+        self.headers = [(b"x-request-id", request.encode()), *common]
         self.started = False
 
     async def __call__(self, message: Message) -> None:
@@ -56,10 +51,15 @@ class Outgoing:
 class Edge:
     """ASGI middleware around the router."""
 
-    def __init__(self, app: ASGIApp, *, services: Services) -> None:
+    def __init__(self, app: ASGIApp, *, services: Services, public: frozenset[str]) -> None:
         self.app = app
         self.services = services
-        self.key = services.api_key.encode()
+        self.public = public
+        self.service_key = services.api_key.encode()
+        self.hosts = hosts.allowed(services.web_url)
+        self.authenticator = Authenticator(
+            services.accounts, services.signing_in, service_key=services.api_key, anybody=services.anybody
+        )
         self.in_flight: dict[str, int] = {}  # by the actor's name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +68,8 @@ class Edge:
             return
         request = request_id(self.services.clock)
         scope["state"] = State(services=self.services, request=request)
-        outgoing = Outgoing(send, request=request, head=scope["method"] == "HEAD")
+        is_head = scope["method"] == "HEAD"
+        outgoing = Outgoing(send, request=request, head=is_head, common=self.services.headers)
         try:
             await self._admit(scope, receive, outgoing)
         except ClientDisconnect:
@@ -80,19 +81,46 @@ class Edge:
             await response(scope, receive, outgoing)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in PUBLIC:
+        headers = scope["headers"]
+        if self.services.anybody is not None:
+            hosts.check(headers, allowed=self.hosts)
+        credentials.refuse_in_path(scope["path"])
+        if query := scope["query_string"]:
+            credentials.refuse_in_query(query, service_key=self.service_key)
+        if scope["path"] in self.public:
             await self.app(scope, receive, send)
             return
-        actor = keys.authenticate(scope["headers"], key=self.key)
-        scope["state"]["actor"] = actor
-        under_way = self.in_flight.get(actor.name, 0)
+        is_write = scope["method"] not in READING
+        if is_write:
+            hosts.check_origin(headers, web_url=self.services.web_url)
+        shown = credentials.shown(headers)
+        address = partial(addresses.of, scope, trusted=self.services.trusted_proxies)
+        principal = await self.authenticator.principal(shown, address=address)
+        if is_write:
+            _check_type(headers)
+        scope["state"].update(principal=principal, directory=self.services.accounts.directory)
+        under_way = self.in_flight.get(principal.name, 0)
         if under_way >= IN_FLIGHT:
-            raise errors.TooMany(f"This key has {IN_FLIGHT} requests under way; try again.", after=BUSY_SECONDS)
-        self.in_flight[actor.name] = under_way + 1
+            raise errors.TooMany(f"You have {IN_FLIGHT} requests under way; try again.", after=BUSY_SECONDS)
+        self.in_flight[principal.name] = under_way + 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self.in_flight[actor.name] -= 1
+            left = self.in_flight[principal.name] - 1  # not `under_way`: others may have begun and ended meanwhile
+            if left:
+                self.in_flight[principal.name] = left
+            else:
+                del self.in_flight[principal.name]
+
+
+def _check_type(headers: list[Header]) -> None:
+    """Raise `UnknownType` for a write with a cookie that is no JSON: another site's form can send such a one, and a
+    browser adds the cookie by itself.
+    """
+    if any(name == b"cookie" for name, _ in headers):
+        types = [value.partition(b";")[0].strip().lower() for name, value in headers if name == b"content-type"]
+        if types != [b"application/json"]:
+            raise errors.UnknownType("A write that carries a cookie must say `Content-Type: application/json`.")
 
 
 def request_id(clock: Clock) -> str:

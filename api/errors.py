@@ -10,6 +10,7 @@
         ├── Conflict          409
         ├── TooLarge          413
         ├── UnknownEncoding   415, with Accept-Encoding
+        ├── UnknownType       415
         └── TooMany           429, with Retry-After
 
 Which problem a request has is decided by the modules that read requests, not here.
@@ -19,6 +20,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 from starlette.exceptions import HTTPException
@@ -26,8 +28,13 @@ from starlette.responses import Response
 
 from api.answers import Header, Json
 from reconciler import errors
+from reconciler.access import changing
+from reconciler.reading import client
+from reconciler.signing_in import Throttled
 
 logger = logging.getLogger(__name__)
+
+BUSY_SECONDS = 5  # after which a request that found all busy may be tried again
 
 
 class Problem(errors.Refused):
@@ -98,6 +105,12 @@ class UnknownEncoding(Problem):
         super().__init__(sentence, headers=((b"accept-encoding", b"identity"),))
 
 
+class UnknownType(Problem):
+    """The body does not say that it is JSON where it must."""
+
+    status = 415
+
+
 class TooMany(Problem):
     """The caller has too much under way; later the same request may pass."""
 
@@ -134,8 +147,22 @@ def _http(exception: Exception, _request: str) -> Response:
     return Json(body([f"{exception.detail}."]), status=exception.status_code, headers=headers)
 
 
-def _refused(exception: Exception, _request: str) -> Response:
-    return Json(body([str(exception)]), status=400)
+def _told(exception: Exception, _request: str, *, status: int) -> Response:
+    return Json(body([str(exception)]), status=status)
+
+
+def _busy(exception: Exception, _request: str) -> Response:
+    return Json(body([str(exception)]), status=429, headers=(retry_after(BUSY_SECONDS),))
+
+
+def _throttled(exception: Exception, _request: str) -> Response:
+    assert isinstance(exception, Throttled)
+    return Json(body([exception.message]), status=429, headers=(retry_after(exception.seconds),))
+
+
+def _overdue(exception: Exception, request: str) -> Response:
+    logger.error(f"The request {request} took too long.", extra={"fields": {"request": request}})
+    return Json(body([f"{exception} Its id is {request}."]), status=500)
 
 
 def _failed(exception: Exception, request: str) -> Response:
@@ -149,7 +176,12 @@ Answering: TypeAlias = Callable[[Exception, str], Response]
 TABLE: Mapping[type, Answering] = {
     Problem: _problem,
     HTTPException: _http,
-    errors.Refused: _refused,
+    changing.Missing: partial(_told, status=404),
+    changing.Conflict: partial(_told, status=409),
+    errors.Refused: partial(_told, status=400),
+    client.Busy: _busy,
+    client.Overdue: _overdue,
+    Throttled: _throttled,
     Exception: _failed,
 }
 """The nearest class decides; Transient has no line of its own, so that what failed outside is a 500."""

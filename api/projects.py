@@ -1,19 +1,89 @@
-"""Which project a request means: the header `X-Service-Project`, or the one that every installation has."""
+"""Projects and their members."""
 
-from api import errors
+import json
+from collections.abc import Mapping
+
+from starlette.responses import Response
+
+from api import answers, judging, objects, queries
+from api.answers import Empty, Json
 from api.calls import Call
+from reconciler.access import changing
+from reconciler.access.actors import Role
+from reconciler.access.models import Directory, Project
+from reconciler.clock import rfc3339
 
-DEFAULT = "default"
+
+async def list_all(call: Call) -> Response:
+    """GET /v1/projects"""
+    reachable = judging.reach(call)
+    directory = call.services.accounts.directory
+    found = [one for name, one in sorted(directory.projects.items()) if judging.is_within(reachable, name)]
+    return Json(answers.array(b"projects", map(_encoded, found)))
 
 
-async def chosen(call: Call) -> str:
-    """The project's name. Raises `NotFound` for one that does not exist, `BadRequest` for two."""
-    if b"x-service-project" not in call.headers:
-        return DEFAULT
-    values = call.header(b"x-service-project")
-    if len(values) > 1:
-        raise errors.BadRequest("The header X-Service-Project is given more than once.")
-    name = values[0].decode("latin-1").strip()
-    if name != DEFAULT and name not in await call.services.store.projects():
-        raise errors.NotFound("There is no such project.")
-    return name
+async def create(call: Call) -> Response:
+    """POST /v1/projects"""
+    queries.none_known(call.query)
+    body = await objects.read(call, known=("name",))
+    name = body.text("name", required=True) or ""
+    body.check()
+    at = rfc3339(call.services.clock())
+    await call.services.accounts.amend(
+        lambda directory: changing.create_project(directory, name, at=at),
+        actor=call.principal.name,
+        request=call.request,
+    )
+    return Json(answers.member(b"project", _encoded(Project(name, at))), status=201)
+
+
+async def get(call: Call) -> Response:
+    """GET /v1/projects/{name}"""
+    return Json(answers.member(b"project", _encoded(call.services.accounts.directory.projects[call.project])))
+
+
+async def list_members(call: Call) -> Response:
+    """GET /v1/projects/{name}/members"""
+    members = _members(call.services.accounts.directory, call.project)
+    return Json(answers.array(b"members", (_member(name, role) for name, role in members.items())))
+
+
+async def set_member(call: Call) -> Response:
+    """PUT /v1/projects/{name}/members/{user}"""
+    queries.none_known(call.query)
+    body = await objects.read(call, known=("role",))
+    role = Role(body.choice("role", list(Role), required=True) or Role.VIEWER)
+    body.check()
+    name, project = call.parameter("user"), call.project
+    await call.services.accounts.amend(
+        lambda directory: changing.set_member(directory, project=project, name=name, role=role),
+        actor=call.principal.name,
+        request=call.request,
+    )
+    return Json(answers.member(b"member", _member(name, role)))
+
+
+async def remove_member(call: Call) -> Response:
+    """DELETE /v1/projects/{name}/members/{user}"""
+    queries.none_known(call.query)
+    name, project = call.parameter("user"), call.project
+    await call.services.accounts.amend(
+        lambda directory: changing.remove_member(directory, project=project, name=name),
+        actor=call.principal.name,
+        request=call.request,
+    )
+    return Empty(status=204)
+
+
+def _members(directory: Directory, project: str) -> Mapping[str, Role]:
+    """The members by name, sorted. Organization admins are none: they need no membership."""
+    roles = directory.members.get(project, {})
+    return {name: roles[user.id] for name, user in sorted(directory.users.items()) if user.id in roles}
+
+
+def _encoded(project: Project) -> bytes:
+    return json.dumps({"name": project.name, "createdAt": project.created_at}).encode()
+
+
+def _member(name: str, role: Role) -> bytes:
+    return json.dumps({"user": name, "role": role}).encode()

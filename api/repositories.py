@@ -4,7 +4,7 @@ import json
 
 from starlette.responses import Response
 
-from api import answers, errors, queries
+from api import answers, errors, judging, queries
 from api.answers import Json
 from api.calls import Call
 from reconciler.reconciling.suspending import Suspended
@@ -12,7 +12,7 @@ from reconciler.reconciling.suspending import Suspended
 
 async def list_all(call: Call) -> Response:
     """GET /v1/repositories"""
-    return Json(answers.array(b"repositories", await call.services.repositories.all()))
+    return Json(answers.array(b"repositories", await call.services.repositories.all(projects=judging.reach(call))))
 
 
 async def get(call: Call) -> Response:

@@ -8,10 +8,12 @@ from contextlib import aclosing
 
 from starlette.responses import Response
 
-from api import answers, changes, disconnects, errors, etags, projects, queries, streams
+from api import answers, changes, disconnects, errors, etags, queries, streams
 from api.answers import Header, Json
 from api.calls import Call
 from reconciler import browsing
+from reconciler.access import principals
+from reconciler.access.permissions import Permission
 from reconciler.resources import kinds, names, selectors
 from reconciler.resources.keys import Key
 from reconciler.resources.selectors import Selector
@@ -23,10 +25,11 @@ CONFIGURATION = "Configuration"  # the one kind that may have a text of its own
 
 async def get(call: Call) -> Response:
     """GET /v1/resources/{kind}/{name}"""
-    key = _key(call)
-    resource = await call.services.store.get(await projects.chosen(call), key) or browsing.built_in(key)
+    key = key_of(call)
+    resource = await call.services.store.get(call.project, key) or browsing.built_in(key)
     if resource is None:
-        raise _missing(key)
+        raise missing(key)
+    resource = _shown(call, resource, kind=key.kind)
     etag = etags.header(resource)
     return etags.not_modified(call, etag) or Json(answers.member(b"resource", resource), headers=(etag,))
 
@@ -38,24 +41,25 @@ async def list_kind(call: Call) -> Response:
     after, selector = _after(query), _selector(query)
     query.check()
     kind = _kind(call)
-    project = await projects.chosen(call)
-    etag = await _list_etag(call, project, kind, after, limit, query.text("selector") or "", browsing.built_in_digest())
+    project = call.project
+    facts = (project, kind, after, limit, query.text("selector") or "", browsing.built_in_digest(), _hides(call, kind))
+    etag = await _list_etag(call, *facts)
     held = etags.not_modified(call, etag)
     if held is not None:
         return held
     wanted = browsing.Wanted(project, kind, after=after, limit=limit, selector=selector)
     pages = browsing.list_pages(call.services.store, wanted)
-    return streams.Streamed(streams.array(b"resources", pages), headers=(etag,))
+    return streams.Streamed(streams.array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
 
 
 async def raw(call: Call) -> Response:
     """GET /v1/resources/{kind}/{name}/raw"""
-    key = _key(call)
+    key = key_of(call)
     if key.kind != CONFIGURATION:
         raise errors.NotFound(f"Only a {CONFIGURATION} may have a raw text, and {key.kind} is another kind.")
-    resource = await call.services.store.get(await projects.chosen(call), key)
+    resource = await call.services.store.get(call.project, key)
     if resource is None:
-        raise _missing(key)
+        raise missing(key)
     found = browsing.raw_text(resource)
     if found.text is None:
         raise errors.NotFound(f"The {CONFIGURATION} {key.name} has no `raw` in its spec.")
@@ -69,8 +73,8 @@ async def raw(call: Call) -> Response:
 async def delete(call: Call) -> Response:
     """DELETE /v1/resources/{kind}/{name}"""
     queries.none_known(call.query)
-    key = _key(call)
-    request = await changes.request(call)
+    key = key_of(call)
+    request = changes.request(call)
     return changes.response(
         await disconnects.unless_gone(call.receive, call.services.applier.delete_one(key, request=request))
     )
@@ -78,9 +82,31 @@ async def delete(call: Call) -> Response:
 
 async def history(call: Call) -> Response:
     """GET /v1/{kind}/{name}/history"""
-    key = _key(call)
-    pages = browsing.history_pages(call.services.store, project=await projects.chosen(call), key=key)
-    return streams.Streamed(streams.array(b"versions", _existing(pages, key)))
+    key = key_of(call)
+    pages = browsing.history_pages(call.services.store, project=call.project, key=key)
+    return streams.Streamed(streams.array(b"versions", _all_shown(call, _existing(pages, key), kind=key.kind)))
+
+
+def _hides(call: Call, kind: str) -> bool:
+    """Whether a part of the resources of this kind is not for whoever asks."""
+    if kind != CONFIGURATION:
+        return False
+    role = call.principal.role_in(call.project)
+    return not principals.may(call.principal, Permission.READ_RAW, role=role)
+
+
+def _shown(call: Call, resource: bytes, *, kind: str) -> bytes:
+    return browsing.without_raw(resource) if _hides(call, kind) else resource
+
+
+def _all_shown(call: Call, pages: AsyncGenerator[list[bytes], None], *, kind: str) -> AsyncGenerator[list[bytes], None]:
+    return _without_raw(pages) if _hides(call, kind) else pages
+
+
+async def _without_raw(pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[list[bytes], None]:
+    async with aclosing(pages):
+        async for page in pages:
+            yield [browsing.without_raw(resource) for resource in page]
 
 
 async def _existing(pages: AsyncGenerator[list[bytes], None], key: Key) -> AsyncGenerator[list[bytes], None]:
@@ -88,13 +114,14 @@ async def _existing(pages: AsyncGenerator[list[bytes], None], key: Key) -> Async
     async with aclosing(pages):
         first = await anext(pages, None)
         if first is None:
-            raise _missing(key)
+            raise missing(key)
         yield first
         async for page in pages:
             yield page
 
 
-def _key(call: Call) -> Key:
+def key_of(call: Call) -> Key:
+    """The resource that the path names. Raises `BadRequest`, `NotFound`."""
     name = call.parameter("name")
     problem = names.name(name)
     if problem is not None:
@@ -133,7 +160,8 @@ def _text(call: Call, text: bytes) -> Response:
     return etags.not_modified(call, etag) or response
 
 
-def _missing(key: Key) -> errors.NotFound:
+def missing(key: Key) -> errors.NotFound:
+    """There is no such resource."""
     return errors.NotFound(f"There is no {key.kind} {key.name}.")
 
 

@@ -3,9 +3,10 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import msgspec
 from starlette.responses import Response
 
-from api import answers, errors, queries, streams
+from api import answers, errors, judging, queries, streams
 from api.calls import Call
 from reconciler.daemon.services import Services
 
@@ -19,22 +20,24 @@ async def list_all(call: Call) -> Response:
     query = queries.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
-    pages = call.services.store.runs_pages(repository=query.text("repository"), limit=limit)
+    pages = call.services.store.runs_pages(
+        repository=query.text("repository"), projects=judging.reach(call), limit=limit
+    )
     return streams.Streamed(streams.array(b"runs", pages))
 
 
 async def get(call: Call) -> Response:
     """GET /v1/runs/{id}"""
-    return streams.Streamed(_one(call.services, call.parameter("id")))
+    return streams.Streamed(_one(call.services, call.parameter("id"), projects=judging.reach(call)))
 
 
-async def _one(services: Services, run: str) -> AsyncGenerator[bytes, None]:
+async def _one(services: Services, run: str, *, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
     """The answer. Raises `NotFound` before anything is sent."""
     # A run leaves memory a moment after it is stored. The store comes first, so that what was finished once stays so,
     # and last, for a run that ended between the two look-ups.
     for look in (_finished, _pending, _finished):
         found = False
-        async with aclosing(look(services, run)) as texts:
+        async with aclosing(look(services, run, projects)) as texts:
             async for text in texts:
                 found = True
                 yield text
@@ -43,20 +46,33 @@ async def _one(services: Services, run: str) -> AsyncGenerator[bytes, None]:
     raise errors.NotFound("There is no such run; GET /v1/runs lists those that were recorded.")
 
 
-async def _finished(services: Services, run: str) -> AsyncGenerator[bytes, None]:
+async def _finished(services: Services, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
     async with aclosing(services.store.run_pages(run)) as pages:
         first = await anext(pages, None)
         if first is None:
             return
         [head] = first
+        if not judging.is_within(projects, _project(head)):
+            return
         before = b'{"run":%b,"statuses":[' % head.removesuffix(b"}")  # the statuses become its last member
         async with aclosing(streams.joined(before, pages, b"]}}")) as texts:
             async for text in texts:
                 yield text
 
 
-async def _pending(services: Services, run: str) -> AsyncGenerator[bytes, None]:
+async def _pending(services: Services, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
     """A queued or a running run, from memory: it has no statuses yet."""
     found = services.repositories.run(run)
-    if found is not None:
+    if found is not None and judging.is_within(projects, _project(found)):
         yield answers.member(b"run", found)
+
+
+class _Run(msgspec.Struct, frozen=True):
+    project: str
+
+
+_RUN = msgspec.json.Decoder(_Run)
+
+
+def _project(run: bytes) -> str:
+    return _RUN.decode(run).project

@@ -24,11 +24,14 @@ from reconciler.reading.messages import (
     Job,
     LineageFound,
     LineageJob,
+    RedactJob,
+    RedactPlanned,
     RequestJob,
     RequestPlanned,
     Verb,
 )
 from reconciler.resources.keys import Key
+from reconciler.resources.secret_references import Available
 from reconciler.store.contract import ApprovalRow, AuditRow, Changes, Moved, Record, Store
 
 OPTIMISTIC_ROUNDS = 2  # plans that others may overtake, before one that they may not
@@ -82,15 +85,21 @@ class Told:
 
 Listener: TypeAlias = Callable[[Told], None]
 
+Secrets: TypeAlias = Callable[[str], Available]
+"""The names that a project may refer to now. It reads files, so it is called on a thread."""
+
 
 class Applier:
     """The one way in which anything changes the store."""
 
-    def __init__(self, store: Store, reader: Reader, *, store_path: str, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, reader: Reader, *, store_path: str, limits: Limits, secrets: Secrets, clock: Clock
+    ) -> None:
         self._store = store
         self._reader = reader
         self._store_path = store_path
         self._limits = limits
+        self._secrets = secrets
         self._clock = clock
         self._gate = Gate()
         self._listeners: list[Listener] = []
@@ -156,6 +165,32 @@ class Applier:
 
         return await self._rounds(job, project=project, store=store)
 
+    async def redact(self, key: Key, text: str, *, request: Request, dry_run: bool) -> RedactPlanned:
+        """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
+
+        What it was stays in the files until the store's traces are erased. Raises StoreFault, ReaderGone.
+        """
+
+        def job(context: Context) -> Job:
+            return RedactJob(
+                context=context,
+                kind=key.kind,
+                name=key.name,
+                text=text,
+                actor=request.actor.name,
+                request=request.id,
+                dry_run=dry_run,
+            )
+
+        async def store(answered: Answered) -> RedactPlanned:
+            planned = answered.planned
+            assert isinstance(planned, RedactPlanned)
+            if planned.exists and planned.obstacle is None and not dry_run:
+                await self._store.commit(answered.parts(), record=Record(redacts=True), planned_at=planned.revision)
+            return planned
+
+        return await self._rounds(job, project=request.project, store=store)
+
     async def explain(self, job: Callable[[Context], LineageJob], *, project: str) -> LineageFound:
         """Find which commits changed what a repository brought, and store it when nothing else is under way.
 
@@ -167,6 +202,10 @@ class Applier:
             async with self._gate.idle():
                 await _to_its_end(self._store.commit((part,), record=Record(), planned_at=None))
         return answered.planned
+
+    async def secrets(self, project: str) -> Available:
+        """The names that a project may refer to now, as the next plan is told."""
+        return await asyncio.to_thread(self._secrets, project)
 
     async def release(self, repository: str) -> None:
         """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
@@ -233,6 +272,7 @@ class Applier:
             at=rfc3339(now),
             milliseconds=int(now.timestamp() * 1000),
             seed=os.urandom(SEED_BYTES),
+            secrets=await self.secrets(project),
         )
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from reconciler.resources import builtins
 from reconciler.resources.keys import Key
+from reconciler.resources.parameters import MASK
 from reconciler.resources.selectors import EVERYTHING, Selector
 from reconciler.store.contract import Store
 
@@ -80,6 +81,18 @@ def raw_text(configuration: bytes) -> RawText:
     """What a collector loads of a Configuration."""
     read = _CONFIGURATION.decode(configuration)
     return RawText(text=read.spec.raw, ready=read.status.ready)
+
+
+def without_raw(resource: bytes) -> bytes:
+    """The same resource for somebody who may not read `spec.raw`, which is text that may hold anything."""
+    if b'"raw":' not in resource:
+        return resource
+    members = msgspec.json.decode(resource, type=dict[str, msgspec.Raw])
+    spec = msgspec.json.decode(members["spec"], type=dict[str, msgspec.Raw])
+    if "raw" not in spec:
+        return resource
+    hidden = msgspec.json.encode({**spec, "raw": MASK})
+    return msgspec.json.encode({**members, "spec": msgspec.Raw(hidden)})
 
 
 # What is read of a body; msgspec skips the rest, a megabyte in less than half a millisecond.

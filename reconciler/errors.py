@@ -6,16 +6,18 @@
 
 The raiser decides which it is; one place obeys. Exceptions with more to say (a position, a state) are subclasses in
 the module that raises them. Every message is one sentence for a person: it names the resource or file and what to do,
-and holds no secret.
+and holds no secret. What it quotes is visible (`escaping`): messages go to logs, terminals, answers and the store.
 """
+
+from reconciler import escaping
 
 
 class ReconcilerError(Exception):
     """Any failure that the product foresees."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = escaping.visible_lines(message)
+        super().__init__(self.message)
 
 
 class Refused(ReconcilerError):

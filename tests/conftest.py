@@ -1,9 +1,29 @@
-"""Fixtures that every test may use."""
+"""Fixtures that every test may use, and the search for secrets in what tests print."""
+
+from collections.abc import Generator
 
 import pytest
+
+from tests.canaries import MARKER
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """Asynchronous tests run on asyncio, as the daemon does."""
     return "asyncio"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+    call: pytest.CallInfo[None],  # noqa: ARG001 - pytest gives it by name
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a test, passed or not, when what it printed or logged holds a secret of tests."""
+    report = yield
+    # The sections of a phase stay in the reports of those that follow.
+    told = [title for title, text in report.sections if title.endswith(f" {report.when}") and MARKER in text]
+    if told:
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid}: a secret (`{MARKER}...`) is in: {', '.join(told)}"
+        report.sections = [(title, text.replace(MARKER, "(hidden)-")) for title, text in report.sections]
+    return report

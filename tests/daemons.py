@@ -16,14 +16,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests import canaries
 from tests.repositories import Repository
 
 COMMAND = Path(sys.executable).with_name("reconciler")
-KEY = "a-key-for-tests-that-nobody-guesses-0123456789"
+OF_EVERY_START = ("SERVICE_API_KEY is set: ", "There was no organization admin: ")
+KEY = "canary-key-for-tests-that-nobody-guesses-0123456789"
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 ANSWER_SECONDS = 60.0
@@ -35,10 +37,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer; `body` is the JSON in it, None when there is none."""
+    """An HTTP answer; `body` is the JSON in it, None when there is none, and the names of headers are small."""
 
     status: int
     body: Any
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
 class Daemon:
@@ -146,6 +149,13 @@ class Daemon:
         """The sentences that it logged."""
         return [str(line["message"]) for line in self.lines()]
 
+    def complaints(self) -> list[str]:
+        """The warnings and errors that it logged, without what each of these daemons is told at its start: that there
+        is a key in its environment, and that there was no user.
+        """
+        found = (str(line["message"]) for line in self.lines() if line["level"] != "info")
+        return [message for message in found if not message.startswith(OF_EVERY_START)]
+
     def output(self) -> str:
         """What it wrote, whatever that is."""
         return self.log.read_text()
@@ -160,12 +170,17 @@ class Daemon:
     def request(self, method: str, path: str, body: bytes | None = None, *, project: str | None = None) -> Answer:
         """One request with the key, on a connection of its own."""
         headers = {"Authorization": f"Bearer {self.key}"} | ({} if project is None else {"X-Service-Project": project})
+        return self.ask(method, path, body, headers)
+
+    def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        """One request with exactly these headers, on a connection of its own."""
         connection = self._connection()
         try:
-            connection.request(method, path, body, headers)
+            connection.request(method, path, body, dict(headers))
             answer = connection.getresponse()
             content = answer.read()
-            return Answer(answer.status, json.loads(content) if content else None)
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, json.loads(content) if content else None, found)
         finally:
             connection.close()
 
@@ -359,12 +374,14 @@ def running(
 
 
 def end(daemon: Daemon) -> None:
-    """Stop a daemon in whatever state it is in, so that no test leaves a process behind."""
+    """Stop a daemon in whatever state it is in, so that no test leaves a process behind; and see what it wrote."""
     with contextlib.suppress(AttributeError):  # it was never launched
         try:
             daemon.stop()
         except subprocess.TimeoutExpired:
             daemon.kill()
+    if daemon.log.exists():
+        assert canaries.leaks(daemon.log.read_bytes()) == []
 
 
 def _command(process: int) -> bytes:

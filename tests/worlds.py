@@ -35,6 +35,7 @@ from reconciler.reading.messages import (
 )
 from reconciler.reconciling import verdicts
 from reconciler.reconciling.verdicts import Findings
+from reconciler.resources.secret_references import Available
 from reconciler.store import connections, migrating, queries, writing
 from reconciler.store.contract import Changes, Record, RepositoryRow
 from reconciler.store.planning_view import PlanningView
@@ -43,6 +44,7 @@ PROJECT = "default"
 HMAC_KEY = b"k" * 32
 API_VERSIONS = frozenset({"service/v1"})
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SECRETS = Available(env=frozenset({"DESTINATION_DEFAULT__TOKEN"}))  # what resources may refer to
 UNBOUNDED = 10**9  # deletions: the budget has tests of its own
 ROUNDS = 30  # looks until a world is settled; the longest chain of references is shorter by far
 SIGNATURE = "Ada Lovelace", "ada@example.com"
@@ -164,6 +166,7 @@ class World:
         self.rows: dict[str, RepositoryRow] = {}  # what a reconciler remembers
         self.waiting: set[str] = set()  # those that look again whenever the store changes
         self.due: set[str] = set()  # those that something says to look at
+        self.secrets = SECRETS
         self.now = BEGIN
         self.number = 0
         self.path = folder / "store.db"
@@ -189,6 +192,7 @@ class World:
             other = World(Path(folder), self.following, mirrors=self.mirrors)
             other.heads, other.rows = dict(self.heads), dict(self.rows)
             other.waiting, other.due = set(self.waiting), set(self.due)
+            other.secrets = self.secrets
             other.now, other.number = self.now, self.number
             try:
                 yield other
@@ -267,6 +271,10 @@ class World:
 
     def request(self, verb: Verb, body: Any, options: Options) -> Answered:
         """A planned request, not stored."""
+        return self.request_text(verb, json.dumps(body).encode(), options)
+
+    def request_text(self, verb: Verb, body: bytes, options: Options = ASKED) -> Answered:
+        """A planned request whose body may be anything, not stored."""
         parts: list[Changes] = []
         job = RequestJob(
             context=self._context(),
@@ -274,7 +282,7 @@ class World:
             actor=f"key:{options.role}",
             role=options.role,
             request=f"request-{self.number}",
-            body=json.dumps(body).encode(),
+            body=body,
             max_resources=10_000,
             atomic=options.atomic,
             dry_run=options.dry_run,
@@ -329,6 +337,7 @@ class World:
             at=rfc3339(self.now),
             milliseconds=int(self.now.timestamp() * 1000),
             seed=self.number.to_bytes(16, "big"),
+            secrets=self.secrets,
         )
 
     def _commit_job(self, repository: str, *, full: bool) -> CommitJob:

@@ -28,7 +28,3 @@ class Actor:
 def repository_actor(repository: str) -> Actor:
     """The actor on whose behalf the commits of a watched repository are applied."""
     return Actor(name=f"git:{repository}", role=Role.ADMIN, repository=repository)
-
-
-SERVICE_KEY = Actor(name="key:SERVICE_API_KEY", role=Role.ADMIN)
-"""The organization admin key that exists exactly while the variable SERVICE_API_KEY is set."""

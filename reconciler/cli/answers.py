@@ -28,6 +28,12 @@ def text(value: Value, *path: str) -> str:
     return str(found).lower() if isinstance(found, bool) else str(found)
 
 
+def lines(value: Value, *path: str) -> list[str]:
+    """The lines of a text inside nested objects. LF alone ends one, whatever else Python takes for an end."""
+    found = text(value, *path)
+    return found.split("\n") if found else []
+
+
 def identity(resource: Value) -> str:
     """`Kind/name`, as every command prints it."""
     return f"{text(resource, 'kind') or '?'}/{text(resource, 'metadata', 'name') or '?'}"

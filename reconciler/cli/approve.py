@@ -12,6 +12,7 @@ from reconciler.cli.client import Client
 from reconciler.cli.sessions import Session, connected
 from reconciler.documents.values import Value
 from reconciler.errors import Refused
+from reconciler.escaping import visible
 
 FULL = re.compile(r"[0-9a-f]{40}")
 SHORTEST = 7  # digits of a commit that are enough to mean the one that is held
@@ -73,11 +74,11 @@ def _shown(name: str, held: Value) -> str:
     total = int(text(held, "count") or 0)
     head = f"{name} at {text(held, 'commit')[:12]}"
     if not total:
-        return output.printable(f"{head} is held as a whole; nothing of it is deleted") + "\n"
+        return visible(f"{head} is held as a whole; nothing of it is deleted") + "\n"
     lines = [f"{head}: {words.counted(total, 'resource')} to delete", *(f"  {one}" for one in resources)]
     if total > len(resources):
         lines.append(f"  and {total - len(resources)} more")
-    return "".join(output.printable(line) + "\n" for line in lines)
+    return "".join(visible(line) + "\n" for line in lines)
 
 
 def _confirm(*, yes: bool) -> None:
@@ -85,8 +86,7 @@ def _confirm(*, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Refused("nobody is here to answer; name the COMMIT that is meant, or give --yes")
-    sys.stdout.flush()
-    click.confirm("Approve this?", abort=True, err=True)
+    output.confirm("Approve this?")
 
 
 def _whole(commit: str | None, held: Value) -> str:

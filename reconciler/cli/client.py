@@ -3,6 +3,7 @@
 What a command does with an answer is the command's own business.
 """
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
@@ -23,8 +24,15 @@ PAGE = 1000  # resources in one request of a long list
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 NOT_OURS = "the answer is not one of the service; is --server or SERVICE_SERVER right?"
 NO_PROJECT = "There is no such project."  # as the service says it, of whatever was asked for
-NO_KEY = "no API key was given; set SERVICE_API_KEY or use --api-key"
-NOT_ACCEPTED = "the service does not accept the API key; give the right one with SERVICE_API_KEY or --api-key"
+CHOOSE = "Choose a project with the header X-Service-Project; GET /v1/me lists yours."  # likewise
+NOBODY = "the service wants to know who asks; set SERVICE_API_KEY, or name yourself with --user or SERVICE_USER"
+WRONG_KEY = (
+    "the service does not accept the API key: it never existed, was revoked or has expired; give the right one with "
+    "SERVICE_API_KEY or --api-key"
+)
+PROJECTS = "`reconciler project list` shows yours"
+CHOOSE_HINT = f"choose a project with --project or SERVICE_PROJECT; {PROJECTS}"
+WRONG_PASSWORD = "the service does not accept the name or the password (--user, SERVICE_USER, SERVICE_PASSWORD_FILE)"  # noqa: S105
 
 Query = Mapping[str, str]
 
@@ -46,8 +54,10 @@ class Target(NamedTuple):
     """Which server, as whom, for which project."""
 
     server: str
-    api_key: str | None
-    project: str | None
+    api_key: str | None = None
+    user: str | None = None
+    password: str | None = None
+    project: str | None = None
 
 
 class Client:
@@ -57,10 +67,10 @@ class Client:
         import httpx2  # noqa: PLC0415 - the import takes longer than many commands
 
         parts = urlsplit(target.server)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise Refused("the server must be a URL such as http://127.0.0.1:3001 (--server or SERVICE_SERVER)")
         self._server = target.server.rstrip("/")
-        self._keyed = bool(target.api_key)
+        self._refused = WRONG_PASSWORD if target.user else WRONG_KEY if target.api_key else NOBODY
         self._project = target.project
         self._errors = httpx2
         try:
@@ -116,7 +126,7 @@ class Client:
             raise Unreachable(self._broken(problem)) from None
         finally:
             response.close()
-        return self._judged(response.status_code, data)
+        return self._judged(response.status_code, data, after=response.headers.get("Retry-After", ""))
 
     def _url(self, path: tuple[str, ...]) -> str:
         if any(part in ("", ".", "..") for part in path):
@@ -141,7 +151,7 @@ class Client:
             return f"{self._server} did not answer in time; look at its log, and try again"
         return f"the connection to {self._server} broke before its answer was complete; try again"
 
-    def _judged(self, status: int, data: bytes) -> Value:
+    def _judged(self, status: int, data: bytes, *, after: str) -> Value:
         if status == 204:
             return None
         value = _decoded(data)
@@ -150,20 +160,30 @@ class Client:
                 raise Refused(NOT_OURS)
             return value
         if status == 401:
-            raise Refusal(status, (NOT_ACCEPTED if self._keyed else NO_KEY,))
+            raise Refusal(status, (self._refused,))
         errors = tuple(strings(value.get("errors"))) if isinstance(value, dict) else ()
         if not errors:
             errors = (f"{self._server} answered {status} without saying why; is it the service, or a proxy?",)
+        if status == 429 and after:
+            errors = (f"{errors[0].removesuffix('.')} ({after} s)",)
+        # No refusals: none of what asks about a resource is to take it for a missing one.
         if self._project and errors == (NO_PROJECT,):
-            # No refusal: none of what asks about a resource is to take it for a missing one.
-            raise Refused(
-                f"there is no project {self._project}; `reconciler status --project ''` shows the projects of all "
-                "repositories"
-            )
+            raise Refused(no_project(self._project))
+        if errors == (CHOOSE,):
+            raise Refused(CHOOSE_HINT)
         raise Refusal(status, errors)
 
 
+def no_project(name: str) -> str:
+    """What to say of a project that does not exist, or not for whoever asks."""
+    return f"there is no project {name}, or you have no role in it; {PROJECTS}"
+
+
 def _not_connected(server: str, problem: str) -> str:
+    if "certificate has expired" in problem:
+        return f"the certificate of {server} has expired; renew it there"
+    if "certificate is not valid for" in problem:
+        return f"the certificate of {server} is for another name; use a name that it holds, or renew it with this one"
     if "CERTIFICATE_VERIFY_FAILED" in problem:
         return f"the certificate of {server} is not trusted; SSL_CERT_FILE can name a file with its authority"
     if "SSL" in problem:
@@ -184,11 +204,19 @@ def _headers(target: Target) -> dict[str, str]:
         if not (target.api_key.isascii() and target.api_key.isprintable()):
             raise Refused("the API key holds characters that no key has (--api-key or SERVICE_API_KEY)")
         headers["Authorization"] = f"Bearer {target.api_key}"
+    if target.user is not None:
+        headers["Authorization"] = _basic(target.user, target.password or "")
     if target.project:
         if not (target.project.isascii() and target.project.isprintable()):
             raise Refused("the project's name holds characters that no project has (--project or SERVICE_PROJECT)")
         headers["X-Service-Project"] = target.project
     return headers
+
+
+def _basic(user: str, password: str) -> str:
+    if not (user.isascii() and user.isprintable()) or ":" in user:
+        raise Refused("the user's name holds characters that no user's name has (--user or SERVICE_USER)")
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def _bounded(response: "httpx2.Response") -> bytes:

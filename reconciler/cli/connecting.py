@@ -2,17 +2,54 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
-from reconciler.cli.client import Client, Refusal, Target
-from reconciler.cli.sessions import Session
+from reconciler.cli import hidden
+from reconciler.cli.client import NO_PROJECT, Client, Refusal, Target, no_project
+from reconciler.cli.sessions import PASSWORD_FILE, Session
 from reconciler.errors import Refused
 
 NOT_FOUND = 404
+NOBODY = f"nobody is here to be asked for the password of {{}}; name a file that holds it with {PASSWORD_FILE}"
 
 
 def client(session: Session) -> Client:
-    """A connection to the session's server; use it in a `with`."""
-    return Client(Target(server=session.address, api_key=session.api_key, project=session.project))
+    """A connection to the session's server; use it in a `with`. Asks a person for the password. Raises Refused."""
+    return Client(target(session))
+
+
+def everywhere(session: Session) -> Client:
+    """The same for no project: for what is the organization's, or names its project by itself."""
+    return client(replace(session, project=None))
+
+
+def target(session: Session) -> Target:
+    """What a connection needs. Raises Refused, OSError, click.Abort."""
+    return Target(
+        server=session.address,
+        api_key=session.api_key,
+        user=session.user,
+        password=None if session.user is None else _password(session.user, session.password_file),
+        project=session.project,
+    )
+
+
+def _password(user: str, file: str | None) -> str:
+    if file is not None:
+        return hidden.of_file(Path(file), hidden.PASSWORD)
+    return hidden.asked(f"Password of {user}", otherwise=NOBODY.format(user))
+
+
+@contextmanager
+def unknown_project(name: str) -> Iterator[None]:
+    """Say which project it is that a path names and the service does not know."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.errors != (NO_PROJECT,):
+            raise
+        raise Refused(no_project(name)) from None
 
 
 @contextmanager

@@ -17,11 +17,12 @@ from reconciler.resources import (
     builtins,
     component_types,
     components,
-    conforming,
     definitions,
     fitting,
     names,
+    parameters,
     references,
+    secret_rules,
 )
 from reconciler.resources.component_types import ComponentType
 from reconciler.resources.judging import Judged
@@ -82,7 +83,7 @@ def judge(resources: Sequence[Given]) -> list[Told]:
     lookup = _lookup(types.usable)
     extensions = _extensions(resources)
     violations = [
-        (*found, *_parameters(each, lookup), *_storages(each, extensions))
+        (*found, *_parameters(each, lookup), *_secrets(each, lookup), *_storages(each, extensions))
         for each, found in zip(resources, alone, strict=True)
     ]
     warnings = zip(_missed(resources, types.broken), _unresolved(resources), strict=True)
@@ -125,7 +126,24 @@ def _parameters(given: Given, lookup: Callable[[Key], ComponentType | None]) -> 
     for component in components.find(given.kind, given.spec):
         component_type = lookup(component.type_key)
         if component_type is not None and component.at not in given.wrong:
-            yield from conforming.broken(component.parameters, component_type, at=component.at)
+            yield from fitting.misfitting(component, component_type)
+
+
+def _secrets(given: Given, lookup: Callable[[Key], ComponentType | None]) -> Iterator[Violation]:
+    """References to secrets, as far as one can judge without the service that will resolve them.
+
+    Where the type is not among the files, nobody knows which parameters are sensitive, nor what its texts mean.
+    """
+    found = [each for each in components.find(given.kind, given.spec) if each.at not in given.wrong]
+    types = components.types(found, lookup)
+    mentions = [
+        each
+        for each in parameters.find(given.spec, types).mentions
+        if each.parameter[:-1] not in types or types[each.parameter[:-1]] is not None
+    ]
+    for violation in secret_rules.broken(mentions, found, types, None):
+        if violation.pointer not in given.wrong:
+            yield violation
 
 
 def _extensions(resources: Sequence[Given]) -> dict[Key, str | None]:

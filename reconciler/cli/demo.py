@@ -1,6 +1,7 @@
 """`reconciler demo`: the daemon on a throw-away copy of a folder, committed to a repository made for it.
 
-It shows what the product does and leaves nothing behind: repository, state and key go when it stops.
+It shows what the product does and leaves nothing behind: repository, state and key go when it stops. References to
+secrets lead to made-up ones (`pretending`).
 """
 
 import asyncio
@@ -21,7 +22,7 @@ import click
 import msgspec
 
 from api import app
-from reconciler.cli import output, tables
+from reconciler.cli import output, pretending, tables
 from reconciler.daemon import daemon, logs, serving
 from reconciler.daemon.daemon import Running
 from reconciler.errors import Refused
@@ -31,6 +32,7 @@ from reconciler.settings import loading
 POLL_SECONDS = 0.1
 COPIED_FILES = 10_000  # a demonstration, not an import
 TOLD_BY_THE_NARRATOR = "reconciler.reconciling"  # what becomes of each commit; in a service the log alone says it
+FIRST_ADMIN = "reconciler.daemon.first_admin"  # somebody to sign in as, where the demonstration's key does
 IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
 
 
@@ -66,12 +68,22 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
             config=write_settings(place), environment={}, overrides={"listen": listen or free_address(), "apiKey": key}
         ).settings
         logs.set_up(level=settings.log.level, style="text")
-        logging.getLogger(TOLD_BY_THE_NARRATOR).setLevel(logging.ERROR)
+        for unsaid in (TOLD_BY_THE_NARRATOR, FIRST_ADMIN):
+            logging.getLogger(unsaid).setLevel(logging.ERROR)
 
         async def show(running: Running) -> None:
             await Narrator(running, place / "repository", key=key).narrate(once=once)
 
-        daemon.start(daemon.Plan(settings=settings, reload=lambda: settings, application=app.build, when_up=show))
+        environment = pretending.pretend(place / "repository", settings.state_dir / "secrets" / "default")
+        daemon.start(
+            daemon.Plan(
+                settings=settings,
+                reload=lambda: settings,
+                application=app.build,
+                when_up=show,
+                environment=environment,
+            )
+        )
     output.line("Stopped.")
 
 

@@ -11,6 +11,7 @@ from reconciler.cli.kind_argument import complete
 from reconciler.cli.schema import schema_name
 from reconciler.documents.values import Value
 from reconciler.errors import Refused
+from reconciler.escaping import visible
 
 WIDTH = 96  # columns of running text
 DEEPEST = 64  # references that lead to references; more is a circle
@@ -52,7 +53,7 @@ def described(kind: str, path: list[str], *, root: Value) -> str:
 def _head(kind: str, path: list[str], *, kind_of_value: str, required: bool) -> str:
     remark = ", required" if required else ""
     field = f"FIELD:   {'.'.join(path)} <{kind_of_value}{remark}>\n" if path else ""
-    return output.printable(f"KIND:    {kind}") + "\n" + field
+    return visible(f"KIND:    {kind}") + "\n" + field
 
 
 def _description(node: Value) -> str:
@@ -65,7 +66,7 @@ def _allowed(node: Value) -> list[str]:
     if isinstance(values, list):
         lines.append(f"one of {', '.join(str(value) for value in values)}")
     lines += [f"{words} {text(node, key)}" for key, words in WORDS.items() if at(node, key) is not None]
-    return ["ALLOWED:\n" + "".join(_wrapped(output.printable(line)) for line in lines)] if lines else []
+    return ["ALLOWED:\n" + "".join(_wrapped(visible(line)) for line in lines)] if lines else []
 
 
 WORDS = {
@@ -94,13 +95,13 @@ def _listed(fields: dict[str, Value], *, node: Value, root: Value) -> str:
     for name, raw in fields.items():
         field = _resolved(raw, root)
         remark = ", required" if name in required else ""
-        lines.append(f"  {output.printable(name)} <{_type(field, root)}{remark}>\n")
+        lines.append(f"  {visible(name)} <{_type(field, root)}{remark}>\n")
         lines.append(_wrapped(text(raw, "description") or text(field, "description"), indent="    "))
     return "".join(lines)
 
 
 def _wrapped(words: str, *, indent: str = "  ") -> str:
-    return textwrap.fill(output.printable(words), WIDTH, initial_indent=indent, subsequent_indent=indent) + "\n"
+    return textwrap.fill(visible(words), WIDTH, initial_indent=indent, subsequent_indent=indent) + "\n"
 
 
 def _type(node: Value, root: Value) -> str:

@@ -33,6 +33,7 @@ class Written:
 
     counts: Counter[str] = field(default_factory=Counter)  # by the plural of the kind
     masked: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)
     large: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)  # files beside those that were written
@@ -96,6 +97,8 @@ def _write(resource: dict[str, Value], *, folder: Folder, kind: Kind, files: lay
     written.counts[kind.plural] += 1
     if layout.holds_placeholder(resource):
         written.masked.append(path)
+    if layout.hides_text(resource):
+        written.hidden.append(path)
     if layout.is_incomplete(resource):
         written.incomplete.append(path)
     if len(data) > limits.FILE.bytes:
@@ -119,6 +122,7 @@ def _remarks(written: Written, directory: Path) -> Iterator[str]:
     """What is to be done about some of the files."""
     for paths, remark in (
         (written.masked, f"holds `{MASK}` in place of a secret"),
+        (written.hidden, f"holds `{MASK}` in place of its text, which a viewer may not read; it cannot be applied"),
         (written.incomplete, INCOMPLETE),
         (written.large, f"is larger than {limits.FILE.bytes >> 20} MiB, which is the most that is read from a file"),
         (written.others, "belongs to no resource that was exported, and stays; delete it unless it is wanted"),

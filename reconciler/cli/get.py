@@ -8,6 +8,7 @@ from reconciler.cli.client import Client, Refusal
 from reconciler.cli.kind_argument import kind_argument, known
 from reconciler.cli.sessions import Session, connected
 from reconciler.documents.values import Value
+from reconciler.escaping import visible
 from reconciler.resources import selectors
 from reconciler.resources.keys import Key
 
@@ -80,5 +81,5 @@ def shown(resources: list[Value], *, form: str, single: bool, colour: bool) -> s
     if form == "yaml":
         return output.as_yaml(resources)
     if form == "name":
-        return "".join(output.printable(identity(resource)) + "\n" for resource in resources)
+        return "".join(visible(identity(resource)) + "\n" for resource in resources)
     return resource_tables.render(resources, wide=form == "wide", colour=colour)

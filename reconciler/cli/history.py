@@ -1,4 +1,6 @@
-"""`reconciler history`: the versions of one resource."""
+"""`reconciler history`: the versions of one resource. `reconciler history redact` has a module of its own."""
+
+from typing import Any
 
 import click
 
@@ -14,13 +16,29 @@ from reconciler.errors import Refused
 HEADER = ("VERSION", "MODIFIED", "HASH", "SOURCE", "COMMIT", "BY")
 
 
-@click.command()
+class _History(click.Command):
+    """What follows is a resource, or the word `redact`, which is no kind."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] != ["redact"]:
+            return super().make_context(info_name, args, parent, **extra)
+        from reconciler.cli.redact import redact  # noqa: PLC0415 - for those who redact
+
+        return redact.make_context(f"{info_name} redact", args[1:], parent, **extra)
+
+
+@click.command(cls=_History)
 @kind_argument
 @click.argument("name", required=False)
 @form_option
 @connected
 def history(session: Session, *, kind: str, name: str | None, form: str) -> None:
-    """Show every stored version of the resource KIND NAME, or KIND/NAME, the newest first."""
+    """Show every stored version of the resource KIND NAME, or KIND/NAME, the newest first.
+
+    `reconciler history redact KIND NAME` takes a secret out of them.
+    """
     key = targets.key(kind, name)
     with connecting.client(session) as client:
         versions = objects(client.get(*key, "history").get("versions"))

@@ -8,6 +8,7 @@ from reconciler.documents import yaml_writer
 from reconciler.documents.values import Value
 from reconciler.resources import placeholders
 from reconciler.resources.kinds import Kind
+from reconciler.resources.parameters import MASK
 from reconciler.resources.resource import SERVER_KEYS
 
 SUFFIX = ".yaml"
@@ -69,6 +70,12 @@ def is_incomplete(resource: Value) -> bool:
 def holds_placeholder(resource: dict[str, Value]) -> bool:
     """Whether `(sensitive)` stands in it for a secret."""
     return bool(placeholders.find({"spec": None, **resource}))
+
+
+def hides_text(resource: dict[str, Value]) -> bool:
+    """Whether `(sensitive)` stands in it for a Configuration's own text, which a viewer may not read."""
+    spec = resource.get("spec")
+    return resource.get("kind") == "Configuration" and isinstance(spec, dict) and spec.get("raw") == MASK
 
 
 def _ordered(value: Value) -> Value:

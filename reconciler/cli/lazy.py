@@ -1,4 +1,6 @@
-"""Subcommands that are imported when they are used, so that a quick command does not pay for a heavy one."""
+"""Groups of commands: of subcommands that are imported when they are used, so that a quick command does not pay for a
+heavy one, and of those that stand in one module.
+"""
 
 from importlib import import_module
 from typing import NamedTuple
@@ -37,3 +39,11 @@ class LazyGroup(click.Group):
         """The list of commands in the help text."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+
+
+class OrderedGroup(click.Group):
+    """A group of commands of one module, listed in the order in which they stand there."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The names, as they stand."""
+        return list(self.commands)

@@ -4,15 +4,13 @@ A command is a module beside this one; nothing here imports one, or a library th
 """
 
 import os
-import sys
 from contextlib import suppress
-from io import TextIOWrapper
 
 import click
 
-from reconciler.cli import exits, words
+from reconciler.cli import exits, output, words
 from reconciler.cli.lazy import Entry, LazyGroup
-from reconciler.cli.output import ClosedPipe, Color, printable
+from reconciler.cli.output import ClosedPipe, Color
 from reconciler.cli.sessions import Session, options
 from reconciler.errors import ReconcilerError
 from reconciler.version import __version__
@@ -33,6 +31,11 @@ ENTRIES = {
     "suspend": Entry("reconciler.cli.suspend:suspend", "Look at a repository no more."),
     "resume": Entry("reconciler.cli.resume:resume", "Look at a suspended repository again."),
     "approve": Entry("reconciler.cli.approve:approve", "Release deletions that a repository holds."),
+    "whoami": Entry("reconciler.cli.whoami:whoami", "Show who you are, and your roles."),
+    "project": Entry("reconciler.cli.project:project", "List and create projects."),
+    "member": Entry("reconciler.cli.member:member", "Give people roles in a project."),
+    "user": Entry("reconciler.cli.user:user", "Manage people, and your own password."),
+    "key": Entry("reconciler.cli.key:key", "Make, list and revoke API keys."),
     "schema": Entry("reconciler.cli.schema:schema", "Print the JSON Schema of a kind."),
     "explain": Entry("reconciler.cli.explain:explain", "Explain a kind or one of its fields."),
     "completion": Entry("reconciler.cli.completion:completion", "Print a script that completes commands in a shell."),
@@ -45,11 +48,17 @@ ENTRIES = {
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="Print the version.")
 @click.pass_context
 def program(
-    context: click.Context, *, server: str | None, api_key: str | None, project: str | None, color: str | None
+    context: click.Context,
+    *,
+    server: str | None,
+    api_key: str | None,
+    user: str | None,
+    project: str | None,
+    color: str | None,
 ) -> None:
     """Keep telemetry configuration as Git says, and work with it."""
     chosen = Color(color) if color else None
-    context.obj = Session(server=server, api_key=api_key, project=project, color=chosen)
+    context.obj = Session(server=server, api_key=api_key, user=user, project=project, color=chosen)
 
 
 if isinstance(program, LazyGroup):
@@ -58,39 +67,38 @@ if isinstance(program, LazyGroup):
 
 def main() -> int:
     """Run the program; every failure is one sentence on standard error and an exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode gets escapes, not a traceback
+    output.prepare()
     try:
         code = program.main(prog_name=PROGRAM, standalone_mode=False)
-        sys.stdout.flush()
+        output.finish()
     except (ClosedPipe, BrokenPipeError):
-        return _closed_pipe()
+        output.give_up()
+        return exits.CLOSED_PIPE
     except Exception as problem:  # the last stop before a traceback
         return _failed(problem)
     return code if isinstance(code, int) else exits.OK
 
 
 def _failed(problem: Exception) -> int:
-    with suppress(BrokenPipeError):
+    with suppress(ClosedPipe, BrokenPipeError):
         if isinstance(problem, click.ClickException):
             return _misused(problem)
         if isinstance(problem, click.Abort):
             return exits.INTERRUPTED
         if os.environ.get("SERVICE_DEBUG") == "1":
-            raise problem
+            output.trace(problem)
         for line in _lines(problem):
-            sys.stderr.write(printable(line) + "\n")
+            output.note(line)
     return exits.ERROR
 
 
 def _misused(problem: click.ClickException) -> int:
-    context = problem.ctx if isinstance(problem, click.UsageError) else None
-    if context is None or isinstance(problem, click.exceptions.NoArgsIsHelpError):
-        problem.show()
+    if isinstance(problem, click.exceptions.NoArgsIsHelpError):
+        output.notes(problem.format_message())
         return problem.exit_code
-    sys.stderr.write(f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n\n")
-    sys.stderr.write(printable(f"error: {words.error(problem.format_message())}") + "\n")
+    if isinstance(problem, click.UsageError) and problem.ctx is not None:
+        output.notes(f"{problem.ctx.get_usage()}\nTry '{problem.ctx.command_path} --help' for help.\n")
+    output.error(problem.format_message())
     return problem.exit_code
 
 
@@ -102,9 +110,3 @@ def _lines(problem: Exception) -> list[str]:
         where = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
         return [f"error: {where}{problem.strerror.lower()}"]
     return [f"error: unexpected {type(problem).__name__}; SERVICE_DEBUG=1 shows where, which helps whoever fixes it"]
-
-
-def _closed_pipe() -> int:
-    # Python flushes standard output once more at its end; it must find something that takes it.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return exits.CLOSED_PIPE

@@ -1,7 +1,10 @@
-"""What leaves the program: text made safe for a terminal, JSON, YAML, and colour when it is wanted.
+"""What leaves the program: the one module that writes to standard output and standard error.
 
-Everything that came from outside passes through `printable` (or a format that escapes as much), because a name or a
-message may hold escape sequences. Tables are in `tables`.
+Belongs here: writing, escaping what is written (`reconciler/escaping.py`), JSON, YAML, colour when it is wanted. Does
+not: tables (`tables`), sentences (`words`).
+
+What comes from outside is made `visible` before it becomes part of a line, since an end of line in it would forge one.
+Writing escapes once more: nothing leaves but visible text, ends of lines, and words in a colour of ours.
 """
 
 import json
@@ -10,11 +13,19 @@ import re
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
+from io import TextIOWrapper
+from typing import TextIO
+
+import click
 
 from reconciler.cli import words
 from reconciler.documents.values import Value
+from reconciler.errors import Refused
+from reconciler.escaping import visible, visible_block, visible_json, visible_lines
 
-UNUSUAL = re.compile(r"[^\n\x20-\x7e]")  # what needs a second look; most text has none of it
+RESET = "\x1b[0m"
+GOOD, BUSY, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
+COLOURED = re.compile(r"(\x1b\[3[123]m[a-z-]+\x1b\[0m)")  # a word as `tables.word` makes it
 
 
 class ClosedPipe(Exception):
@@ -29,42 +40,72 @@ class Color(StrEnum):
     NEVER = "never"
 
 
-def printable(text: str) -> str:
-    """The text on one line, with every character that a terminal might act on escaped."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+def prepare() -> None:
+    """Have a terminal without Unicode get escapes, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+def finish() -> None:
+    """Write what is still to be written. Raises ClosedPipe."""
+    _put(sys.stdout, "")
+
+
+def give_up() -> None:
+    """Write no more. Python flushes standard output once more at its end; it must find something that takes it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write(text: str) -> None:
-    """Write to standard output."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise ClosedPipe from None
+    """Write lines to standard output."""
+    # Split at a group, words in colour are every second part.
+    parts = COLOURED.split(text)
+    parts[::2] = [visible_lines(part) for part in parts[::2]]
+    _put(sys.stdout, "".join(parts))
 
 
 def line(text: str) -> None:
-    """Write one line to standard output, made safe."""
-    write(printable(text) + "\n")
+    """Write one line to standard output."""
+    write(visible(text) + "\n")
 
 
 def note(text: str) -> None:
-    """Write one line to standard error, made safe: counts and remarks that no program reads."""
-    try:
-        sys.stderr.write(printable(text) + "\n")
-    except BrokenPipeError:
-        raise ClosedPipe from None
+    """Write one line to standard error: counts and remarks that no program reads."""
+    _put(sys.stderr, visible(text) + "\n")
+
+
+def notes(text: str) -> None:
+    """Write lines to standard error."""
+    _put(sys.stderr, visible_lines(text) + "\n")
 
 
 def error(message: str) -> None:
     """Write what went wrong to standard error; for what ends a command, raise it instead."""
     note(f"error: {words.error(message)}")
+
+
+def trace(problem: Exception) -> None:
+    """Write where a fault of the program happened to standard error, for whoever mends it."""
+    import traceback  # noqa: PLC0415 - only for those who ask
+
+    notes(visible_block("".join(traceback.format_exception(problem)).rstrip("\n")))
+
+
+def confirm(question: str) -> None:
+    """Ask on standard error. Raises click.Abort for anything but yes."""
+    click.confirm(visible(question), abort=True, err=True)
+
+
+def ask_hidden(question: str, *, twice: bool = False) -> str:
+    """Ask on standard error for a text that is not shown while it is typed, and again for one that nobody may mistype.
+
+    Raises click.Abort.
+    """
+    answer: str = click.prompt(
+        visible(question), hide_input=True, err=True, confirmation_prompt="Once more" if twice else False
+    )
+    return answer
 
 
 def coloured(choice: Color) -> bool:
@@ -75,14 +116,25 @@ def coloured(choice: Color) -> bool:
 
 
 def as_json(value: Value) -> str:
-    """JSON to read; characters that a terminal might act on are escaped, all others are themselves."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    # The only such characters outside strings are our own line ends.
-    return UNUSUAL.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text) + "\n"
+    """JSON to read: exactly the value, with JSON's escapes for what does not show as itself."""
+    return visible_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def as_yaml(values: Iterable[Value]) -> str:
-    """YAML documents, one after another."""
+    """YAML documents, one after another: exactly the values. Raises Refused for what YAML cannot hold."""
     from reconciler.documents import yaml_writer  # noqa: PLC0415 - PyYAML is for those who ask for YAML
 
-    return yaml_writer.write(values)
+    try:
+        return yaml_writer.write(values)
+    except UnicodeEncodeError:
+        raise Refused(
+            "a text in the answer is no Unicode (half of a pair), which YAML cannot hold; use -o json"
+        ) from None
+
+
+def _put(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise ClosedPipe from None

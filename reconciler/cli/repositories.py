@@ -5,7 +5,7 @@ from reconciler.cli.answers import objects, text
 from reconciler.cli.client import Client
 from reconciler.documents.values import Value
 
-NONE = "the service follows no repository; name one under `repositories` in its settings"
+NONE = "the service follows no repository in a project of yours; one is named under `repositories` in its settings"
 
 
 def of(client: Client, *, project: str | None) -> list[dict[str, Value]]:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -29,11 +29,11 @@ def serve(config: Path | None, listen: str | None, state_dir: str | None) -> Non
     settings = loaded.settings
     logs.set_up(level=settings.log.level, style=settings.log.format)
     warn(loaded)
-    if settings.api_key is None:
-        log.warning("SERVICE_API_KEY is not set, so nobody can use the API; set it to at least 32 characters.")
 
-    async def when_up(_: Running) -> None:
+    async def when_up(running: Running) -> None:
         """Not before: a start that fails has one thing to say, and it is not this."""
+        for warning in open_doors(settings, running.address):
+            log.warning("%s", warning)
         if not settings.repositories:
             log.warning("%s", nothing_to_watch(loaded.config))
 
@@ -57,6 +57,17 @@ def warn(loaded: Loaded) -> None:
     """Say what is odd about the settings."""
     for warning in loaded.warnings:
         log.warning("%s", warning)
+
+
+def open_doors(settings: Settings, address: str) -> Iterator[str]:
+    """What lets somebody in who may do everything, and is to be so for a while only."""
+    if settings.api_key is not None:
+        yield (
+            "SERVICE_API_KEY is set: whoever has it may do everything. Make a key for each use with `reconciler key "
+            "create`, and unset it."
+        )
+    if settings.auth.type == "none":
+        yield f"auth.type is none: whoever can reach {address} may do everything."
 
 
 def nothing_to_watch(config: Path | None) -> str:

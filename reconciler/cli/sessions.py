@@ -1,10 +1,12 @@
 """The options that every command with a server takes, before or after the command's name."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from reconciler.cli.output import Color, coloured
 
@@ -12,17 +14,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_SERVER = "http://127.0.0.1:3001"
-OPTIONS = ("server", "api_key", "project", "color")
+PASSWORD_FILE = "SERVICE_PASSWORD_FILE"  # noqa: S105 - the name of a variable
+OPTIONS = ("server", "api_key", "user", "project", "color")
+TWO = "an API key and a user are given (--api-key or SERVICE_API_KEY, --user or SERVICE_USER); give one of them"
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Which server, as whom, for which project, and with how much colour."""
+    """Which server, as whom, for which project, and with how much colour. Of a key and a user it has one at most."""
 
     server: str | None
     api_key: str | None
+    user: str | None
     project: str | None
     color: Color | None
+
+    @property
+    def password_file(self) -> str | None:
+        """The file with the user's password, if there is one; else it is asked for."""
+        return os.environ.get(PASSWORD_FILE) or None
 
     @property
     def address(self) -> str:
@@ -47,6 +57,11 @@ def options(*, from_environment: bool) -> Callable[[Callable[P, R]], Callable[P,
                 "--color", type=click.Choice([color.value for color in Color]), help="When to colour (default: auto)."
             ),
             click.option("--project", envvar=variable("SERVICE_PROJECT"), help="The project, when there are several."),
+            click.option(
+                "--user",
+                envvar=variable("SERVICE_USER"),
+                help=f"Your name; the password is asked for, or in the file that {PASSWORD_FILE} names.",
+            ),
             click.option(
                 "--api-key", envvar=variable("SERVICE_API_KEY"), help="The API key; better in SERVICE_API_KEY."
             ),
@@ -77,13 +92,32 @@ def connected(function: Callable[..., R]) -> Callable[..., R]:
 def _merged(context: click.Context, own: dict[str, object]) -> Session:
     above = context.find_root().obj
     chosen = {name: own[name] if own[name] is not None else getattr(above, name, None) for name in OPTIONS}
+    api_key, user = _credential(context, own)
     color = chosen["color"]
     return Session(
         server=_text(chosen["server"]),
-        api_key=_text(chosen["api_key"]),
+        api_key=api_key,
+        user=user,
         project=_text(chosen["project"]),
         color=None if color is None else Color(str(color)),
     )
+
+
+def _credential(context: click.Context, own: dict[str, object]) -> tuple[str | None, str | None]:
+    """A key or a user, from the nearest place that names one: who writes an option means it, whatever is set."""
+    for place in (own, _root(context, ParameterSource.COMMANDLINE), _root(context, ParameterSource.ENVIRONMENT)):
+        api_key, user = _text(place.get("api_key")), _text(place.get("user"))
+        if api_key and user:
+            raise click.UsageError(TWO)
+        if api_key or user:
+            return api_key, user
+    return None, None
+
+
+def _root(context: click.Context, source: ParameterSource) -> dict[str, object]:
+    """The options before the command's name that come from there."""
+    root = context.find_root()
+    return {name: value for name, value in root.params.items() if root.get_parameter_source(name) is source}
 
 
 def _text(value: object) -> str | None:

@@ -9,6 +9,7 @@ from reconciler.cli.form_option import form_option
 from reconciler.cli.runs import one
 from reconciler.cli.sessions import Session, connected
 from reconciler.documents.values import Value
+from reconciler.escaping import visible
 
 HEADER = ("REPOSITORY", "PROJECT", "STATE", "COMMIT", "HEAD", "LAST RUN", "OUTCOME", "COUNTS")
 FINE = ("", "succeeded")  # outcomes that need no words; the empty one is that of no run, or of one that goes on
@@ -48,7 +49,7 @@ def _trouble(repository: Value, *, colour: bool) -> str:
     message = text(repository, "message")
     # What held a run is often what holds the repository; once is enough.
     if message and text(repository, "state") != "ready" and not (parts and message == text(run, "message")):
-        parts.append(output.printable(f"{text(repository, 'name')}: {message}") + "\n")
+        parts.append(visible(f"{text(repository, 'name')}: {message}") + "\n")
     if command := _release(repository):
         parts.append(command)
     if command := _overwrite(repository):
@@ -63,7 +64,7 @@ def _release(repository: Value) -> str:
         return ""
     name, total = text(repository, "name"), int(text(held, "count") or 0)
     what = f"{words.counted(total, 'deletion')} held" if total else "nothing of the head is applied"
-    return output.printable(f"{name}: {what}; `reconciler approve {name}` shows and releases it") + "\n"
+    return visible(f"{name}: {what}; `reconciler approve {name}` shows and releases it") + "\n"
 
 
 def _overwrite(repository: Value) -> str:
@@ -73,7 +74,7 @@ def _overwrite(repository: Value) -> str:
         return ""
     verb, them = ("differs", "it") if drift == 1 else ("differ", "them")
     told = f"{words.counted(drift, 'resource')} {verb} from the head; `reconciler resume {name}` overwrites {them}"
-    return output.printable(f"{name}: {told}") + "\n"
+    return visible(f"{name}: {told}") + "\n"
 
 
 def _row(repository: Value) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from reconciler.cli import output, tables
-from reconciler.cli.answers import at, objects, place, text
+from reconciler.cli import tables
+from reconciler.cli.answers import at, lines, objects, place, text
 from reconciler.documents.values import Value
+from reconciler.escaping import visible
 from reconciler.planning.statuses import UpdateStatus
 
 HEADER = ("STATUS", "KIND", "NAME", "WHERE")
@@ -28,14 +29,14 @@ def counts(run: Value) -> str:
 def verdict(run: Value, *, colour: bool) -> str:
     """One line: how the run ended, at which commit, what it counted, and its message."""
     word = text(run, "outcome") or text(run, "phase")
-    shown = tables.word(word) if colour else output.printable(word)
+    shown = tables.word(word) if colour else visible(word)
     commit = text(run, "commit")[:12]
     told = [part for part in (counts(run), text(run, "message")) if part]
     if not told and word == "succeeded":
         told = ["nothing changed"]
-    where = f" at {output.printable(commit)}" if commit else ""
-    more = "".join(f"; {output.printable(part)}" for part in told)
-    return f"{output.printable(text(run, 'repository'))}: {shown}{where}{more}\n"
+    where = f" at {visible(commit)}" if commit else ""
+    more = "".join(f"; {visible(part)}" for part in told)
+    return f"{visible(text(run, 'repository'))}: {shown}{where}{more}\n"
 
 
 def whole(run: Value, *, colour: bool) -> str:
@@ -50,7 +51,7 @@ def summary(run: Value, *, colour: bool) -> str:
     found = [status for status in objects(at(run, "statuses")) if is_trouble(status)]
     shown = found[:SUMMARY]
     rest = len(found) - len(shown)
-    more = output.printable(f"and {rest} more; reconciler runs {text(run, 'id')}") + "\n" if rest else ""
+    more = visible(f"and {rest} more; reconciler runs {text(run, 'id')}") + "\n" if rest else ""
     return verdict(run, colour=colour) + table(shown, colour=colour) + reasons(shown) + more
 
 
@@ -67,12 +68,12 @@ def table(statuses: list[dict[str, Value]], *, colour: bool) -> str:
 
 def reasons(statuses: list[dict[str, Value]]) -> str:
     """Every line of every reason; one that does not say where it belongs gets that in front."""
-    lines = [_placed(line, status) for status in statuses for line in text(status, "reason").splitlines()]
-    return "".join(output.printable(line) + "\n" for line in lines)
+    found = [_placed(line, status) for status in statuses for line in lines(status, "reason")]
+    return "".join(visible(line) + "\n" for line in found)
 
 
 def _placed(line: str, status: Value) -> str:
     path = text(status, "path")
     if path:
-        return line if line.startswith(f"{path}:") else f"{place(status)}: {line}"
+        return line if visible(line).startswith(f"{visible(path)}:") else f"{place(status)}: {line}"
     return f"{text(status, 'kind') or '?'}/{text(status, 'name') or '?'}: {line}"

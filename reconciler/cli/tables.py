@@ -1,13 +1,18 @@
-"""Aligned tables: as wide as their content, nothing cut off, the same on a terminal and in a pipe."""
+"""Aligned tables: as wide as their content, nothing cut off, the same on a terminal and in a pipe.
+
+Belongs here, too: a list in whichever form was asked for.
+"""
 
 from collections.abc import Sequence
-from unicodedata import combining, east_asian_width
+from unicodedata import category, east_asian_width
 
 from reconciler.cli import output
+from reconciler.cli.output import BAD, BUSY, GOOD, RESET
+from reconciler.documents.values import Value
+from reconciler.escaping import visible
 
 GAP = "   "
-RESET = "\x1b[0m"
-GOOD, BUSY, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
+NO_WIDTH = frozenset({"Mn", "Me", "Cf"})  # marks above, below and around; joiners
 COLOURS = {
     **dict.fromkeys(("ready", "created", "configured", "deleted", "succeeded"), GOOD),
     **dict.fromkeys(
@@ -23,11 +28,30 @@ STATES = frozenset({"STATE", "STATUS", "OUTCOME"})  # the columns whose words ge
 
 def render(header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: bool) -> str:
     """The table as text; the last column has no padding, and an empty cell shows `-`."""
-    cells = [[output.printable(cell) or "-" for cell in row] for row in rows]
+    cells = [[visible(cell) or "-" for cell in row] for row in rows]
     widths = [max(width(row[index]) for row in [list(header), *cells]) for index in range(len(header))]
     styled = [index for index, name in enumerate(header) if colour and name in STATES]
     lines = [_line(header, widths, ())] + [_line(row, widths, styled) for row in cells]
     return "".join(line + "\n" for line in lines)
+
+
+def listed(
+    key: str,
+    values: Sequence[Value],
+    *,
+    form: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    colour: bool,
+) -> str:
+    """A list in the form that `form_option` chose: a table, which is nothing for an empty list, YAML documents, or JSON
+    with the list under `key`.
+    """
+    if form == "json":
+        return output.as_json({key: list(values)})
+    if form == "yaml":
+        return output.as_yaml(values)
+    return render(header, rows, colour=colour) if rows else ""
 
 
 def _line(row: Sequence[str], widths: Sequence[int], styled: Sequence[int]) -> str:
@@ -37,11 +61,11 @@ def _line(row: Sequence[str], widths: Sequence[int], styled: Sequence[int]) -> s
 
 
 def word(text: str) -> str:
-    """A state or a status in its colour."""
+    """A state or a status in its colour; any other text made visible."""
     colour = COLOURS.get(text)
-    return f"{colour}{text}{RESET}" if colour else text
+    return f"{colour}{text}{RESET}" if colour else visible(text)
 
 
 def width(text: str) -> int:
     """How many columns a terminal gives the text."""
-    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(0 if category(c) in NO_WIDTH else 2 if east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,13 +1,13 @@
 """What `apply` and `delete` did, for a person: one line for each resource, its place, and why."""
 
 import re
-import sys
 from collections import Counter
 
 from reconciler.cli import exits, output, statuses, tables
-from reconciler.cli.answers import at, identity, objects, strings, text
+from reconciler.cli.answers import at, identity, lines, objects, strings, text
 from reconciler.cli.sending import Found
 from reconciler.documents.values import Value
+from reconciler.escaping import visible
 
 NOT_STORED = frozenset({"invalid", "error", "in-use", "forbidden", "not-found", "deprecated"})
 STORED = frozenset({"created", "configured", "unchanged"})
@@ -27,9 +27,8 @@ def report(answer: dict[str, Value], *, sent: list[Found], dry_run: bool, colour
         missing = _missing(update)
         told = f"{remark}, incomplete" if missing else remark
         output.write(_head(update, place=place, remark=told, colour=colour) + _why(update, errors))
-        reasons = text(update, "reason").splitlines() or missing
-        output.write("\n" + "".join(f"  {output.printable(_elsewhere(line, places))}\n" for line in reasons))
-    sys.stdout.flush()
+        reasons = lines(update, "reason") or missing
+        output.write("\n" + "".join(f"  {visible(_elsewhere(line, places))}\n" for line in reasons))
     counts = Counter(text(update, "status") for update in updates)
     output.note(statuses.counted(counts) + remark)
     return exits.NOT_STORED if NOT_STORED & counts.keys() else exits.OK
@@ -37,9 +36,9 @@ def report(answer: dict[str, Value], *, sent: list[Found], dry_run: bool, colour
 
 def _head(update: Value, *, place: str, remark: str, colour: bool) -> str:
     status = text(update, "status")
-    shown = tables.word(status) if colour else output.printable(status)
-    where = f" ({output.printable(place)})" if place and status in NOT_STORED else ""
-    return f"{output.printable(identity(at(update, 'resource')))} {shown}{remark}{where}"
+    shown = tables.word(status) if colour else visible(status)
+    where = f" ({visible(place)})" if place and status in NOT_STORED else ""
+    return f"{visible(identity(at(update, 'resource')))} {shown}{remark}{where}"
 
 
 def _missing(update: Value) -> list[str]:
@@ -51,14 +50,17 @@ def _missing(update: Value) -> list[str]:
 def _why(update: Value, errors: list[str]) -> str:
     """Why, for the statuses that bring no reason of their own."""
     status, resource = text(update, "status"), at(update, "resource")
-    repository = text(resource, "status", "source", "repository")
+    # What was changed while its repository is suspended came from the API, and is the repository's all the same.
+    repository = text(resource, "status", "drift", "repository") or text(resource, "status", "source", "repository")
     if status == "forbidden" and text(resource, "status", "source", "type") == "builtin":
         return ": it is built in; choose another name"
     if status == "forbidden" and repository:
-        return output.printable(f": managed by the repository {repository}; change it there")
+        return visible(f": managed by the repository {repository}; change it there")
+    if status == "forbidden" and not at(resource, "status", "source"):  # as it was sent: no owner refused it
+        return ": your role does not cover it"
     start = f"{text(resource, 'kind')} {text(resource, 'metadata', 'name')}: {status}: "
     found = next((error for error in errors if error.startswith(start)), None)
-    return "" if found is None or text(update, "reason") else output.printable(f": {found.removeprefix(start)}")
+    return "" if found is None or text(update, "reason") else visible(f": {found.removeprefix(start)}")
 
 
 def refused(errors: tuple[str, ...], *, sent: list[Found]) -> int:

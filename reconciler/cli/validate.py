@@ -16,6 +16,7 @@ from reconciler.cli.cross_checking import Given, Told
 from reconciler.cli.findings import Finding, Places
 from reconciler.documents import limits, reading
 from reconciler.documents.values import Document, Value
+from reconciler.escaping import visible
 from reconciler.resources import judging
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Place
@@ -65,7 +66,7 @@ def validate(
     if form == "json":
         output.write(output.as_json({"violations": _values(violations), "warnings": _values(warnings), **totals}))
     else:
-        output.write("".join(output.printable(str(finding)) + "\n" for finding in findings))
+        output.write("".join(visible(str(finding)) + "\n" for finding in findings))
     output.note(_summary(totals, violations=len(violations), warnings=len(warnings)))
     context.exit(exits.NOT_STORED if violations else exits.OK)
 

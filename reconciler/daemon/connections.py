@@ -8,9 +8,12 @@ import json
 import logging
 from typing import Any, ClassVar
 
+import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
+
+from reconciler.daemon.headers import SECURITY, Header
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +24,6 @@ CONNECTIONS = 500  # half of the 1,024 files that a process may commonly open: g
 PIPELINED = 64  # requests that wait on one connection for the answer to an earlier one
 WARN_SECONDS = 60.0  # between two lines about too many connections
 LINE_BYTES = 4  # the `: ` and the line's end, around each header
-
-Header = tuple[bytes, bytes]
 
 
 class _Refusal(Exception):
@@ -79,6 +80,8 @@ class BoundedConnection(HttpToolsProtocol):
             raise self._too_large()
         if len(self.pipeline) >= PIPELINED:
             raise _Refusal
+        if self.url[:1] != b"/":
+            _take_host(self.url, self.headers)
         HttpToolsProtocol.on_headers_complete(self)  # raises for a target that is no URL: the head is not complete then
         self._in_head = False
         self._received = 0
@@ -110,9 +113,10 @@ class BoundedConnection(HttpToolsProtocol):
             return
         status, sentence = self._refused
         body = json.dumps({"errors": [sentence]}).encode()
-        date = b"".join(name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers)
+        headers = (*self.server_state.default_headers, *SECURITY)
+        common = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         kind = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[status] + date + kind + body)
+        self.transport.write(STATUS_LINE[status] + common + kind + body)
         self.transport.close()
 
     def pause_writing(self) -> None:
@@ -170,6 +174,18 @@ class BoundedConnection(HttpToolsProtocol):
         if now - BoundedConnection._warned_at >= WARN_SECONDS:
             BoundedConnection._warned_at = now
             log.warning("%d HTTP connections are open; further ones are closed until some have ended.", CONNECTIONS)
+
+
+def _take_host(url: bytes, headers: list[Header]) -> None:
+    """For a target with a host in it, `GET http://host/path`: that host counts, and none that a header says.
+
+    As RFC 9112, 3.2.2 has it, so that nobody behind the parser believes in another one than a proxy before it.
+    """
+    parsed = httptools.parse_url(url)  # raises for what is no URL
+    if parsed.host is not None:
+        name = b"[%s]" % parsed.host if b":" in parsed.host else parsed.host
+        host = name if parsed.port is None else b"%s:%d" % (name, parsed.port)
+        headers[:] = [(name, value) for name, value in headers if name != b"host"] + [(b"host", host)]
 
 
 def _size(url: bytes, headers: list[Header]) -> int:

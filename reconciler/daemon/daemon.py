@@ -8,10 +8,12 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,22 @@ import uvloop
 
 import schemas
 from reconciler import clock, errors
+from reconciler.access.principals import LOCAL
+from reconciler.accounts import Accounts
 from reconciler.applying import Applier, Limits
-from reconciler.daemon import ending, leftovers, locking, logs, serving, systemd
+from reconciler.daemon import (
+    certificates,
+    ending,
+    erasing,
+    first_admin,
+    headers,
+    leftovers,
+    locking,
+    logs,
+    serving,
+    systemd,
+)
+from reconciler.daemon.certificates import Certificate
 from reconciler.daemon.ending import Bound
 from reconciler.daemon.services import Services
 from reconciler.git.mirrors import Mirror
@@ -29,9 +45,11 @@ from reconciler.reading.client import Reader
 from reconciler.reconciling.repositories import Environment, Repositories
 from reconciler.reconciling.runs import Trigger
 from reconciler.reconciling.watched import Watched
+from reconciler.secrets import available, sources
 from reconciler.settings import reloading
 from reconciler.settings.models import Settings
 from reconciler.settings.repositories import Repository
+from reconciler.signing_in import SigningIn
 from reconciler.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -50,12 +68,15 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the caller decides: the settings, how to read them again, who answers HTTP, what to do once all is up."""
+    """What the caller decides: the settings, how to read them again, who answers HTTP, what to do once all is up, and
+    the variables that resources may refer to, as far as the settings let them.
+    """
 
     settings: Settings
     reload: Callable[[], Settings]
     application: Callable[[Services], Any]
     when_up: Callable[[Running], Awaitable[None]] | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
 
 def start(plan: Plan) -> None:
@@ -72,20 +93,18 @@ async def run(plan: Plan, bound: Bound) -> None:
     with locking.hold(settings.state_dir), _signals(stop=stop, reload=reload, bound=bound):
         listener = serving.bind(settings.listen.host, settings.listen.port)
         await _remove_leftovers(settings)
-        async with _parts(settings, bound) as (services, repositories):
+        async with _parts(settings, bound, environment=plan.environment) as (services, repositories):
             application = plan.application(services)
             drain = settings.delivery.drain_timeout
             certificate = _certificate(settings)
-            async with serving.serve(
-                application, listener, certificate=certificate, drain_seconds=drain
-            ) as requests_ended:
+            async with serving.serve(application, listener, certificate=certificate, drain_seconds=drain) as served:
                 try:
                     await repositories.start(_watched(settings))
-                    await _up(plan, listener, services, repositories, stop=stop, reload=reload)
+                    await _up(plan, listener, services, repositories, served, stop=stop, reload=reload)
                 finally:
                     bound.begin()
                     await asyncio.gather(
-                        bound.waits("the requests under way", requests_ended()),
+                        bound.waits("the requests under way", served.end()),
                         bound.waits("the runs under way", repositories.stop()),
                     )
     log.info("Stopped.")
@@ -96,17 +115,26 @@ async def _up(
     listener: socket.socket,
     services: Services,
     repositories: Repositories,
+    served: serving.Served,
     *,
     stop: asyncio.Event,
     reload: asyncio.Event,
 ) -> None:
     """Everything is up: say so, then wait for signals."""
-    address = _address(listener)
+    settings = plan.settings
+    if settings.auth.type == "local":
+        # Last, so that a start that fails leaves no password of somebody who can be reached nowhere.
+        state, accounts = settings.state_dir, services.accounts
+        await first_admin.ensure(accounts, services.signing_in, state_dir=state, clock=services.clock)
+    address = _address(listener, tls=served.shown is not None)
     log.info("Listening on %s.", address, extra={"fields": {"address": address}})
     systemd.notify(f"READY=1\nSTATUS=listening on {address}")
     tasks = [
         asyncio.create_task(_watchdog(), name="watchdog"),
-        asyncio.create_task(_reloads(plan, repositories, reload), name="reloads"),
+        asyncio.create_task(services.accounts.keep_touched(), name="last-uses-of-keys"),
+        asyncio.create_task(first_admin.clear(services.accounts, state_dir=settings.state_dir), name="first-password"),
+        asyncio.create_task(_reloads(plan, repositories, served, reload), name="reloads"),
+        asyncio.create_task(erasing.erase(services.store, erasing.Pace()), name="erasing"),
     ]
     if plan.when_up is not None:
         tasks.append(asyncio.create_task(_companion(plan.when_up, Running(address, services)), name="companion"))
@@ -132,38 +160,52 @@ def _stop_on_failure(ended: asyncio.Task[None], stop: asyncio.Event) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _parts(settings: Settings, bound: Bound) -> AsyncIterator[tuple[Services, Repositories]]:
+async def _parts(
+    settings: Settings, bound: Bound, *, environment: Mapping[str, str]
+) -> AsyncIterator[tuple[Services, Repositories]]:
     """Store, reader, applier and repositories; stopped in the opposite order."""
     path = _store_path(settings)
     store = await asyncio.to_thread(SqliteStore, path)
     reader = Reader()
     try:
-        await store.create_project(DEFAULT_PROJECT, at=clock.rfc3339(clock.now()))
+        accounts = Accounts(store, await store.directory(), clock=clock.now)
+        await accounts.ensure_project(DEFAULT_PROJECT)
+        signing_in = SigningIn(accounts)
         await reader.start()
         api_versions = frozenset(settings.api.accepted_versions)
         limits = Limits(api_versions=api_versions, max_resources=settings.api.max_resources)
-        applier = Applier(store, reader, store_path=str(path), limits=limits, clock=clock.now)
-        environment = Environment(
+        secrets = partial(available.of, sources.configured(settings, environment=environment))
+        applier = Applier(store, reader, store_path=str(path), limits=limits, secrets=secrets, clock=clock.now)
+        shared = Environment(
             store=store,
             applier=applier,
             mirror=_mirrors(settings),
+            ensure_project=accounts.ensure_project,
             api_versions=api_versions,
             schemas=_schemas_digest(),
             clock=clock.now,
         )
-        repositories = Repositories(environment)
+        repositories = Repositories(shared)
         services = Services(
             store=store,
             applier=applier,
             repositories=repositories,
+            accounts=accounts,
+            signing_in=signing_in,
             clock=clock.now,
             api_key="" if settings.api_key is None else settings.api_key.get_secret_value(),
             max_body_bytes=settings.api.max_body_bytes,
+            anybody=LOCAL if settings.auth.type == "none" else None,
+            web_url=settings.web_url,
+            trusted_proxies=settings.trusted_proxies,
+            headers=headers.security(tls=_certificate(settings) is not None, web_url=settings.web_url),
         )
         try:
             yield services, repositories
         finally:
+            signing_in.close()
             await repositories.stop()
+            await accounts.touch()
     finally:
         bound.begin()
         await bound.waits("the reader", reader.stop())
@@ -219,9 +261,9 @@ def _one_watched(repository: Repository) -> Watched:
     )
 
 
-def _certificate(settings: Settings) -> serving.Certificate | None:
+def _certificate(settings: Settings) -> Certificate | None:
     chain, key = settings.tls.cert_file, settings.tls.key_file
-    return None if chain is None or key is None else serving.Certificate(chain=chain, key=key)
+    return None if chain is None or key is None else Certificate(chain=chain, key=key)
 
 
 def _schemas_digest() -> str:
@@ -233,9 +275,10 @@ def _schemas_digest() -> str:
     return digest.hexdigest()
 
 
-def _address(listener: socket.socket) -> str:
+def _address(listener: socket.socket, *, tls: bool) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 @contextlib.contextmanager
@@ -257,18 +300,22 @@ def _signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: Bound) -> Ite
             loop.remove_signal_handler(number)
 
 
-async def _reloads(plan: Plan, repositories: Repositories, reload: asyncio.Event) -> None:
-    """Take over `repositories` and the log level from the settings whenever asked; bad settings change nothing."""
+async def _reloads(plan: Plan, repositories: Repositories, served: serving.Served, reload: asyncio.Event) -> None:
+    """Take over repositories, certificate and log level from the settings whenever asked; bad ones change nothing."""
     while True:
         await reload.wait()
         reload.clear()
         try:
             fresh = await asyncio.to_thread(plan.reload)
+            certificate = _certificate(fresh)
+            renewed = None if certificate is None else await asyncio.to_thread(certificates.read, certificate)
             await repositories.start(_watched(fresh), trigger=Trigger.RELOAD)
         except errors.ReconcilerError as problem:
             for mistake in problem.message.splitlines():
                 log.error("The settings were not reloaded: %s", mistake)
             continue
+        if renewed is not None and served.shown is not None:
+            served.shown.replace(renewed)
         logs.set_level(fresh.log.level)
         log.info("Reloaded the settings; watching %s.", _names(fresh))
         if waiting := reloading.need_restart(plan.settings, fresh):

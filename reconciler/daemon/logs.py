@@ -1,29 +1,36 @@
-"""How log lines look: a sentence with fields, as text on a terminal, else as JSON, one object a line."""
+"""How log lines look: a sentence with fields, as text on a terminal, else as JSON, one object a line.
 
+Every record, a library's too, goes through the one handler here, which lets nothing through that acts on a terminal or
+that would pass for a record of its own.
+"""
+
+import json
 import logging
 import sys
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TextIO
 
-import msgspec
-
 from reconciler.clock import rfc3339
+from reconciler.escaping import visible, visible_block, visible_json
+
+log = logging.getLogger(__name__)
 
 OURS = ("reconciler", "api")
 # What libraries may say. The HTTP server warns of every client that speaks no HTTP, which is nobody's to mend here.
 LIBRARIES = {"uvicorn": logging.ERROR, "watchfiles": logging.WARNING}
-CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160))}  # a log line is one line
 
 
 class Text(logging.Formatter):
-    """`06:12:00 warning telemetry: …` for a person."""
+    """`06:12:00 warning: telemetry: …` for a person. A record begins at the margin; its trace is set in beneath."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        line = f"{time} {level}{record.getMessage().translate(CONTROL)}"
+        line = f"{time} {level}{visible(record.getMessage())}"
         trace = self.formatException(record.exc_info) if record.exc_info else getattr(record, "fields", {}).get("trace")
-        return line if not trace else f"{line}\n{trace}"
+        return line if not trace else f"{line}\n{visible_block(str(trace))}"
 
 
 class Json(logging.Formatter):
@@ -39,20 +46,53 @@ class Json(logging.Formatter):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        return visible_json(json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+class Handler(logging.StreamHandler[TextIO]):
+    """Writes records."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """Of a record that cannot be written say that there was one, without its arguments."""
+        lost = logging.makeLogRecord(
+            {
+                "name": __name__,
+                "levelname": "ERROR",
+                "levelno": logging.ERROR,
+                "msg": f"A record of {record.name} was lost.",
+            }
+        )
+        with suppress(OSError, ValueError):  # the stream itself is broken or closed
+            self.stream.write(self.format(lost) + self.terminator)
+            self.flush()
 
 
 def set_up(*, level: str, style: str, stream: TextIO = sys.stderr) -> None:
-    """Send log lines to a stream. `level` is debug, info, warning or error; `style` is auto, text or json."""
+    """Send log lines to a stream, and with them what Python would print by itself: warnings, faults of threads.
+
+    `level` is debug, info, warning or error; `style` is auto, text or json.
+    """
     as_text = style == "text" or (style == "auto" and stream.isatty())
-    handler = logging.StreamHandler(stream)
+    handler = Handler(stream)
     handler.setFormatter(Text() if as_text else Json())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    logging.captureWarnings(True)
+    sys.unraisablehook = _unraisable
+    threading.excepthook = _ended_thread
     for name, worth in LIBRARIES.items():
         logging.getLogger(name).setLevel(worth)
     set_level(level)
+
+
+def _unraisable(fault: "sys.UnraisableHookArgs") -> None:
+    log.error("A fault of the program where nobody waits.", exc_info=fault.exc_value)
+
+
+def _ended_thread(fault: threading.ExceptHookArgs) -> None:
+    if not isinstance(fault.exc_value, SystemExit):
+        log.error("A thread ended with a fault of the program.", exc_info=fault.exc_value)
 
 
 def set_level(level: str) -> None:

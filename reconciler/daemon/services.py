@@ -2,25 +2,40 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import IPv4Network, IPv6Network
 from typing import Protocol
 
 from reconciler.access.actors import Actor
+from reconciler.access.principals import Principal
+from reconciler.accounts import Accounts
 from reconciler.applying import Applier
 from reconciler.clock import Clock
+from reconciler.daemon import headers
+from reconciler.daemon.headers import Header
+from reconciler.signing_in import SigningIn
 from reconciler.store.contract import Store
 
 
 class Repositories(Protocol):
     """The watched repositories and the runs that are queued or running."""
 
-    async def all(self) -> list[bytes]:
-        """Every repository as a JSON object, sorted by name."""
+    async def all(self, *, projects: frozenset[str] | None) -> list[bytes]:
+        """Every repository of these projects, of all when None, as a JSON object, sorted by name."""
+
+    def project_of(self, name: str) -> str | None:
+        """The project that a repository fills, or None for an unknown one."""
 
     async def one(self, name: str) -> bytes | None:
         """One repository as a JSON object, or None."""
 
     def reconcile(self, name: str, *, actor: Actor) -> str | None:
         """Ask for a run; the id of the run that will cover it, or None for an unknown repository. Raises Suspended."""
+
+    async def approve(self, name: str, *, commit: str, actor: Actor, request: str) -> str | None:
+        """Let go what is held at a commit; the id of the run that deletes it, or None for an unknown repository.
+
+        Raises NotHeld, Suspended.
+        """
 
     async def suspend(
         self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str
@@ -39,11 +54,22 @@ class Repositories(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything a door may use. An empty `api_key` is one that nobody holds."""
+    """Everything a door may use.
+
+    An empty `api_key` is one that nobody holds. `anybody` is who asks without a credential, None where one is asked
+    for; then the service answers to its own names alone, that of `web_url` among them. `trusted_proxies` say where a
+    request comes from. `headers` go with every answer.
+    """
 
     store: Store
     applier: Applier
     repositories: Repositories
+    accounts: Accounts
+    signing_in: SigningIn
     clock: Clock
     api_key: str
     max_body_bytes: int
+    anybody: Principal | None = None
+    web_url: str = ""
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    headers: tuple[Header, ...] = headers.SECURITY

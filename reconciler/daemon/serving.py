@@ -6,12 +6,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from reconciler import errors
+from reconciler.daemon import certificates
+from reconciler.daemon.certificates import Certificate
 from reconciler.daemon.connections import HEAD_SECONDS, BoundedConnection
 
 BACKLOG = 512  # connections that wait to be accepted
@@ -20,6 +21,10 @@ TLS_END_SECONDS = 2.0  # for a client's part in closing a TLS connection
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None) -> None:
+        super().__init__(config)
+        self._tls = tls
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """The daemon handles signals; a server that did too would race it."""
@@ -30,7 +35,7 @@ class _Server(uvicorn.Server):
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             raise errors.Refused("The HTTP application did not start.")
-        tls = self.config.ssl
+        tls = self._tls
         loop = asyncio.get_running_loop()
         self.servers = [
             await loop.create_server(
@@ -62,50 +67,39 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
-    """The listener's certificate chain and private key, PEM files."""
+class Served:
+    """A server that is up."""
 
-    chain: Path
-    key: Path
-
-
-def _check(certificate: Certificate) -> None:
-    """Refuse files that are missing or do not fit; a key with a password must not ask for it on a terminal."""
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate.chain, certificate.key, password=str)
-    except OSError as error:
-        files = f"{certificate.chain} with the key {certificate.key}"
-        raise errors.Refused(
-            f"The certificate {files} cannot be used ({error.strerror or error}); mend `tls.certFile` or `tls.keyFile`."
-        ) from error
+    end: Callable[[], Awaitable[None]]
+    """Let requests under way end, beside whatever else ends."""
+    shown: certificates.Shown | None
+    """What new connections are shown; None without TLS, and whether there is TLS at all is settled at the start."""
 
 
 @contextlib.asynccontextmanager
 async def serve(
     application: Any, listener: socket.socket, *, certificate: Certificate | None, drain_seconds: float
-) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+) -> AsyncIterator[Served]:
     """Serve while the context lasts; then let requests under way end, for at most `drain_seconds`.
 
-    What is yielded does the latter at once, beside whatever else ends. Raises Refused when it cannot.
+    Raises Refused when it cannot.
     """
-    if certificate is not None:
-        _check(certificate)
+    shown = None if certificate is None else certificates.Shown(certificates.read(certificate))
     config = uvicorn.Config(
         application,
         http=BoundedConnection,
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # uvicorn would believe whoever connects from this machine; `api.auth.addresses` decides
         date_header=True,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(drain_seconds)),
         lifespan="on",
         ws="none",
-        ssl_certfile=None if certificate is None else certificate.chain,
-        ssl_keyfile=None if certificate is None else str(certificate.key),
     )
-    server = _Server(config)
+    server = _Server(config, None if shown is None else shown.listener)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="http-server")
 
     async def drain() -> None:
@@ -118,6 +112,6 @@ async def serve(
                 task.result()
                 raise errors.Refused("The HTTP server stopped before it had started.")
             await asyncio.sleep(0.01)
-        yield drain
+        yield Served(end=drain, shown=shown)
     finally:
         await drain()

@@ -3,8 +3,8 @@
 Nothing here knows what is stored or what else is wanted (`resolving`), or asks git: bytes come in.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from reconciler.documents import limits, reading
 from reconciler.documents.values import Value
@@ -20,7 +20,7 @@ class Rules:
     """What documents are judged by, beside the schemas: accepted `apiVersion`s and this store's digest key."""
 
     api_versions: frozenset[str]
-    hmac_key: bytes
+    hmac_key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def unreadable(place: Place, message: str) -> Candidate:
     return Candidate(position=0, key=None, draft=None, reason=f"{place}: {message}", place=place)
 
 
-def of_items(items: Sequence[Value], *, rules: Rules) -> list[Candidate]:
+def of_items(items: Iterable[Value], *, rules: Rules) -> list[Candidate]:
     """The candidates of a request's array: every item is judged, whatever its `apiVersion` and `kind` say.
 
     A client may send back what it was shown: `(sensitive)` stands for the stored value.

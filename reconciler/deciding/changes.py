@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
@@ -16,9 +17,12 @@ from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources import canonical, drafts, preparing, rendering
 from reconciler.resources.fitting import Fit
 from reconciler.resources.keys import Key
+from reconciler.resources.preparing import Prepared
+from reconciler.resources.restoring import Secrets
 from reconciler.store.contract import AuditRow, Changes, HeadRow, KeyRow, ReferenceRow, StatusRow, VersionRow
-from reconciler.store.planning_view import Identity
+from reconciler.store.planning_view import Identity, StoredDocument
 
+WRITING = frozenset({Change.CREATE, Change.UPDATE})
 PART = 250  # outcomes in one part: about 400 KB of rows, a millisecond of decoding
 NAMED = 10  # a line names this many resources, and counts the rest
 PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource that goes over it
@@ -48,12 +52,14 @@ class Origin:
 class Stock:
     """What was stored of the resources that change: ids and sources, and the newest version of what is created.
 
-    `wanted` has the digests of what is wanted in their place by the suspended repositories that own them.
+    `wanted` has the digests of what is wanted in their place by the suspended repositories that own them. `before` are
+    the present versions of what is updated and holds secrets.
     """
 
     identities: Mapping[Key, Identity]
     last_versions: Mapping[Key, int]
     wanted: Mapping[Key, bytes | None] = field(default_factory=dict)
+    before: Mapping[Key, StoredDocument] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,14 @@ class Decided:
     unresolved: frozenset[int] = frozenset()
     kept: Mapping[int, frozenset[Pointer]] = field(default_factory=dict)  # where `(sensitive)` stood for a secret
     standing: Standing = NOTHING
+
+    def storing_secrets(self) -> Iterator[tuple[Key, Outcome, Secrets]]:
+        """What is stored anew and holds secrets, with them."""
+        for outcome in self.outcomes:
+            if outcome.change in WRITING and outcome.key is not None and outcome.ordinal is not None:
+                secrets = self.fits[outcome.ordinal].secrets
+                if secrets:
+                    yield outcome.key, outcome, secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +141,9 @@ def write(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Origin) -
     candidate, fit = decided.candidates[outcome.ordinal], decided.fits[outcome.ordinal]
     assert candidate.draft is not None
     identity = _identity(outcome, candidate, stock=stock, origin=origin)
-    ready = preparing.prepare(drafts.owned(candidate.draft), fit.secrets, hmac_key=origin.hmac_key)
+    bound = preparing.Bound(origin.project, identity.id, identity.version)
+    ready = preparing.prepare(drafts.owned(candidate.draft), fit.secrets, hmac_key=origin.hmac_key, bound=bound)
+    ready = _with_the_same_hash(ready, stock.before.get(outcome.key))
     source = _fresh_source(origin, candidate)
     version = VersionRow(
         project=origin.project,
@@ -246,6 +262,30 @@ def _moved_head(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Ori
         incomplete=int(bool(rendering.incomplete(status))),
         status=status,
     )
+
+
+def _with_the_same_hash(ready: Prepared, before: StoredDocument | None) -> Prepared:
+    """A version keeps the hash of the one before it when neither the spec nor its secrets differ.
+
+    One without secrets has the same hash anyway, and one that is damaged in the store has none.
+    """
+    if before is None or ready.secrets is None or ready.secrets != before.secrets:
+        return ready
+    try:
+        stored = msgspec.json.decode(before.body, type=_Stored)
+    except msgspec.DecodeError:
+        return ready
+    is_same = canonical.encode(stored.spec) == canonical.encode(ready.masked["spec"])
+    return replace(ready, spec_hash=stored.metadata.hash) if is_same else ready
+
+
+class _Metadata(msgspec.Struct):
+    hash: str
+
+
+class _Stored(msgspec.Struct):
+    metadata: _Metadata
+    spec: dict[str, Any]
 
 
 def _fresh_source(origin: Origin, candidate: Candidate) -> dict[str, Value]:

@@ -3,14 +3,16 @@
 Belongs here: the steps that a commit and a request share. Does not: what disappears (`departures`), rows (`changes`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.access.actors import Actor
 from reconciler.deciding import dependants, resolving, stored_secrets
+from reconciler.deciding.blinding import Blinding
 from reconciler.deciding.candidates import Candidate
-from reconciler.deciding.changes import Decided
+from reconciler.deciding.changes import WRITING, Decided
 from reconciler.deciding.dependants import Standing
 from reconciler.deciding.resolving import Coming, Resolved, Tell
 from reconciler.deciding.stored_secrets import Kept
@@ -20,17 +22,16 @@ from reconciler.planning import planner
 from reconciler.planning.models import Change, Outcome, Stored, Wanted
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.planning.usage import References
-from reconciler.resources import builtins
+from reconciler.resources import builtins, components, drafts
 from reconciler.resources.drafts import Draft
 from reconciler.resources.fitting import Fit
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Violation
+from reconciler.store.contract import Damaged
 
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
 T = TypeVar("T")
-
-WRITING = frozenset({Change.CREATE, Change.UPDATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,22 @@ def decide(batches: Sequence[Batch], world: World) -> tuple[Decided, ...]:
     kept = tuple(_kept(batch, world, lookup=lookup) for batch in batches)
     if any(one.places or one.reasons or one.faults for one in kept):
         change = _Change([_as_kept(*pair) for pair in zip(batches, kept, strict=True)], world)
-    if world.hide_guesses:
-        pairs = zip(change.batches, kept, strict=True)
-        change = _Change([_as_guessed(batch, one, world, lookup=lookup) for batch, one in pairs], world)
+    guessing = [_guessing(*pair, world, lookup=lookup) for pair in zip(change.batches, kept, strict=True)]
+    if any(guessing):
+        change = _Change([_as_guessed(*pair) for pair in zip(change.batches, guessing, strict=True)], world)
+    blinding = _blinding(change, world, lookup=lookup) if world.hide_guesses else None
     resolved = change.split(
-        resolving.resolve(change.coming, lookup=lookup, type_of=lookup.of_extension, tell=change.tell)
+        resolving.resolve(
+            change.blinded(blinding, kept),
+            lookup=lookup,
+            type_of=lookup.of_extension,
+            available=world.available,
+            tell=change.tell,
+            check=world.check,
+        )
     )
     outcomes = tuple(map(change.outcomes, range(len(batches)), resolved))
-    standing = _standing(change.batches, outcomes, resolved, world, lookup=lookup)
+    standing = _standing(change.batches, outcomes, resolved, world, lookup=lookup, blinding=blinding)
     return tuple(
         Decided(
             candidates=batch.candidates,
@@ -96,7 +105,7 @@ def written(decided: Decided) -> dict[Key, Draft]:
     """What is stored anew."""
     found = {}
     for outcome in decided.outcomes:
-        if outcome.change in (Change.CREATE, Change.UPDATE):
+        if outcome.change in WRITING:
             key, draft = _draft(outcome, decided.candidates)
             found[key] = draft
     return found
@@ -115,6 +124,20 @@ class _Change:
     def arriving(self) -> list[tuple[Key, Draft]]:
         """The documents that will be stored, or are already, if nothing is wrong with them."""
         return [self.coming.judged[number] for number in sorted(self.coming.arriving)]
+
+    def blinded(self, blinding: Blinding | None, kept: Sequence[Kept]) -> Coming:
+        """What comes, with the types of those documents that hold stored secrets, where `(sensitive)` stood."""
+        if blinding is None:
+            return self.coming
+        places = {
+            first + ordinal: found
+            for first, one in zip(self._first, kept, strict=True)
+            for ordinal, found in one.places.items()
+        }
+        judged = {number: drafts.owned(draft) for number, (_, draft) in self.coming.judged.items() if number in places}
+        return replace(
+            self.coming, blinded={number: blinding.of(owned, places[number]) for number, owned in judged.items()}
+        )
 
     def tell(self, number: int, found: Sequence[Violation]) -> str:
         """Violations as the batch of the document tells them."""
@@ -208,11 +231,37 @@ def _as_kept(batch: Batch, kept: Kept) -> Batch:
     return replace(batch, candidates=kept.candidates, wanted=wanted)
 
 
-def _as_guessed(batch: Batch, kept: Kept, world: World, *, lookup: Types) -> Batch:
+def _guessing(batch: Batch, kept: Kept, world: World, *, lookup: Types) -> frozenset[int]:
+    """The documents that hold a secret in clear where the answer would tell whether it is the stored one and nothing
+    else came of a wrong guess: all of a dry run, else those of what another owns.
+    """
+    hidden = {
+        key
+        for key, present in batch.stored.items()
+        if world.hide_guesses or not planner.is_free(present, actor=batch.actor, suspended=world.suspended)
+    }
+    asked = {ordinal: candidate for ordinal, candidate in enumerate(batch.candidates) if candidate.key in hidden}
+    if not asked:
+        return frozenset()
+    return stored_secrets.guesses(asked, kept.places, world.view, project=world.project, lookup=lookup)
+
+
+def _blinding(change: _Change, world: World, *, lookup: Types) -> Blinding:
+    before = Types(world.view, project=world.project, coming={})
+    types = [key for key, _ in change.arriving() if key.kind in components.TYPES]
+    return Blinding(lookup, frozenset(key for key in types if not _is_in_force(key, before, lookup)))
+
+
+def _is_in_force(key: Key, before: Types, after: Types) -> bool:
+    with suppress(Damaged):
+        return before(key) is after(key)
+    return False
+
+
+def _as_guessed(batch: Batch, guesses: Collection[int]) -> Batch:
     """What is wanted, with a secret in clear never equal to the stored one: whoever guesses right must not learn it
     from anything that follows.
     """
-    guesses = stored_secrets.guesses(batch.candidates, kept.places, world.view, project=world.project, lookup=lookup)
     return replace(batch, wanted=[replace(one, digest=b"") if one.ordinal in guesses else one for one in batch.wanted])
 
 
@@ -240,10 +289,12 @@ def _standing(
     world: World,
     *,
     lookup: Types,
+    blinding: Blinding | None,
 ) -> Standing:
     storing: dict[Key, tuple[Draft, Fit]] = {}
     were = []
     moved = set()
+    doubtful = set()
     for batch, told, fits in zip(batches, outcomes, resolved, strict=True):
         for one in told:
             if one.change in WRITING and one.ordinal is not None:
@@ -253,16 +304,28 @@ def _standing(
                     were.append(key)
             elif one.change is Change.REPLACE_HEAD:
                 moved.add(one.key)
+            present = None if one.key is None or one.change in WRITING else batch.stored.get(one.key)
+            if present is not None and _may_stand_otherwise(one, present, fits):
+                doubtful.add(present.key)
     found = dependants.find(
         storing,
         world.view,
         project=world.project,
         lookup=lookup,
         type_of=lookup.of_extension,
+        available=world.available,
         incomplete=were,
+        doubtful=doubtful,
+        blinding=blinding,
     )
     # A head that is replaced gets its status with it.
     return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))
+
+
+def _may_stand_otherwise(one: Outcome, stored: Stored, resolved: Resolved) -> bool:
+    """Whether what is stored, and stays as it is, may have become incomplete or whole: secrets come and go."""
+    fit = None if one.ordinal is None else resolved.fits.get(one.ordinal)
+    return stored.incomplete or one.ordinal in resolved.reasons or (fit is not None and bool(fit.violations))
 
 
 def _refused(one: Wanted, resolved: Resolved) -> Wanted:

@@ -8,16 +8,18 @@ incomplete or complete, those that name it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from reconciler.deciding import resolving, stored_secrets, type_lookup
+from reconciler.deciding.blinding import Blinding
 from reconciler.documents.values import Value, pointer_text
 from reconciler.resources import components, fitting, references, rendering, violations
 from reconciler.resources.drafts import Draft, owned
 from reconciler.resources.fitting import Fit, Lookup, TypeOf
 from reconciler.resources.keys import Key
+from reconciler.resources.secret_references import Available
 from reconciler.store.contract import Damaged, HeadStatusRow
 from reconciler.store.planning_view import PlanningView, StoredDocument
 
@@ -51,14 +53,19 @@ def find(
     project: str,
     lookup: Lookup,
     type_of: TypeOf,
+    available: Available,
     incomplete: Iterable[Key],
+    doubtful: Collection[Key] = (),
+    blinding: Blinding | None = None,
 ) -> Standing:
     """The standing of everything that storing `written` touches; `incomplete` are those of it that were so before.
 
-    `type_of` tells the types of the Extensions that are there before.
+    `type_of` tells the types of the Extensions that are there before, `available` the secrets that may be referred to.
+    `doubtful` are stored resources that are judged again whatever is written. `blinding` is for a dry run.
     """
-    search = _Search(view, project=project, lookup=lookup, type_of=type_of, written=written)
-    search.spread(incomplete)
+    judging = blinding or Blinding(lookup, frozenset())
+    search = _Search(view, project=project, judging=judging, type_of=type_of, available=available, written=written)
+    search.spread(incomplete, doubtful)
     return search.settled()
 
 
@@ -68,13 +75,15 @@ class _Search:
         view: PlanningView,
         *,
         project: str,
-        lookup: Lookup,
+        judging: Blinding,
         type_of: TypeOf,
+        available: Available,
         written: Mapping[Key, tuple[Draft, Fit]],
     ) -> None:
         self._view = view
         self._project = project
-        self._lookup = lookup
+        self._judging = judging
+        self._available = available
         self._type_of = type_lookup.after({key: draft for key, (draft, _) in written.items()}, type_of)
         self._written = written
         self._stored: dict[Key, StoredDocument] = {}  # those whose standing may change
@@ -85,12 +94,13 @@ class _Search:
             for target in self._named(key):
                 self._named_by[target].append(key)
 
-    def spread(self, incomplete: Iterable[Key]) -> None:
+    def spread(self, incomplete: Iterable[Key], doubtful: Collection[Key]) -> None:
         """Gather the users of what judges, then, from whatever was or is incomplete, all that names it."""
         toggled = {key for key, own in self._own.items() if own}
         toggled |= self._written.keys() & set(incomplete)
         toggled |= {key for target in self._incomplete(self._named_by) for key in self._named_by[target]}
         toggled |= self._gather([key for key in self._written if key.kind in JUDGES])
+        toggled |= self._judge(doubtful)
         fresh = toggled
         while fresh:
             self._gather(fresh)
@@ -102,12 +112,17 @@ class _Search:
 
     def _gather(self, targets: Iterable[Key]) -> set[Key]:
         """Judge the stored resources that refer to these; those that were or are incomplete."""
-        users = {user for found in self._view.referrers(self._project, targets).values() for user in found}
-        fresh = users - self._written.keys() - self._stored.keys()
+        return self._judge({user for found in self._view.referrers(self._project, targets).values() for user in found})
+
+    def _judge(self, keys: Collection[Key]) -> set[Key]:
+        """The same for these themselves."""
+        fresh = set(keys) - self._written.keys() - self._stored.keys()
         for key, stored in sorted(self._view.documents(self._project, fresh).items()):
             with suppress(Damaged):  # of what nobody can read, nothing new can be said
                 document = stored_secrets.in_clear(key, stored)
-                fit = fitting.with_storages(fitting.fit(document, self._lookup), document, self._type_of)
+                lookup = self._judging.of(document, stored_secrets.held(key, stored))
+                fit = fitting.fit(document, lookup, available=self._available)
+                fit = fitting.with_storages(fit, document, self._type_of)
                 self._own[key] = resolving.lines(fit.violations)
                 self._stored[key] = stored
                 self._documents[key] = document

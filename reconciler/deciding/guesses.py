@@ -17,8 +17,18 @@ from reconciler.resources.keys import Key
 
 def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, bytes]:
     """The resources that would be stored, less the hashes that follow from a guess."""
-    guessed = {outcome.key for outcome in decided.outcomes if _is_guess(outcome, decided)}
+    guessed = _guessed(decided)
     return {key: _without_hash(resource) if key in guessed else resource for key, resource in shown.items()}
+
+
+def without_equals(wanted: Mapping[Key, bytes | None], decided: Decided) -> dict[Key, bytes | None]:
+    """What owners want by digest, but of what holds a guess: that has drifted, even when it is what its owner wants."""
+    guessed = _guessed(decided)
+    return {key: None if key in guessed else digest for key, digest in wanted.items()}
+
+
+def _guessed(decided: Decided) -> set[Key | None]:
+    return {outcome.key for outcome in decided.outcomes if _is_guess(outcome, decided)}
 
 
 def _is_guess(outcome: Outcome, decided: Decided) -> bool:

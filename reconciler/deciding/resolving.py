@@ -17,6 +17,7 @@ from reconciler.resources.drafts import Draft
 from reconciler.resources.fitting import Fit, Lookup, TypeOf
 from reconciler.resources.keys import Key
 from reconciler.resources.references import Reference
+from reconciler.resources.secret_references import Available
 from reconciler.resources.violations import Violation
 from reconciler.store.contract import Damaged
 
@@ -30,13 +31,15 @@ class Coming:
 
     `arriving` are those that will be stored, or are already, if nothing is wrong with them; the rest is judged as well,
     so that whoever may not change a resource still learns what is wrong with the document. `there` is what is stored
-    or built in, of all that they refer to. `accepting` are those whose parameters may be wrong.
+    or built in, of all that they refer to. `accepting` are those whose parameters may be wrong. `blinded` are the types
+    of those that must not be judged by all that their types say (`blinding`).
     """
 
     judged: Mapping[int, tuple[Key, Draft]]
     arriving: Collection[int]
     there: Collection[Key]
     accepting: Collection[int]
+    blinded: Mapping[int, Lookup] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,20 @@ class Resolved:
     fits: Mapping[int, Fit] = field(default_factory=dict, repr=False)
 
 
-def resolve(coming: Coming, *, lookup: Lookup, type_of: TypeOf, tell: Tell) -> Resolved:
+def resolve(
+    coming: Coming,
+    *,
+    lookup: Lookup,
+    type_of: TypeOf,
+    available: Available,
+    tell: Tell,
+    check: Callable[[], object] = bool,
+) -> Resolved:
     """Judge each document against all that will be there. `lookup` finds the types in force, `type_of` those of the
-    Extensions that are there already.
+    Extensions that are there already; `available` are the secrets that may be referred to. `check` is called before
+    each document is judged.
     """
-    fits, faults = _fits(coming, lookup)
+    fits, faults = _fits(coming, lookup, available, check=check)
     _judge_storages(coming, fits, faults, type_of=type_of)
     unfit = _unfit(coming, fits)
     present = _present(coming, unfit | faults.keys())
@@ -76,12 +88,15 @@ def lines(found: Sequence[Violation]) -> tuple[str, ...]:
     return tuple(violations.lines(found, lambda _: "").split("\n")) if found else ()
 
 
-def _fits(coming: Coming, lookup: Lookup) -> tuple[dict[int, Fit], dict[int, str]]:
+def _fits(
+    coming: Coming, lookup: Lookup, available: Available, *, check: Callable[[], object]
+) -> tuple[dict[int, Fit], dict[int, str]]:
     """How each fits its types, or why that cannot be told: one damaged type must not stop everything else."""
     fits, faults = {}, {}
     for ordinal, (_, draft) in coming.judged.items():
+        check()
         try:
-            fits[ordinal] = fitting.fit(drafts.owned(draft), lookup)
+            fits[ordinal] = fitting.fit(drafts.owned(draft), coming.blinded.get(ordinal, lookup), available=available)
         except Damaged as damage:
             faults[ordinal] = damage.message
     return fits, faults

@@ -17,7 +17,7 @@ from reconciler.resources.fitting import Fit, Lookup
 from reconciler.resources.keys import Key
 from reconciler.resources.restoring import Restored
 from reconciler.store.contract import Damaged
-from reconciler.store.planning_view import PlanningView, StoredDocument
+from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +68,32 @@ def keep(
 
 
 def guesses(
-    found: Sequence[Candidate],
+    asked: Mapping[int, Candidate],
     places: Mapping[int, frozenset[Pointer]],
     view: PlanningView,
     *,
     project: str,
     lookup: Lookup,
 ) -> frozenset[int]:
-    """The documents of stored resources that hold a secret in clear: by its type, or because one is stored there.
+    """Of the documents that are asked about, by ordinal, those of stored resources that hold a secret in clear: by its
+    type, or because one is stored there.
 
     `places` are those where `(sensitive)` stood for it, which is no guess.
     """
-    stored = view.documents(project, [one.key for one in found if one.key is not None and one.draft is not None])
+    stored = view.documents(project, [one.key for one in asked.values() if one.key is not None and one.draft])
     guessing = set()
-    for ordinal, candidate in enumerate(found):
+    for ordinal, candidate in asked.items():
         document = None if candidate.key is None else stored.get(candidate.key)
         if document is None or candidate.draft is None or candidate.key is None:
             continue
         owned = drafts.owned(candidate.draft)
-        with suppress(Damaged):  # then nobody can judge it, whatever it holds
-            once = _restored(candidate.key, owned, document, lookup=lookup, accept_invalid=False).once_secret
-            secret = {*once, *(pointer for pointer, _ in fitting.fit(owned, lookup).secrets)}
-            if not places.get(ordinal, frozenset()).issuperset(secret):
-                guessing.add(ordinal)
+        secret: set[Pointer] = set()
+        with suppress(Damaged):  # of a damaged type nobody knows what it calls a secret, and nobody can judge by it
+            secret.update(pointer for pointer, _ in fitting.fit(owned, lookup).secrets)
+        with suppress(Damaged):
+            secret.update(_restored(candidate.key, owned, document, lookup=lookup, accept_invalid=False).once_secret)
+        if not places.get(ordinal, frozenset()).issuperset(secret):
+            guessing.add(ordinal)
     return frozenset(guessing)
 
 
@@ -129,9 +132,14 @@ def in_clear(key: Key, document: StoredDocument) -> dict[str, Value]:
     return restoring.in_clear(masked(key, document), _secrets(key, document))
 
 
-def masked(key: Key, document: StoredDocument) -> dict[str, Value]:
+def masked(key: Key, document: StoredDocument | StoredVersion) -> dict[str, Value]:
     """A stored resource as readers get it, without status. Raises Damaged."""
     return _decoded(key, document.body)
+
+
+def held(key: Key, document: StoredDocument | StoredVersion) -> dict[Pointer, Value]:
+    """The secrets of a stored resource by their places in it. Raises Damaged."""
+    return restoring.located(masked(key, document), _secrets(key, document))
 
 
 def _restored(
@@ -146,7 +154,7 @@ def _restored(
     )
 
 
-def _secrets(key: Key, document: StoredDocument) -> dict[str, Value]:
+def _secrets(key: Key, document: StoredDocument | StoredVersion) -> dict[str, Value]:
     return {} if document.secrets is None else _decoded(key, document.secrets)
 
 

@@ -5,7 +5,7 @@ Belongs here: finding and compiling it, once; which type an extension has. Does 
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 
 import msgspec
@@ -49,12 +49,18 @@ _compiled = Compiled()
 
 
 class Types:
-    """A lookup for one plan: inside one snapshot of the store, each type is asked for once."""
+    """A lookup for one plan: inside one snapshot of the store, each type is asked for once.
 
-    def __init__(self, view: PlanningView, *, project: str, coming: Mapping[Key, Draft]) -> None:
+    What is `going` is not there any more; what is built in may stand in for it.
+    """
+
+    def __init__(
+        self, view: PlanningView, *, project: str, coming: Mapping[Key, Draft], going: Collection[Key] = ()
+    ) -> None:
         self._view = view
         self._project = project
         self._coming = coming
+        self._going = going
         self._known: dict[Key, ComponentType | None] = {}
         self._extensions: dict[Key, str | None] = {}
 
@@ -80,7 +86,7 @@ class Types:
         return self._standing(key)
 
     def _standing(self, key: Key) -> Value:
-        stored = self._view.documents(self._project, [key]).get(key)
+        stored = None if key in self._going else self._view.documents(self._project, [key]).get(key)
         if stored is not None:
             return stored_secrets.masked(key, stored)["spec"]
         built_in = builtins.built_in().get(key)

@@ -3,13 +3,14 @@
 Belongs here: what stands under a key before the change. Does not: deciding anything (`decisions`).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
-from reconciler.deciding.changes import Stock
-from reconciler.planning.models import BUILT_IN, Change, Outcome, Stored
+from reconciler.deciding.changes import Decided, Stock
+from reconciler.planning.models import BUILT_IN, Change, Stored
 from reconciler.resources import builtins, drafts
 from reconciler.resources.keys import Key
+from reconciler.resources.secret_references import NOTHING, Available
 from reconciler.store.planning_view import PlanningView
 
 
@@ -19,9 +20,11 @@ class World:
 
     view: PlanningView
     project: str
-    hmac_key: bytes
+    hmac_key: bytes = field(repr=False)
     hide_guesses: bool = False  # a dry run: nothing may show whether a secret that comes in is the stored one
     suspended: frozenset[str] = frozenset()  # repositories whose resources an admin may write
+    available: Available = NOTHING  # the secrets that the project may refer to
+    check: Callable[[], object] = bool  # called before each document is judged: raises when there is no time left
 
     def stored(self, keys: Iterable[Key]) -> dict[Key, Stored]:
         """What is stored under these keys, or stands for a name that nobody else may have."""
@@ -38,16 +41,18 @@ class World:
         return Stored(key, digest=_built_in_digest(key, self.hmac_key), version=1, owner=BUILT_IN)
 
 
-def stock_of(outcomes: Iterable[Outcome], view: PlanningView, *, project: str) -> Stock:
+def stock_of(decided: Decided, view: PlanningView, *, project: str) -> Stock:
     """What the rows of these outcomes need to know of what was stored."""
     by_change: dict[Change, list[Key]] = {change: [] for change in Change}
-    for outcome in outcomes:
+    for outcome in decided.outcomes:
         if outcome.key is not None:
             by_change[outcome.change].append(outcome.key)
+    holding = [key for key, one, _ in decided.storing_secrets() if one.change is Change.UPDATE]
     kept = by_change[Change.UPDATE] + by_change[Change.REPLACE_HEAD]
     return Stock(
         identities=view.identities(project, kept),
         last_versions=view.last_versions(project, by_change[Change.CREATE]),
+        before=view.documents(project, holding),
     )
 
 

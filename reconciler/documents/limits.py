@@ -16,6 +16,7 @@ class Limits:
     bytes: int = 5 * MEBIBYTE  # of the text as it comes; checked before anything is parsed
     depth: int = 100  # lists and mappings inside one another, the outermost included, after aliases
     nodes: int = 100_000  # scalars, keys, lists and mappings of the whole text, an alias at its full size
+    documents: int = 10_000  # of one text, empty ones included
     text: int = 16 * MEBIBYTE  # UTF-8 bytes of scalars and keys of the whole text, an alias at its full size
 
 

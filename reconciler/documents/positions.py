@@ -9,6 +9,7 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from reconciler.errors import Refused
+from reconciler.escaping import visible
 
 _BREAK: Final = re.compile(r"\r\n|\n|\r")
 _SHOWN: Final = 60  # characters of a name that an error repeats
@@ -25,7 +26,7 @@ class DocumentError(Refused):
     """A text that cannot be read, and where.
 
     The message is one sentence without the place: the caller, who knows the path, puts `path:line:column: ` before it.
-    It may repeat a key or a tag, never a value, which may be a secret.
+    It may repeat a key, never a value, nor a tag or what only looks like an alias: a secret that nobody quoted may.
     """
 
     def __init__(self, message: str, *, line: int, column: int) -> None:
@@ -55,6 +56,6 @@ def refusal_at(message: str, *, text: str, offset: int) -> DocumentError:
 
 
 def shown(name: str) -> str:
-    """A key or tag as an error may repeat it: short, on one line, nothing invisible."""
+    """A key as an error may repeat it: short, on one line, nothing invisible."""
     short = name if len(name) <= _SHOWN else name[:_SHOWN] + "..."
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in short)
+    return visible(short)

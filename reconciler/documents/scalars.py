@@ -8,7 +8,6 @@ import math
 import re
 from typing import Final
 
-from reconciler.documents.positions import shown
 from reconciler.documents.values import Scalar
 
 LOWEST: Final = -(2**63)
@@ -86,7 +85,7 @@ def tagged(text: str, tag: str) -> Scalar:
         return text
     name = tag.removeprefix(_TAG)
     if name == tag or name not in _TAGGED:
-        raise Unfit(f"the tag `{shown(tag)}` is not allowed; only those of the YAML core schema are")
+        raise Unfit("only the tags of the YAML core schema are allowed; quote text that begins with `!`")
     value = plain(text)
     if value.__class__ not in _TAGGED[name]:
         raise Unfit(f"the text does not fit its tag `!!{name}`; remove the tag or change the text")
@@ -96,4 +95,4 @@ def tagged(text: str, tag: str) -> Scalar:
 def check_collection(tag: str, *, mapping: bool) -> None:
     """Refuse a tag on a list or mapping, unless it says what the thing is anyway."""
     if tag != _TAG + ("map" if mapping else "seq"):
-        raise Unfit(f"the tag `{shown(tag)}` is not allowed here; remove it")
+        raise Unfit("the tag is not allowed here; remove it, or quote text that begins with `!`")

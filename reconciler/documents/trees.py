@@ -31,3 +31,17 @@ def copied(value: Value, *, levels: int) -> Value:
                     target[place] = inner = item.copy()
                     todo.append((inner, level + 1))
     return copy
+
+
+def is_over(value: Value, *, nodes: int) -> bool:
+    """Whether there are more scalars, keys, lists and mappings in the value than so many."""
+    counted, todo = 0, [value]
+    while todo and counted <= nodes:
+        one = todo.pop()
+        counted += 1
+        if isinstance(one, dict):
+            counted += len(one)
+            todo += one.values()
+        elif isinstance(one, list):
+            todo += one
+    return counted + len(todo) > nodes

@@ -3,7 +3,7 @@
 Belongs here: the types that the rest of the product shares with the readers. Does not: reading, rules, encoding.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 Scalar: TypeAlias = bool | int | float | str | None
@@ -21,7 +21,7 @@ class Document:
     one place never changes another. A number is already in canonical form (1.0 is 1).
     """
 
-    value: Value
+    value: Value = field(repr=False)  # it may hold secrets
     index: int  # 0-based place in the stream; empty documents count, although they are left out
     line: int  # 1-based, of the first node
     column: int  # 1-based, in characters

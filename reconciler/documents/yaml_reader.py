@@ -41,6 +41,9 @@ _HINTS: Final = {
 }
 
 
+_NODES: Final = frozenset({ScalarEvent, AliasEvent, MappingStartEvent, SequenceStartEvent})
+
+
 class _Mark(Protocol):
     index: int
     line: int
@@ -143,6 +146,8 @@ def _build(parser: CSafeLoader, limits: Limits) -> list[Document]:  # noqa: PLR0
             anchors.clear()
             node = cast("_Event", parser.peek_event())
             root, empty = _place(node.start_mark), _is_empty(node)
+            if index >= limits.documents:
+                raise refusal(f"holds more than {limits.documents:,} documents; split it into smaller ones", root)
             continue
         elif kind is DocumentEndEvent:
             whole = roots.pop()
@@ -168,8 +173,8 @@ def _build(parser: CSafeLoader, limits: Limits) -> list[Document]:  # noqa: PLR0
 def locate(text: str, *, limits: Limits) -> Locations:
     """The positions of what `documents` has accepted.
 
-    Of its checks only the depth remains: libyaml takes quadratic time to go deep. Memory is in proportion to the text
-    whatever the aliases do, since they share positions.
+    Of its checks remain the depth, since libyaml takes quadratic time to go deep, and the number of nodes, each alias
+    counted as one, since they share positions: others than `documents` ask whether a text is YAML.
     """
     dialects.check(text)
     parser = CSafeLoader(text)
@@ -181,11 +186,15 @@ def locate(text: str, *, limits: Limits) -> Locations:
 
 def _record(parser: CSafeLoader, limits: Limits) -> Locations:
     next_event = cast("Callable[[], _Event]", parser.get_event)
-    recorder, index, depth = Recorder(), -1, 0
+    recorder, index, depth, nodes = Recorder(), -1, 0, 0
     while True:
         event = next_event()
         kind: type = event.__class__
         place = _place(event.start_mark)
+        if kind in _NODES:
+            nodes += 1
+            if nodes > limits.nodes:
+                raise _too_large(event, nodes=nodes, limits=limits)
         if kind is ScalarEvent:
             recorder.scalar(place, event.value, anchor=event.anchor)
         elif kind is MappingStartEvent or kind is SequenceStartEvent:
@@ -241,7 +250,7 @@ def _is_empty(node: _Event) -> bool:
 def _anchored(event: _Event, anchors: dict[str, tuple[Value, int, int] | None]) -> tuple[Value, int, int]:
     name = event.anchor or ""
     if name not in anchors:
-        raise _refused(event, f"the alias `*{shown(name)}` has no anchor `&{shown(name)}` before it")
+        raise _refused(event, "the alias has no anchor before it; quote text that begins with `*`")
     anchored = anchors[name]
     if anchored is None:
         raise _refused(event, f"the alias `*{shown(name)}` stands inside what it refers to; write the value out")

@@ -2,7 +2,7 @@
 
 Belongs here: quoting. Does not: reading, resources, order (a mapping keeps the order it has).
 Text that YAML 1.1 or YAML 1.2 would take for something else (`no`, `1e3`, `0o17`, `2026-01-01`) is quoted, and every
-character that a terminal might act on is escaped.
+character that does not show as itself is escaped, so that reading gives it back.
 """
 
 import re
@@ -12,11 +12,11 @@ from typing import Final
 import yaml
 
 from reconciler.documents.values import Value
+from reconciler.escaping import visible_lines
 
 WIDTH: Final = 2**30  # columns: lines are never folded, so that a changed word is a changed line
 # Numbers of YAML 1.2 that PyYAML, a 1.1 library, takes for text and would leave unquoted.
 _NUMBER: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+|[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_UNUSUAL: Final = re.compile(r"[^\n\x20-\x7e]")  # what needs a second look; most text has none of it
 _FIRST: Final = list("-+.0123456789")
 
 
@@ -31,7 +31,7 @@ class _Dumper(yaml.CSafeDumper):
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
     # Double quotes are the one style that can escape, and a literal block the one that keeps lines readable.
     style = None
-    if not value.replace("\n", "").isprintable():
+    if visible_lines(value) != value:
         style = '"'
     elif "\n" in value:
         style = "|"
@@ -53,7 +53,7 @@ def _document(value: Value) -> str:
     # which a stream does not need. Text is indented or quoted, so such a line at the margin is never part of a value.
     if text.endswith("\n...\n"):
         text = text.removesuffix("...\n")
-    return _UNUSUAL.sub(lambda found: found[0] if found[0].isprintable() else _escaped(found[0]), text)
+    return visible_lines(text, _escaped)
 
 
 def _escaped(character: str) -> str:

@@ -7,6 +7,7 @@ import re
 from enum import StrEnum
 
 from reconciler.errors import ReconcilerError
+from reconciler.escaping import visible
 
 
 class State(StrEnum):
@@ -131,7 +132,7 @@ def explain(stderr: str, *, source: str, mirror: str, limit: int) -> GitFault:
 
 
 def _detail(stderr: str) -> str:
-    """Git's first complaint, fit to be shown: one bounded line without control characters."""
+    """Git's first complaint, fit to be shown: one bounded line."""
     found = DETAIL.search(stderr)
     text = found.group(1) if found else "git gave no reason"
-    return "".join(character for character in text if character.isprintable())[:DETAIL_CHARACTERS].strip()
+    return visible(text.strip()[:DETAIL_CHARACTERS])

@@ -26,6 +26,11 @@ class Ignore:
         self._patterns = {tuple(trees.parts(folder)): _parse(folder, text) for folder, text in texts.items()}
         self._folders: dict[tuple[str, ...], bool] = {}
 
+    @property
+    def count(self) -> int:
+        """How many patterns there are."""
+        return sum(map(len, self._patterns.values()))
+
     def ignored(self, path: str) -> bool:
         """Whether a file is left out, by itself or with a folder above it."""
         if not self._patterns:

@@ -43,6 +43,7 @@ class Snapshot:
         self._repository = repository
         self._objects = repository.odb
         self._commit = commit
+        self._sizes: dict[str, int] = {}  # by blob: what a commit and a file may take is asked apart, before it is read
 
     @classmethod
     def open(cls, mirror: Path, commit: str) -> "Snapshot":
@@ -107,12 +108,17 @@ class Snapshot:
 
     def size(self, blob: str) -> int:
         """The bytes in a file, known without reading it."""
+        known = self._sizes.get(blob)
+        return self._size(blob) if known is None else known
+
+    def _size(self, blob: str) -> int:
         with _damage():
             kind, size = self._objects.read_header(blob)
         if kind != ObjectType.BLOB:
             raise GitFault(
                 State.MIRROR_CORRUPT, f"the object {faults.short(blob)} in the mirror is not a file; {faults.REBUILT}"
             )
+        self._sizes[blob] = size
         return size
 
     def read(self, blob: str, limit: int) -> bytes:

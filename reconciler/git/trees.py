@@ -110,7 +110,13 @@ class Place:
     def file(self, entry: Entry) -> File:
         """The file that an entry is, here."""
         mode = Mode.HOSTILE if self.hostile or entry.hostile else _mode(entry.mode)
-        return File(self.prefix + entry.name, entry.id, mode)
+        path = self.prefix + entry.name
+        if len(path) > MAX_PATH_CHARACTERS:
+            raise GitFault(
+                State.UNSUPPORTED_FORMAT,
+                f"the path {path[:200]}… has more than {MAX_PATH_CHARACTERS} characters; shorten it",
+            )
+        return File(path, entry.id, mode)
 
 
 def place(path: str) -> Place:

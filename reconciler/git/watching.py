@@ -33,7 +33,7 @@ class Places(NamedTuple):
 
     refs: Path  # watched with everything below it
     folders: tuple[Path, ...]  # when one of these is another one than before, the watch is blind
-    files: tuple[Path, ...]  # replaced whenever they change
+    files: tuple[Path, ...]  # replaced whenever they change; and the folder of branches, see `find`
 
 
 async def events(path: Path, *, stop: asyncio.Event) -> AsyncGenerator[None, None]:
@@ -120,7 +120,10 @@ def find(path: Path) -> Places:
         common = own / _line(own / "commondir")
     if not (common / "refs").is_dir() or not (own / "HEAD").exists():
         raise ValueError("it is not a Git repository")
-    files = (own / "HEAD", common / "HEAD", common / "packed-refs", common / "reftable/tables.list")
+    # watchfiles empties its list of changes after it has looked at it, and what comes in between is lost. So the folder
+    # of branches is looked at as well: its time changes with every branch that is written in it.
+    heads = common / "refs/heads"
+    files = (own / "HEAD", common / "HEAD", common / "packed-refs", common / "reftable/tables.list", heads)
     return Places(common / "refs", (path, common, common / "refs"), files)
 
 

@@ -8,7 +8,6 @@ then.
 
 import os
 import queue
-import resource
 import threading
 import traceback
 from collections.abc import Callable
@@ -19,23 +18,37 @@ import msgspec
 
 from reconciler import errors
 from reconciler.git.faults import GitFault
-from reconciler.reading import commits, lineages, messages, requests
-from reconciler.reading.messages import CommitJob, Envelope, Failed, LineageJob, Part, Planned, RequestJob
+from reconciler.reading import commits, confining, lineages, messages, redactions, requests
+from reconciler.reading.allowances import Exhausted
+from reconciler.reading.messages import (
+    Answer,
+    At,
+    Begun,
+    CommitJob,
+    Envelope,
+    Failed,
+    Job,
+    LineageJob,
+    Part,
+    Planned,
+    RedactJob,
+    RequestJob,
+)
 from reconciler.store.contract import Changes
 from reconciler.store.planning_view import PlanningView
 from reconciler.version import __version__
 
-ADDRESS_SPACE_BYTES = 4 * 1024**3  # a parser gone wild ends here, not with the machine's memory
-OPEN_FILES = 256
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
 FAULT = "The reader met a fault of its own; the log has the cause, and the work is tried again."
 
 
 def main() -> None:
     """Serve jobs until the input ends."""
-    _limit_resources()
+    confining.limit()
     jobs, answers = _take_over_pipes()
-    Child(answers).serve(jobs)
+    child = Child(answers)
+    confining.close()
+    child.serve(jobs)
     # A lane may still plan; nobody waits for its answer any more.
     os._exit(0)
 
@@ -47,7 +60,8 @@ class Child:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        self._lanes = {sort: Lane(sort.__name__, self._run) for sort in (CommitJob, RequestJob, LineageJob)}
+        sorts = (CommitJob, RequestJob, LineageJob, RedactJob)
+        self._lanes: dict[type[Job], Lane] = {sort: Lane(sort.__name__, self._run) for sort in sorts}
 
     def serve(self, jobs: BinaryIO) -> None:
         """Read jobs until the end of the input."""
@@ -60,12 +74,16 @@ class Child:
         return self._lanes[CommitJob].is_busy or self._lanes[RequestJob].is_busy
 
     def _run(self, envelope: Envelope, views: "Views") -> None:
+        self._send(Begun(envelope.number))
         try:
             self._send(self._plan(envelope, views.of(envelope.job.context.store)))
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
-            self._send(Failed(envelope.number, message=error.message, state=state, transient=transient))
+            lasting = isinstance(error, Exhausted)
+            self._send(
+                Failed(envelope.number, message=error.message, state=state, transient=transient, lasting=lasting)
+            )
         except Exception:
             # A fault of ours, or the memory limit. The child goes on: others wait for it, and it keeps no state.
             self._send(Failed(envelope.number, message=FAULT, transient=True, trace=traceback.format_exc()))
@@ -78,15 +96,20 @@ class Child:
         def emit(changes: Changes) -> None:
             self._send(Part(number, self._encoder.encode(changes)))
 
+        def at(blob: str) -> None:
+            self._send(At(number, blob))
+
         match envelope.job:
             case CommitJob() as job:
-                return commits.plan(job, view, number=number, emit=emit)
+                return commits.plan(job, view, number=number, emit=emit, at=at if job.careful else None)
             case RequestJob() as job:
                 return requests.plan(job, view, number=number, emit=emit)
             case LineageJob() as job:
                 return lineages.explain(job, view, number=number, emit=emit, rests=self._is_wanted)
+            case RedactJob() as job:
+                return redactions.plan(job, view, number=number, emit=emit)
 
-    def _send(self, message: Part | Planned | Failed) -> None:
+    def _send(self, message: Answer) -> None:
         frame = messages.frame(message)
         with self._lock:
             self._answers.write(frame)
@@ -131,12 +154,6 @@ class Views:
         if store not in self._open:
             self._open[store] = PlanningView(Path(store))
         return self._open[store]
-
-
-def _limit_resources() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
 
 
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:

@@ -13,6 +13,7 @@ from reconciler.deciding import changes, worlds
 from reconciler.deciding.candidates import Rules
 from reconciler.deciding.changes import Decided, Origin, Stock
 from reconciler.deciding.dependants import NOTHING
+from reconciler.deciding.remasking import Remasking
 from reconciler.deciding.worlds import World
 from reconciler.documents.values import Value
 from reconciler.git.faults import GitFault, State
@@ -21,10 +22,12 @@ from reconciler.planning import planner, statuses
 from reconciler.planning.models import Change, Outcome
 from reconciler.planning.pruning import Pruning
 from reconciler.reading import departures, guarding, handovers, heads, lineages, trees
+from reconciler.reading.allowances import Allowance
 from reconciler.reading.handovers import Handover
 from reconciler.reading.messages import CommitJob, CommitPlanned
+from reconciler.reading.one_file import Scope
 from reconciler.reading.places import Places
-from reconciler.reading.trees import Scope, TreeReading
+from reconciler.reading.trees import TreeReading
 from reconciler.store.contract import Changes, HeldRow, RepositoryRow
 from reconciler.store.planning_view import PlanningView
 
@@ -55,6 +58,12 @@ class _Decision:
         return (*self.decided.outcomes, *(one for handover in self.handovers for one in handover.decided.outcomes))
 
     @property
+    def changes(self) -> bool:
+        """Whether resources change, or what is said of them."""
+        is_restated = bool(self.decided.standing.rows)
+        return not self.refused and (is_restated or any(one.change is not Change.NONE for one in self.outcomes))
+
+    @property
     def paths(self) -> frozenset[str]:
         """The files of which something is stored, or adopted, with a source of this commit."""
         if self.refused:
@@ -76,29 +85,38 @@ class _Decision:
         return self.claimed_from.union(takers, *(one.owners for one in standing))
 
 
-def plan(job: CommitJob, view: PlanningView, *, number: int, emit: Emit) -> CommitPlanned:
-    """Plan the commit; its parts go to `emit`. Raises GitFault, StoreFault, Moved."""
+def plan(
+    job: CommitJob, view: PlanningView, *, number: int, emit: Emit, at: Callable[[str], None] | None = None
+) -> CommitPlanned:
+    """Plan the commit; its parts go to `emit`, and to `at` the blob of each file before it is read.
+
+    Raises GitFault, StoreFault, Moved.
+    """
+    allowance = Allowance(aside=job.aside, at=at)
     with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
-        return _plan(job, snapshot, view, number=number, emit=emit)
+        return _plan(job, snapshot, view, number=number, emit=emit, allowance=allowance)
 
 
-def _plan(job: CommitJob, snapshot: Snapshot, view: PlanningView, *, number: int, emit: Emit) -> CommitPlanned:
+def _plan(
+    job: CommitJob, snapshot: Snapshot, view: PlanningView, *, number: int, emit: Emit, allowance: Allowance
+) -> CommitPlanned:
     with view.snapshot():
         remembered = view.repository(job.repository)
-        reading = _read(job, snapshot, view, remembered)
+        reading = _read(job, snapshot, view, remembered, allowance=allowance)
+    allowance.no_file()
     # Reading takes seconds on a large repository and planning does not, so the plan gets a snapshot of its own:
     # the shorter it is, the less often the store moves under it.
     with view.snapshot() as revision:
-        decision = _decide(job, snapshot, view, reading=reading, remembered=remembered)
+        decision = _decide(job, snapshot, view, reading=reading, remembered=remembered, allowance=allowance)
     # Walking the history takes time, in which the store may move.
     is_first = remembered is None or remembered.commit is None
     changed_by = lineages.of_run(snapshot, decision.paths, is_first=is_first)
     with view.snapshot() as present:
         if present != revision:
-            decision, revision = _decide(job, snapshot, view, reading=reading, remembered=remembered), present
-        outcomes = decision.outcomes
-        counts = statuses.count(outcome.status for outcome in outcomes)
-        for part in _parts(job, view, decision=decision, commit=snapshot.commit, changed_by=changed_by):
+            decision = _decide(job, snapshot, view, reading=reading, remembered=remembered, allowance=allowance)
+            revision = present
+        made = _parts(job, view, decision=decision, commit=snapshot.commit, changed_by=changed_by, check=allowance.time)
+        for part in made:
             emit(part)
         index_changed = False
         for part in _index_parts(job, view, reading, decision=decision, remembered=remembered):
@@ -116,8 +134,8 @@ def _plan(job: CommitJob, snapshot: Snapshot, view: PlanningView, *, number: int
         revision=revision,
         tree=reading.tree,
         full=reading.full,
-        counts=counts,
-        changed=not decision.refused and any(one.change is not Change.NONE for one in outcomes),
+        counts=statuses.count(outcome.status for outcome in decision.outcomes),
+        changed=decision.changes,
         waits_for_store=WAITING in decision.unconverged or bool(pruned.in_use),
         refused=decision.refused,
         rewound=_is_rewound(snapshot, remembered, job.commit),
@@ -132,9 +150,18 @@ def _plan(job: CommitJob, snapshot: Snapshot, view: PlanningView, *, number: int
     )
 
 
-def _read(job: CommitJob, snapshot: Snapshot, view: PlanningView, remembered: RepositoryRow | None) -> TreeReading:
+def _read(
+    job: CommitJob,
+    snapshot: Snapshot,
+    view: PlanningView,
+    remembered: RepositoryRow | None,
+    *,
+    allowance: Allowance,
+) -> TreeReading:
     rules = Rules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-    scope = Scope(repository=job.repository, project=job.context.project, folder=job.path, rules=rules)
+    scope = Scope(
+        repository=job.repository, project=job.context.project, folder=job.path, rules=rules, allowance=allowance
+    )
     try:
         if not job.full and remembered is not None and remembered.tree is not None:
             reading = trees.read_changed(snapshot, view, scope=scope, since=remembered.tree)
@@ -154,6 +181,7 @@ def _decide(
     *,
     reading: TreeReading,
     remembered: RepositoryRow | None,
+    allowance: Allowance,
 ) -> _Decision:
     around = guarding.look(job, snapshot, view, remembered=remembered, tree=reading.tree)
     whole = remembered is None or remembered.state != State.READY or bool(around.stayed)
@@ -163,8 +191,14 @@ def _decide(
         reading,
         departed,
         around=around,
-        world=World(view, job.context.project, job.context.hmac_key),
-        places=Places(reading, snapshot),
+        world=World(
+            view,
+            job.context.project,
+            job.context.hmac_key,
+            available=job.context.secrets,
+            check=allowance.time,
+        ),
+        places=Places(reading, snapshot, allowance),
     )
     mendable = judged.decided.unresolved | judged.conflicts.keys()
     told = judged.decided.outcomes
@@ -220,6 +254,7 @@ def _parts(
     decision: _Decision,
     commit: CommitInfo,
     changed_by: Mapping[str, Value],
+    check: Callable[[], object],
 ) -> Iterator[Changes]:
     origin = replace(_origin(job, commit), changed_by=changed_by)
     if decision.refused:
@@ -228,14 +263,17 @@ def _parts(
         decided = replace(decision.decided, outcomes=unmade, standing=NOTHING)
         yield from changes.parts(decided, stock=Stock({}, {}), origin=origin)
         return
-    stock = worlds.stock_of(decision.decided.outcomes, view, project=origin.project)
+    stock = worlds.stock_of(decision.decided, view, project=origin.project)
     yield from changes.parts(decision.decided, stock=stock, origin=origin)
+    stored = [(decision.decided, stock)]
     told = len(decision.decided.outcomes)
     for handover in decision.handovers:
-        stock = worlds.stock_of(handover.decided.outcomes, view, project=origin.project)
+        stock = worlds.stock_of(handover.decided, view, project=origin.project)
         taker = _taker(origin, handover)
         yield from changes.parts(handover.decided, stock=stock, origin=taker, first=told)
+        stored.append((handover.decided, stock))
         told += len(handover.decided.outcomes)
+    yield from Remasking(stored, view, project=origin.project, hmac_key=origin.hmac_key, check=check).parts()
 
 
 def _index_parts(

@@ -6,9 +6,11 @@ nothing of what it sends is evaluated: a message that does not have its declared
 
 import struct
 from enum import StrEnum
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
 import msgspec
+
+from reconciler.resources.secret_references import NOTHING, Available
 
 LENGTH = struct.Struct(">I")
 # Bytes. A part is at most 4 MiB and one resource, a resource at most 16 MiB of text that JSON escapes to six times as
@@ -20,7 +22,7 @@ class Context(msgspec.Struct, frozen=True):
     """What every plan is told: time, randomness and keys come in as arguments.
 
     `milliseconds` is the Unix time that new ids carry, `at` the same instant as RFC 3339 text, `seed` the randomness
-    from which new ids are derived.
+    from which new ids are derived. `secrets` are the names that the project may refer to, and no values.
     """
 
     store: str
@@ -30,6 +32,11 @@ class Context(msgspec.Struct, frozen=True):
     at: str
     milliseconds: int
     seed: bytes
+    secrets: Available = NOTHING
+
+    def __repr__(self) -> str:
+        """Without the key."""
+        return f"Context({self.project} at {self.at})"
 
 
 class Neighbour(msgspec.Struct, frozen=True):
@@ -63,6 +70,8 @@ class CommitJob(msgspec.Struct, frozen=True, tag="commit"):
     accept_invalid: bool = False
     origin: str = ""  # a digest of the url and branch
     neighbours: tuple[Neighbour, ...] = ()
+    aside: frozenset[str] = frozenset()  # blobs that ended readers before: they are told of, and not read
+    careful: bool = False  # say which file is read, before it is
 
 
 class Verb(StrEnum):
@@ -86,6 +95,10 @@ class RequestJob(msgspec.Struct, frozen=True, tag="request"):
     dry_run: bool
     accept_invalid: bool = False
 
+    def __repr__(self) -> str:
+        """Without the body, in which secrets are in clear."""
+        return f"RequestJob({self.verb} {self.request} by {self.actor}, {len(self.body)} bytes)"
+
 
 class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
     """Find which commit changed the file of each resource that a repository brought and of which that is not known."""
@@ -95,7 +108,23 @@ class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
     mirror: str
 
 
-Job: TypeAlias = CommitJob | RequestJob | LineageJob
+class RedactJob(msgspec.Struct, frozen=True, tag="redact"):
+    """Find where the versions of a resource, and what quotes them, hold a text that should not have been there."""
+
+    context: Context
+    kind: str
+    name: str
+    text: str
+    actor: str
+    request: str
+    dry_run: bool
+
+    def __repr__(self) -> str:
+        """Without the text, which is a secret."""
+        return f"RedactJob({self.kind} {self.name})"
+
+
+Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -106,11 +135,28 @@ class Envelope(msgspec.Struct, frozen=True):
     job: Job
 
 
+class Begun(msgspec.Struct, frozen=True, tag="begun"):
+    """The job does not wait any more: what ends the child from now on may be this one's doing."""
+
+    number: int
+
+
+class At(msgspec.Struct, frozen=True, tag="at"):
+    """Which file a careful job reads now, by its blob; '' when it goes on without files."""
+
+    number: int
+    blob: str
+
+
 class Part(msgspec.Struct, frozen=True, tag="part"):
     """One part of the change: `store.contract.Changes` in msgpack, decoded only where it is written."""
 
     number: int
     changes: bytes
+
+    def __repr__(self) -> str:
+        """Without the rows, in which secrets are in clear."""
+        return f"Part({self.number}, {len(self.changes)} bytes)"
 
 
 class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
@@ -162,6 +208,20 @@ class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):
     more: bool
 
 
+class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
+    """The end of a search: the versions that hold the text where a reader sees it, in order, and how many strings.
+
+    `exists`: there is, or was, such a resource. `obstacle` is why nothing may be rewritten.
+    """
+
+    number: int
+    revision: int
+    exists: bool
+    versions: tuple[int, ...] = ()
+    places: int = 0
+    obstacle: str | None = None
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The job could not be planned. `state` is a repository's state when git is the cause."""
 
@@ -170,17 +230,19 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     state: str | None = None
     transient: bool = False
     trace: str | None = None  # of a fault of ours, for the log
+    lasting: bool = False  # the commit takes more than one may, and will again
 
 
-Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound
-Answer: TypeAlias = Annotated[Part | Planned | Failed, "everything that the child sends"]
+Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned
+Answer: TypeAlias = Begun | At | Part | Planned | Failed
+"""Everything that the child sends."""
 
 _encoder = msgspec.msgpack.Encoder()
 _envelopes = msgspec.msgpack.Decoder(Envelope)
-_answers: msgspec.msgpack.Decoder[Part | Planned | Failed] = msgspec.msgpack.Decoder(Part | Planned | Failed)
+_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
-def frame(message: Envelope | Part | Planned | Failed) -> bytes:
+def frame(message: Envelope | Answer) -> bytes:
     """A message as it goes over the pipe."""
     payload = _encoder.encode(message)
     return LENGTH.pack(len(payload)) + payload
@@ -191,6 +253,6 @@ def envelope(payload: bytes) -> Envelope:
     return _envelopes.decode(payload)
 
 
-def answer(payload: bytes) -> Part | Planned | Failed:
+def answer(payload: bytes) -> Answer:
     """What the child sent; raises msgspec.DecodeError for anything else."""
     return _answers.decode(payload)

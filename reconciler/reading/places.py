@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from reconciler.deciding import candidates
 from reconciler.documents import limits, reading
 from reconciler.git.snapshots import Snapshot
+from reconciler.reading.allowances import Allowance
 from reconciler.reading.trees import TreeReading
 from reconciler.resources.violations import Violation
 
@@ -16,14 +17,19 @@ from reconciler.resources.violations import Violation
 class Places:
     """The files of one reading."""
 
-    def __init__(self, read: TreeReading, snapshot: Snapshot) -> None:
+    def __init__(self, read: TreeReading, snapshot: Snapshot, allowance: Allowance) -> None:
         self._snapshot = snapshot
+        self._allowance = allowance
         self._documents = [(file, candidate) for file in read.files for candidate in file.candidates]
         self._path: str | None = None
         self._locations: reading.Locations | None = None
 
     def tell(self, ordinal: int, found: Sequence[Violation]) -> str:
-        """The violations of the reading's document of this ordinal, as lines with their places. Raises GitFault."""
+        """The violations of the reading's document of this ordinal, as lines with their places.
+
+        Raises GitFault, Exhausted: many documents, each with many violations, take longer to tell than to read.
+        """
+        self._allowance.time()
         file, candidate = self._documents[ordinal]
         if file.path != self._path or self._locations is None:
             syntax = reading.syntax_of(file.path)

@@ -1,7 +1,9 @@
 """Planning a request: the body of an apply or a delete, what is stored, one plan, its rows, and the answer's bytes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import msgspec
 
@@ -10,8 +12,9 @@ from reconciler.deciding import candidates, changes, decisions, drifting, guesse
 from reconciler.deciding.candidates import Candidate, Rules
 from reconciler.deciding.changes import Decided, Origin, Stock
 from reconciler.deciding.decisions import Batch
+from reconciler.deciding.remasking import Remasking
 from reconciler.deciding.worlds import World
-from reconciler.documents import limits, reading
+from reconciler.documents import limits, reading, trees
 from reconciler.documents.values import Value, pointer_text
 from reconciler.planning import planner
 from reconciler.planning.models import BUILT_IN, Change, Outcome, Wanted
@@ -28,6 +31,8 @@ Emit = Callable[[Changes], None]
 
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
+NODE_BYTES = 2  # of the shortest text with one more value: a shorter body need not be counted
+REQUEST_SECONDS = 20.0  # of processor time: ten thousand resources that are as they should be take one
 BATCH = 100  # resources looked up before their bytes are counted
 
 
@@ -55,7 +60,8 @@ def plan(job: RequestJob, view: PlanningView, *, number: int, emit: Emit) -> Req
 
 def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
     rules = Rules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-    found = candidates.of_items(items, rules=rules)
+    time_left = _TimeLeft()
+    found = candidates.of_items(time_left.each(items), rules=rules)
     actor = Actor(name=job.actor, role=Role(job.role))
     origin = _origin(job)
     with view.snapshot() as revision:
@@ -65,20 +71,27 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
             origin.hmac_key,
             hide_guesses=job.dry_run,
             suspended=view.suspended(job.context.at),
+            available=job.context.secrets,
+            check=time_left.check,
         )
         decided = _decide(job, found, world, actor=actor)
         refusals = planner.refusals(decided.outcomes, actor=actor) if job.atomic else ()
         if refusals:
             return _answer(number, revision, status=409, body={"errors": [_line(outcome) for outcome in refusals]})
-        stock = worlds.stock_of(decided.outcomes, view, project=origin.project)
-        stock = replace(stock, wanted=drifting.wanted(decided.outcomes, view))
+        stock = worlds.stock_of(decided, view, project=origin.project)
+        wanted = drifting.wanted(decided.outcomes, view)
+        stock = replace(stock, wanted=guesses.without_equals(wanted, decided) if job.dry_run else wanted)
         bodies = _stored_bodies(decided.outcomes, view, origin=origin)
-    parts = tuple(changes.parts(decided, stock=stock, origin=origin))
+        remasking = Remasking(
+            [(decided, stock)], view, project=origin.project, hmac_key=origin.hmac_key, check=time_left.check
+        )
+        bodies |= remasking.shown(bodies)
+        parts = tuple(changes.parts(decided, stock=stock, origin=origin))
+        changed = not job.dry_run and _emit(decided, chain(parts, remasking.parts()), emit=emit)
     written = _written(parts)
     restated = _restated(bodies, parts)
     shown = bodies | restated | (guesses.without_hashes(written, decided) if job.dry_run else written)
     updates = [_update(outcome, _present(outcome, items, shown)) for outcome in decided.outcomes]
-    changed = not job.dry_run and _emit(decided.outcomes, parts, emit=emit)
     touched = tuple(sorted(decided.standing.owners)) if changed else ()
     return _answer(number, revision, status=202, body={"updates": updates}, changed=changed, touched=touched)
 
@@ -96,8 +109,28 @@ def _told(_: int, found: Sequence[Violation]) -> str:
     return violations.lines(found, lambda _: "")
 
 
+class _TimeLeft:
+    """The thread's processor time that one request may take: requests share a lane, and each waits for those before."""
+
+    def __init__(self) -> None:
+        self._end = time.thread_time() + REQUEST_SECONDS
+
+    def check(self) -> None:
+        """Raises _Malformed when it is used up."""
+        if time.thread_time() > self._end:
+            told = f"The resources take more than {REQUEST_SECONDS:g} s to judge; send them in several requests."
+            raise _Malformed(413, (told,))
+
+    def each(self, items: Iterable[Value]) -> Iterator[Value]:
+        """The items, as long as there is time."""
+        for item in items:
+            self.check()
+            yield item
+
+
 def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
     wanted = [_named(ordinal, item) for ordinal, item in enumerate(items)]
+    time_left = _TimeLeft()
     actor = Actor(name=job.actor, role=Role(job.role))
     origin = _origin(job)
     world = World(view, origin.project, origin.hmac_key)
@@ -107,10 +140,15 @@ def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, num
         suspended = view.suspended(job.context.at)
         outcomes = planner.plan_deletes(wanted, stored, references=references, actor=actor, suspended=suspended)
         bodies = _stored_bodies(outcomes, view, origin=origin)
+        decided, stock = Decided((), outcomes), Stock({}, {})
+        remasking = Remasking(
+            [(decided, stock)], view, project=origin.project, hmac_key=origin.hmac_key, check=time_left.check
+        )
+        bodies |= remasking.shown(bodies)
+        parts = chain(changes.parts(decided, stock=stock, origin=origin), remasking.parts())
+        changed = not job.dry_run and _emit(decided, parts, emit=emit)
     updates = [_update(outcome, _present(outcome, items, bodies)) for outcome in outcomes]
     errors = [_line(outcome) for outcome in outcomes if outcome.status in REFUSED]
-    parts = changes.parts(Decided((), outcomes), stock=Stock({}, {}), origin=origin)
-    changed = not job.dry_run and _emit(outcomes, parts, emit=emit)
     return _answer(number, revision, status=202, body={"errors": errors, "updates": updates}, changed=changed)
 
 
@@ -132,7 +170,17 @@ def _items(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
     problems += [f"{pointer_text((*prefix, index))}: must be an object" for index in wrong]
     if problems:
         raise _Malformed(400, tuple(problems))
+    if len(body) > NODE_BYTES * limits.FILE.nodes:
+        _check_sizes(items, prefix)
     return items
+
+
+def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
+    """No resource is larger than a file in Git may be: much of what is done with one takes memory in proportion."""
+    large = [index for index, item in enumerate(items) if trees.is_over(item, nodes=limits.FILE.nodes)]
+    told = f"holds more than {limits.FILE.nodes:,} values and keys; make several resources of it"
+    if large:
+        raise _Malformed(413, tuple(f"{pointer_text((*prefix, index))}: {told}" for index in large))
 
 
 def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]:
@@ -173,9 +221,9 @@ def _origin(job: RequestJob) -> Origin:
     )
 
 
-def _emit(outcomes: Sequence[Outcome], parts: Iterable[Changes], *, emit: Emit) -> bool:
-    """Send the rows; whether there are any."""
-    if all(outcome.change is Change.NONE for outcome in outcomes):
+def _emit(decided: Decided, parts: Iterable[Changes], *, emit: Emit) -> bool:
+    """Send the rows; whether there are any. What nobody changes may be complete by now."""
+    if not decided.standing.rows and all(outcome.change is Change.NONE for outcome in decided.outcomes):
         return False
     for part in parts:
         emit(part)

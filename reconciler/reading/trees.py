@@ -13,57 +13,16 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from reconciler.deciding import candidates
-from reconciler.deciding.candidates import Candidate, Rules
-from reconciler.documents import limits
-from reconciler.errors import Refused
+from reconciler.deciding.candidates import Candidate
 from reconciler.git import ignoring, selecting
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import EMPTY, Change, File, Mode
+from reconciler.reading import one_file
+from reconciler.reading.one_file import LINKS, NOT_OURS, FileReading, Scope
 from reconciler.resources import components
 from reconciler.resources.keys import Key
-from reconciler.resources.violations import Place
 from reconciler.store.contract import FileRow, WantedRow
 from reconciler.store.planning_view import PlanningView
-
-LINKS = {
-    Mode.SYMLINK: "is a symbolic link, which is not followed",
-    Mode.SUBMODULE: "is a submodule, which is not followed",
-}
-
-NOT_OURS = "holds only documents that are not ours"
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Whose tree is read, and by which rules."""
-
-    repository: str
-    project: str
-    folder: str
-    rules: Rules
-
-
-@dataclass(frozen=True, slots=True)
-class FileReading:
-    """One file that was read. A file that is not there any more has `blob` None and no candidates.
-
-    `vacant` says why a file holds nothing although its name says that it could; whether that matters depends on what
-    it held before (`departures`). `given` is what it held when it is vacant or cannot be read, and what is not stored
-    from there, so that only the index knows of it.
-    """
-
-    path: str
-    blob: str | None
-    candidates: tuple[Candidate, ...] = ()
-    vacant: str | None = None
-    given: tuple[Key, ...] = ()
-
-    @property
-    def fault(self) -> str | None:
-        """Why it could not be read whole, with its place: a document without known kind or name could be anything."""
-        reasons = (one.reason for one in self.candidates if one.key is None and one.reason is not None)
-        return next((reason.split("\n", 1)[0] for reason in reasons), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +110,10 @@ def read_all(snapshot: Snapshot, view: PlanningView, *, scope: Scope) -> TreeRea
     """
     present = list(snapshot.files(scope.folder))
     rules = {file.path: file.blob for file in present if _is_ignore_file(file.path) and file.readable}
-    ignore, unusable = _ignore(rules, snapshot, scope=scope)
-    matter = (file for file in present if _matters(file, ignore) and not _is_below(file.path, unusable))
-    read = [_read(file, snapshot, scope=scope) for file in matter]
+    ignore, unusable = one_file.ignore(rules, snapshot, scope=scope)
+    matter = [file for file in present if _matters(file, ignore, scope) and not _is_below(file.path, unusable)]
+    scope.allowance.known(sum(one_file.size(file, snapshot) for file in matter), files=len(matter))
+    read = [one_file.read(file, snapshot, scope=scope) for file in matter]
     # Ignore files are in the index too, so that a changed file finds those above it without a walk.
     files = _ordered([*read, *(unusable.get(path) or FileReading(path, blob) for path, blob in rules.items())])
     reading = TreeReading(tree=snapshot.tree(scope.folder), full=True, files=files)
@@ -195,11 +155,11 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
     waiting = set(view.unconverged(scope.repository))
     unusable_before = {path for path in waiting if _is_ignore_file(path)}
     rules = view.blobs(scope.repository, sorted(unusable_before.union(above)))
-    ignore, unusable = _ignore(rules, snapshot, scope=scope)
+    ignore, unusable = one_file.ignore(rules, snapshot, scope=scope)
     if unusable.keys() != unusable_before:
         return None
     changed = [change for change in changed if not _is_below(change.path, unusable)]
-    present = {change.path: change.new for change in changed if _matters(change.new or change, ignore)}
+    present = {change.path: change.new for change in changed if _matters(change.new or change, ignore, scope)}
     # What the index knows and does not matter any more, a link for instance: it is not there as what it was.
     known = view.blobs(scope.repository, [change.path for change in changed if change.path not in present])
     present |= dict.fromkeys(known)
@@ -211,7 +171,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
     while present:
         for path in sorted(present):
             file = present[path]
-            files[path] = FileReading(path, None) if file is None else _read(file, snapshot, scope=scope)
+            files[path] = FileReading(path, None) if file is None else one_file.read(file, snapshot, scope=scope)
         # A file that shares a resource with what was read must be judged too, or one whose components have a type that
         # was read, and so on until nothing is shared.
         keys = _keys(present, files, view, scope)
@@ -223,8 +183,9 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
 
 
-def _matters(file: File | Change, ignore: ignoring.Ignore) -> bool:
+def _matters(file: File | Change, ignore: ignoring.Ignore, scope: Scope) -> bool:
     """Whether a file is read, or, as a link of any name, may stand where a file or a folder of files stood before."""
+    scope.allowance.time()  # each may be held against thousands of patterns
     if _is_ignore_file(file.path):
         return False  # rules when it is a file, nothing when it is a link
     is_link = isinstance(file, File) and file.mode in LINKS and not ignore.ignored(file.path)
@@ -269,25 +230,6 @@ def _ignore_files_above(path: str) -> Iterator[str]:
         yield f"{folder}/{ignoring.FILE_NAME}".removeprefix("/")
 
 
-def _ignore(
-    rules: Mapping[str, str], snapshot: Snapshot, *, scope: Scope
-) -> tuple[ignoring.Ignore, dict[str, FileReading]]:
-    """The rules of these ignore files, by path and blob; and the ignore files that cannot be used, by path."""
-    texts: dict[str, str] = {}
-    unusable: dict[str, FileReading] = {}
-    for path, blob in rules.items():
-        folder = path.rpartition("/")[0]
-        try:
-            text = snapshot.read(blob, ignoring.MAX_BYTES).decode("utf-8", "replace")
-            ignoring.Ignore({folder: text}, root=scope.folder)
-        except Refused as refused:
-            told = f"says which files count and cannot be read, so nothing below its folder changes: {refused.message}"
-            unusable[path] = FileReading(path, blob, candidates=(candidates.unreadable(Place(path, 1, 1), told),))
-        else:
-            texts[folder] = text
-    return ignoring.Ignore(texts, root=scope.folder), unusable
-
-
 def file_rows(reading: TreeReading, *, repository: str) -> Iterator[FileRow]:
     """The index of what was read: a file to its blob, and to why it is vacant; and of what is kept."""
     for file in reading.files:
@@ -312,21 +254,3 @@ def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningVie
     before = view.wanted_in(scope.repository, sorted(paths))
     keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}
     return keys | {found.key for path in paths for found in files[path].candidates if found.key is not None}
-
-
-def _read(file: File, snapshot: Snapshot, *, scope: Scope) -> FileReading:
-    """One file, bounded."""
-    if file.mode in LINKS:
-        return FileReading(file.path, file.blob, vacant=LINKS[file.mode])
-    if not file.readable:
-        refusal = candidates.unreadable(Place(file.path, 1, 1), "has a name that no file should have; rename it")
-        return FileReading(file.path, file.blob, candidates=(refusal,))
-    try:
-        data = snapshot.read(file.blob, limits.FILE.bytes)
-    except Refused as refused:
-        refusal = candidates.unreadable(Place(file.path, 1, 1), refused.message)
-        return FileReading(file.path, file.blob, candidates=(refusal,))
-    found = candidates.of_file(data, path=file.path, rules=scope.rules)
-    if found is None:
-        return FileReading(file.path, file.blob, vacant="is empty")
-    return FileReading(file.path, file.blob, candidates=found)

@@ -21,6 +21,7 @@ from reconciler.reconciling.runs import Outcome, Run, Trigger
 from reconciler.reconciling.suspending import Asker
 from reconciler.reconciling.verdicts import Findings
 from reconciler.reconciling.watched import Watched
+from reconciler.resources.secret_references import Available
 from reconciler.store.contract import Record, RepositoryRow, Store, SuspensionRow
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Reconciler:
         mirror: Callable[[], Mirror],
         store: Store,
         applier: Applier,
-        fingerprint: str,
+        fingerprint: Callable[[Available], str],
         origin: str,
         neighbours: Callable[[], tuple[Neighbour, ...]],
         clock: Clock,
@@ -50,7 +51,8 @@ class Reconciler:
         self._new_mirror = mirror
         self._store = store
         self._applier = applier
-        self._reader = recording.Reader(watched, fingerprint=fingerprint, origin=origin)
+        self._fingerprint = fingerprint
+        self._reader = recording.Reader(watched, fingerprint="", origin=origin)  # each look has a fingerprint
         self._neighbours = neighbours
         self._clock = clock
         self._source = Source(url=watched.url, branch=watched.branch, timeout=watched.timeout)
@@ -79,7 +81,7 @@ class Reconciler:
         A look that finds nothing new writes nothing, unless somebody asked for the run. Raises nothing.
         """
         run.started = self._clock()
-        attempt = Attempt(run, run.started, full or self._must_read_all())
+        attempt = Attempt(run, run.started, full)
         try:
             await self._steps(attempt)
         except errors.ReconcilerError as fault:
@@ -153,6 +155,7 @@ class Reconciler:
         if self.why_suspended is not None:
             attempt.findings = Findings(suspended=self.why_suspended)
             return
+        self._judge_by(attempt, await self._applier.secrets(self.watched.project))
         mirror = await self._ready_mirror()
         try:
             await self._look_and_apply(attempt, mirror)
@@ -190,8 +193,11 @@ class Reconciler:
     def _is_applied(self, head: Head) -> bool:
         return self.remembered is not None and self.remembered.commit == head.commit
 
-    def _must_read_all(self) -> bool:
-        return self.remembered is None or self.remembered.fingerprint != self._reader.fingerprint
+    def _judge_by(self, attempt: Attempt, secrets: Available) -> None:
+        """From now on the head is judged by these; if they are others than before, everything is read again."""
+        self._reader = replace(self._reader, fingerprint=self._fingerprint(secrets))
+        if self.remembered is None or self.remembered.fingerprint != self._reader.fingerprint:
+            attempt.full = True
 
     def _is_nothing_new(self, attempt: Attempt) -> bool:
         remembered, head = self.remembered, attempt.head
@@ -217,6 +223,8 @@ class Reconciler:
         assert head is not None
 
         def job(context: Context) -> CommitJob:
+            # A secret may have come or gone since the look began: what is recorded is what the plan was told.
+            self._judge_by(attempt, context.secrets)
             watched = self.watched
             return CommitJob(
                 context=context,

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -21,6 +21,7 @@ from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
 from reconciler.reconciling.suspending import Asker
 from reconciler.reconciling.watched import Watched
+from reconciler.resources.secret_references import Available
 from reconciler.store.contract import Record, Store, SuspensionRow
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Environment:
     store: Store
     applier: Applier
     mirror: Callable[[Watched], Mirror]
+    ensure_project: Callable[[str], Awaitable[None]]
     api_versions: frozenset[str]
     schemas: str
     clock: Clock
@@ -60,7 +62,7 @@ class Repositories:
         environment = self._environment
         # What may fail comes before anything is stopped, as far as it can.
         for project in sorted({one.project for one in by_name.values()}):
-            await environment.store.create_project(project, at=rfc3339(environment.clock()))
+            await environment.ensure_project(project)
         leaving = {name: loop for name, loop in self._loops.items() if by_name.get(name) != loop.reconciler.watched}
         await asyncio.gather(*(loop.stop() for loop in leaving.values()))
         try:
@@ -83,15 +85,21 @@ class Repositories:
             await asyncio.gather(*(loop.stop() for loop in self._loops.values()))
             self._loops.clear()
 
-    async def all(self) -> list[bytes]:
-        """Every repository as a JSON object, sorted by name. Raises StoreFault."""
+    async def all(self, *, projects: frozenset[str] | None) -> list[bytes]:
+        """Every repository of these projects, of all when None, as a JSON object, sorted by name. Raises StoreFault."""
         loops = [self._loops[name] for name in sorted(self._loops)]
+        loops = [loop for loop in loops if projects is None or loop.reconciler.watched.project in projects]
         return [await showing.shown(loop.reconciler, self._environment.store) for loop in loops]
 
     async def one(self, name: str) -> bytes | None:
         """One repository as a JSON object, or None. Raises StoreFault."""
         loop = self._loops.get(name)
         return None if loop is None else await showing.shown(loop.reconciler, self._environment.store)
+
+    def project_of(self, name: str) -> str | None:
+        """The project that a repository fills, or None for an unknown one."""
+        loop = self._loops.get(name)
+        return None if loop is None else loop.reconciler.watched.project
 
     def reconcile(self, name: str, *, actor: Actor) -> str | None:
         """Ask for a run; the id of the run that will cover it, or None for an unknown repository. Raises Suspended."""
@@ -198,7 +206,7 @@ class Repositories:
             mirror=partial(environment.mirror, one),
             store=environment.store,
             applier=environment.applier,
-            fingerprint=watched.fingerprint(one, api_versions=environment.api_versions, schemas=environment.schemas),
+            fingerprint=partial(self._fingerprint, one),
             origin=watched.origin(one),
             neighbours=partial(self._neighbours, one),
             clock=environment.clock,
@@ -211,6 +219,12 @@ class Repositories:
 
         await reconciler.recall()
         return Loop(reconciler, new_run=new_run)
+
+    def _fingerprint(self, one: Watched, secrets: Available) -> str:
+        environment = self._environment
+        return watched.fingerprint(
+            one, api_versions=environment.api_versions, schemas=environment.schemas, secrets=secrets
+        )
 
     def _neighbours(self, one: Watched) -> tuple[Neighbour, ...]:
         """The other repositories that fill the same project, by name."""

@@ -7,6 +7,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from reconciler.resources.secret_references import Available
+
 READING_VERSION = 1  # grows when this program reads the same bytes in another way: then everything is read again
 
 
@@ -44,10 +46,10 @@ def origin(watched: Watched) -> str:
     return hashlib.sha256(msgspec.json.encode([watched.url, watched.branch])).hexdigest()
 
 
-def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str) -> str:
+def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str, secrets: Available) -> str:
     """A digest of all that decides what a commit means: when it changes, the same commit is read again, whole.
 
-    `schemas` is the digest of the schemas that documents are judged by.
+    `schemas` is the digest of the schemas that documents are judged by, `secrets` what they may refer to now.
     """
     shaping: list[Any] = [
         READING_VERSION,
@@ -64,5 +66,8 @@ def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str)
         watched.allowed_kinds,
         watched.allowed_names,
         watched.accept_invalid,
+        sorted(secrets.env),
+        sorted(secrets.files),
+        secrets.flat,
     ]
     return hashlib.sha256(msgspec.json.encode(shaping)).hexdigest()

@@ -8,7 +8,7 @@ is one, stands in for it.
 """
 
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources import parameters, validators, violations
+from reconciler.resources import explaining, parameters, validators, violations
 from reconciler.resources.component_types import ComponentType
 from reconciler.resources.violations import Violation
 from reconciler.resources.words import listed
@@ -19,7 +19,7 @@ def broken(given: list[Value], component_type: ComponentType, *, at: Pointer) ->
 
     `given` has the shape that the schemas ask for, `[{name, value}, ...]`; `at` is its pointer in the document.
     """
-    found = validators.broken(component_type.rules, canonical(given, component_type))
+    found = explaining.broken(component_type.rules, canonical(given, component_type))
     twice = tuple(parameters.repeated(given, at=at)) if len(given) > 1 else ()
     if not found and not twice:
         return ()

@@ -7,12 +7,27 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources import component_types, definitions, parameter_types, parameters, validators, violations
-from reconciler.resources.definitions import Definition
+from reconciler.resources import (
+    component_types,
+    definitions,
+    explaining,
+    parameter_types,
+    parameters,
+    validators,
+    violations,
+)
+from reconciler.resources.definitions import Definition, Operator
 from reconciler.resources.violations import Violation
 from reconciler.resources.words import listed
 
 AT: Pointer = ("spec", "parameters")
+
+# Far above what people write: the largest types that are known have some hundred parameters.
+MOST_PARAMETERS = 1_000
+MOST_VALUES = 10_000  # of all `validValues`, and of the lists that conditions compare with
+MOST_CONDITIONS = 100  # of one parameter
+MOST_CONDITIONS_IN_ALL = 1_000
+MOST_SEARCHES = 100  # conditions `containsAny` in all: each takes memory for every entry of a list that it searches
 
 
 def broken(spec: Value) -> tuple[Violation, ...]:
@@ -20,6 +35,9 @@ def broken(spec: Value) -> tuple[Violation, ...]:
     listing = spec.get("parameters") if isinstance(spec, dict) else None
     if not isinstance(listing, list):
         return ()
+    too_many = tuple(_too_many(listing))
+    if too_many:
+        return too_many  # all else would take time in proportion
     known = {definition.name: definition for definition in definitions.read(spec)}
     found = [
         *parameters.repeated(listing, at=AT),
@@ -28,6 +46,26 @@ def broken(spec: Value) -> tuple[Violation, ...]:
         *_conditions(known),
     ]
     return violations.in_document_order(found, {"spec": spec})
+
+
+def _too_many(listing: list[Value]) -> Iterator[Violation]:
+    """What there is more of than a type may have, since every component of the type is held against all of it."""
+    each = [item for item in listing if isinstance(item, dict)]
+    conditions = [given if isinstance(given := item.get("relevantIf"), list) else [] for item in each]
+    whole = [one for some in conditions for one in some if isinstance(one, dict)]
+    compared = [one.get("value") for one in whole]
+    values = [value for value in (*(item.get("validValues") for item in each), *compared) if isinstance(value, list)]
+    if len(listing) > MOST_PARAMETERS:
+        yield Violation(AT, f"has more than {MOST_PARAMETERS:,} parameters; make several types of it")
+    if sum(map(len, values)) > MOST_VALUES:
+        yield Violation(AT, f"lists more than {MOST_VALUES:,} valid values in all; let some be any text")
+    for index, some in enumerate(conditions):
+        if len(some) > MOST_CONDITIONS:
+            yield Violation((*AT, index, "relevantIf"), f"has more than {MOST_CONDITIONS:,} conditions; take some away")
+    if sum(one.get("operator") == Operator.CONTAINS_ANY for one in whole) > MOST_SEARCHES:
+        yield Violation(AT, f"has more than {MOST_SEARCHES:,} conditions `containsAny` in all; take some away")
+    if sum(map(len, conditions)) > MOST_CONDITIONS_IN_ALL:
+        yield Violation(AT, f"has more than {MOST_CONDITIONS_IN_ALL:,} conditions in all; take some away")
 
 
 def _alone(definition: Definition) -> Iterator[Violation]:
@@ -50,7 +88,7 @@ def _defaults(known: dict[str, Definition]) -> Iterator[Violation]:
         return
     rules = validators.compiled(component_types.values_schema(judged))
     values = {name: component_types.canonical_value(each, each.default) for name, each in judged.items()}
-    for violation in validators.broken(rules, values):
+    for violation in explaining.broken(rules, values):
         name, *below = violation.pointer
         yield Violation((*AT, judged[str(name)].index, "default", *below), violation.message)
 

@@ -34,13 +34,14 @@ ROUTING_KEYS = frozenset({"host", ":authority"})
 """Of a map of headers: what a shared server goes by when it chooses who gets a request."""
 
 _BOUNDED = frozenset({"int", "bool", "enum", "enums", "timezone"})
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s?(?![a-z])")
 _PLACE = re.compile(
     "account|addr|address(es)?|authority|brokers?|bucket|ca|cert(ificates?)?|cluster|connection|database|datacenter|"
     "destination|dns|domain|dsn|endpoints?|environment|gateway|host|hostname|hosts|index|insecure|ip|location|mtls|"
     "mutual|namespace|network|path|peer|ports?|project|protocol|proxy|realm|region|remote|route|scheme|servers?|site|"
     "skip|socket|ssl|stream|subdomain|targets?|tenant|tls|topic|transport|ur[il]s?|verify|workspace|zone"
 )
+_RUN_TOGETHER = re.compile("addr|domain|endpoint|host|proxy|server|uris?$|url")  # `webhookurl`; not `security`
 
 
 def changed(
@@ -88,7 +89,8 @@ def _says_where(name: str, type_key: Key, definition: Definition | None) -> bool
         return name in WEBHOOK_PARAMETERS
     if definition is None or not (definition.sensitive or _is_bounded(definition)):
         return True
-    return any(_PLACE.fullmatch(word.lower()) for word in _WORD.findall(name))
+    words = [word.lower() for word in _WORD.findall(name)]
+    return any(_PLACE.fullmatch(word) or _RUN_TOGETHER.search(word) for word in words)
 
 
 def _is_bounded(definition: Definition) -> bool:

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources import components, conforming, parameters, references
+from reconciler.resources import components, conforming, parameters, references, secret_rules, violations, webhooks
 from reconciler.resources.component_types import ComponentType
+from reconciler.resources.components import Component
 from reconciler.resources.keys import Key
+from reconciler.resources.secret_references import Available
 from reconciler.resources.violations import Violation
 
 Lookup = Callable[[Key], ComponentType | None]
@@ -27,18 +29,31 @@ class Fit:
     secrets: tuple[tuple[Pointer, Value], ...] = field(default=(), repr=False)
 
 
-def fit(owned: dict[str, Value], lookup: Lookup) -> Fit:
-    """Judge every component of a valid document. Of an unknown type, nothing is wrong and everything is a secret."""
+def fit(owned: dict[str, Value], lookup: Lookup, *, available: Available | None = None) -> Fit:
+    """Judge every component of a valid document. Of an unknown type, nothing is wrong and everything is a secret.
+
+    `available` are the secrets that its project may refer to; None when nobody can say, or asks for secrets alone.
+    """
     spec, kind = owned["spec"], owned["kind"]
     found = components.find(kind, spec) if isinstance(kind, str) else ()
     types = components.types(found, lookup)
     broken: list[Violation] = []
     for component in found:
         component_type = types[component.at[1:]]
-        if component_type is not None:
-            broken += conforming.broken(component.parameters, component_type, at=component.at)
-    secrets = parameters.find(spec, types).secrets
-    return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in secrets))
+        # As far as somebody reads it: thousands of components may each lack a thousand parameters.
+        if component_type is not None and len(broken) <= violations.MOST_LINES:
+            broken += misfitting(component, component_type)
+    held = parameters.find(spec, types)
+    broken += secret_rules.broken(held.mentions, found, types, available)
+    return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in held.secrets))
+
+
+def misfitting(component: Component, component_type: ComponentType) -> tuple[Violation, ...]:
+    """Every rule that the values of one component break: those of its type, and of a webhook those of requests."""
+    found = conforming.broken(component.parameters, component_type, at=component.at)
+    if component.type_key != references.WEBHOOK:
+        return found
+    return (*found, *webhooks.broken(component.parameters, at=component.at))
 
 
 def with_storages(fit: Fit, owned: dict[str, Value], type_of: TypeOf) -> Fit:

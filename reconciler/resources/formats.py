@@ -15,10 +15,12 @@ TIMEZONE = "timezone"
 
 
 def is_yaml(text: str) -> bool:
-    """Whether the text parses as YAML. Tags and merge keys, which no resource may have, are its reader's business."""
-    data = text.encode()
+    """Whether the text parses as YAML, and is no larger than a file may be.
+
+    Tags and merge keys, which no resource may have, are its reader's business.
+    """
     try:
-        reading.locate(data, syntax=reading.Syntax.YAML, limits=limits.for_body(len(data)))
+        reading.locate(text.encode(), syntax=reading.Syntax.YAML, limits=limits.FILE)
     except reading.DocumentError:
         return False
     return True

@@ -61,6 +61,7 @@ def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = Fa
         *_identifiers(document, kind, api_versions),
         *_repeated(given),
         *(() if placeholders else (Violation(pointer, MASK_MESSAGE) for pointer in masks)),
+        *_hidden_text(document, kind),
         *_definitions(document, kind, shape),
     )
     key = _key(document, kind)
@@ -117,6 +118,18 @@ def _repeated(found: parameters.Found) -> Iterator[Violation]:
         yield from parameters.repeated(listed, at=("spec", *pointer))
 
 
+def _hidden_text(document: dict[str, Value], kind: Kind | None) -> Iterator[Violation]:
+    """What a viewer was shown of a Configuration, and would put in the place of its text."""
+    spec = document["spec"]
+    if (
+        kind is not None
+        and kind.name == CONFIGURATION
+        and isinstance(spec, dict)
+        and spec.get("raw") == parameters.MASK
+    ):
+        yield Violation(("spec", "raw"), HIDDEN_TEXT_MESSAGE)
+
+
 def _definitions(document: dict[str, Value], kind: Kind | None, shape: Iterable[Violation]) -> Iterable[Violation]:
     """The rules of a type's definitions, which go by the shape that the schema asks for."""
     if kind is None or kind.name not in components.TYPES:
@@ -125,6 +138,12 @@ def _definitions(document: dict[str, Value], kind: Kind | None, shape: Iterable[
     is_shapeless = any(at[: len(one.pointer)] == one.pointer or one.pointer[: len(at)] == at for one in shape)
     return () if is_shapeless else defining.broken(document["spec"])
 
+
+CONFIGURATION = "Configuration"  # the one kind that may have a text of its own
+HIDDEN_TEXT_MESSAGE = (
+    f"`{parameters.MASK}` is what the service shows a viewer instead of the text; send the text itself, or leave the "
+    "resource out"
+)
 
 LONGEST_NAME = 100  # characters compared with the kinds: comparing takes the square of the length
 

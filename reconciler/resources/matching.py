@@ -7,15 +7,17 @@ the first of `id`, `name` and `displayName` that it has: parameters have names, 
 `displayName`. An entry without any, and one whose identity occurs twice in either list, corresponds to nothing.
 """
 
+from collections.abc import Iterator
 from enum import Enum, auto
 from typing import TypeAlias
 
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources.replacing import child
+from reconciler.resources.replacing import at, child
 
 IDENTIFYING = ("id", "name", "displayName")
 
 Identity: TypeAlias = tuple[str, str]  # the key, and what stands under it
+Called: TypeAlias = tuple[str, Pointer]  # a parameter's name, and the place inside its value
 
 
 class Unmatched(Enum):
@@ -70,6 +72,37 @@ class Matching:
                 if identity is not None:
                     found[identity] = None if identity in found else position
         return self._entries[id(entries)]
+
+
+def called(document: Value, place: Pointer) -> Called | None:
+    """What a place in the value of a parameter is called; None outside of one. The document holds the place."""
+    steps = range(2, len(place))
+    end = next((end for end in steps if place[end] == "value" and place[end - 2] == "parameters"), None)
+    parameter = None if end is None else at(document, place[:end])
+    name = parameter.get("name") if isinstance(parameter, dict) else None
+    return None if end is None or not isinstance(name, str) else (name, place[end + 1 :])
+
+
+def namesakes(document: Value) -> dict[Called, list[Pointer]]:
+    """The values of all parameters, and of a map each value, by what they are called, wherever they stand."""
+    found: dict[Called, list[Pointer]] = {}
+    for pointer, name, value in _values(document, ()):
+        found.setdefault((name, ()), []).append(pointer)
+        for key in value if isinstance(value, dict) else ():
+            found.setdefault((name, (key,)), []).append((*pointer, key))
+    return found
+
+
+def _values(value: Value, pointer: Pointer) -> Iterator[tuple[Pointer, str, Value]]:
+    """The value of each parameter, with its pointer and the parameter's name."""
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, each in steps:
+        if pointer[-1:] == ("parameters",) and isinstance(each, dict) and "value" in each:
+            name = each.get("name")
+            if isinstance(name, str):
+                yield (*pointer, step, "value"), name, each["value"]
+        elif isinstance(each, (dict, list)):
+            yield from _values(each, (*pointer, step))
 
 
 def identity_of(entry: Value) -> Identity | None:

@@ -7,25 +7,35 @@ The search covers the whole spec, fields that no schema describes included: a se
 it stood where nobody looked. Nesting is bounded by the readers.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from reconciler.documents.values import Pointer, Value, pointer_text
+from reconciler.resources import secret_references
 from reconciler.resources.component_types import ComponentType
 from reconciler.resources.violations import Violation
 
 MASK = "(sensitive)"
 """What the service shows in place of a secret."""
 
-_REFERENCE = re.compile(r"\$\{(env|file):[A-Za-z0-9_][-A-Za-z0-9_.]*\}")
 _ALWAYS_SENSITIVE = "headers"  # of a webhook; they carry its credentials
 
 Types = Mapping[Pointer, ComponentType | None]
 """The type that a list of parameters belongs to, by the pointer of the list from the spec down; None if unknown."""
 
 UNTYPED: Types = MappingProxyType({})
+
+
+class Mention(NamedTuple):
+    """A text of a value that holds `${`, which may begin a reference to a secret; pointers from the spec down."""
+
+    parameter: Pointer
+    name: str  # of the parameter; '' when it has none
+    pointer: Pointer  # of the text
+    text: str
+    sensitive: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,7 @@ class Found:
     )  # what stands under a key `parameters`
     secrets: list[tuple[Pointer, Value]] = field(default_factory=list, repr=False)  # of a map, each of its values
     masks: list[Pointer] = field(default_factory=list)  # where a value is `(sensitive)`, sensitive or not
+    mentions: list[Mention] = field(default_factory=list, repr=False)  # in secrets, and in values of parameters
 
 
 def find(spec: Value, types: Types = UNTYPED) -> Found:
@@ -69,6 +80,8 @@ def _visit(value: Value, *, pointer: Pointer, found: Found, types: Types) -> Non
             sensitive = _is_sensitive(value, pointer, types)
             if sensitive or given == MASK or isinstance(given, (dict, list)):  # a call for each of all would show
                 _collect(given, (*pointer, "value"), found, sensitive=sensitive)
+            if isinstance(given, (dict, list)) or (isinstance(given, str) and "${" in given):
+                found.mentions.extend(_mentions(value, pointer, sensitive=sensitive))
         for key, child in value.items():
             if isinstance(child, (dict, list)) and not (sensitive and key == "value"):
                 _visit(child, pointer=(*pointer, key), found=found, types=types)
@@ -111,5 +124,24 @@ def _literals(value: Value, pointer: Pointer) -> Iterator[Pointer]:
             yield from _literals(child, (*pointer, index))
 
 
+def _mentions(parameter: dict[str, Value], pointer: Pointer, *, sensitive: bool) -> Iterator[Mention]:
+    """In a secret however deep; in another value the text itself, those of a map and those of a list."""
+    if sensitive or pointer[-2:-1] == ("parameters",):
+        name = parameter.get("name")
+        for where, text in _texts(parameter["value"], (*pointer, "value"), depth=None if sensitive else 1):
+            yield Mention(pointer, name if isinstance(name, str) else "", where, text, sensitive)
+
+
+def _texts(value: Value, pointer: Pointer, *, depth: int | None) -> Iterator[tuple[Pointer, str]]:
+    """The texts in a value that hold `${`; `depth` None: however deep."""
+    if isinstance(value, str):
+        if "${" in value:
+            yield pointer, value
+    elif depth != 0 and isinstance(value, (dict, list)):
+        children = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, child in children:
+            yield from _texts(child, (*pointer, step), depth=None if depth is None else depth - 1)
+
+
 def _is_reference(value: Value) -> bool:
-    return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
+    return isinstance(value, str) and value.startswith("${") and secret_references.whole(value) is not None

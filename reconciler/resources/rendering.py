@@ -33,6 +33,13 @@ def body(prepared: Prepared, *, identity: Identity) -> bytes:
     return canonical.encode({**prepared.masked, "metadata": metadata})
 
 
+def identity(body: Mapping[str, Value]) -> Identity:
+    """What the server added to a resource's metadata, of a body as it is stored."""
+    metadata = cast("Mapping[str, Value]", body["metadata"])
+    number = cast("int", metadata["version"])
+    return Identity(id=str(metadata["id"]), version=number, date_modified=str(metadata["dateModified"]))
+
+
 def status(kind: str, *, source: bytes, incomplete: Sequence[str]) -> bytes:
     """The `status` of a stored resource, canonical JSON: where it came from, and what is missing of it.
 

@@ -6,14 +6,14 @@ secrets out (`preparing`), which values are secrets by their types (`fitting`).
 When it may is decided in `keeping`. The literal is never stored.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.documents.values import Pointer, Value
 from reconciler.resources import canonical, placeholders, replacing
 from reconciler.resources.fitting import Lookup
 from reconciler.resources.keeping import MESSAGES, Keeping
-from reconciler.resources.matching import Matching, Unmatched
+from reconciler.resources.matching import Called, Matching, Unmatched, called, namesakes
 from reconciler.resources.violations import Violation
 
 Secrets = tuple[tuple[Pointer, Value], ...]
@@ -40,7 +40,7 @@ class Restored:
 
 def in_clear(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[str, Value]:
     """A stored masked resource, or its body, with its secrets, which are stored by JSON pointer."""
-    return replacing.replaced(masked, _located(masked, secrets))
+    return replacing.replaced(masked, located(masked, secrets))
 
 
 def restored(
@@ -60,15 +60,16 @@ def restored(
     if masked is None:
         told = [(place, MESSAGES[Unmatched.ABSENT]) for place in places]
         return _result(incoming, told, kept={}, accept_invalid=accept_invalid)
-    held = _located(masked, secrets)
+    held = located(masked, secrets)
     keeping = Keeping(incoming, masked, held=held, lookup=lookup)
     decided = [(place, keeping.of(place)) for place in places]
     kept = {place: held[found] for place, found in decided if isinstance(found, tuple)}
     told = [(place, found) for place, found in decided if isinstance(found, str)]
     result = _result(incoming, told, kept=kept, accept_invalid=accept_invalid)
     once = tuple(_still(result.document, masked, held))
-    stuck = [(place, value) for place, value in once if _is_same(replacing.at(result.document, place), value)]
-    return replace(result, secrets=tuple(stuck), once_secret=tuple(place for place, _ in once))
+    now = [(place, replacing.at(result.document, place), values) for place, values in once]
+    stuck = {place: value for place, value, values in now if canonical.encode(value) in values}
+    return replace(result, secrets=tuple(stuck.items()), once_secret=tuple(dict.fromkeys(place for place, _ in once)))
 
 
 def united(found: Secrets, stuck: Secrets) -> Secrets:
@@ -104,18 +105,33 @@ def _found(matching: Matching, places: Iterable[Pointer]) -> Iterator[Pointer]:
 
 def _still(
     document: dict[str, Value], masked: dict[str, Value], held: Mapping[Pointer, Value]
-) -> Iterator[tuple[Pointer, Value]]:
-    """Where the stored secrets had to be in the document now, each with the secret."""
+) -> Iterator[tuple[Pointer, Collection[bytes]]]:
+    """Where the stored secrets had to be in the document now, each with those that it may be, in canonical form.
+
+    A component that nothing tells from the others, or that has another name now, leaves no such place. Its secrets may
+    be in any parameter of the same name then: what is hidden there is the same value, so a mistake shows nothing.
+    """
     matching = Matching(masked, document)
+    lost: dict[Called, set[bytes]] = {}
     for place, value in held.items():
         found = matching.find(place)
         if not isinstance(found, Unmatched):
-            yield found, value
+            yield found, (canonical.encode(value),)
+            continue
+        name = called(masked, place)
+        if name is not None:
+            lost.setdefault(name, set()).add(canonical.encode(value))
+    elsewhere = namesakes(document) if lost else {}
+    for name, values in lost.items():
+        for there in elsewhere.get(name, ()):
+            yield there, values
 
 
-def _located(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[Pointer, Value]:
+def located(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[Pointer, Value]:
+    """The secrets of a stored resource by their places in it."""
     return {replacing.located(masked, text): value for text, value in secrets.items()}
 
 
-def _is_same(one: Value, other: Value) -> bool:
+def is_same(one: Value, other: Value) -> bool:
+    """Whether two values are equal in canonical form."""
     return canonical.encode(one) == canonical.encode(other)

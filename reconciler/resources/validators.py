@@ -14,8 +14,8 @@ from typing import Any
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
 import schemas
-from reconciler.documents.values import Value
-from reconciler.resources import formats
+from reconciler.documents.values import Pointer, Value
+from reconciler.resources import formats, labels
 from reconciler.resources.kinds import Kind
 from reconciler.resources.violations import Violation
 from reconciler.resources.words import listed
@@ -39,6 +39,13 @@ class Rules:
 
     schema: dict[str, Any] = field(repr=False)
     validator: Draft202012Validator = field(repr=False)
+    _parts: "dict[str | int, Rules]" = field(default_factory=dict, repr=False, compare=False)
+
+    def part(self, name: str | int, schema: dict[str, Any]) -> "Rules":
+        """A subschema by itself, compiled when somebody first asks for it, under a name of the caller's."""
+        if name not in self._parts:
+            self._parts[name] = compiled(schema)
+        return self._parts[name]
 
 
 def compiled(schema: dict[str, Any]) -> Rules:
@@ -51,11 +58,32 @@ def violations(kind: Kind | None, value: Value) -> tuple[Violation, ...]:
 
     The value comes from a reader: it holds no NaN and no lone surrogate.
     """
-    return broken(_rules(schemas.ENVELOPE if kind is None else kind.name), value)
+    rules = _rules(schemas.ENVELOPE if kind is None else kind.name)
+    crowded = tuple(labels.crowded(value))
+    if not crowded and rules.validator.is_valid(value):
+        return ()
+    rest, found = value, list[Violation]()
+    for at in labels.PLACES:
+        rest, mapping = labels.taken_out(rest, at)
+        if at not in {one.pointer for one in crowded}:
+            found += _of_labels(rules, mapping, at=at)
+    return (*crowded, *found, *broken(rules, rest))
+
+
+def _of_labels(rules: Rules, mapping: dict[str, Value], *, at: Pointer) -> Iterator[Violation]:
+    """What is wrong with labels, one at a time: the library copies all of them into the error for each."""
+    schema = {"$ref": "#/$defs/labels", "$defs": rules.schema["$defs"]}
+    for key, value in mapping.items():
+        for one in broken(rules.part("labels", schema), {key: value}):
+            yield Violation((*at, *one.pointer), one.message, at_key=one.at_key)
 
 
 def broken(rules: Rules, value: Value) -> tuple[Violation, ...]:
-    """Every way in which a value breaks the rules; pointers lead down from the value."""
+    """Every way in which a value breaks the rules; pointers lead down from the value.
+
+    The library makes all errors at once, each with a copy of what it was found in and of what would be allowed there:
+    whatever may break many rules at one place is to be judged in pieces.
+    """
     if rules.validator.is_valid(value):
         return ()
     return tuple(found for error in rules.validator.iter_errors(value) for found in _explain(error, rules.schema))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.documents.values import Pointer, Value, pointer_text
+from reconciler.escaping import visible
 
 MOST_LINES = 1000  # lines of one reason; beyond it, a count: nobody reads more, and every reason is stored
 MOST_CHARACTERS = 64 * 1024  # of one reason, for the same cause
@@ -29,14 +30,14 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands in a repository; line and column count from 1."""
+    """Where something stands in a repository; line and column count from 1. As text it is fit for a sentence."""
 
     path: str
     line: int
     column: int
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}"
+        return f"{visible(self.path)}:{self.line}:{self.column}"
 
 
 def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str]) -> str:
@@ -75,19 +76,13 @@ def in_document_order(violations: Iterable[Violation], value: Value) -> tuple[Vi
 
 
 def _line(violation: Violation, place: str) -> str:
-    return ": ".join(part for part in (place, _shown(violation.pointer), violation.message) if part)
+    return visible(": ".join(part for part in (place, _shown(violation.pointer), violation.message) if part))
 
 
 def _shown(pointer: Pointer) -> str:
-    """The pointer on one line: control characters escaped as JSON does, the end of a long one cut."""
+    """The pointer, the end of a long one cut."""
     text = pointer_text(pointer)
-    if len(text) > LONGEST_POINTER:
-        text = text[:LONGEST_POINTER] + "…"
-    return text if text.isprintable() else "".join(_printable(character) for character in text)
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+    return text if len(text) <= LONGEST_POINTER else text[:LONGEST_POINTER] + "…"
 
 
 def _order(pointer: Pointer, value: Value, positions: dict[int, dict[str, int]]) -> tuple[float, ...]:

@@ -18,7 +18,7 @@ PREFIX = "SERVICE_"
 CONFIG = "SERVICE_CONFIG"
 API_KEY = "SERVICE_API_KEY"
 # Variables that other parts of the program read; they are no settings.
-ELSEWHERE = (CONFIG, "SERVICE_SERVER", "SERVICE_PROJECT", "SERVICE_DEBUG")
+ELSEWHERE = (CONFIG, "SERVICE_SERVER", "SERVICE_USER", "SERVICE_PASSWORD_FILE", "SERVICE_PROJECT", "SERVICE_DEBUG")
 
 
 def _text(text: str) -> Value:

@@ -11,12 +11,13 @@ from reconciler.documents.values import Pointer, Value
 from reconciler.settings import addresses, layers, mistakes
 from reconciler.settings.layers import Layer
 from reconciler.settings.mistakes import Mistake
-from reconciler.settings.models import Delivery, Settings
+from reconciler.settings.models import Auth, Delivery, Settings
 from reconciler.settings.repositories import Credentials, Verify
 from reconciler.settings.topics import key
 
 IDLE = "is accepted, but this version does not act on it"
-SECTIONS = ("outbound", "secrets", "auth")
+PROVIDER = "is accepted, but this version asks no provider: with `oidc`, keys alone are let in"
+SECTIONS = ("outbound",)
 DELIVERY = ("otlp_listen", "egress")  # `drainTimeout` bounds the stop of the service already
 
 UNSUPPORTED = "is not supported by this version; leave it out"
@@ -28,6 +29,9 @@ def without_effect(settings: Settings) -> Iterator[Mistake]:
     for name in SECTIONS:
         if getattr(settings, name) != Settings.model_fields[name].default:
             yield Mistake((name,), IDLE)
+    if settings.auth.type == "oidc" or settings.auth.oidc != Auth.model_fields["oidc"].default:
+        where = "type" if settings.auth.type == "oidc" else "oidc"
+        yield Mistake(("auth", where), PROVIDER)
     for name in DELIVERY:
         if getattr(settings.delivery, name) != Delivery.model_fields[name].default:
             yield Mistake(("delivery", key(name)), IDLE)

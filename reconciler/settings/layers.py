@@ -10,6 +10,7 @@ from typing import Protocol
 
 from reconciler.documents.locations import Locations
 from reconciler.documents.values import Pointer, Value
+from reconciler.escaping import visible
 from reconciler.settings import environment
 
 CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")  # where a word begins in a key: `stateDir` is `--state-dir`
@@ -126,6 +127,6 @@ def _inner(value: Value, part: str | int) -> tuple[Value] | None:
 
 
 def dotted(pointer: Pointer) -> str:
-    """`repositories[0].interval`; characters that a terminal acts on are escaped."""
+    """`repositories[0].interval`; what does not show as itself is escaped."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in pointer).removeprefix(".")
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return visible(text)

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from reconciler.documents import limits, reading
 from reconciler.documents.values import Value
 from reconciler.errors import Refused
+from reconciler.escaping import visible
 from reconciler.settings import environment as variables
 from reconciler.settings import later, layers, mistakes
 from reconciler.settings.layers import Layer
@@ -28,8 +29,8 @@ class SettingsError(Refused):
     """The settings are wrong: one line for each mistake, those of the file in its order."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
-        super().__init__("\n".join(lines))
-        self.lines = lines
+        self.lines = tuple(visible(line) for line in lines)
+        super().__init__("\n".join(self.lines))
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,16 +71,24 @@ def _half_a_certificate(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
 
 
 def _open_listener(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
-    found, insecure = layers.find(sources, ("listen",)), layers.find(sources, ("insecure",))
-    if found is None or (insecure is not None and insecure[1] is True) or _given(sources, "tls", "certFile"):
+    if not _is_beyond_this_machine(sources):
         return
-    try:
-        loopback = address(found[1]).loopback
-    except ValueError:
-        return  # a mistake of shape, shown as such
-    if not loopback:
+    auth, insecure = layers.find(sources, ("auth", "type")), layers.find(sources, ("insecure",))
+    if auth is not None and auth[1] == "none":
+        yield Mistake(
+            ("auth", "type"), "must be local or oidc, since `listen` is beyond this machine (127.0.0.1 or [::1])"
+        )
+    if not (insecure is not None and insecure[1] is True) and not _given(sources, "tls", "certFile"):
         message = "must be on this machine (127.0.0.1 or [::1]), unless tls has both files or `insecure: true` is set"
         yield Mistake(("listen",), message)
+
+
+def _is_beyond_this_machine(sources: tuple[Layer, ...]) -> bool:
+    found = layers.find(sources, ("listen",))
+    try:
+        return found is not None and not address(found[1]).loopback
+    except ValueError:
+        return False  # a mistake of shape, shown as such
 
 
 def _unknown(pointer: Pointer) -> str:

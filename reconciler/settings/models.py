@@ -18,8 +18,10 @@ from reconciler.settings.scalars import (
     Boolean,
     Bytes,
     Duration,
+    EnvPatterns,
     Filled,
     Listen,
+    Network,
     OptionalListen,
     OptionalPath,
     OptionalWebURL,
@@ -45,7 +47,7 @@ ApiKey = Annotated[
     SecretStr, AfterValidator(_api_key), Allowed(f"at least {SHORTEST_KEY} characters, all of them printable ASCII")
 ]
 Secret = Annotated[SecretStr, Allowed("a string")]
-AuthType = Annotated[Literal["local", "oidc"], Allowed("local or oidc")]
+AuthType = Annotated[Literal["local", "oidc", "none"], Allowed("local, oidc or none")]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Allowed("debug, info, warning or error")]
 LogFormat = Annotated[Literal["auto", "text", "json"], Allowed("auto, text or json")]
 
@@ -90,12 +92,14 @@ class API(Topic):
 class Secrets(Topic):
     """Where references to secrets may point."""
 
-    env: tuple[Filled, ...] = Field(
+    env: EnvPatterns = Field(
         default=("DESTINATION_<PROJECT>__*",),
         description="Patterns of the environment variables that resources may refer to; `SERVICE_*` never matches.",
     )
     directory: OptionalPath = Field(
-        default=None, description="Folder with one folder of secret files per project; `<stateDir>/secrets` when empty."
+        default=None,
+        description="Folder with one folder of secret files per project; "
+        "when empty, systemd's `$CREDENTIALS_DIRECTORY`, else `<stateDir>/secrets`.",
     )
 
 
@@ -133,17 +137,22 @@ class OIDC(Topic):
 class Auth(Topic):
     """How people sign in."""
 
-    type: AuthType = Field(default="local", description="How people sign in.")
+    type: AuthType = Field(
+        default="local",
+        description="How people sign in: with a password, through a provider, or, on this machine alone, not at all.",
+    )
     oidc: OIDC = Field(default=OIDC(), description="The OpenID Connect provider.")
 
 
 class Egress(Topic):
     """Where deliveries may go."""
 
-    allow: tuple[Filled, ...] = Field(
-        default=(), description="Hosts and networks that deliveries may reach; empty: any."
+    allow: tuple[Network, ...] = Field(
+        default=(), description="Networks that deliveries may reach although a shorter prefix in `deny` holds them."
     )
-    deny: tuple[Filled, ...] = Field(default=(), description="Hosts and networks that they may not reach. Off: empty.")
+    deny: tuple[Network, ...] = Field(
+        default=(), description="Networks that they may not reach, beyond those that are always refused. Off: empty."
+    )
 
 
 class Delivery(Topic):
@@ -178,6 +187,10 @@ class Settings(BaseSettings):
     )
     insecure: Boolean = Field(
         default=False, description="Allow a listener beyond this machine without TLS. Off: `false`."
+    )
+    trusted_proxies: tuple[Network, ...] = Field(
+        default=(),
+        description="Networks of proxies whose `X-Forwarded-For` says where a request comes from. Off: empty.",
     )
     state_dir: AbsolutePath = Field(
         default=Path("/var/lib/reconciler"),

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from reconciler.settings.models import Settings
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})
+TLS = frozenset({"tls.certFile", "tls.keyFile"})  # another certificate is taken over; whether there is TLS is not
 
 
 def need_restart(running: Settings, fresh: Settings) -> tuple[str, ...]:
@@ -14,7 +15,9 @@ def need_restart(running: Settings, fresh: Settings) -> tuple[str, ...]:
 
     `running` are the settings of the start: a change that waits is told again at each reload.
     """
-    return tuple(key for key in _changed(running, fresh, "") if key not in TAKEN_OVER)
+    stays = (running.tls.cert_file is None) == (fresh.tls.cert_file is None)
+    taken_over = TAKEN_OVER | TLS if stays else TAKEN_OVER
+    return tuple(key for key in _changed(running, fresh, "") if key not in taken_over)
 
 
 def _changed(running: BaseModel, fresh: BaseModel, prefix: str) -> Iterator[str]:

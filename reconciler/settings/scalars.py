@@ -4,6 +4,7 @@ Which setting has which type is in `models`; the rules of addresses and URLs are
 """
 
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Pl
 
 from reconciler.settings import addresses
 from reconciler.settings.addresses import Address, address, has_control
-from reconciler.settings.allowing import Allowed
+from reconciler.settings.allowing import Allowed, refusal
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake
@@ -19,6 +20,8 @@ NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 PROJECT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 LONGEST_NAME = 63  # characters
 LONGEST_BRANCH = 1024  # bytes
+ENV_PATTERN = re.compile(r"(?!SERVICE_)(?:[A-Z0-9_*]|<PROJECT>)+", re.IGNORECASE)
+LONGEST_PATTERN = 255  # characters
 
 
 def seconds(text: object) -> float:
@@ -28,6 +31,18 @@ def seconds(text: object) -> float:
     if not 0.0 < value <= LONGEST:
         raise ValueError
     return value
+
+
+def network(value: object) -> IPv4Network | IPv6Network:
+    """A network in CIDR notation, or one address; no name, no netmask, no zone, no bits beside the prefix."""
+    if isinstance(value, IPv4Network | IPv6Network):
+        return value
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9A-Fa-f:.]+(?:/[0-9]{1,3})?", value):
+        raise ValueError
+    found = ip_network(value)
+    if isinstance(found, IPv6Network) and found.network_address.ipv4_mapped is not None and found.prefixlen >= 96:
+        raise refusal("must be written as IPv4, without `::ffff:`, since that is what is connected to")
+    return found
 
 
 def _optional_address(text: object) -> Address | None:
@@ -82,6 +97,13 @@ def _folder(text: str) -> str:
     return "" if path == PurePosixPath() else str(path)
 
 
+def _env_pattern(text: str) -> str:
+    """Letters, digits, `_`, `*` and the very text `<PROJECT>`; the service's own variables match no pattern."""
+    if len(text) > LONGEST_PATTERN or not ENV_PATTERN.fullmatch(text) or "<" in text.replace("<PROJECT>", ""):
+        raise ValueError
+    return text
+
+
 def _filled(text: str) -> str:
     if not text or has_control(text):
         raise ValueError
@@ -90,6 +112,16 @@ def _filled(text: str) -> str:
 
 Text = Annotated[str, Strict(), Allowed("a string")]
 Filled = Annotated[str, Strict(), AfterValidator(_filled), Allowed("a string that is not empty")]
+_ENV_PATTERN = "letters, digits, `_`, `*` and `<PROJECT>`"
+EnvPattern = Annotated[
+    str,
+    Strict(),
+    AfterValidator(_env_pattern),
+    Allowed(f"{_ENV_PATTERN}, not beginning with SERVICE_"),
+]
+EnvPatterns = Annotated[
+    tuple[EnvPattern, ...], Allowed(f"a list of texts of {_ENV_PATTERN}, not beginning with SERVICE_")
+]
 Boolean = Annotated[bool, Strict(), Allowed("true or false")]
 Duration = Annotated[float, BeforeValidator(seconds), Allowed("a duration such as 250ms, 10s, 5m or 1h")]
 Listen = Annotated[
@@ -100,6 +132,12 @@ OptionalListen = Annotated[
     PlainValidator(_optional_address),
     PlainSerializer(lambda value: str(value or "")),
     Allowed('host:port such as 127.0.0.1:4318, or "" for none'),
+]
+Network = Annotated[
+    IPv4Network | IPv6Network,
+    PlainValidator(network),
+    PlainSerializer(str),
+    Allowed("a network such as 10.0.0.0/8 or fd00::/8, without bits after the prefix, or one IP address; no name"),
 ]
 AbsolutePath = Annotated[Path, BeforeValidator(_absolute), Allowed("an absolute path")]
 OptionalPath = Annotated[Path | None, BeforeValidator(_optional_path), Allowed('an absolute path, or "" for none')]

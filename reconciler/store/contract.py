@@ -11,19 +11,22 @@ The promises, which one suite of tests proves:
   first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
 - Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the store
   may keep whatever is written over, so that whoever hands them out limits how long that can be.
-- What a commit writes over or removes is not in the file afterwards, nor in the write-ahead log once no reader of an
-  older revision is left and the log was taken into the file; a commit that rewrites versions asks for that.
+- What a commit that rewrites versions wrote over is in none of the store's files any more once `erase_traces` said so.
+  That it is still to be said survives a crash.
 - Every output has one order: lists by name in byte order, history and runs newest first.
 - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
   step in one transaction with its record.
 - When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads go on.
 """
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from reconciler import errors
+from reconciler.access.amendments import Amendment
+from reconciler.access.models import Directory
 from reconciler.resources.keys import Key
 
 
@@ -60,6 +63,10 @@ class VersionRow(NamedTuple):
     request: str | None
     created_at: str
 
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"VersionRow({self.project}, {self.kind} {self.name}, {self.version}, {self.body!r})"
+
 
 class HeadRow(NamedTuple):
     """The present state of a resource: which version, whose, where it stands, and its `status` as JSON.
@@ -93,7 +100,8 @@ class HeadStatusRow(NamedTuple):
 
 
 class RewrittenRow(NamedTuple):
-    """A stored version, the present one or an older one, with less to see than before: what became a secret is masked.
+    """A stored version, the present one or an older one, with less to see than before: what became a secret is masked,
+    or what should not have been there is redacted.
 
     Its number, its id, its source and when it was stored stay.
     """
@@ -104,6 +112,24 @@ class RewrittenRow(NamedTuple):
     version: int
     body: bytes
     secrets: bytes | None
+    digest: bytes | None = None  # None: it stays, as what a user owns does
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"RewrittenRow({self.project}, {self.kind} {self.name}, {self.version}, {self.body!r})"
+
+
+class QuoteRow(NamedTuple):
+    """A sentence that quotes a stored version, or something that was not stored for it, and what is in its place.
+
+    `of` says what it is: the `reason` of a run's status, the `message` of a run, the `detail` of an audit event. `id`
+    is the run's, or the event's number; `ordinal` the status's in its run.
+    """
+
+    of: str
+    id: str
+    ordinal: int
+    text: str
 
 
 class LineageRow(NamedTuple):
@@ -317,6 +343,7 @@ class Changes:
     heads: tuple[HeadRow, ...] = ()
     head_statuses: tuple[HeadStatusRow, ...] = ()
     rewritten: tuple[RewrittenRow, ...] = ()
+    quotes: tuple[QuoteRow, ...] = ()
     removed: tuple[KeyRow, ...] = ()
     audit: tuple[AuditRow, ...] = ()
     forgotten_files: tuple[tuple[str, str], ...] = ()  # (repository, path): its FileRow and WantedRows go
@@ -343,9 +370,20 @@ class Record:
     suspension: SuspensionRow | None = None  # in place of one that there may be
     resume: str | None = None  # the suspension of this repository ends
     audit: tuple[AuditRow, ...] = ()  # of what this record does
+    # Something is redacted: whatever was found of it, the revision grows and the traces are to be erased. Otherwise it
+    # would show whether a secret of an older version held the text.
+    redacts: bool = False
     # What is held now is approved in place of what was; `Moved` when the head is another one, or nothing can be
     # approved at it.
     approval: ApprovalRow | None = None
+
+
+class Traces(StrEnum):
+    """What is left in the store's files of what commits that rewrite versions wrote over."""
+
+    NONE = "none"
+    ERASED = "erased"  # just now
+    KEPT = "kept"  # as long as somebody reads an older revision
 
 
 class Store(Protocol):
@@ -373,11 +411,21 @@ class Store(Protocol):
         need none. The parts are taken one at a time, on the thread that writes. Raises `Moved`, `StoreFault`.
         """
 
+    async def erase_traces(self) -> Traces:
+        """Take out of the files what commits that rewrite versions wrote over, if any did since the last time.
+
+        The whole file may be written anew, on the thread that writes. Raises `StoreFault`; then it is still to be done.
+        """
+
     def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
         """A finished run as JSON without statuses, a page by itself, then its statuses in order; no page for none."""
 
-    def runs_pages(self, *, repository: str | None, limit: int) -> AsyncGenerator[list[bytes], None]:
-        """Finished runs as JSON without statuses, newest first, in pages."""
+    def runs_pages(
+        self, *, repository: str | None, projects: frozenset[str] | None, limit: int
+    ) -> AsyncGenerator[list[bytes], None]:
+        """Finished runs of a repository, or of all, in these projects, or in all, as JSON without statuses, newest
+        first, in pages.
+        """
 
     async def runs(self, *, repository: str | None, limit: int) -> list[bytes]:
         """The same at once, for whoever wants a few."""
@@ -418,6 +466,15 @@ class Store(Protocol):
 
     async def create_project(self, name: str, *, at: str) -> None:
         """Make sure that a project exists."""
+
+    async def directory(self) -> Directory:
+        """Everybody who may do something, and the projects, as of one revision."""
+
+    async def amend(self, amendment: Amendment, *, audit: AuditRow) -> None:
+        """Write one change of who may do what, with its audit event; the revision stays. Raises StoreFault."""
+
+    async def touch_keys(self, used: Mapping[str, str]) -> None:
+        """Write when keys were used last: RFC 3339 by the keys' ids. Raises StoreFault."""
 
     async def close(self) -> None:
         """Finish the write under way and close the files."""

@@ -4,7 +4,7 @@ Synchronous: the reader child uses it, and nothing that serves requests does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from reconciler.planning.pruning import Window
 from reconciler.resources import rendering
 from reconciler.resources.keys import Key
 from reconciler.store import connections, queries
-from reconciler.store.contract import FileRow, HeldRow, RepositoryRow, WantedRow
+from reconciler.store.contract import FileRow, HeldRow, QuoteRow, RepositoryRow, WantedRow
 
 BATCH = 1_000  # keys in one statement
 
@@ -37,12 +37,29 @@ class StoredDocument(NamedTuple):
     incomplete: int
     status: bytes
 
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"StoredDocument({self.body!r})"
+
 
 class Approval(NamedTuple):
     """What an admin let go, and at which commit."""
 
     commit: str
     keys: frozenset[Key]
+
+
+class StoredVersion(NamedTuple):
+    """One stored version of a resource, present or not, with its secrets apart: `body` is masked and has no status."""
+
+    key: Key
+    version: int
+    body: bytes
+    secrets: bytes | None
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"StoredVersion({self.key}, {self.version}, {self.body!r})"
 
 
 class Unexplained(NamedTuple):
@@ -97,6 +114,38 @@ class PlanningView:
         for target_kind, target_name, kind, name in self._keyed("referrers", project, targets):
             found.setdefault(Key(target_kind, target_name), set()).add(Key(kind, name))
         return found
+
+    def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[StoredVersion]:
+        """Every stored version of these kinds that names one of these types, also of what was deleted since.
+
+        Types of another kind may have the same name; of more than 32 types, versions come that name none. One look at
+        every version of the project, a row at a time.
+        """
+        needles = [start for name in types for start in (f'"type":"{name}"', f'"type":"{name}:')]
+        arguments = (project, _json(sorted(kinds)), _json(sorted(needles)))
+        with closing(self._reader.execute(self._sql["versions_naming"], arguments)) as rows:
+            for kind, name, *version in rows:
+                yield StoredVersion(Key(kind, name), *version)
+
+    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[StoredVersion]:
+        """Every stored version under this key, a row at a time, in which one of these values, as canonical JSON, stands
+        in clear, wherever that is; of more than 64 values, also versions that hold none.
+        """
+        needles = _json(sorted(value.decode() for value in values))
+        with closing(self._reader.execute(self._sql["versions_holding"], (project, *key, needles))) as rows:
+            for version in rows:
+                yield StoredVersion(key, *version)
+
+    def versions_of(self, project: str, key: Key) -> Iterator[StoredVersion]:
+        """Every stored version under this key, the oldest first, a row at a time."""
+        with closing(self._reader.execute(self._sql["versions_of"], (project, *key))) as rows:
+            for version in rows:
+                yield StoredVersion(key, *version)
+
+    def quotes(self, project: str, texts: Sequence[str]) -> Iterator[QuoteRow]:
+        """What runs and audit events of a project say that holds one of these texts, a row at a time."""
+        with closing(self._reader.execute(self._sql["quotes"], (project, _json(texts)))) as rows:
+            yield from map(QuoteRow._make, rows)
 
     def taken_ids(self, project: str, ids: Sequence[str]) -> set[str]:
         """Which of these ids a stored resource of the project has."""
@@ -210,6 +259,10 @@ class PlanningView:
         for start in range(0, len(values), BATCH):
             batch = msgspec.json.encode(values[start : start + BATCH]).decode()
             yield from self._reader.execute(self._sql[name], (scope, batch)).fetchall()
+
+
+def _json(values: Sequence[str]) -> str:
+    return msgspec.json.encode(values).decode()
 
 
 def _stored(row: tuple) -> Stored:  # type: ignore[type-arg]

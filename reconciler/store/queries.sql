@@ -71,6 +71,25 @@ from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version;
 
+-- One look at every version of a project: what a type calls a secret is rare, and an index of types would be paid for
+-- by every write. Canonical JSON has one way to write each of these. Looking for many texts in a long body costs far more
+-- than reading it, and whoever writes documents says how many: beyond 64, all versions are given to whoever asks.
+-- name: versions_naming
+select v.kind, v.name, v.version, v.body, v.secrets
+from version v not indexed
+where v.project = ?1 and v.kind in (select k.value from json_each(?2) k)
+  and (json_array_length(?3) > 64
+       or exists (select 1 from json_each(?3) n where instr(v.body, cast(n.value as blob)) > 0))
+order by v.id;
+
+-- name: versions_holding
+select v.version, v.body, v.secrets
+from version v
+where v.project = ?1 and v.kind = ?2 and v.name = ?3
+  and (json_array_length(?4) > 64
+       or exists (select 1 from json_each(?4) k where instr(v.body, cast(k.value as blob)) > 0))
+order by v.version;
+
 -- name: referrers
 select f.target_kind, f.target_name, f.kind, f.name
 from json_each(?2) k
@@ -252,10 +271,30 @@ select id, project, repository, trigger, actor, commit_id, outcome, message, cou
        duration_ms
 from run order by id desc limit ?;
 
+-- Of each project its newest, and of those the newest: otherwise every run of theirs would be read and sorted.
+-- name: runs_of_projects
+select r.id, r.project, r.repository, r.trigger, r.actor, r.commit_id, r.outcome, r.message, r.counts, r.rewound,
+       r.started_at, r.finished_at, r.duration_ms
+from run r
+where r.id in (
+  select n.id
+  from json_each(?1) k
+  cross join run n on n.id in (select id from run where project = k.value order by id desc limit ?2)
+)
+order by r.id desc limit ?2;
+
 -- name: runs_of_repository
 select id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at, finished_at,
        duration_ms
-from run where repository = ? order by id desc limit ?;
+from run where repository = ?1 order by id desc limit ?2;
+
+-- A repository may have filled another project before.
+-- name: runs_of_repository_in_projects
+select id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at, finished_at,
+       duration_ms
+from run
+where repository = ?1 and project in (select k.value from json_each(?2) k)
+order by id desc limit ?3;
 
 -- name: last_run
 select id from run where repository = ? order by id desc limit 1;
@@ -284,7 +323,45 @@ set version = excluded.version, resource_id = excluded.resource_id, digest = exc
 update resource set incomplete = ?, status = ? where project = ? and kind = ? and name = ?;
 
 -- name: rewrite_version
-update version set body = ?, secrets = ? where project = ? and kind = ? and name = ? and version = ?;
+update version set body = ?, secrets = ?, digest = coalesce(?, digest)
+where project = ? and kind = ? and name = ? and version = ?;
+
+-- Redacting
+
+-- name: versions_of
+select version, body, secrets from version where project = ? and kind = ? and name = ? order by version;
+
+-- Every run of the project is looked through: what a sentence quotes nobody indexes.
+-- name: quotes
+select 'reason', s.run, s.ordinal, s.reason
+from run_status s cross join run r on r.id = s.run
+where exists (select 1 from json_each(?2) t where instr(s.reason, t.value) > 0) and r.project = ?1
+union all
+select 'message', id, 0, message from run
+where exists (select 1 from json_each(?2) t where instr(message, t.value) > 0) and project = ?1
+union all
+select 'detail', cast(id as text), 0, detail from audit
+where exists (select 1 from json_each(?2) t where instr(detail, t.value) > 0) and project = ?1
+order by 1, 2, 3;
+
+-- name: rewrite_reason
+update run_status set reason = ? where run = ? and ordinal = ?;
+
+-- name: rewrite_message
+update run set message = ? where id = ?;
+
+-- name: rewrite_detail
+update audit set detail = ? where id = cast(? as integer);
+
+-- What is to be done about the traces: `vacuum`, then `checkpoint`; nothing when there is no such fact.
+-- name: traces
+select value from fact where key = 'traces';
+
+-- name: put_traces
+insert or replace into fact (key, value) values ('traces', ?);
+
+-- name: forget_traces
+delete from fact where key = 'traces';
 
 -- name: fill_in_status
 update resource set status = ? where project = ? and kind = ? and name = ? and version = ? and status = ?;
@@ -381,3 +458,47 @@ where owner = ?;
 
 -- name: remove_repository
 delete from repository where name = ?;
+
+-- Who may do what
+
+-- name: all_projects
+select name, created_at from project order by name;
+
+-- name: all_users
+select id, name, created_at, display_name, organization_admin, password from user order by name;
+
+-- name: all_members
+select project, user, role from member order by project, user;
+
+-- name: all_keys
+select id, name, prefix, digest, project, role, scopes, created_at, created_by, expires_at, last_used_at
+from api_key order by id;
+
+-- name: put_project
+insert or ignore into project (name, created_at) values (?, ?);
+
+-- name: put_user
+insert into user (id, name, display_name, organization_admin, password, created_at) values (?, ?, ?, ?, ?, ?)
+on conflict (id) do update
+set name = excluded.name, display_name = excluded.display_name, organization_admin = excluded.organization_admin,
+    password = excluded.password;
+
+-- name: remove_user
+delete from user where id = ?;
+
+-- name: put_member
+insert into member (project, user, role) values (?, ?, ?)
+on conflict (project, user) do update set role = excluded.role;
+
+-- name: remove_member
+delete from member where project = ? and user = ?;
+
+-- name: insert_key
+insert into api_key (id, name, prefix, digest, project, role, scopes, created_at, created_by, expires_at, last_used_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: remove_key
+delete from api_key where id = ?;
+
+-- name: touch_key
+update api_key set last_used_at = ? where id = ?;

@@ -4,17 +4,21 @@ Rules about resources do not belong here, nor does SQL: see `queries.sql`.
 """
 
 import asyncio
+import json
 import sqlite3
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from reconciler.access.amendments import Amendment
+from reconciler.access.models import Directory
 from reconciler.resources import rendering
 from reconciler.resources.keys import Key
-from reconciler.store import connections, migrating, queries, rendering_runs, writing
+from reconciler.store import access, connections, erasing, migrating, queries, rendering_runs, writing
 from reconciler.store.contract import (
+    AuditRow,
     Changes,
     Held,
     Record,
@@ -24,6 +28,7 @@ from reconciler.store.contract import (
     StatusRow,
     StoreFault,
     SuspensionRow,
+    Traces,
 )
 
 # What is read from the file and rendered at a stretch, about a millisecond each.
@@ -92,6 +97,12 @@ class SqliteStore:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
+    async def erase_traces(self) -> Traces:
+        def erase() -> Traces:
+            return erasing.erase(self._writer, folder=self.path.parent)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, erase)
+
     async def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
         with self._snapshot() as reader:
             with _paged(reader, self._sql["run"], (run,), size=1) as found:
@@ -103,15 +114,17 @@ class SqliteStore:
                 for rows in pages:
                     yield [rendering_runs.status(StatusRow(*row)) for row in rows]
 
-    async def runs_pages(self, *, repository: str | None, limit: int) -> AsyncGenerator[list[bytes], None]:
-        sql = self._sql["runs"] if repository is None else self._sql["runs_of_repository"]
-        wanted = (limit,) if repository is None else (repository, limit)
-        with self._snapshot() as reader, _paged(reader, sql, wanted, size=RUNS_PAGE) as pages:
+    async def runs_pages(
+        self, *, repository: str | None, projects: frozenset[str] | None, limit: int
+    ) -> AsyncGenerator[list[bytes], None]:
+        sql, wanted = _runs(self._sql, repository=repository, projects=projects)
+        with self._snapshot() as reader, _paged(reader, sql, (*wanted, limit), size=RUNS_PAGE) as pages:
             for rows in pages:
                 yield [rendering_runs.run(RunRow(*row)) for row in rows]
 
     async def runs(self, *, repository: str | None, limit: int) -> list[bytes]:
-        return [run async for page in self.runs_pages(repository=repository, limit=limit) for run in page]
+        pages = self.runs_pages(repository=repository, projects=None, limit=limit)
+        return [run async for page in pages for run in page]
 
     async def last_run(self, repository: str) -> str | None:
         row = self._first("last_run", repository)
@@ -156,6 +169,17 @@ class SqliteStore:
     async def repositories(self) -> list[str]:
         return [row[0] for row in self._all("repositories")]
 
+    async def directory(self) -> Directory:
+        return access.directory(self._reader)
+
+    async def amend(self, amendment: Amendment, *, audit: AuditRow) -> None:
+        await asyncio.get_running_loop().run_in_executor(
+            self._thread, lambda: access.amend(self._writer, amendment, audit=audit)
+        )
+
+    async def touch_keys(self, used: Mapping[str, str]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, access.touch, self._writer, used)
+
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
         self._reader.close()
@@ -188,6 +212,18 @@ class SqliteStore:
         if row is None:
             raise StoreFault(f"The store has lost its fact `{name}`: restore a backup.")
         return row
+
+
+def _runs(
+    sql: Mapping[str, str], *, repository: str | None, projects: frozenset[str] | None
+) -> tuple[str, tuple[str, ...]]:
+    """The statement that finds runs, and its arguments but the limit."""
+    if projects is None:
+        return (sql["runs"], ()) if repository is None else (sql["runs_of_repository"], (repository,))
+    within = json.dumps(sorted(projects))
+    if repository is None:
+        return sql["runs_of_projects"], (within,)
+    return sql["runs_of_repository_in_projects"], (repository, within)
 
 
 def _paged(

@@ -2,11 +2,10 @@
 
 import sqlite3
 from collections.abc import Iterable
-from contextlib import suppress
 
 from reconciler.planning.pruning import WINDOW_MILLISECONDS
-from reconciler.store import connections, queries
-from reconciler.store.contract import ApprovalRow, Changes, Moved, Record
+from reconciler.store import connections, erasing, queries
+from reconciler.store.contract import ApprovalRow, Changes, Moved, QuoteRow, Record
 
 
 def commit(connection: sqlite3.Connection, parts: Iterable[Changes], *, record: Record, planned_at: int | None) -> int:
@@ -18,8 +17,8 @@ def commit(connection: sqlite3.Connection, parts: Iterable[Changes], *, record: 
             raise Moved("The store changed while this was planned.")
         _write_record(connection, record)
         seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
-        holds_changes = any(one is not None for one in seen)
-        rewrites = False
+        holds_changes = record.redacts or any(one is not None for one in seen)
+        rewrites = record.redacts
         for part in parts:
             _write_part(connection, part)
             filled_in = _write_lineages(connection, part)
@@ -28,19 +27,9 @@ def commit(connection: sqlite3.Connection, parts: Iterable[Changes], *, record: 
         if holds_changes:
             connection.execute(sql["grow_revision"])
             revision += 1
-    if rewrites:
-        _empty_log(connection)
+        if rewrites:
+            erasing.leave(connection)
     return int(revision)
-
-
-def _empty_log(connection: sqlite3.Connection) -> None:
-    """Take the log into the file: it holds pages as they were before this commit.
-
-    Whoever reads an older revision meanwhile keeps the log as it is; then a later checkpoint does it. The commit is
-    made in any case, so no fault is told.
-    """
-    with suppress(sqlite3.Error):
-        connection.execute("pragma wal_checkpoint(truncate)").fetchone()
 
 
 def _is_seen(part: Changes) -> bool:
@@ -114,6 +103,14 @@ def _write_lineages(connection: sqlite3.Connection, part: Changes) -> bool:
     return filled_in
 
 
+def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[QuoteRow]) -> None:
+    sql = queries.load()
+    statements = {"reason": sql["rewrite_reason"], "message": sql["rewrite_message"], "detail": sql["rewrite_detail"]}
+    for quote in quotes:
+        place = (quote.id, quote.ordinal) if quote.of == "reason" else (quote.id,)
+        connection.execute(statements[quote.of], (quote.text, *place))
+
+
 def _write_part(connection: sqlite3.Connection, part: Changes) -> None:
     sql = queries.load()
     # What goes before what comes: a file that was read again replaces its rows.
@@ -126,7 +123,8 @@ def _write_part(connection: sqlite3.Connection, part: Changes) -> None:
     connection.executemany(sql["insert_reference"], part.references)
     connection.executemany(sql["put_head"], part.heads)
     connection.executemany(sql["put_head_status"], ((row[3], row[4], *row[:3]) for row in part.head_statuses))
-    connection.executemany(sql["rewrite_version"], ((row[4], row[5], *row[:4]) for row in part.rewritten))
+    connection.executemany(sql["rewrite_version"], ((*row[4:], *row[:4]) for row in part.rewritten))
+    _write_quotes(connection, part.quotes)
     connection.executemany(sql["insert_audit"], part.audit)
     connection.executemany(sql["put_file"], part.files)
     connection.executemany(sql["put_wanted"], part.wanted)

@@ -2,24 +2,37 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 import pytest
 
 import api.app
+from reconciler.access import changing, keys
+from reconciler.access.actors import Role
+from reconciler.access.permissions import Scope
 from reconciler.daemon.services import Services
 from reconciler.reconciling.watched import Watched
-from tests.api import contracts, parts
+from tests.access import directories
+from tests.api import callers, contracts, parts
+from tests.api.callers import Caller
 from tests.api.parts import Parts
 from tests.repositories import Repository
 
 SECONDS = 20.0  # what takes longer does not happen
 T = TypeVar("T")
 _numbers = itertools.count(1)
+
+
+class Populated(NamedTuple):
+    """Parts with projects and every sort of caller, by name."""
+
+    parts: Parts
+    callers: Mapping[str, Caller]
 
 
 @pytest.fixture(scope="package")
@@ -34,6 +47,13 @@ async def everything(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         yield started
 
 
+@pytest.fixture(scope="package")
+async def populated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Populated]:
+    """Parts of their own, with every sort of caller, so that nobody else's people and projects are among them."""
+    async with parts.started(tmp_path_factory.mktemp("populated")) as started:
+        yield Populated(started, await callers.settle(started.services))
+
+
 @pytest.fixture
 def services(everything: Parts) -> Services:
     everything.clock.instant = parts.START
@@ -44,7 +64,7 @@ def services(everything: Parts) -> Services:
 async def project(services: Services) -> str:
     """A project that holds nothing."""
     name = f"p{next(_numbers)}"
-    await services.store.create_project(name, at=parts.AT)
+    await services.accounts.ensure_project(name)
     return name
 
 
@@ -68,6 +88,25 @@ async def connect(
 async def client(services: Services, project: str) -> AsyncIterator[httpx2.AsyncClient]:
     async with connect(services, project=project) as client:
         yield client
+
+
+async def make_key(
+    services: Services,
+    role: Role,
+    *,
+    project: str | None,
+    scopes: frozenset[Scope] = frozenset({Scope.RESOURCES}),
+    expires_at: str | None = None,
+) -> str:
+    """A new key, as text."""
+    text = keys.make(os.urandom(keys.RANDOM_BYTES))
+    key = directories.key(
+        text, identifier=f"K{next(_numbers)}", project=project, role=role, scopes=scopes, expires_at=expires_at
+    )
+    await services.accounts.amend(
+        lambda directory: changing.create_key(directory, key, now=""), actor="user:root", request=None
+    )
+    return text
 
 
 class Follow:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from reconciler.access import principals
+from reconciler.accounts import Accounts
 from reconciler.applying import Applier, Limits
 from reconciler.daemon.services import Services
 from reconciler.git.mirrors import Mirror
@@ -18,13 +20,17 @@ from reconciler.git.program import GitProgram
 from reconciler.reading.client import Reader
 from reconciler.reconciling.repositories import Environment, Repositories
 from reconciler.reconciling.watched import Watched
+from reconciler.resources.secret_references import Available
+from reconciler.signing_in import SigningIn
 from reconciler.store.sqlite import SqliteStore
 
 DEFAULT = "default"
-KEY = "0123456789abcdef0123456789abcdef"
+SERVICE = principals.actor_in(principals.SERVICE_KEY, DEFAULT)  # the service's own key, as it changes resources
+KEY = "canary-0123456789abcdef0123456789abcdef"
 MAX_BODY_BYTES = 20_000
 MAX_RESOURCES = 60  # in one request
 API_VERSIONS = frozenset({"service/v1"})
+SECRETS = Available(env=frozenset({"TEAM", "TOKEN"}), files=frozenset({"token"}))  # what resources may refer to
 START = datetime(2026, 11, 21, 6, 12, 0, 123_000, tzinfo=UTC)
 AT = "2026-11-21T06:12:00.123Z"
 NEVER = 86_400.0  # seconds: no test waits for a poll
@@ -55,20 +61,24 @@ class Parts:
 
 
 @asynccontextmanager
-async def started(folder: Path) -> AsyncIterator[Parts]:
+async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterator[Parts]:
     """All parts, on the loop that runs this, with the project `default`."""
     clock = Moment()
-    store, reader = SqliteStore(folder / "store.db"), Reader()
+    store, reader = SqliteStore(folder / "store.db"), reader or Reader()
     try:
         await store.create_project(DEFAULT, at=AT)
+        accounts = Accounts(store, await store.directory(), clock=clock)
         await reader.start()
         limits = Limits(api_versions=API_VERSIONS, max_resources=MAX_RESOURCES)
-        applier = Applier(store, reader, store_path=str(store.path), limits=limits, clock=clock)
+        applier = Applier(
+            store, reader, store_path=str(store.path), limits=limits, secrets=lambda _: SECRETS, clock=clock
+        )
         repositories = Repositories(
             Environment(
                 store=store,
                 applier=applier,
                 mirror=lambda one: _mirror(one, folder),
+                ensure_project=accounts.ensure_project,
                 api_versions=API_VERSIONS,
                 schemas="",
                 clock=clock,
@@ -78,6 +88,8 @@ async def started(folder: Path) -> AsyncIterator[Parts]:
             store=store,
             applier=applier,
             repositories=repositories,
+            accounts=accounts,
+            signing_in=SigningIn(accounts),
             clock=clock,
             api_key=KEY,
             max_body_bytes=MAX_BODY_BYTES,

@@ -1,19 +1,25 @@
 """A credential is checked before anything else of a request matters."""
 
+import base64
 import dataclasses
 from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
 
+from api.auth import authenticating
+from reconciler.access import changing, passwords
+from reconciler.access.models import User
 from reconciler.daemon.services import Services
+from tests.access import directories
 from tests.api import parts
 from tests.api.conftest import connect
 
 pytestmark = pytest.mark.anyio
 
-NONE = "Send a key, as `Authorization: Bearer <key>` or as `X-Service-Api-Key: <key>`."
+NONE = authenticating.ASK
 WRONG = "The key is not known."
+NOBODY = "The name or the password is wrong."
 KEY = parts.KEY
 OTHER = KEY[:-1] + "x"
 
@@ -33,7 +39,7 @@ async def stranger(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
         ([("X-Service-Api-Key", KEY), ("Authorization", f"Bearer {KEY}")], 200, None),
         ([("X-Service-Api-Key", KEY), ("Authorization", "Basic cHJveHk6cHJveHk=")], 200, None),
         ([], 401, NONE),
-        ([("Authorization", "Basic cHJveHk6cHJveHk=")], 401, NONE),
+        ([("Authorization", "Basic cHJveHk6cHJveHk=")], 401, NOBODY),
         ([("Authorization", KEY)], 401, NONE),
         ([("Authorization", "Bearer")], 401, WRONG),
         ([("Authorization", f"Bearer {OTHER}")], 401, WRONG),
@@ -54,7 +60,9 @@ async def test_a_key_opens_the_interface_and_nothing_else_does(
     answer = await stranger.get("/v1/resources/Source", headers=raw)
     expected = {"resources": []} if sentence is None else {"errors": [sentence]}
     assert (answer.status_code, answer.json()) == (status, expected)
-    challenges = {None: None, NONE: 'Bearer realm="service"', WRONG: 'Bearer realm="service", error="invalid_token"'}
+    asking = 'Bearer realm="service", Basic realm="service", charset="UTF-8"'
+    wrong = 'Bearer realm="service", error="invalid_token"'
+    challenges = {None: None, NONE: asking, NOBODY: asking, WRONG: wrong}
     assert answer.headers.get("www-authenticate") == challenges[sentence]
 
 
@@ -108,3 +116,59 @@ async def test_the_body_of_a_stranger_is_not_read(stranger: httpx2.AsyncClient) 
 
     answer = await stranger.post("/v1/apply", content=body(), headers={"Content-Encoding": "gzip"})
     assert (answer.status_code, answer.json()) == (401, {"errors": [NONE]})
+
+
+PASSWORD = "päss:word of this person"
+UNREADABLE = "The header Authorization is not `Basic` with a name, a colon and a password in base64."
+DIFFERENT = "The credentials mean different callers; send one."
+
+
+def basic(text: str | bytes) -> tuple[str, str]:
+    """The header of HTTP Basic with this in it."""
+    content = text.encode() if isinstance(text, str) else text
+    return "Authorization", f"Basic {base64.b64encode(content).decode()}"
+
+
+@pytest.fixture
+async def person(services: Services) -> str:
+    """Somebody with a password, made once."""
+    name = "basic@people.example"
+    if name not in services.accounts.directory.users:
+        one = User("U-basic", name, directories.AT, password=passwords.encode(PASSWORD))
+        await services.accounts.amend(lambda directory: changing.create_user(directory, one), actor="-", request=None)
+    return name
+
+
+async def test_a_name_with_a_password_is_a_person_and_nothing_like_it_is(
+    stranger: httpx2.AsyncClient, person: str
+) -> None:
+    right = basic(f"{person}:{PASSWORD}")
+    encoded = right[1].removeprefix("Basic ")
+    for headers, status, found in [
+        ([right], 200, f"user:{person}"),
+        ([("authorization", f"bAsIc   {encoded} ")], 200, f"user:{person}"),
+        ([right, right], 200, f"user:{person}"),
+        ([("X-Service-Api-Key", KEY), right], 200, "key:SERVICE_API_KEY"),  # a proxy's password, whatever it is
+        ([right, ("Authorization", f"Bearer {KEY}")], 401, DIFFERENT),
+        ([right, ("Authorization", f"Bearer {OTHER}")], 401, WRONG),
+        ([right, basic(f"{person}:{PASSWORD}x")], 401, NOBODY),
+        ([basic(f"{person.upper()}:{PASSWORD}")], 401, NOBODY),
+        ([basic(f"{person}: {PASSWORD}")], 401, NOBODY),
+        ([basic(f"{person}:{PASSWORD}".encode("latin-1"))], 400, UNREADABLE),
+        ([basic(f"{person}")], 400, UNREADABLE),
+        ([basic(b"\xff:\xff")], 400, UNREADABLE),
+        ([basic("")], 400, UNREADABLE),
+        ([("Authorization", "Basic")], 400, UNREADABLE),
+        ([("Authorization", f"Basic {encoded}=")], 400, UNREADABLE),
+        ([("Authorization", f"Basic {encoded[:-3]}")], 400, UNREADABLE),
+        ([("Authorization", f"Basic {encoded} {encoded}")], 400, UNREADABLE),
+        ([("Authorization", f"Digest {encoded}")], 401, NONE),
+        ([("Cookie", f"Authorization=Basic {encoded}")], 401, NONE),
+    ]:
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+        answer = await stranger.get("/v1/me", headers=raw)
+        told = answer.json()
+        assert (answer.status_code, told["me"]["name"] if status == 200 else told["errors"]) == (
+            status,
+            found if status == 200 else [found],
+        ), headers

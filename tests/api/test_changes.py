@@ -255,7 +255,7 @@ async def test_an_id_of_another_shape_is_invalid(client: httpx2.AsyncClient, tex
 
 async def test_the_ids_of_another_project_are_free(client: httpx2.AsyncClient, everything: Parts, project: str) -> None:
     other = f"{project}-other"
-    await everything.services.store.create_project(other, at=parts.AT)
+    await everything.services.accounts.ensure_project(other)
     await apply(client, destination("a", id="mine"))
     headers = {"X-Service-Project": other}
     answer = await client.post("/v1/apply", json={"resources": [destination("a", id="mine")]}, headers=headers)

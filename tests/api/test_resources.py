@@ -249,7 +249,7 @@ async def test_what_is_shown_can_be_applied_elsewhere_and_is_the_same(
 ) -> None:
     await stored(client, "a", id="mine", labels={"team": "a"})
     (shown,) = await listed(client, "destinations")
-    await services.store.create_project(f"{project}-copy", at=parts.AT)
+    await services.accounts.ensure_project(f"{project}-copy")
     async with connect(services, project=f"{project}-copy") as elsewhere:
         (update,) = (await elsewhere.post("/v1/apply", json={"resources": [shown]})).json()["updates"]
     assert (update["status"], update["resource"]["metadata"]["id"]) == ("created", "mine")

@@ -1,7 +1,9 @@
 """A secret that goes in never comes out, whatever is done with it and whatever is wrong with it."""
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from typing import Any
 
 import httpx2
@@ -54,7 +56,7 @@ async def apply(client: httpx2.AsyncClient, resource: object, query: str = "") -
 
 
 async def test_a_secret_is_masked_in_every_answer_and_a_reference_is_shown(watchful: httpx2.AsyncClient) -> None:
-    sent = holding(HEADERS, {"name": "path", "value": CANARY, "sensitive": True})
+    sent = holding(HEADERS, {"name": "path", "value": f"/{CANARY}", "sensitive": True})
     expected = [MASKED, {"name": "path", "value": "(sensitive)", "sensitive": True}, HOST]
     update = await apply(watchful, sent)
     assert (update["status"], update["resource"]["spec"]["parameters"]) == ("created", expected)
@@ -220,3 +222,163 @@ async def test_a_secret_in_git_is_masked_in_resources_and_runs(
     assert [one["spec"]["parameters"] for one in listed] == [[MASKED, HOST], [MASKED, HOST]]
     (await watchful.get("/v1/repositories")).raise_for_status()
     (await watchful.get(f"/v1/runs?repository={project}")).raise_for_status()
+
+
+def typed(name: str, *parameters: dict[str, Any], kind: str = "DestinationType") -> dict[str, Any]:
+    return {"apiVersion": "service/v1", "kind": kind, "metadata": {"name": name}, "spec": {"parameters": [*parameters]}}
+
+
+def of_type(name: str, *parameters: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return destination("a", **metadata) | {"spec": {"type": name, "parameters": [*parameters]}}
+
+
+@pytest.mark.parametrize(
+    ("definition", "value"),
+    [
+        ({"type": "string"}, [CANARY]),
+        ({"type": "filename"}, f"../{CANARY}"),
+        ({"type": "timezone"}, CANARY),
+        ({"type": "int"}, CANARY),
+        ({"type": "int", "minimum": 5, "maximum": 6}, "11712321"),
+        ({"type": "bool"}, CANARY),
+        ({"type": "strings"}, {"k": CANARY}),
+        ({"type": "metrics"}, [[CANARY]]),
+        ({"type": "enum", "validValues": ["x"]}, CANARY),
+        ({"type": "enums", "validValues": ["x"]}, [CANARY, "x", CANARY]),
+        ({"type": "map"}, {"k": [CANARY]}),
+        ({"type": "map"}, [CANARY]),
+        ({"type": "mapToEnum", "validValues": ["x"]}, {"k": CANARY}),
+        ({"type": "yaml"}, f"a: b: {CANARY}"),
+        ({"type": "yaml"}, f"[{CANARY}"),
+    ],
+    ids=str,
+)
+async def test_why_a_secret_does_not_fit_is_told_without_it(
+    watchful: httpx2.AsyncClient, definition: dict[str, Any], value: object
+) -> None:
+    """By its definition, by itself, and because nobody knows the parameter."""
+    secret = {"name": "secret", "options": {"sensitive": True}, **definition}
+    assert (await apply(watchful, typed("bad", secret, {**definition, "name": "open"})))["status"] == "created"
+    for query in ("?dryRun=true", "?acceptInvalid=true"):
+        for name in ("secret", "open", "unknown"):
+            parameter = {"name": name, "value": value, "sensitive": True}
+            update = await apply(watchful, of_type("bad", parameter, displayName=f"{query}{name}"), query)
+            shown = json.dumps(update)
+            assert "11712321" not in shown
+            is_accepted = "acceptInvalid" in query
+            assert update["status"] in (("created", "configured") if is_accepted else ("invalid",))
+            assert ("incomplete" in update["resource"]["status"]) if is_accepted else update["reason"]
+    atomic = await watchful.post("/v1/apply?atomic=true", json={"resources": [of_type("bad", parameter)]})
+    assert atomic.status_code == 409
+
+
+SYNTAX = [
+    'value: "CANARY',
+    "value: 'CANARY'x",
+    "value: *CANARY",
+    "value: [*CANARY]",
+    "value: !CANARY x",
+    "value: !!int CANARY",
+    "value: CANARY: x",
+    "\tvalue: CANARY",
+    "value: |1\nCANARY",
+    "%CANARY",
+    "value: @CANARY",
+    "value: \x00CANARY",
+    'value: "\\q CANARY"',
+]
+
+
+async def test_a_file_with_a_secret_that_cannot_be_read_does_not_show_it(
+    watchful: httpx2.AsyncClient, follow: Follow, source: Repository, project: str
+) -> None:
+    for number, text in enumerate(SYNTAX):
+        broken = f"apiVersion: service/v1\nkind: Destination\n{text}\n"
+        source.write(f"{number}.yaml", broken.replace("CANARY", CANARY))
+    source.write("b.json", '{"apiVersion": "service/v1", "value": "CANARY" "CANARY}'.replace("CANARY", CANARY))
+    source.commit()
+    run = await follow(project, source, project=project)
+    assert [status["status"] for status in run["statuses"]] == ["invalid"] * (len(SYNTAX) + 1)
+    assert CANARY not in json.dumps(run)
+    (await watchful.get(f"/v1/repositories/{project}")).raise_for_status()
+
+
+async def test_a_type_that_becomes_stricter_masks_what_every_reader_gets(watchful: httpx2.AsyncClient) -> None:
+    """Whoever made the type forgot to call it a secret; until then it is shown, so an innocent client begins."""
+    watchful.event_hooks["response"].clear()
+    token = {"name": "token", "value": CANARY}
+    assert (await apply(watchful, typed("late", {"name": "token", "type": "string"})))["status"] == "created"
+    for number in range(2):
+        await apply(watchful, of_type("late", token, displayName=str(number)))
+    await apply(watchful, of_type("late", token) | {"metadata": {"name": "gone"}})
+    assert (await watchful.delete("/v1/resources/Destination/gone")).status_code == 204
+    tag = (await watchful.get(PATH)).headers["etag"]
+    watchful.event_hooks["response"].append(_no_canary)
+    stricter = typed("late", {"name": "token", "type": "string", "options": {"sensitive": True}})
+    assert (await apply(watchful, stricter))["status"] == "configured"
+    shown = await watchful.get(PATH, headers={"If-None-Match": tag})
+    assert (shown.status_code, shown.json()["resource"]["spec"]["parameters"]) == (
+        200,
+        [{"name": "token", "value": "(sensitive)"}],
+    )
+    for path in ("/v1/resources/destinations", "/v1/Destination/a/history", "/v1/Destination/gone/history"):
+        [found] = (await watchful.get(path)).json().values()
+        assert {one["spec"]["parameters"][0]["value"] for one in found} == {"(sensitive)"}
+    assert (await apply(watchful, shown.json()["resource"]))["status"] == "unchanged"
+
+
+async def test_what_git_owns_never_tells_whether_a_guess_is_right(
+    watchful: httpx2.AsyncClient, follow: Follow, source: Repository, project: str
+) -> None:
+    source.write("a.json", json.dumps(holding(HEADERS)))
+    source.commit()
+    await follow(project, source, project=project)
+    wrong = {"name": "headers", "value": {"Authorization": "wrong", "X-Team": "${env:TEAM}"}}
+    answers = []
+    for guess in (HEADERS, wrong):
+        for query in ("", "?dryRun=true", "?acceptInvalid=true"):
+            update = await apply(watchful, holding(guess), query)
+            assert update["status"] == "forbidden"
+            answers.append(update)
+        atomic = await watchful.post("/v1/apply?atomic=true", json={"resources": [holding(guess)]})
+        assert atomic.status_code == 409
+        answers.append(atomic.json())
+    assert answers[:4] == answers[4:]
+    shown = (await watchful.get(PATH)).json()["resource"]
+    assert await apply(watchful, shown) == {"resource": shown, "status": "unchanged"}
+    again = await watchful.post(f"/v1/repositories/{project}/reconcile")
+    run = await follow.finished(again.json()["run"])
+    assert (run["outcome"], run["statuses"]) == ("succeeded", [])
+
+
+async def test_no_table_of_the_store_but_one_column_holds_a_secret(
+    watchful: httpx2.AsyncClient, services: Services, follow: Follow, source: Repository, project: str
+) -> None:
+    canary = f"{CANARY}-{project}"
+    headers = {"name": "headers", "value": {"Authorization": canary}}
+    source.write("a.json", json.dumps(holding(headers)))
+    source.write(
+        "b.json", json.dumps(holding(headers, {"name": "port", "value": canary}) | {"metadata": {"name": "b"}})
+    )
+    source.commit()
+    await follow(project, source, project=project)
+    mine = holding(headers, {"name": "path", "value": canary, "sensitive": True}) | {"metadata": {"name": "c"}}
+    await apply(watchful, mine)
+    await apply(watchful, mine | {"metadata": {"name": "c", "description": "edited"}})
+    await watchful.delete("/v1/resources/Destination/c")
+    with closing(sqlite3.connect(f"file:{services.store.path}?mode=ro", uri=True)) as store:  # type: ignore[attr-defined]
+        tables = [row[0] for row in store.execute("select name from sqlite_schema where type = 'table'")]
+        columns = [
+            (table, column[1])
+            for table in tables
+            for column in store.execute(f'pragma table_info("{table}")').fetchall()
+        ]
+        holding_it = {
+            f"{table}.{column}"
+            for table, column in columns
+            if store.execute(
+                f'select 1 from "{table}" where instr(cast("{column}" as text), ?)',  # noqa: S608 - from the schema
+                (canary,),
+            ).fetchone()
+        }
+    assert holding_it == {"version.secrets"}

@@ -14,6 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from tests import canaries
+
 PROGRAM = Path(sys.executable).parent / "reconciler"
 TIME_LIMIT = 30  # seconds; a command that takes so long hangs
 
@@ -43,6 +45,7 @@ class Program:
             timeout=TIME_LIMIT,
             check=False,
         )
+        assert canaries.leaks(ran.stdout + ran.stderr) == []
         return Outcome(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
     def variables(self, more: Mapping[str, str]) -> dict[str, str]:
@@ -74,6 +77,7 @@ class Service:
     url: str = ""
     answers: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
+    retry_after: str = ""  # a header of every answer, unless it is empty
 
     def answer(self, request: str, body: object, status: int = 200) -> None:
         """What `GET /v1/...` gets."""
@@ -101,13 +105,15 @@ def handler(service: Service) -> type[BaseHTTPRequestHandler]:
             request = Request(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
             status, answer = service.given(request)
             self.send_response(status)
+            if service.retry_after:
+                self.send_header("Retry-After", service.retry_after)
             if status != 204:
                 self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             if status != 204:
                 self.wfile.write(answer)
 
-        do_GET = do_POST = do_DELETE = handle_one  # noqa: N815 - names of http.server
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one  # noqa: N815 - names of http.server
 
         def log_message(self, *_: object) -> None:
             """Tests are quiet."""

@@ -173,7 +173,7 @@ def test_what_is_forbidden_says_who_manages_it(program: Program, service: Servic
     assert program("apply", "-f", "a.yaml") == (
         3,
         "Fleet/a forbidden (a.yaml:1): managed by the repository telemetry; change it there\n"
-        "Fleet/b forbidden (a.yaml:5)\n",
+        "Fleet/b forbidden (a.yaml:5): your role does not cover it\n",
         "2 forbidden\n",
     )
 
@@ -262,6 +262,27 @@ def test_what_is_not_deleted_says_why(
 ) -> None:
     service.answer("POST /v1/delete", {"updates": [update("a", status)], "errors": errors}, 202)
     assert program("delete", "fleet", "a") == (3, f"Fleet/a {status}{line}\n", f"1 {status}\n")
+
+
+@pytest.mark.parametrize(
+    ("shown", "why"),
+    [
+        ({}, "your role does not cover it"),
+        ({"source": {"type": "builtin"}}, "it is built in; choose another name"),
+        ({"source": {"type": "git", "repository": "edge"}}, "managed by the repository edge; change it there"),
+        (
+            {"source": {"type": "api"}, "drift": {"repository": "edge"}},
+            "managed by the repository edge; change it there",
+        ),
+    ],
+)
+def test_what_may_not_be_applied_says_why(
+    program: Program, service: Service, shown: dict[str, dict[str, str]], why: str
+) -> None:
+    resource = fleet("a") | ({"status": shown} if shown else {})
+    service.answer("POST /v1/apply", {"updates": [{"resource": resource, "status": "forbidden"}]}, 202)
+    outcome = program("apply", "-f", "-", stdin=FLEET.replace("NAME", "a"))
+    assert outcome == (3, f"Fleet/a forbidden (<stdin>:1): {why}\n", "1 forbidden\n")
 
 
 @pytest.mark.parametrize("status", [500, 400])

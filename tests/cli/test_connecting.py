@@ -68,17 +68,21 @@ def test_a_page_of_something_else_is_one_sentence(program: Program, service: Ser
     assert program("get", "fleets") == (1, "", sentence)
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate for this machine that no system trusts, with its key beside it."""
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    request = [needs.require("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*request, *names, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=30)
+def openssl(*arguments: str | Path) -> None:
+    subprocess.run([needs.require("openssl"), *arguments], check=True, capture_output=True, timeout=30)
+
+
+def certified(folder: Path, name: str) -> Path:
+    """A certificate for a name or address, such as `IP:127.0.0.1`, that no system trusts, with its key beside it."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    names = ["-subj", "/CN=localhost", "-addext", f"subjectAltName={name}"]
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *names, "-keyout", key, "-out", certificate)
     return certificate
 
 
-def test_a_certificate_is_trusted_once_its_authority_is_named(alone: Program, certificate: Path) -> None:
+@contextmanager
+def serving(certificate: Path) -> Iterator[str]:
+    """A service without resources that shows a certificate; its address."""
     canned = Service()
     canned.answer("GET /v1/resources/Fleet", {"resources": []})
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -87,17 +91,40 @@ def test_a_certificate_is_trusted_once_its_authority_is_named(alone: Program, ce
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        url = f"https://127.0.0.1:{server.server_address[1]}"
-        proxy = {"HTTPS_PROXY": "http://192.0.2.1:1"}
         try:
-            trusted = alone("get", "fleets", "--server", url, SSL_CERT_FILE=str(certificate), **proxy)
-            refused = alone("get", "fleets", "--server", url, **proxy)
+            yield f"https://127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_a_certificate_is_trusted_once_its_authority_is_named(alone: Program, tmp_path: Path) -> None:
+    certificate = certified(tmp_path, "IP:127.0.0.1")
+    proxy = {"HTTPS_PROXY": "http://192.0.2.1:1"}
+    with serving(certificate) as url:
+        trusted = alone("get", "fleets", "--server", url, SSL_CERT_FILE=str(certificate), **proxy)
+        refused = alone("get", "fleets", "--server", url, **proxy)
     assert trusted == (0, "", "no fleets found\n")
     told = f"the certificate of {url} is not trusted; SSL_CERT_FILE can name a file with its authority"
     assert refused == (1, "", f"error: {told}\n")
+
+
+def test_a_certificate_for_another_name_is_told_as_such(alone: Program, tmp_path: Path) -> None:
+    certificate = certified(tmp_path, "DNS:telemetry.example")
+    with serving(certificate) as url:
+        outcome = alone("get", "fleets", "--server", url, SSL_CERT_FILE=str(certificate))
+    told = f"the certificate of {url} is for another name; use a name that it holds, or renew it with this one"
+    assert outcome == (1, "", f"error: {told}\n")
+
+
+def test_an_expired_certificate_is_told_as_such(alone: Program, tmp_path: Path) -> None:
+    certificate = certified(tmp_path, "IP:127.0.0.1")
+    openssl(
+        "x509", "-in", certificate, "-signkey", certificate.with_name("key.pem"), "-days", "-1", "-out", certificate
+    )
+    with serving(certificate) as url:
+        outcome = alone("get", "fleets", "--server", url, SSL_CERT_FILE=str(certificate))
+    assert outcome == (1, "", f"error: the certificate of {url} has expired; renew it there\n")
 
 
 @pytest.mark.parametrize("name", ["missing.pem", "text.pem"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.resources import secret_rules
 from tests.cli.conftest import Program
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "repo"
@@ -271,3 +272,43 @@ def test_ten_thousand_documents_take_seconds(alone: Program, type_name: str, sai
     outcome = alone("validate", "config")
     assert (outcome.code, outcome.err) == (0, f"101 files, 10001 resources, 0 skipped, {said}\n")
     assert time.monotonic() - began < 20  # seconds; one or two on a laptop, and a machine may be busy
+
+
+LEADS_NOWHERE = secret_rules.MESSAGE
+FREE_ACME = document("DestinationType", "acme", "{parameters: [{name: open, type: string}]}")
+HOOKED = "{name: hostname, value: h}, {name: headers, value: {A: 'VALUE'}}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (f"{{type: webhook, {given(HOOKED)}}}".replace("VALUE", "x ${env:ANY} ${file:a/b}"), []),
+        (f"{{type: webhook, {given(HOOKED)}}}".replace("VALUE", "${env:A:-x}"), ["parameters/1/value/A"]),
+        (f"{{type: webhook, {given(HOOKED)}}}".replace("VALUE", "${file:../a}"), ["parameters/1/value/A"]),
+        (f"{{type: webhook, {given(HOOKED)}}}".replace("VALUE", "${env:SERVICE_API_KEY}"), ["parameters/1/value/A"]),
+        (f"{{type: webhook, {given('{name: hostname, value: h}', '{name: ca_file, value: a/b}')}}}", []),
+        (
+            f"{{type: webhook, {given('{name: hostname, value: h}', '{name: ca_file, value: /etc/ca.pem}')}}}",
+            ["parameters/1/value"],
+        ),
+        (f"{{type: acme, {given('{name: open, value: ' + repr('${env:A}') + '}')}}}", ["parameters/0/value"]),
+        (f"{{type: acme, {given('{name: open, value: ' + repr('${env:A}:80') + '}')}}}", []),
+        # Of a type that is not here nobody knows which of its parameters are secrets.
+        (f"{{type: other, {given('{name: open, value: ' + repr('${env:A:-x}') + '}')}}}", []),
+    ],
+)
+def test_references_to_secrets_are_judged_as_far_as_one_can_without_the_service(
+    alone: Program, spec: str, said: list[str]
+) -> None:
+    alone.write("a.yaml", FREE_ACME)
+    alone.write("b.yaml", document("Destination", "d", spec))
+    lines = [line.split(": ", 1)[1] for line in alone("validate", ".").out.splitlines() if "warning" not in line]
+    assert lines == [f"/spec/{where}: {LEADS_NOWHERE}" for where in said]
+
+
+def test_references_are_left_alone_where_a_document_has_another_shape(alone: Program) -> None:
+    alone.write("a.yaml", document("Destination", "d", "{type: webhook, parameters: {a: {value: '${env:A'}}}"))
+    alone.write(
+        "b.yaml", document("Destination", "e", "{type: webhook, parameters: [5, {name: [], value: '${env:A'}]}")
+    )
+    assert [line for line in alone("validate", ".").out.splitlines() if LEADS_NOWHERE in line] == []

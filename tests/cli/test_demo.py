@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.resources import secret_rules
 from tests.daemons import COMMAND, destination
 from tests.repositories import Repository
 
@@ -32,6 +33,26 @@ def test_tells_a_bad_commit_in_the_table_and_the_verdict_alone(tmp_path: Path) -
     ]
     assert lines[4].startswith("Commit ")
     assert lines[5:] == ["Stopped."]
+
+
+def test_every_reference_to_a_secret_leads_somewhere(tmp_path: Path) -> None:
+    secret = "{name: headers, value: {A: 'x ${env:DESTINATION_DEFAULT__A}', B: '${file:b/c}'}}"
+    webhook = f"{{type: webhook, parameters: [{{name: hostname, value: h.example}}, {secret}]}}"
+    kept = webhook.replace("DESTINATION_DEFAULT__A", "SERVICE_API_KEY")
+    for name, spec in (("good", webhook), ("kept", kept)):
+        text = f"apiVersion: service/v1\nkind: Destination\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+        (tmp_path / f"{name}.yaml").write_text(text)
+    (tmp_path / "outside").symlink_to("/proc/self/environ")
+    lines = [" ".join(line.split()) for line in demo(tmp_path).stdout.splitlines() if line]
+    assert lines[1:3] == ["created Destination good good.yaml:1", "invalid Destination kept kept.yaml:1"]
+    assert lines[3].endswith(f": /spec/parameters/1/value/A: {secret_rules.MESSAGE}")
+
+
+def test_the_example_is_stored_whole() -> None:
+    done = demo()
+    rows = [line.split() for line in done.stdout.splitlines() if "/" in line]
+    assert (done.returncode, done.stderr, {row[0] for row in rows}) == (0, "", {"created"})
+    assert len(rows) == 26
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import click
 import pytest
 
 from reconciler.cli import exits
+from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.main import ENTRIES, program
 from reconciler.cli.sessions import OPTIONS
 
@@ -25,9 +26,12 @@ def documented(text: str) -> set[str]:
 
 
 def options(command: click.Command) -> set[str]:
+    """A command's own options; those of all its subcommands for a group such as `user`."""
     shared = OPTIONS if command is not program else ()
-    found = [each for each in command.params if isinstance(each, click.Option) and each.name not in shared]
-    return {name for option in found for name in option.opts}
+    commands = [command, *(command.commands.values() if isinstance(command, OrderedGroup) else ())]
+    found = [each for one in commands for each in one.params if isinstance(each, click.Option)]
+    own = [each for each in found if each.name not in shared]
+    return {name for option in own for name in (*option.opts, *option.secondary_opts)}
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -36,6 +40,22 @@ def test_a_command_is_documented_with_its_options(name: str) -> None:
     assert command is not None
     assert f"`reconciler {name}" in section(name)
     assert documented(section(name)) == options(command)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_subcommand_is_documented_in_order_with_its_arguments(name: str) -> None:
+    command = program.get_command(click.Context(program), name)
+    if not isinstance(command, OrderedGroup):
+        return
+    found = re.findall(rf"^\| `(reconciler {name} [^`]+)` \|", section(name), re.MULTILINE)
+    assert found == [
+        " ".join([f"reconciler {name} {verb}", *(each.make_metavar(click.Context(one)) for each in arguments(one))])
+        for verb, one in command.commands.items()
+    ]
+
+
+def arguments(command: click.Command) -> list[click.Argument]:
+    return [each for each in command.params if isinstance(each, click.Argument)]
 
 
 def test_every_section_about_a_command_is_about_one_there_is() -> None:

@@ -127,7 +127,7 @@ def test_an_unknown_project_is_the_same_error_everywhere(scene: Scene) -> None:
     (outcome,) = outcomes
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: there is no project nope; `reconciler status --project ''` shows the projects of all repositories\n"
+        "error: there is no project nope, or you have no role in it; `reconciler project list` shows yours\n"
     )
 
 

@@ -85,7 +85,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         source.write("keep.yaml", "{}\n")
         source.commit()
         projects.append(daemons.watched(name, source.path, project=name))
-    with daemons.running(folder / "daemon", repositories=projects) as daemon:
+    variables = {"DESTINATION_SECRET__TOKEN": "canary"}
+    with daemons.running(folder / "daemon", repositories=projects, environment=variables) as daemon:
         address = f"http://127.0.0.1:{daemon.port}"
         yield Scene(daemon, Program(folder, {"SERVICE_SERVER": address, "SERVICE_API_KEY": daemon.key}))
 
@@ -96,6 +97,23 @@ def full(scene: Scene) -> Outcome:
     updates = scene.daemon.apply(*RESOURCES, project="full")
     assert [update["status"] for update in updates] == ["created"] * len(RESOURCES), updates
     return scene("export", "full", project="full")
+
+
+@pytest.mark.usefixtures("full")
+def test_a_viewer_exports_all_but_the_text_of_configurations(scene: Scene) -> None:
+    made = scene.program("--project", "full", "key", "create", "reader", "--role", "viewer")
+    outcome = scene.program("--project", "full", "export", "viewed", SERVICE_API_KEY=made.out.strip())
+    remark = "viewed/configurations/by-hand.yaml holds `(sensitive)` in place of its text, which a viewer may not read"
+    assert (outcome.code, remark in outcome.err) == (0, True)
+    folder = scene.program.folder
+    assert files(folder / "viewed") == files(folder / "full")
+    differing = [
+        name
+        for name in files(folder / "full")
+        if (folder / "full" / name).read_bytes() != (folder / "viewed" / name).read_bytes()
+    ]
+    assert differing == ["configurations/by-hand.yaml"]
+    assert "raw: (sensitive)" in (folder / "viewed" / "configurations" / "by-hand.yaml").read_text()
 
 
 def files(folder: Path) -> list[str]:
@@ -159,7 +177,7 @@ def test_an_export_in_git_gives_an_empty_store_the_same_resources(
 
 
 def test_secrets_are_told_with_what_to_do(scene: Scene) -> None:
-    secret = {**component(headers={"Authorization": "hunter2", "X": "${env:DESTINATION_SECRET__X}"})}
+    secret = {**component(headers={"Authorization": "canary-hunter2", "X": "${env:DESTINATION_SECRET__TOKEN}"})}
     updates = scene.daemon.apply(
         resource("Destination", "siem", spec=secret), resource("Fleet", "all"), project="secret"
     )
@@ -173,9 +191,9 @@ def test_secrets_are_told_with_what_to_do(scene: Scene) -> None:
         "commit, write a reference such as ${env:NAME} in its place\n",
     )
     text = (scene.program.folder / "secret" / "destinations" / "siem.yaml").read_text()
-    assert "hunter2" not in text
+    assert "canary-hunter2" not in text
     assert "Authorization: (sensitive)" in text
-    assert "X: ${env:DESTINATION_SECRET__X}" in text
+    assert "X: ${env:DESTINATION_SECRET__TOKEN}" in text
     applied = scene("apply", "-f", "secret", project="secret")
     assert (applied.code, applied.err) == (0, "2 unchanged\n")
 

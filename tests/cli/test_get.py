@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import hostile_text
 from tests.cli.conftest import Program, Service
 
 
@@ -198,7 +199,7 @@ def test_no_value_can_act_on_the_terminal(program: Program, service: Service, fo
     service.answer("GET /v1/resources/Destination", {"resources": [resource]})
     outcome = program("get", "destinations", "-o", form)
     assert outcome.code == 0
-    assert [character for character in outcome.out if not (character.isprintable() or character == "\n")] == []
+    assert hostile_text.unseen(outcome.out) == []
     if form == "json":
         assert json.loads(outcome.out) == {"resources": [resource]}
     if form == "yaml":

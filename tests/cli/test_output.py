@@ -1,11 +1,15 @@
-"""Text for people: escaping, and tables that line up."""
+"""Text for people: what leaves the program, and tables that line up."""
 
 import json
 
+import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.cli import output, tables
+from reconciler.errors import Refused
+from tests import hostile_text
 
 VALUES = st.recursive(
     st.none()
@@ -18,36 +22,59 @@ VALUES = st.recursive(
 )
 
 
-@given(st.text(alphabet=st.characters(exclude_categories=())))
-def test_nothing_printable_acts_on_a_terminal(text: str) -> None:
-    shown = output.printable(text)
-    assert shown.isprintable()
-    if text.isprintable():
-        assert shown == text
-
-
-def test_control_characters_show_as_escapes() -> None:
-    assert output.printable("a\x1b[31m\n\x9b\u202eé\udcff") == "a\\x1b[31m\\n\\x9b\\u202eé\\udcff"
-
-
 @given(VALUES)
 def test_json_is_the_value_and_safe(value: object) -> None:
     text = output.as_json(value)  # type: ignore[arg-type]
     assert json.loads(text) == value
-    assert all(character.isprintable() or character == "\n" for character in text)
+    assert hostile_text.unseen(text) == []
+
+
+def test_yaml_is_the_value_and_says_what_it_cannot_hold() -> None:
+    assert yaml.safe_load(output.as_yaml([{hostile_text.EVERYTHING: hostile_text.EVERYTHING}])) == {
+        hostile_text.EVERYTHING: hostile_text.EVERYTHING
+    }
+    with pytest.raises(Refused, match="use -o json"):
+        output.as_yaml(["\udc9b"])
+    assert json.loads(output.as_json("\udc9b")) == "\udc9b"
+
+
+def test_what_is_written_acts_on_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    output.write(f"a {hostile_text.CLEAR}\nb {hostile_text.TURNED}\n")
+    output.line(f"a {hostile_text.CLEAR}\nb")
+    output.note("c\r\nerror: forged")
+    output.notes("Usage: \x9b31m\nmore")
+    output.error(f"Cannot {hostile_text.TITLE}.")
+    written = capsys.readouterr()
+    assert written.out == "a \\x1b[2J\nb \\u202e\na \\x1b[2J\\nb\n"
+    assert written.err == "c\\r\\nerror: forged\nUsage: \\x9b31m\nmore\nerror: cannot \\x1b]0;evil\\x07\n"
+
+
+def test_words_in_a_colour_of_ours_are_all_that_gets_through(capsys: pytest.CaptureFixture[str]) -> None:
+    word = tables.word("not-ready")
+    output.write(f"{word} \x1b[31mred\x1b[5m\x1b[0m \x1b[41mx\x1b[0m{word}\n")
+    shown = capsys.readouterr().out
+    assert shown == f"{word} \\x1b[31mred\\x1b[5m\\x1b[0m \\x1b[41mx\\x1b[0m{word}\n"
+    assert all(output.COLOURED.fullmatch(tables.word(known)) for known in tables.COLOURS)
 
 
 def test_columns_line_up_whatever_is_in_them() -> None:
-    rows = [["a", "x", ""], ["日本", "longer", "é"], ["\x1b", "", "e\u0301"]]
+    rows = [["a", "x", ""], ["日本", "longer", "é"], ["\x1b", "", "e\u0301"], ["क\u094d\u200dष", "❤\ufe0f", "x"]]
     assert tables.render(["NAME", "STATE", "MORE"], rows, colour=False) == (
         "NAME   STATE    MORE\na      x        -\n日本   longer   é\n\\x1b   -        e\u0301\n"
+        "क\u094d\u200dष     ❤\ufe0f        x\n"
     )
+
+
+def test_a_cell_is_one_line() -> None:
+    table = tables.render(["NAME", "STATE"], [["a\nb   ready", hostile_text.EVERYTHING]], colour=True)
+    assert table.count("\n") == 2
+    assert hostile_text.unseen(table) == []
 
 
 def test_colour_changes_no_column() -> None:
     header, rows = ["STATE", "NAME"], [["ready", "a"], ["invalid", "b"], ["odd", "ready"]]
     coloured = tables.render(header, rows, colour=True)
-    assert coloured.count(tables.RESET) == 2
-    for code in (tables.GOOD, tables.BAD, tables.RESET):
+    assert coloured.count(output.RESET) == 2
+    for code in (output.GOOD, output.BAD, output.RESET):
         coloured = coloured.replace(code, "")
     assert coloured == tables.render(header, rows, colour=False)

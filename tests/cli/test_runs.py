@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import hostile_text
 from tests.cli.conftest import Program, Service
 
 STATUSES = [
@@ -88,7 +89,7 @@ def test_a_project_has_its_own_runs(program: Program, service: Service) -> None:
     service.answer("GET /v1/resources/Fleet", {"errors": ["There is no such project."]}, 404)
     outcome = program("runs", "--project", "web", "-o", "json")
     assert json.loads(outcome.out) == {"runs": [run(id="01WEB", project="web")]}
-    sentence = "there is no project nope; `reconciler status --project ''` shows the projects of all repositories"
+    sentence = "there is no project nope, or you have no role in it; `reconciler project list` shows yours"
     assert program("runs", "--project", "nope") == (1, "", f"error: {sentence}\n")
 
 
@@ -128,4 +129,18 @@ def test_no_status_can_act_on_the_terminal(program: Program, service: Service) -
     status = {"kind": evil, "name": evil, "status": evil, "path": evil, "line": 1, "reason": evil}
     service.answer("GET /v1/runs/01RUN", {"run": run(statuses=[status], message=evil, outcome=evil, repository=evil)})
     shown = program("runs", "01RUN").out
-    assert [character for character in shown if not (character.isprintable() or character == "\n")] == []
+    assert hostile_text.unseen(shown) == []
+
+
+def test_a_line_of_a_reason_ends_where_the_service_ended_it(program: Program, service: Service) -> None:
+    status = {
+        "kind": "Fleet",
+        "name": "b",
+        "status": "invalid",
+        "path": "b.yaml",
+        "line": 4,
+        "reason": "a\u2028b\x85c\nd",
+    }
+    service.answer("GET /v1/runs/01RUN", {"run": run(statuses=[status])})
+    lines = program("runs", "01RUN").out.split("\n")
+    assert [line for line in lines if line.startswith("b.yaml:4: ")] == ["b.yaml:4: a\\u2028b\\x85c", "b.yaml:4: d"]

@@ -116,7 +116,7 @@ def test_a_project_has_its_own_repositories(program: Program, service: Service) 
     assert json.loads(program("--project", "web", "status", "-o", "json").out) == {"repositories": both[1:]}
     assert program("--project", "web", "reconcile") == (0, "shop: run 01B\n", "")
     assert json.loads(program("--project", "", "status", "-o", "json").out) == {"repositories": both}
-    sentence = "there is no project nope; `reconciler status --project ''` shows the projects of all repositories"
+    sentence = "there is no project nope, or you have no role in it; `reconciler project list` shows yours"
     for command in ("status", "reconcile"):
         assert program("--project", "nope", command) == (1, "", f"error: {sentence}\n")
 
@@ -134,7 +134,7 @@ def test_status_without_repositories_says_what_to_do(program: Program, service: 
     assert program("status") == (
         0,
         "",
-        "the service follows no repository; name one under `repositories` in its settings\n",
+        "the service follows no repository in a project of yours; one is named under `repositories` in its settings\n",
     )
     assert json.loads(program("status", "-o", "json").out) == {"repositories": []}
 

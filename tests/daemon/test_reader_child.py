@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from reconciler.reading import children, confining
 from tests import daemons
 from tests.daemons import Daemon, destination, watched
 from tests.repositories import Repository
@@ -64,6 +65,35 @@ def test_stopped_in_the_middle_of_a_first_read_it_ends_soon_and_reads_at_the_nex
         assert [Path(f"/proc/{child}").exists() for child in children] == [False] * len(children)
         run = daemon.start().run_of("many", source.head())
         assert (run["trigger"], run["counts"]) == ("start", {"created": MANY_FILES})
+
+
+def test_the_reader_is_confined_and_knows_no_secret(tmp_path: Path) -> None:
+    secrets = {"DESTINATION_DEFAULT__TOKEN": "hunter-2-hunter-2", "AWS_SECRET_ACCESS_KEY": "hunter-2-hunter-2"}
+    with daemons.running(tmp_path / "daemon", environment=secrets) as daemon:
+        process = Path(f"/proc/{daemon.reader()}")
+        daemon.apply(asked("a"))  # it works all the same, and what it does to confine itself is done
+        names = {line.partition(b"=")[0] for line in (process / "environ").read_bytes().split(b"\0") if line}
+        assert names <= {name.encode() for name in children.ENVIRONMENT} | {b"LC_CTYPE"}
+        limits = {line[:26].strip(): line[26:].split()[0] for line in (process / "limits").read_text().splitlines()}
+        assert limits["Max file size"] == limits["Max processes"] == limits["Max core file size"] == "0"
+        assert limits["Max address space"] == str(confining.ADDRESS_SPACE_BYTES)
+        assert limits["Max open files"] == str(confining.OPEN_FILES)
+        status = dict(line.split(":\t") for line in (process / "status").read_text().splitlines())
+        assert (status["NoNewPrivs"], status["Umask"]) == ("1", "0077")
+
+
+def test_the_reader_ends_with_a_killed_daemon_even_when_it_hangs(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon") as daemon:
+        reader = daemon.reader()
+        daemon.apply(asked("a"))
+        os.kill(reader, signal.SIGSTOP)
+        daemon.kill()
+        daemons.until(lambda: not _lives(reader), "the reader has ended")
+
+
+def _lives(process: int) -> bool:
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_applies_during_a_large_first_read_all_succeed_and_the_read_ends(tmp_path: Path) -> None:

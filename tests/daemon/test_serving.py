@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon import connections
+from reconciler.daemon import connections, headers
 from tests import daemons, needs
 from tests.daemons import Daemon, watched
 from tests.repositories import Repository
@@ -82,6 +82,11 @@ def answer(client: socket.socket) -> int:
     return int(head.split(b" ")[1])
 
 
+def has_security(head: bytes) -> bool:
+    """Whether an answer has the headers that every answer has."""
+    return all(b"\r\n" + name + b": " + value in head for name, value in headers.SECURITY)
+
+
 def is_cut(client: socket.socket, piece: bytes) -> bool:
     """Whether the other side has had enough of what is sent, before we have."""
     block = piece * (65_536 // len(piece) + 1)
@@ -128,6 +133,7 @@ def test_a_head_that_is_too_large_is_told_so(size: int, daemon: Daemon) -> None:
         head, _, body = rest(client).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
     assert b"content-type: application/json" in head
+    assert has_security(head)
     assert json.loads(body) == TOO_LARGE
 
 
@@ -137,12 +143,71 @@ def test_a_whole_head_that_is_too_large_is_not_served(daemon: Daemon) -> None:
         assert rest(client).startswith(b"HTTP/1.1 431 ")
 
 
+def test_a_body_longer_than_it_says_is_no_part_of_the_request(daemon: Daemon) -> None:
+    key = b"Authorization: Bearer " + daemon.key.encode() + b"\r\n"
+    body = b'{"resources": []}'
+    with connected(daemon) as client:
+        client.sendall(REQUEST + key + b"Content-Length: %d\r\n\r\n" % len(body) + body + b"and more\r\n\r\n")
+        statuses = [answer[:3] for answer in rest(client).split(b"HTTP/1.1 ")[1:]]
+    assert statuses in ([], [b"202"], [b"202", b"400"])  # what follows is no request, so the connection ends
+    assert daemon.get("/livez").status == 200
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        b"Content-Length: 17\r\nContent-Length: 18\r\n",
+        b"Content-Length: 17\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: -1\r\n",
+        b"Content-Length: 99999999999999999999\r\n",
+    ],
+)
+def test_lengths_that_contradict_each_other_are_refused(lengths: bytes, daemon: Daemon) -> None:
+    key = b"Authorization: Bearer " + daemon.key.encode() + b"\r\n"
+    with connected(daemon) as client:
+        client.sendall(REQUEST + key + lengths + b"\r\n" + b'{"resources": []}')
+        assert rest(client).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        (
+            "dryRun=true&" * 10_000,
+            "The request line and the headers are larger than 64 KiB; send fewer or shorter ones.",
+        ),
+        ("a&" * 10_000, "The query is not at most 100 parameters in percent-encoded UTF-8."),
+        ("a=" + "%41" * 20_000, "there are `acceptInvalid`, `atomic`, `dryRun`."),
+    ],
+    ids=["over the head", "parameters", "a value"],
+)
+def test_a_long_query_is_refused(query: str, told: str, daemon: Daemon) -> None:
+    answer = daemon.request("POST", f"/v1/apply?{query}", b'{"resources": []}')
+    assert answer.status in {400, 431}
+    assert answer.body["errors"][0].endswith(told)
+
+
+def test_the_largest_body_of_open_brackets_is_refused_and_one_byte_more_is_not_read(daemon: Daemon) -> None:
+    body = b"[" * 8_388_608
+    answer = daemon.request("POST", "/v1/apply", body)
+    assert (answer.status, answer.body) == (
+        400,
+        {"errors": ["body:1:103: is nested deeper than 102 levels; flatten it"]},
+    )
+    with connected(daemon) as client:
+        key = b"Authorization: Bearer " + daemon.key.encode() + b"\r\n"
+        client.sendall(REQUEST + key + b"Content-Length: 8388609\r\n\r\n[")
+        head = client.recv(65_536)
+        assert head.startswith(b"HTTP/1.1 413 ")
+
+
 @pytest.mark.parametrize("head", [b"hello", b"GET http://[x HTTP/1.1", b"CONNECT x HTTP/1.1"])
 def test_what_is_no_http_gets_errors_like_everything_else(head: bytes, daemon: Daemon) -> None:
     with connected(daemon) as client:
         client.sendall(head + b"\r\nHost: x\r\n\r\n")
         head, _, body = rest(client).partition(b"\r\n\r\n")
     assert (head[:12], json.loads(body)) == (b"HTTP/1.1 400", {"errors": ["The request is not HTTP."]})
+    assert has_security(head)
 
 
 def test_a_head_that_is_large_is_served(daemon: Daemon) -> None:
@@ -155,6 +220,8 @@ def test_a_head_that_is_large_is_served(daemon: Daemon) -> None:
 def test_slow_heads_are_cut_however_they_are_sent(daemon: Daemon) -> None:
     with contextlib.ExitStack() as stack:
         silent, begun, lines, kept = (stack.enter_context(connected(daemon)) for _ in range(4))
+        # One that does not even begin, with TLS neither.
+        mute = stack.enter_context(socket.create_connection((daemon.host, daemon.port), timeout=30))
         kept.sendall(LIVE)
         assert answer(kept) == 200
         begun.sendall(LIVE[:-2])
@@ -170,9 +237,9 @@ def test_slow_heads_are_cut_however_they_are_sent(daemon: Daemon) -> None:
             while time.monotonic() - begin < connections.HEAD_SECONDS + 5:
                 lines.sendall(b"\r\n")
                 time.sleep(0.5)
-        ends = [rest(client) for client in (silent, begun, kept, joined)]
+        ends = [rest(client) for client in (silent, begun, kept, joined, mute)]
         lasted = time.monotonic() - begin
-        assert ends == [b""] * 4
+        assert ends == [b""] * 5
         rest(refused)
         assert connections.HEAD_SECONDS - 1 < lasted < connections.HEAD_SECONDS + 4
         assert daemon.get("/livez").status == 200
@@ -310,7 +377,7 @@ def test_a_start_removes_what_belongs_to_no_repository(tmp_path: Path, source: R
         assert sorted(_names(mirrors) + _names(homes)) == sorted([*kept, "notes"])
         daemon.follow(two[1])
         daemon.run_of("two", source.head())
-        assert {line["level"] for line in daemon.lines()} == {"info"}
+        assert daemon.complaints() == []
 
 
 def _names(folder: Path) -> list[str]:

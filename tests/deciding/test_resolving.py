@@ -14,6 +14,7 @@ from reconciler.documents.values import Value
 from reconciler.resources import drafts, judging, violations
 from reconciler.resources.drafts import Draft
 from reconciler.resources.keys import Key
+from reconciler.resources.secret_references import NOTHING
 from reconciler.resources.violations import Violation
 from tests.resources.lookups import look_up, type_of
 
@@ -53,7 +54,7 @@ def tell(_: int, found: Iterable[Violation]) -> str:
 
 
 def resolve(one: Coming) -> Resolved:
-    return resolving.resolve(one, lookup=look_up, type_of=type_of, tell=tell)
+    return resolving.resolve(one, lookup=look_up, type_of=type_of, available=NOTHING, tell=tell)
 
 
 def reasons(*documents: dict[str, Any], **context: Any) -> Mapping[int, str]:
@@ -147,7 +148,7 @@ def test_a_queue_is_judged_by_the_stored_extension_when_the_one_that_comes_is_re
 ) -> None:
     disk = document("Extension", "disk", type="file_storage", **spec)
     one = coming([webhook("disk"), disk], there=[*THERE, Key("Extension", "disk")], barred=barred)
-    found = resolving.resolve(one, lookup=look_up, type_of=lambda _: "other", tell=tell)
+    found = resolving.resolve(one, lookup=look_up, type_of=lambda _: "other", available=NOTHING, tell=tell)
     assert found.reasons[0] == f"/spec/parameters/1/value: {OTHER}"
     assert found.reasons.keys() == ({0} if barred else {0, 1})
 

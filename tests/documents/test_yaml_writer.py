@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from reconciler.documents import limits, reading, yaml_writer
 from reconciler.documents.values import Value
+from tests import hostile_text
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 MISREAD = st.sampled_from(
@@ -33,7 +34,7 @@ def test_a_value_is_read_as_it_was_written(value: Value) -> None:
     text = yaml_writer.write([value])
     assert read(text) == [value]
     assert yaml.safe_load(text) == value  # YAML 1.1 agrees
-    assert all(character.isprintable() or character == "\n" for character in text)
+    assert hostile_text.unseen(text) == []
 
 
 @given(st.lists(MARKED | st.fixed_dictionaries({"raw": MARKED}), min_size=2, max_size=4))
@@ -57,6 +58,9 @@ def test_documents_are_a_stream_in_their_order() -> None:
         ("plain text", "plain text\n"),
         ("\x1b[31m", '"\\e[31m"\n'),
         ("\u202e", '"\\u202E"\n'),
+        ("\U000e0041", '"\\U000E0041"\n'),
+        ("می\u200cخواهم", "می\u200cخواهم\n"),  # noqa: RUF001 - Persian is meant
+        ("क\n\u200d", '"क\\n\\u200D"\n'),  # the line's end is no letter to join to
         ({"raw": "one:\n  two: 3\n"}, "raw: |\n  one:\n    two: 3\n"),
         ({"raw": "a: b\n...\n"}, "raw: |\n  a: b\n  ...\n"),
         ({"raw": "...\n\n"}, "raw: |+\n  ...\n\n"),

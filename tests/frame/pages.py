@@ -24,7 +24,7 @@ def read(path: Path) -> str:
 
 def all_pages() -> list[Path]:
     """Every page that people read as documentation."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(text: str, language: str) -> list[str]:

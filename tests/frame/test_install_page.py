@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from reconciler.cli.main import ENTRIES
+from reconciler.daemon import first_admin
 from reconciler.settings import loading
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,8 @@ def test_the_places_are_those_of_the_unit() -> None:
     assert f"ln -sfn /opt/reconciler/bin/reconciler {program}" in COMMANDS
     assert f"`{config}`" in PAGE
     environment = setting("EnvironmentFile").removeprefix("-")
-    assert [line for line in COMMANDS if f"> {environment})" in line and "umask 077" in line] != []
+    written = [line for line in COMMANDS if environment in line]
+    assert [line.startswith("(umask 077; ") for line in written] == [True, True]
     assert f"/var/lib/{setting('StateDirectory')}/store.db" in PAGE
     assert f"runuser -u {setting('User')} -- " in PAGE
 
@@ -41,11 +43,16 @@ def test_the_settings_are_right(tmp_path: Path) -> None:
 
 
 def test_the_commands_and_files_are_there() -> None:
-    ours = [line.split()[1] for line in COMMANDS if line.startswith("reconciler ")]
-    assert set(ours) == {"version", "status", "get"} <= set(ENTRIES)
+    ours = re.findall(r"^(?:SERVICE_PASSWORD_FILE=\S+ )?reconciler (\w+)", "\n".join(COMMANDS), re.MULTILINE)
+    assert set(ours) == {"version", "status", "get", "user"} <= set(ENTRIES)
     files = {word for line in COMMANDS for word in line.split() if word.startswith("systemd/")}
     assert [name for name in sorted(files | {"constraints.txt"}) if not (ROOT / name).is_file()] == []
     assert "# For development\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
+
+
+def test_the_first_password_is_where_the_service_writes_it() -> None:
+    assert f"=/var/lib/{setting('StateDirectory')}/{first_admin.FILE} reconciler user password" in PAGE
+    assert f"export SERVICE_USER={first_admin.NAME}" in COMMANDS
 
 
 def test_links_lead_somewhere() -> None:

@@ -52,7 +52,7 @@ from reconciler.git.faults import GitFault, State, explain
         (
             "fatal: something \x1b[31mnew\n",
             State.UNREACHABLE,
-            "/srv/a cannot be read (something [31mnew); mend that, and it is read",
+            "/srv/a cannot be read (something \\x1b[31mnew); mend that, and it is read",
         ),
         (
             "",

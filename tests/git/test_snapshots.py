@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reconciler.errors import Refused
+from reconciler.escaping import visible
 from reconciler.git import trees
 from reconciler.git.faults import GitFault, State
 from reconciler.git.snapshots import CommitInfo, Snapshot
@@ -115,7 +116,7 @@ def test_says_that_the_folder_is_missing(repository: Repository, path: str) -> N
     with opened(repository) as snapshot, pytest.raises(GitFault) as found:
         snapshot.tree(path)
     assert found.value.state is State.PATH_MISSING
-    assert path in found.value.message
+    assert visible(path) in found.value.message
 
 
 def test_reports_hostile_names_and_never_takes_them_for_paths(repository: Repository) -> None:

@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import shutil
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import watchfiles
 
 from reconciler.git import watching
 from reconciler.git.watching import WatchEnded
@@ -60,6 +61,18 @@ def repository(tmp_path: Path) -> Repository:
 
 
 async def test_tells_of_a_commit(repository: Repository) -> None:
+    async with watched(repository.path) as listener:
+        repository.commit()
+        await listener.event()
+
+
+async def test_tells_of_a_commit_whose_event_was_lost(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    def losing(*_: object, stop_event: watching.Watch, **__: object) -> Iterator[set[tuple[str, str]]]:
+        """What watchfiles tells when every change falls between its last look and its emptying of the list."""
+        while not stop_event.stopping.wait(watching.TICK_MILLISECONDS / 1000):
+            yield set()
+
+    monkeypatch.setattr(watchfiles, "watch", losing)
     async with watched(repository.path) as listener:
         repository.commit()
         await listener.event()

@@ -42,7 +42,10 @@ NAMING = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and begin and end wi
 BAD_NAME = f"The name in the path {NAMING}."
 NO_KIND = "There is no such kind; the kinds are listed in /openapi.json."
 NO_PROJECT = "There is no such project."
-NO_KEY = "Send a key, as `Authorization: Bearer <key>` or as `X-Service-Api-Key: <key>`."
+NO_KEY = (
+    "Say who asks: a key as `Authorization: Bearer <key>` or `X-Service-Api-Key: <key>`, or a name and a password as "
+    "`Authorization: Basic`."
+)
 BROKEN = {**resource("Fleet", "new"), "extra": 1}
 EXTRA = "/extra: is not a known field; the fields here are `apiVersion`, `kind`, `metadata`, `spec`, `status`"
 
@@ -208,15 +211,15 @@ def test_is_in_the_contract_with_its_status() -> None:
         assert answered >= statuses | ADDED.get(endpoint, set()), endpoint
 
 
-def test_follows_from_the_credential_first_and_the_query_before_the_body(project: Project) -> None:
+def test_follows_from_the_credential_first_then_the_project_and_the_query_before_the_body(project: Project) -> None:
     broken, path = b"{", "/v1/apply?dryrun=true"
     assert project.ask("POST", path, broken, Authorization="Bearer wrong").status == 401
-    unknown = project.ask("POST", path, broken, X_Service_Project="none")
+    assert project.ask("POST", path, broken, X_Service_Project="none").status == 404
+    unknown = project.ask("POST", path, broken)
     assert (unknown.status, unknown.body["errors"]) == (
         400,
         ["The query parameter `dryrun` is not known here: there are `acceptInvalid`, `atomic`, `dryRun`."],
     )
-    assert project.ask("POST", "/v1/apply", broken, X_Service_Project="none").status == 404
     malformed = project.ask("POST", "/v1/apply", broken)
     assert (malformed.status, malformed.body["errors"][0].split(" ")[0]) == (400, "body:1:2:")
 

@@ -9,6 +9,7 @@ from reconciler.deciding import resolving
 from reconciler.resources import builtins, component_types, components, definitions, fitting, references, restoring
 from reconciler.resources.component_types import ComponentType
 from reconciler.resources.keys import Key
+from tests import worlds
 from tests.properties.documents import CANARY
 from tests.worlds import World
 
@@ -75,7 +76,8 @@ def _own(body: dict[str, Any], bodies: dict[Key, dict[str, Any]]) -> tuple[str, 
         found: Mapping[str, Any] | None = bodies.get(key) or builtins.built_in().get(key)
         return None if found is None else str(found["spec"]["type"]).partition(":")[0]
 
-    return resolving.lines(fitting.with_storages(fitting.fit(body, lookup), body, type_of).violations)
+    fit = fitting.fit(body, lookup, available=worlds.SECRETS)
+    return resolving.lines(fitting.with_storages(fit, body, type_of).violations)
 
 
 def _closure(incomplete: set[Key], referred: dict[Key, set[Key]]) -> set[Key]:

@@ -64,6 +64,7 @@ PARAMETERS: list[list[dict[str, Any]]] = [
     [{"name": "s", "value": {"k": "canary-3"}}],
     [{"name": "s", "value": {"k": "canary-3", "l": "canary-4"}}, {"name": "p", "value": "x"}],
     [{"name": "s", "value": "${env:DESTINATION_DEFAULT__TOKEN}"}],
+    [{"name": "p", "value": "x", "sensitive": True}],
 ]
 MASKED: list[list[dict[str, Any]]] = [
     [{"name": "s", "value": MASK}],

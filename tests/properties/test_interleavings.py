@@ -3,7 +3,7 @@
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.properties import checks
+from tests.properties import checks, masking
 from tests.properties.machines import Planning
 from tests.properties.profiles import profiles
 from tests.worlds import Answered, Ran
@@ -57,6 +57,7 @@ class Consistent(Planning):
     def stored(self) -> None:
         checks.consistent(self.world)
         checks.no_canary(self.world)
+        masking.masked(self.world)
 
 
 @profiles

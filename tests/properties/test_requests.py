@@ -122,11 +122,11 @@ class Permuted(Planning):
 
 
 def _essence(world: World) -> list[dict[str, Any]]:
-    """What is stored, but for ids, which are made from the place in the request."""
+    """What is stored, but for ids, which are made from the place in the request, and hashes, which go by them."""
     found = []
     for row in world.stored():
         body = json.loads(row["body"])
-        body["metadata"].pop("id")
+        del body["metadata"]["id"], body["metadata"]["hash"]
         found.append({**row, "body": body, "resource_id": None})
     return found
 

@@ -306,7 +306,7 @@ def test_of_two_new_resources_with_one_id_none_is_stored(source: Repository, fol
 
 
 def test_sensitive_values_never_leave_the_service(source: Repository, follow: Follow) -> None:
-    secret = "hunter2-is-the-secret"
+    secret = "canary-hunter2-is-the-secret"
     text = destination("a") + (
         "  parameters:\n"
         f"    - {{name: hostname, value: {secret}, sensitive: true}}\n"

@@ -295,6 +295,7 @@ def test_it_is_told_in_the_audit(tmp_path: Path) -> None:
 def audit(daemon: Daemon) -> list[tuple[str, ...]]:
     connection = sqlite3.connect(daemon.state / "store.db")
     try:
-        return connection.execute("select action, kind, name, actor, detail from audit order by id").fetchall()
+        events = "select action, kind, name, actor, detail from audit where kind = 'Repository' order by id"
+        return connection.execute(events).fetchall()
     finally:
         connection.close()

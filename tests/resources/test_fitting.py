@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.documents.values import Pointer, Value, pointer_text
-from reconciler.resources import components, conforming, fitting
+from reconciler.resources import components, conforming, fitting, secret_rules
 from reconciler.resources.fitting import Fit
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Violation
@@ -124,11 +124,17 @@ def test_a_fit_is_that_of_its_components_one_by_one(each: list[dict[str, Value]]
         found = SINKS(Key("SourceType", "sink"))
         assert found is not None
         broken += conforming.broken(one["parameters"], found, at=place)
+    referring = [
+        Violation(("spec", "sources", outer, "parameters", index, "value"), secret_rules.MESSAGE, of_parameter=True)
+        for outer, one in enumerate(given_)
+        for index, parameter in enumerate(one["parameters"])
+        if parameter == {"name": "host", "value": "${env:A}"}
+    ]
 
     owned = document("Configuration", sources=[*given_], connectors=[{"type": other}])
     fit = fitting.fit(owned, SINKS)
 
-    assert fit.violations == tuple(broken)
+    assert fit.violations == (*broken, *referring)
     assert all(value == at(owned, pointer) for pointer, value in fit.secrets)
 
 

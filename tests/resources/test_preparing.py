@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from reconciler.documents.values import Value, pointer_text
 from reconciler.resources import canonical, fitting, judging, preparing
-from reconciler.resources.preparing import Prepared
+from reconciler.resources.preparing import Bound, Prepared
 from tests.resources.documents import API_VERSIONS, EXAMPLES, SCALARS, at, pointers, replaced
 from tests.resources.lookups import look_up
 
 KEY = b"k" * 32
 CANARY = "hunter2-canary"
+BOUND = Bound(project="default", resource_id="01JD7Z", version=3)
 PLANTS: list[Value] = [CANARY, {"k": CANARY}, [CANARY], {"k": [CANARY, {"l": CANARY}]}]
 
 
@@ -27,10 +28,10 @@ def owned(document: Value) -> dict[str, Value]:
     return judged.resource.owned
 
 
-def prepare(document: Value, hmac_key: bytes = KEY) -> Prepared:
+def prepare(document: Value, hmac_key: bytes = KEY, bound: Bound = BOUND) -> Prepared:
     """A document, prepared as the built-in types have it."""
     resource = owned(document)
-    return preparing.prepare(resource, fitting.fit(resource, look_up).secrets, hmac_key=hmac_key)
+    return preparing.prepare(resource, fitting.fit(resource, look_up).secrets, hmac_key=hmac_key, bound=bound)
 
 
 def destination(*, own: Value = "t", header: Value = "h", port: Value = 443) -> dict[str, Any]:
@@ -51,13 +52,17 @@ def destination(*, own: Value = "t", header: Value = "h", port: Value = 443) -> 
     }
 
 
-def covered(value: Value) -> str:
-    return "hmac-sha256:" + hmac.new(KEY, canonical.encode(value), "sha256").hexdigest()
+def covered(value: Value, place: str) -> str:
+    bound: list[Value] = ["default", "01JD7Z", 3, "Destination", "siem", place, value]
+    return "hmac-sha256:" + hmac.new(KEY, canonical.encode(bound), "sha256").hexdigest()
 
 
 def test_a_resource_is_prepared_so() -> None:
     document = destination()
-    hashed = destination(own=covered("t"), header=covered("h"))
+    own, header = "/spec/parameters/1/value", "/spec/parameters/2/value/A~1b"
+    hashed = destination(own=covered("t", own), header=covered("h", header))
+    [deep] = hashed["spec"]["processors"][0]["parameters"]
+    deep["value"] = covered("t", "/spec/processors/0/parameters/0/value")
 
     assert prepare(document) == Prepared(
         spec_hash=hashlib.sha256(canonical.encode(hashed["spec"])).hexdigest(),
@@ -104,6 +109,36 @@ def test_another_key_gives_another_hash() -> None:
     assert (one.masked, one.secrets) == (other.masked, other.secrets)
 
 
+@pytest.mark.parametrize(
+    ("change", "elsewhere"),
+    [
+        ({}, BOUND._replace(project="another")),
+        ({}, BOUND._replace(resource_id="another")),
+        ({}, BOUND._replace(version=4)),
+        ({"metadata": {"name": "another"}}, BOUND),
+        ({"kind": "Processor"}, BOUND),
+    ],
+    ids=["project", "id", "version", "name", "kind"],
+)
+def test_the_same_secrets_elsewhere_give_another_hash(change: dict[str, Value], elsewhere: Bound) -> None:
+    """Else whoever may store a resource could store a guess and compare."""
+    here = owned(destination())
+    secrets = fitting.fit(here, look_up).secrets
+    one = preparing.prepare(here, secrets, hmac_key=KEY, bound=BOUND)
+    other = preparing.prepare(here | change, secrets, hmac_key=KEY, bound=elsewhere)
+
+    assert one.spec_hash != other.spec_hash
+    assert (one.masked["spec"], one.secrets) == (other.masked["spec"], other.secrets)
+
+
+def test_two_equal_secrets_of_one_resource_look_like_two() -> None:
+    """Else a copy of a secret in another place of the resource would tell whether it is one."""
+    document = destination()
+    stands = [covered("t", place) for place in json.loads(prepare(document).secrets or b"")]
+
+    assert len(set(stands)) == 3
+
+
 def test_the_hash_of_a_guessed_secret_is_not_the_hash() -> None:
     document = destination()
     guesses = [canonical.encode(document["spec"]), canonical.encode(destination(own="(sensitive)")["spec"])]
@@ -135,9 +170,11 @@ def test_the_hash_follows_the_spec_alone(change: dict[str, Value], hash_changes:
 
 
 def test_a_reference_and_what_stands_for_a_secret_never_give_the_same_hash() -> None:
-    reference, literal = "${env:A}", covered("${env:A}")
+    own = "/spec/parameters/1/value"
+    reference, literal = "${env:A}", covered("${env:A}", own)
+    values = (reference, literal, covered(literal, own))
 
-    assert len({prepare(destination(own=value)).spec_hash for value in (reference, literal, covered(literal))}) == 3
+    assert len({prepare(destination(own=value)).spec_hash for value in values}) == 3
     assert prepare(destination(own=reference)).masked == destination(own=reference, header="(sensitive)")
 
 
@@ -156,7 +193,7 @@ def test_a_secret_is_in_secrets_and_nowhere_else(data: st.DataObject) -> None:
     resource = judging.judge(document, api_versions=API_VERSIONS).resource
     assert resource is not None
     fit = fitting.fit(resource.owned, look_up)
-    prepared = preparing.prepare(resource.owned, fit.secrets, hmac_key=KEY)
+    prepared = preparing.prepare(resource.owned, fit.secrets, hmac_key=KEY, bound=BOUND)
 
     assert document == before
     assert CANARY not in json.dumps(prepared.masked)

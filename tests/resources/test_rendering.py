@@ -14,6 +14,7 @@ from tests.resources.documents import API_VERSIONS, EXAMPLES, VALUES
 from tests.resources.lookups import look_up
 
 KEY = b"k" * 32
+BOUND = preparing.Bound(project="default", resource_id="01JD7Z", version=3)
 IDENTITY = Identity(id="01JD7Z", version=3, date_modified="2026-11-21T06:12:00.123Z")
 
 
@@ -25,7 +26,7 @@ def resource_of(document: Value) -> Resource:
 
 def prepare(document: Value) -> preparing.Prepared:
     owned = resource_of(document).owned
-    return preparing.prepare(owned, fitting.fit(owned, look_up).secrets, hmac_key=KEY)
+    return preparing.prepare(owned, fitting.fit(owned, look_up).secrets, hmac_key=KEY, bound=BOUND)
 
 
 def test_a_body_is_masked_and_carries_the_server_s_metadata_and_no_status() -> None:

@@ -27,7 +27,7 @@ from reconciler.resources.parameters import MASK
 from reconciler.resources.restoring import Restored
 from tests.resources.documents import API_VERSIONS, VALUES, at, pointers, removed, replaced
 
-CANARY = "hunter2-canary"
+CANARY = "canary-hunter2"
 TOKEN = "/spec/parameters/1/value"
 NOTHING = f"`{MASK}` stands for a stored secret, and there is none here; send the value itself"
 
@@ -69,7 +69,8 @@ def component(type_: str, **values: Any) -> dict[str, Any]:
 
 def stored(owned: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Value]]:
     """The masked resource and its secrets, as the store keeps them."""
-    prepared = preparing.prepare(owned, fitting.fit(owned, lookup).secrets, hmac_key=b"k" * 32)
+    bound = preparing.Bound(project="default", resource_id="01JD7Z", version=1)
+    prepared = preparing.prepare(owned, fitting.fit(owned, lookup).secrets, hmac_key=b"k" * 32, bound=bound)
     return prepared.masked, json.loads(prepared.secrets or b"{}")
 
 
@@ -167,6 +168,8 @@ def test_a_parameter_that_is_left_out_changes_to_its_default() -> None:
         ({"region": "eu"}, {"region": "us"}, False),
         ({"other": "a"}, {"other": "b"}, False),
         ({"webhook_url": "https://a"}, {"webhook_url": "https://b"}, False),
+        ({"webhookurl": "https://a"}, {"webhookurl": "https://b"}, False),
+        ({"baseURLs": "https://a"}, {"baseURLs": "https://b"}, False),
         ({"webhook_url": "https://a"}, {"webhook_url": MASK}, True),
         ({}, {"unknown": 1}, False),
     ],

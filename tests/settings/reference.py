@@ -1,8 +1,8 @@
 """The settings as rows of a table, made from the classes: what docs/settings.md has to say."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -49,8 +49,17 @@ def rows(topic: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Row]:
 
 def allowed(field: FieldInfo) -> str:
     """What the field takes, in the words of its mistakes."""
-    words = [extra.words for extra in field.metadata if isinstance(extra, Allowed)]
-    return words[-1] if words else "a list of strings that are not empty"
+    words = _words(field.metadata)
+    if words:
+        return words[-1]
+    # A list: what each of its items takes.
+    of_items = [word for item in get_args(field.annotation) for word in _words(getattr(item, "__metadata__", ()))]
+    item = of_items[-1]
+    return "a list of strings that are not empty" if item == "a string that is not empty" else f"a list, each {item}"
+
+
+def _words(metadata: Iterable[object]) -> list[str]:
+    return [extra.words for extra in metadata if isinstance(extra, Allowed)]
 
 
 def default(path: str, field: FieldInfo) -> str:

@@ -183,19 +183,19 @@ def test_the_api_key_comes_from_the_environment_alone(tmp_path: Path) -> None:
 
 
 def test_no_message_and_no_representation_holds_a_secret(tmp_path: Path) -> None:
-    text = """apiKey: hush-1
-auth: {oidc: {oauth2ClientSecret: [hush-2], issuer: "https://u:hush-3@idp.example"}}
-repositories: [{name: "hush 4", url: "https://u:hush-5@git.example/a"}]
-outbound: {proxy: "http://u:hush-6@proxy.example"}
+    text = """apiKey: canary--1
+auth: {oidc: {oauth2ClientSecret: [canary--2], issuer: "https://u:canary--3@idp.example"}}
+repositories: [{name: "canary- 4", url: "https://u:canary--5@git.example/a"}]
+outbound: {proxy: "http://u:canary--6@proxy.example"}
 """
-    lines = lines_of(tmp_path, text, environment={"SERVICE_API_KEY": "hush-7"})
+    lines = lines_of(tmp_path, text, environment={"SERVICE_API_KEY": "canary--7"})
     assert len(lines) == 7
-    assert "hush" not in "\n".join(lines)
-    secret = {"SERVICE_API_KEY": KEY, "SERVICE_OIDC_OAUTH2_CLIENT_SECRET": "hush-8"}
+    assert "canary-" not in "\n".join(lines)
+    secret = {"SERVICE_API_KEY": KEY, "SERVICE_OIDC_OAUTH2_CLIENT_SECRET": "canary--8"}
     settings = load(tmp_path, "", **secret).settings
-    assert settings.auth.oidc.oauth2_client_secret.get_secret_value() == "hush-8"
+    assert settings.auth.oidc.oauth2_client_secret.get_secret_value() == "canary--8"
     assert KEY not in repr(settings)
-    assert "hush" not in repr(settings) + settings.model_dump_json()
+    assert "canary-" not in repr(settings) + settings.model_dump_json()
 
 
 @pytest.mark.parametrize(
@@ -262,12 +262,48 @@ def test_unknown_variables_are_warnings(tmp_path: Path) -> None:
 
 
 def test_what_nothing_acts_on_yet_is_a_warning_where_it_differs_from_its_default(tmp_path: Path) -> None:
-    text = "secrets: {directory: ''}\ndelivery: {drainTimeout: 1s, egress: {deny: [10.0.0.0/8]}}\n"
+    text = "secrets: {directory: /srv/s, env: [A]}\ndelivery: {drainTimeout: 1s, egress: {deny: [10.0.0.0/8]}}\n"
     warnings = load(tmp_path, text, SERVICE_OIDC_ISSUER="https://idp.example").warnings
     message = "is accepted, but this version does not act on it"
     assert [line.replace(f"{tmp_path}/", "") for line in warnings] == [
-        f"auth: {message}",
+        "auth.oidc: is accepted, but this version asks no provider: with `oidc`, keys alone are let in",
         f"config.yaml:2:30: delivery.egress: {message}",
+    ]
+
+
+def test_patterns_of_variables_are_names_and_none_of_the_services_own(tmp_path: Path) -> None:
+    text = """secrets:
+  env:
+    - DESTINATION_<PROJECT>__*
+    - "*"
+    - a_1
+    - SERVICE_*
+    - service_API_KEY
+    - SERVICE_<PROJECT>
+    - "[A-Z]"
+    - A?
+    - <project>
+    - A B
+    - ""
+    - 5
+"""
+    allowed = "letters, digits, `_`, `*` and `<PROJECT>`, not beginning with SERVICE_"
+    assert lines_of(tmp_path, text) == [
+        f"config.yaml:{3 + number}:7: secrets.env[{number}]: must be {allowed}" for number in range(3, 12)
+    ]
+    assert lines_of(tmp_path, "secrets: {env: A}\n") == [
+        f"config.yaml:1:11: secrets.env: must be a list of texts of {allowed}"
+    ]
+    assert load(tmp_path, "secrets: {env: []}\n").settings.secrets.env == ()
+
+
+def test_a_host_name_among_the_networks_is_a_mistake_with_its_key_and_line(tmp_path: Path) -> None:
+    text = "delivery:\n  egress:\n    deny: ['::/0']\n    allow:\n      - 192.0.2.0/24\n      - siem.example.com\n"
+    with pytest.raises(loading.SettingsError) as caught:
+        load(tmp_path, text)
+    assert [line.replace(f"{tmp_path}/", "") for line in caught.value.lines] == [
+        "config.yaml:6:9: delivery.egress.allow[1]: must be a network such as 10.0.0.0/8 or fd00::/8, "
+        "without bits after the prefix, or one IP address; no name"
     ]
 
 
@@ -392,3 +428,56 @@ log: {level: info, format: auto}
         "stateDir: /var/lib/reconciler\nrepositories: [{name: telemetry, url: /srv/git/telemetry.git, branch: main}]\n"
     )
     assert written == load(tmp_path, fewest).settings
+
+
+OPEN = "must be local or oidc, since `listen` is beyond this machine (127.0.0.1 or [::1])"
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "overrides", "line"),
+    [
+        ("listen: 0.0.0.0:80\ninsecure: true\nauth: {type: none}\n", {}, {}, f"config.yaml:3:8: auth.type: {OPEN}"),
+        (
+            "listen: host.example:80\ntls: {certFile: /a, keyFile: /b}\nauth:\n  type: none\n",
+            {},
+            {},
+            f"config.yaml:4:3: auth.type: {OPEN}",
+        ),
+        (
+            "listen: '[::]:80'\ninsecure: true\n",
+            {"SERVICE_AUTH_TYPE": "none"},
+            {},
+            f"SERVICE_AUTH_TYPE: auth.type: {OPEN}",
+        ),
+        (
+            "insecure: true\nauth: {type: none}\n",
+            {},
+            {"listen": "192.0.2.1:80"},
+            f"config.yaml:2:8: auth.type: {OPEN}",
+        ),
+    ],
+)
+def test_without_sign_in_the_listener_is_on_this_machine(
+    tmp_path: Path, text: str, environment: dict[str, str], overrides: dict[str, object], line: str
+) -> None:
+    found = lines_of(tmp_path, text, environment=environment, overrides=overrides)
+    assert found == [line.replace("SERVICE_AUTH_TYPE: auth.type:", "SERVICE_AUTH_TYPE:")]
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:1", "127.0.0.2:1", "'[::1]:1'", "localhost:1"])
+def test_on_this_machine_nobody_need_be_asked(tmp_path: Path, listen: str) -> None:
+    assert load(tmp_path, f"listen: {listen}\nauth: {{type: none}}\n").settings.auth.type == "none"
+
+
+def test_ways_to_sign_in_and_proxies_that_there_are_not_are_named_with_what_is_allowed(tmp_path: Path) -> None:
+    network = (
+        "must be a network such as 10.0.0.0/8 or fd00::/8, without bits after the prefix, or one IP address; no name"
+    )
+    text = "auth: {type: basic}\ntrustedProxies:\n  - 10.0.0.0/8\n  - proxy.example\n  - 10.0.0.1/8\n"
+    assert lines_of(tmp_path, text) == [
+        "config.yaml:1:8: auth.type: must be local, oidc or none",
+        f"config.yaml:4:5: trustedProxies[1]: {network}",
+        f"config.yaml:5:5: trustedProxies[2]: {network}",
+    ]
+    found = load(tmp_path, "trustedProxies: [10.0.0.0/8, '::1']\n").settings.trusted_proxies
+    assert [str(one) for one in found] == ["10.0.0.0/8", "::1/128"]

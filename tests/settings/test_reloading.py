@@ -25,9 +25,18 @@ def settings(tmp_path: Path, text: str) -> Settings:
         ("stateDir: /srv/state\n", ("stateDir", "store.url")),
         ("auth: {type: oidc, oidc: {oauth2ClientSecret: hush}}\n", ("auth.type", "auth.oidc.oauth2ClientSecret")),
         ("delivery: {egress: {deny: [10.0.0.0/8]}}\n", ("delivery.egress.deny",)),
+        ("trustedProxies: [10.0.0.0/8]\n", ("trustedProxies",)),
+        ("insecure: true\n", ("insecure",)),
+        # Whether there is TLS at all is settled at the start.
+        ("tls: {certFile: /a.pem, keyFile: /a.key}\n", ("tls.certFile", "tls.keyFile")),
     ],
 )
 def test_each_changed_key_that_waits_is_named(tmp_path: Path, text: str, keys: tuple[str, ...]) -> None:
     running = settings(tmp_path, "# the defaults\n")
     assert reloading.need_restart(running, settings(tmp_path, text)) == keys
     assert reloading.need_restart(settings(tmp_path, text), running) == keys
+
+
+def test_another_certificate_does_not_wait(tmp_path: Path) -> None:
+    running = settings(tmp_path, "tls: {certFile: /a.pem, keyFile: /a.key}\n")
+    assert reloading.need_restart(running, settings(tmp_path, "tls: {certFile: /b.pem, keyFile: /b.key}\n")) == ()

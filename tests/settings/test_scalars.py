@@ -1,6 +1,7 @@
 """Single values: what each type takes, and what it makes of it."""
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,18 @@ TAKES: list[tuple[Any, list[tuple[object, object]]]] = [
     ),
     (scalars.WebURL, [("https://a.example/", "https://a.example"), ("http://[::1]:80/base", "http://[::1]:80/base")]),
     (scalars.StoreURL, [("sqlite:////srv/a.db", "sqlite:////srv/a.db")]),
+    (
+        scalars.Network,
+        [
+            ("10.0.0.0/8", ip_network("10.0.0.0/8")),
+            ("0.0.0.0/0", ip_network("0.0.0.0/0")),
+            ("192.0.2.1", ip_network("192.0.2.1/32")),
+            ("FD00::/8", ip_network("fd00::/8")),
+            ("::1", ip_network("::1/128")),
+            ("::/0", ip_network("::/0")),
+            ("64:ff9b::192.0.2.0/120", ip_network("64:ff9b::c000:200/120")),
+        ],
+    ),
     (scalars.AbsolutePath, [("/srv", Path("/srv"))]),
     (scalars.OptionalPath, [("", None), ("/srv", Path("/srv"))]),
     (scalars.Percent, [(0, 0), (100, 100)]),
@@ -104,6 +117,31 @@ REFUSES: list[tuple[Any, list[object]]] = [
     ),
     (scalars.WebURL, ["", "a.example", "ftp://a.example", "http://u@a.example", "http://a.example?x", "http://[x"]),
     (scalars.StoreURL, ["", "sqlite:///store.db", "postgresql://a/b", "sqlite:////a?mode=ro", "sqlite:////a\n"]),
+    (
+        scalars.Network,
+        [
+            "",
+            "siem.example.com",
+            "*.example.com",
+            "localhost",
+            "10.0.0.1/8",
+            "10.0.0.0/33",
+            "10.0.0.0/-1",
+            "10.0.0.0/255.0.0.0",
+            "10.0.0.0/",
+            "10.0.0/8",
+            "010.0.0.0/8",
+            "10.0.0.0/8 ",
+            "10.0.0.0/8\n",
+            "10.0.0.1-10.0.0.9",
+            "[::1]",
+            "fe80::1%eth0",
+            "::ffff:10.0.0.0/104",
+            "::ffff:10.0.0.1",
+            167772160,
+            None,
+        ],
+    ),
     (scalars.AbsolutePath, ["", "a", "./a", 5, None, "/a\nb"]),
     (scalars.Percent, [-1, 101, "5", 5.5, True]),
     (scalars.Boolean, ["yes", "true", 1, 0, None]),

@@ -9,10 +9,6 @@ from reconciler.store.contract import Store
 from tests.store import rows
 from tests.store.engines import Engine, SqliteEngine
 
-pytest.register_assert_rewrite(
-    "tests.store.contract_commits", "tests.store.contract_reads", "tests.store.contract_processes"
-)
-
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:

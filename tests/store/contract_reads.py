@@ -215,7 +215,7 @@ class ReadPromises:
     async def test_runs_come_in_pages_of_one_state_of_the_store(self, store: Store) -> None:
         for number in range(150):
             await store.commit((), record=Record(run=rows.run(f"R{number:03}")), planned_at=None)
-        pages = store.runs_pages(repository=None, limit=120)
+        pages = store.runs_pages(repository=None, projects=None, limit=120)
         found = await anext(pages)
         assert len(found) < 120
         # It began before those that were told already, and ended after them: in a later page it would be a surprise.

@@ -4,11 +4,13 @@ An engine's test module holds `class Test<Engine>(StoreContract)` with a fixture
 only SQLite does is not here.
 """
 
+from tests.store.contract_access import AccessPromises
 from tests.store.contract_commits import CommitPromises
 from tests.store.contract_lineages import LineagePromises
 from tests.store.contract_processes import ProcessPromises
 from tests.store.contract_prunes import PrunePromises
 from tests.store.contract_reads import ReadPromises
+from tests.store.contract_redactions import RedactionPromises
 from tests.store.contract_references import ReferencePromises
 from tests.store.contract_statuses import StatusPromises
 from tests.store.contract_suspensions import SuspensionPromises
@@ -22,6 +24,8 @@ class StoreContract(
     PrunePromises,
     SuspensionPromises,
     LineagePromises,
+    AccessPromises,
+    RedactionPromises,
     ProcessPromises,
 ):
     """All of them."""

@@ -1,11 +1,22 @@
 """What a store shows, decoded, in one call: so that a test compares the whole of it before and after."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from reconciler.resources.keys import Key
 from reconciler.store.contract import Store
 from tests.store import rows
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """What is in the files of a store by their names, the index of its log (`-shm`) left out: it holds no content.
+
+    To read that one where the store is open would be worse: closing it drops this process's locks on it, and the next
+    process that opens the store takes it for abandoned and cuts it off under those who use it.
+    """
+    found = sorted(path.parent.glob(f"{path.name}*"))
+    return {file.name: file.read_bytes() for file in found if not file.name.endswith("-shm")}
 
 
 async def listed(store: Store, *, after: str = "", limit: int = 100_000, project: str = rows.PROJECT) -> list[Any]:
@@ -32,7 +43,7 @@ async def run(store: Store, identifier: str) -> list[Any]:
 
 
 async def runs(store: Store, *, repository: str | None = None, limit: int = 1_000) -> list[Any]:
-    pages = store.runs_pages(repository=repository, limit=limit)
+    pages = store.runs_pages(repository=repository, projects=None, limit=limit)
     return [json.loads(shown) async for page in pages for shown in page]
 
 

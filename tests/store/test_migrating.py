@@ -19,9 +19,13 @@ from tests.store import looking, rows
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
-GOOD = Migration(number=2, name="0002_good.sql", sql="create table good (value any) strict;")
+STEPS = migrating.migrations()
+LATEST = STEPS[-1].number
+GOOD = Migration(number=LATEST + 1, name="9001_good.sql", sql="create table good (value any) strict;")
 BAD = Migration(
-    number=3, name="0003_bad.sql", sql="create table half (value any) strict; insert into good values (1); nonsense;"
+    number=LATEST + 2,
+    name="9002_bad.sql",
+    sql="create table half (value any) strict; insert into good values (1); nonsense;",
 )
 KILLED = """
 import os, sys
@@ -37,7 +41,7 @@ connection.create_function("die", 0, die)
 numbers = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000)"
 fill = f"insert into half {numbers} select hex(randomblob(99)) from n"
 sql = f"create table half (value any) strict; {fill}; update fact set value = 99; select die();"
-migrating.migrate(connection, steps=(Migration(number=2, name="0002_killed.sql", sql=sql),))
+migrating.migrate(connection, steps=(Migration(number=int(sys.argv[2]), name="9001_killed.sql", sql=sql),))
 """
 
 
@@ -49,22 +53,20 @@ def shape(connection: sqlite3.Connection) -> tuple[int, list[str]]:
 
 def killed_in_a_step(path: Path) -> int:
     """The bytes that the killed step had written by then."""
-    died = subprocess.run([sys.executable, "-c", KILLED, path], cwd=ROOT, timeout=30, check=False)
+    died = subprocess.run([sys.executable, "-c", KILLED, path, str(LATEST + 1)], cwd=ROOT, timeout=30, check=False)
     assert died.returncode == -signal.SIGKILL
     return path.with_name(f"{path.name}-wal").stat().st_size
 
 
 def test_the_steps_that_ship_are_numbered_without_a_gap() -> None:
-    steps = migrating.migrations()
-    assert [step.number for step in steps] == list(range(1, len(steps) + 1))
-    assert [step.name[:4] for step in steps] == [f"{step.number:04}" for step in steps]
+    assert [step.number for step in STEPS] == list(range(1, LATEST + 1))
+    assert [step.name[:4] for step in STEPS] == [f"{step.number:04}" for step in STEPS]
 
 
 async def test_a_new_store_has_the_latest_version_and_says_whose_it_is(tmp_path: Path) -> None:
     await SqliteStore(tmp_path / "store.db").close()
     header = (tmp_path / "store.db").read_bytes()[:100]
-    latest = migrating.migrations()[-1].number
-    assert (header[:15], int.from_bytes(header[60:64], "big"), header[68:72]) == (b"SQLite format 3", latest, b"RCLR")
+    assert (header[:15], int.from_bytes(header[60:64], "big"), header[68:72]) == (b"SQLite format 3", LATEST, b"RCLR")
 
 
 async def test_a_step_that_fails_leaves_the_version_before_it(tmp_path: Path) -> None:
@@ -76,14 +78,13 @@ async def test_a_step_that_fails_leaves_the_version_before_it(tmp_path: Path) ->
     await store.close()
 
     connection = connections.open_writer(path)
-    steps = migrating.migrations()
     with pytest.raises(sqlite3.OperationalError, match="nonsense"):
-        migrating.migrate(connection, steps=(*steps, GOOD, BAD))
-    assert (shape(connection), connection.execute("select * from good").fetchall()) == ((2, ["good"]), [])
-    repaired = Migration(number=3, name=BAD.name, sql="create table half (value any) strict;")
-    migrating.migrate(connection, steps=(*steps, GOOD, repaired))
-    assert shape(connection) == (3, ["good", "half"])
-    connection.execute(f"pragma user_version = {steps[-1].number}")
+        migrating.migrate(connection, steps=(*STEPS, GOOD, BAD))
+    assert (shape(connection), connection.execute("select * from good").fetchall()) == ((LATEST + 1, ["good"]), [])
+    repaired = Migration(number=BAD.number, name=BAD.name, sql="create table half (value any) strict;")
+    migrating.migrate(connection, steps=(*STEPS, GOOD, repaired))
+    assert shape(connection) == (LATEST + 2, ["good", "half"])
+    connection.execute(f"pragma user_version = {LATEST}")
     connection.close()
 
     again = SqliteStore(path)
@@ -111,7 +112,7 @@ async def test_a_process_killed_in_a_step_leaves_the_version_before_it(tmp_path:
     assert await looking.everything(again) == seen
     await again.close()
     connection = connections.open_writer(path)
-    assert shape(connection) == (1, [])
+    assert shape(connection) == (LATEST, [])
     connection.close()
 
 

@@ -13,6 +13,10 @@ from reconciler.store import connections, migrating, queries
 FOLDER = Path(queries.__file__).parent
 STATEMENTS = queries.load()
 WHOLE = {
+    "all_keys",
+    "all_members",
+    "all_projects",
+    "all_users",
     "projects",
     "repositories",
     "runs",
@@ -24,9 +28,10 @@ SORTS = {
     "last_versions": ["USE TEMP B-TREE FOR GROUP BY"],
     "unconverged": ["USE TEMP B-TREE FOR ORDER BY"],  # of what is incomplete, to be merged with what comes in order
 }
+LOOKED_THROUGH = {"quotes", "versions_naming"}  # for a text inside others, which no index finds
 FACTS = {"revision", "grow_revision", "hmac_key"}
 INSERTS = {name for name, sql in STATEMENTS.items() if sql.startswith("insert")}
-KEYED = sorted(set(STATEMENTS) - WHOLE - INSERTS)
+KEYED = sorted(set(STATEMENTS) - WHOLE - INSERTS - LOOKED_THROUGH)
 
 
 @pytest.fixture

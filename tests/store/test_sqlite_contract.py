@@ -1,11 +1,13 @@
 """SQLite, in a real file, keeps the store's promises."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from reconciler.store.contract import Changes, Record, RewrittenRow, Store
-from tests.store import rows
+from reconciler.store.contract import Changes, Record, RewrittenRow, Store, Traces
+from tests.store import redacting_process, rows
+from tests.store.contract_redactions import SECRET, files_holding, filled
 from tests.store.contract_suite import StoreContract
 from tests.store.engines import Engine, SqliteEngine
 
@@ -22,14 +24,31 @@ class TestSqlite(StoreContract):
     ) -> None:
         secret = "hunter2-" + "x" * padding
         await store.commit([rows.stored("a", "b", "c", padding=secret)], record=Record(), planned_at=0)
-        assert _holding(tmp_path, b"hunter2") != []
+        assert files_holding(tmp_path, "hunter2") != []
         part = Changes(
             rewritten=tuple(RewrittenRow(rows.PROJECT, rows.KIND, name, 1, rows.body(name, 1), None) for name in "abc")
         )
         await store.commit([part], record=Record(), planned_at=1)
-        assert _holding(tmp_path, b"hunter2") == []
+        assert await store.erase_traces() is Traces.ERASED
+        assert files_holding(tmp_path, "hunter2") == []
+
+    @pytest.mark.anyio
+    async def test_copies_that_moving_rows_left_between_others_are_erased_too(
+        self, tmp_path: Path, store: Store
+    ) -> None:
+        await filled(store)
+        # Rows that grow move others to another page.
+        lineages = tuple(_longer(number) for number in range(1, redacting_process.VERSIONS + 1))
+        with sqlite3.connect(tmp_path / "store.db", isolation_level=None) as connection:
+            connection.execute("pragma secure_delete = on").fetchone()
+            connection.executemany("update version set source = ? where version = ?", lineages)
+            await store.commit(redacting_process.rewriting(), record=Record(), planned_at=await store.revision())
+            # What overwriting what is freed and emptying the log leave.
+            assert connection.execute("pragma wal_checkpoint(truncate)").fetchone() == (0, 0, 0)
+        assert files_holding(tmp_path, SECRET) == ["store.db"]
+        assert await store.erase_traces() is Traces.ERASED
+        assert files_holding(tmp_path, SECRET) == []
 
 
-def _holding(folder: Path, text: bytes) -> list[str]:
-    """The files in a folder that hold a text."""
-    return [file.name for file in folder.iterdir() if text in file.read_bytes()]
+def _longer(number: int) -> tuple[bytes, int]:
+    return rows.source(number)[:-1] + b',"changedBy":"%b"}' % (b"c" * 150), number

@@ -1,0 +1,148 @@
+"""API keys: made and shown once, listed without what is secret, revoked."""
+
+import json
+import os
+from datetime import datetime
+
+from starlette.responses import Response
+
+from api import answers, errors, instants, judging, objects, queries
+from api.answers import Empty, Json
+from api.calls import Call
+from api.objects import Members
+from reconciler import ids
+from reconciler.access import changing, keys, permissions, principals
+from reconciler.access.actors import Role
+from reconciler.access.models import Key
+from reconciler.access.permissions import Permission, Scope
+from reconciler.access.principals import Principal, Verdict
+from reconciler.clock import rfc3339
+
+MEMBERS = ("name", "project", "role", "scopes", "expiry")
+
+
+async def list_all(call: Call) -> Response:
+    """GET /v1/api-keys"""
+    if judging.HEADER in call.headers:
+        _check_may_manage(call, judging.chosen(call))
+    elif not _may_manage_any(call.principal):
+        takes = permissions.takes(Permission.MANAGE_KEYS, call.principal.scopes)
+        raise errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
+    return Json(answers.array(b"apiKeys", (json.dumps(_shown(one)).encode() for one in _visible(call))))
+
+
+async def create(call: Call) -> Response:
+    """POST /v1/api-keys"""
+    queries.none_known(call.query)
+    body = await objects.read(call, known=MEMBERS)
+    text = keys.make(os.urandom(keys.RANDOM_BYTES))
+    now = call.services.clock()
+    key = _read(body, text, call=call, now=now)
+    body.check()
+    reachable = judging.reach(call)
+    if key.project is not None and not judging.is_within(reachable, key.project):
+        raise errors.NotFound("There is no such project.")  # as where a path names another one than the header
+    _check_may_manage(call, key.project)
+    if Scope.METRICS in key.scopes and not call.principal.organization_admin:
+        raise errors.Forbidden("The scope metrics reads what is the whole service's; it takes an organization admin.")
+    await call.services.accounts.amend(
+        lambda directory: changing.create_key(directory, key, now=rfc3339(now)),
+        actor=call.principal.name,
+        request=call.request,
+    )
+    return Json(answers.member(b"apiKey", json.dumps({**_shown(key), "key": text}).encode()), status=201)
+
+
+async def revoke(call: Call) -> Response:
+    """DELETE /v1/api-keys/{id}"""
+    queries.none_known(call.query)
+    key = _within_reach(call, call.parameter("id"))
+    _check_may_manage(call, key.project)
+    await call.services.accounts.amend(
+        lambda directory: changing.revoke_key(directory, key), actor=call.principal.name, request=call.request
+    )
+    return Empty(status=204)
+
+
+def _read(body: Members, text: str, *, call: Call, now: datetime) -> Key:
+    """The key that a body asks for: of the chosen project, unless it says `"project": null`."""
+    name = body.text("name", required=True)
+    role = body.choice("role", list(Role), required=True)
+    scopes = body.choices("scopes", list(Scope))
+    is_organizations = "project" in body.value and body.value["project"] is None
+    project = None if is_organizations else body.text("project")
+    if "project" not in body.value:
+        project = judging.chosen(call)
+    return Key(
+        id=ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES)),
+        name=name or "",
+        prefix=keys.prefix(text) or "",
+        digest=keys.digest(text),
+        project=project,
+        role=Role(role or Role.VIEWER),
+        scopes=frozenset(map(Scope, scopes)) if scopes is not None else frozenset({Scope.RESOURCES}),
+        created_at=rfc3339(now),
+        created_by=call.principal.name,
+        expires_at=instants.text(instants.expiry(body, now=now)),
+    )
+
+
+def _may_manage_any(principal: Principal) -> bool:
+    """Whether there is any project whose keys somebody may manage."""
+    roles = {*principal.roles.values(), principal.everywhere}
+    return any(principals.may(principal, Permission.MANAGE_KEYS, role=role) for role in roles)
+
+
+def _check_may_manage(call: Call, project: str | None) -> None:
+    """Raises `NotFound` for a project out of reach, `Forbidden`."""
+    if project is not None and project not in call.services.accounts.directory.projects:
+        raise errors.NotFound("There is no such project.")
+    verdict = _verdict(call, project)
+    if verdict is Verdict.UNKNOWN:
+        raise errors.NotFound("There is no such project.")
+    if verdict is Verdict.FORBIDDEN:
+        whose = "the organization" if project is None else f"the project {project}"
+        raise errors.Forbidden(f"{call.principal.name} may not manage the keys of {whose}.")
+
+
+def _visible(call: Call) -> list[Key]:
+    """The keys that whoever asks may manage, of the projects that they mean, by their ids: the oldest first."""
+    return [key for key in _reachable(call) if _verdict(call, key.project) is Verdict.ALLOWED]
+
+
+def _within_reach(call: Call, identifier: str) -> Key:
+    """A key of a project that whoever asks may know of. Raises `Missing`."""
+    for key in _reachable(call):
+        if key.id == identifier:
+            return key
+    raise changing.Missing(changing.NO_KEY)
+
+
+def _reachable(call: Call) -> list[Key]:
+    """The keys of the projects that whoever asks means; an organization admin who chooses none means every key."""
+    reachable = judging.reach(call)
+    found = sorted(call.services.accounts.directory.keys.values(), key=lambda key: key.id)
+    if reachable is not None:
+        return [key for key in found if key.project in reachable]
+    return [key for key in found if key.project is not None or call.principal.organization_admin]
+
+
+def _verdict(call: Call, project: str | None) -> Verdict:
+    permission = Permission.MANAGE_ORGANIZATION if project is None else Permission.MANAGE_KEYS
+    return principals.judge(call.principal, permission, project=project)
+
+
+def _shown(key: Key) -> dict[str, object]:
+    """All but the key itself."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "prefix": key.prefix,
+        "project": key.project,
+        "role": key.role,
+        "scopes": sorted(key.scopes),
+        "createdAt": key.created_at,
+        "createdBy": key.created_by,
+        "expiresAt": key.expires_at,
+        "lastUsedAt": key.last_used_at,
+    }

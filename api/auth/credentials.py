@@ -1,0 +1,91 @@
+"""What a request shows to say who asks: keys and passwords, taken out of its headers.
+
+`Authorization: Bearer <key>`, `X-Service-Api-Key: <key>`, `Authorization: Basic` (RFC 7617) with a name and a password.
+Other schemes of `Authorization` are somebody else's, a proxy's perhaps. Belongs here: reading. Does not: whether any of
+it is right (`authenticating`).
+"""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Iterable
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from api import errors
+from api.answers import Header
+from reconciler.access import keys
+
+IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
+"""What the name of a parameter holds that carries a key, in lower case. Values may be anybody's names of things."""
+
+
+IN_A_URL = "A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
+
+
+class Password(NamedTuple):
+    """A person's name and password."""
+
+    name: str
+    password: str
+
+
+class Shown(NamedTuple):
+    """Everything that a request shows, in the order of its headers."""
+
+    keys: list[str]
+    passwords: list[Password]
+
+
+def shown(headers: Iterable[Header]) -> Shown:
+    """The credentials in the headers. Raises `BadRequest` for what is meant as one and cannot be read.
+
+    With `X-Service-Api-Key`, a password in `Authorization` is the proxy's for which that header is there.
+    """
+    headers = list(headers)
+    has_own = any(name == b"x-service-api-key" for name, _ in headers)
+    found = Shown([], [])
+    for name, value in headers:
+        if name == b"x-service-api-key":
+            found.keys.append(value.strip().decode("latin-1"))
+        elif name == b"authorization":
+            scheme, _, credential = value.partition(b" ")
+            kind = scheme.lower()
+            if kind == b"bearer":
+                found.keys.append(credential.strip().decode("latin-1"))
+            elif kind == b"basic" and not has_own:
+                found.passwords.append(_basic(credential.strip()))
+    return found
+
+
+def refuse_in_path(path: str) -> None:
+    """Raise `BadRequest` for a key of ours in the path of a URL."""
+    if keys.MARK in path and keys.stands_in(path):
+        raise errors.BadRequest(IN_A_URL)
+
+
+def refuse_in_query(query: bytes, *, service_key: bytes) -> None:
+    """Raise `BadRequest` for a key in the query of a URL, where logs, histories and proxies keep it.
+
+    A key of ours is known by its beginning, wherever it stands; that of the environment, which may be any text, as the
+    whole value of a parameter. An empty `service_key` is none.
+    """
+    parameters = [tuple(map(unquote_to_bytes, each.partition(b"=")[::2])) for each in query.split(b"&")]
+    is_named = any(sign in name.lower() for name, _ in parameters for sign in IN_URL)
+    is_service_key = any(hmac.compare_digest(value, service_key) for _, value in parameters)
+    if is_named or (is_service_key and service_key) or keys.stands_in(unquote_to_bytes(query).decode("latin-1")):
+        raise errors.BadRequest(IN_A_URL)
+
+
+def _basic(encoded: bytes) -> Password:
+    try:
+        name, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise _unreadable() from None
+    if not colon:
+        raise _unreadable()
+    return Password(name, password)
+
+
+def _unreadable() -> errors.BadRequest:
+    return errors.BadRequest("The header Authorization is not `Basic` with a name, a colon and a password in base64.")

@@ -1,0 +1,66 @@
+"""`GET /v1/me` and one's own password: who asks, as the service sees it."""
+
+import json
+
+from starlette.responses import Response
+
+from api import answers, errors, objects, queries
+from api.answers import Empty, Json
+from api.calls import Call
+from api.passwords import chosen_password
+from reconciler.access import changing
+from reconciler.access.amendments import Amendment
+from reconciler.access.models import Directory, User
+from reconciler.access.principals import Principal
+
+
+async def me(call: Call) -> Response:
+    """GET /v1/me"""
+    shown = described(call.principal, call.services.accounts.directory)
+    return Json(answers.member(b"me", json.dumps(shown).encode()))
+
+
+async def change_password(call: Call) -> Response:
+    """PUT /v1/me/password"""
+    queries.none_known(call.query)
+    body = await objects.read(call, known=("password", "newPassword"))
+    old, new = body.text("password", required=True), chosen_password(body, "newPassword")
+    body.check()
+    user = _person(call)
+    if await call.services.signing_in.principal(user.name, old or "", address=call.address) is None:
+        raise _wrong()
+    encoded = await call.services.signing_in.encode(new)
+    await call.services.accounts.amend(
+        lambda directory: _with_password(directory, user, encoded), actor=call.principal.name, request=call.request
+    )
+    return Empty(status=204)
+
+
+def described(principal: Principal, directory: Directory) -> dict[str, object]:
+    """Who somebody is, and the projects within their reach with their role in each, sorted by name."""
+    roles = {name: principal.role_in(name) for name in sorted(directory.projects)}
+    return {
+        "name": principal.name,
+        "organizationAdmin": principal.organization_admin,
+        "scopes": sorted(principal.scopes),
+        "projects": [{"name": name, "role": role} for name, role in roles.items() if role is not None],
+    }
+
+
+def _person(call: Call) -> User:
+    for user in call.services.accounts.directory.users.values():
+        if user.id == call.principal.user:
+            return user
+    raise errors.Forbidden("Only a person has a password; a key is made anew with POST /v1/api-keys.")
+
+
+def _with_password(directory: Directory, before: User, encoded: str) -> Amendment:
+    """The change, unless somebody set another password while the present one was compared: that one stays."""
+    user = changing.user(directory, before.name)
+    if (user.id, user.password) != (before.id, before.password):
+        raise _wrong()
+    return changing.change_user(directory, changing.with_password(user, encoded))
+
+
+def _wrong() -> errors.Forbidden:
+    return errors.Forbidden("The present password is another one.")

@@ -1,0 +1,169 @@
+"""Changes of access: who may make which, what refuses them, and what they alter.
+
+Belongs here: the decision, as an `Amendment`. Does not: hashing passwords and making keys, which need time and
+randomness and come in done; writing it down (the store); asking (the doors).
+
+Roles are judged before this: what stands here are the rules that a role alone does not settle.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+
+from reconciler import errors
+from reconciler.access.actors import Role
+from reconciler.access.amendments import Amendment, Audited, Member
+from reconciler.access.models import Directory, Key, Project, User
+from reconciler.access.permissions import Scope
+from reconciler.resources import names
+
+LONGEST_TEXT = 200  # characters of a display name or of a key's name
+SHORTEST_PASSWORD = 12  # characters
+LONGEST_PASSWORD = 1_024  # bytes: hashing more would only cost
+MOST = 10_000  # people, keys, projects: what is looked through for every change stays small
+MOST_MEMBERSHIPS = 100_000  # in all projects together
+
+NO_KEY = "There is no such key; GET /v1/api-keys lists those that you may manage."
+USER_RULE = "must be 1 to 128 letters, digits, `.`, `_`, `@`, `+` or `-`, and begin with a letter or digit"
+_LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
+_USER = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@+]{0,127}")
+
+
+class Invalid(errors.Refused):
+    """What was asked for breaks a rule."""
+
+
+class Missing(errors.Refused):
+    """There is no such project, person, membership or key, or none that whoever asks may see."""
+
+
+class Conflict(errors.Refused):
+    """It contradicts what there is."""
+
+
+def create_project(directory: Directory, name: str, *, at: str) -> Amendment:
+    """A new project. Raises Invalid, Conflict."""
+    if (rule := names.project(name)) is not None:
+        raise Invalid(f"The project's name {rule}.")
+    if name in directory.projects:
+        raise Conflict(f"The project {name} exists already.")
+    _has_room(directory.projects, "projects")
+    return Amendment(Audited("created", "Project", name, project=name), projects=(Project(name, created_at=at),))
+
+
+def create_user(directory: Directory, user: User) -> Amendment:
+    """A new person. Raises Invalid, Conflict."""
+    if not _USER.fullmatch(user.name):
+        raise Invalid(f"The user's name {USER_RULE}.")
+    _is_text(user.display_name, "display name")
+    if user.name in directory.users:
+        raise Conflict(f"The user {user.name} exists already.")
+    _has_room(directory.users, "users")
+    detail = {"organizationAdmin": user.organization_admin}
+    return Amendment(Audited("created", "User", user.name, detail=detail), users=(user,))
+
+
+def change_user(directory: Directory, after: User) -> Amendment:
+    """Another display name, password, or standing in the organization. Raises Invalid, Missing, Conflict."""
+    before = user(directory, after.name)
+    _is_text(after.display_name, "display name")
+    if before.organization_admin and not after.organization_admin:
+        _is_not_last(directory, before)
+    detail: dict[str, object] = {}
+    if after.organization_admin != before.organization_admin:
+        detail["organizationAdmin"] = after.organization_admin
+    if after.display_name != before.display_name:
+        detail["displayName"] = after.display_name
+    if after.password != before.password:
+        detail["password"] = "changed"  # noqa: S105 - says that it changed
+    return Amendment(Audited("configured", "User", after.name, detail=detail), users=(after,))
+
+
+def remove_user(directory: Directory, name: str) -> Amendment:
+    """A person goes, with every membership; what they made stays. Raises Missing, Conflict."""
+    gone = user(directory, name)
+    if gone.organization_admin:
+        _is_not_last(directory, gone)
+    roles = {project: role.value for project, role in directory.roles_of(gone).items()}
+    detail = {"organizationAdmin": gone.organization_admin, "roles": roles}
+    return Amendment(Audited("deleted", "User", name, detail=detail), removed_users=(gone,))
+
+
+def set_member(directory: Directory, *, project: str, name: str, role: Role) -> Amendment:
+    """A person's role in a project. Raises Missing, Conflict."""
+    member = Member(project, user(directory, name).id, role)
+    before = directory.members.get(project, {}).get(member.user)
+    if before is None and sum(map(len, directory.members.values())) >= MOST_MEMBERSHIPS:
+        raise Conflict(f"There are {MOST_MEMBERSHIPS:,} memberships, which is the most; end some first.")
+    detail = {"role": role.value, "before": None if before is None else before.value}
+    return Amendment(Audited("configured", "Member", name, project=project, detail=detail), members=(member,))
+
+
+def remove_member(directory: Directory, *, project: str, name: str) -> Amendment:
+    """A person is no member of a project any more. Raises Missing."""
+    known = directory.users.get(name)
+    before = None if known is None else directory.members.get(project, {}).get(known.id)
+    if known is None or before is None:
+        raise Missing(f"The user {name} is no member of the project {project}.")
+    audited = Audited("deleted", "Member", name, project=project, detail={"before": before.value})
+    return Amendment(audited, members=(Member(project, known.id, None),))
+
+
+def create_key(directory: Directory, key: Key, *, now: str) -> Amendment:
+    """A new key. Raises Invalid; Conflict for a prefix that another key has, which is to be made anew."""
+    _is_text(key.name, "name of a key")
+    if not key.name:
+        raise Invalid("A key needs a name, by which people know what it is for.")
+    if not key.scopes:
+        raise Invalid(f"A key needs at least one scope of {', '.join(Scope)}.")
+    if key.expires_at is not None and key.expires_at <= now:
+        raise Invalid("A key must expire in the future.")
+    if key.prefix in directory.keys:
+        raise Conflict("Another key has this prefix; try again.")
+    _has_room(directory.keys, "keys")
+    detail = {"name": key.name, "role": key.role.value, "scopes": sorted(key.scopes), "expiresAt": key.expires_at}
+    return Amendment(Audited("created", "Key", key.id, project=key.project or "", detail=detail), keys=(key,))
+
+
+def revoke_key(directory: Directory, key: Key) -> Amendment:
+    """A key that opens nothing from now on. Raises Missing when somebody else was faster."""
+    if key.prefix not in directory.keys:
+        raise Missing(NO_KEY)
+    audited = Audited("deleted", "Key", key.id, project=key.project or "", detail={"name": key.name})
+    return Amendment(audited, revoked_keys=(key,))
+
+
+def user(directory: Directory, name: str) -> User:
+    """A person by name. Raises Missing."""
+    found = directory.users.get(name)
+    if found is None:
+        raise Missing(f"There is no user {name[:128]}.")
+    return found
+
+
+def with_password(user: User, password: str) -> User:
+    """The person with another encoded hash."""
+    return replace(user, password=password)
+
+
+def check_password(text: str) -> None:
+    """Raises Invalid for a password that is too short or too long; what it is made of is everyone's own affair."""
+    if len(text) < SHORTEST_PASSWORD:
+        raise Invalid(f"A password has at least {SHORTEST_PASSWORD} characters.")
+    if len(text.encode("utf-8", "surrogatepass")) > LONGEST_PASSWORD:
+        raise Invalid(f"A password has at most {LONGEST_PASSWORD} bytes.")
+
+
+def _is_not_last(directory: Directory, one: User) -> None:
+    if not any(other.organization_admin for other in directory.users.values() if other.id != one.id):
+        raise Conflict(f"{one.name} is the only organization admin; make somebody else one first.")
+
+
+def _is_text(text: str, what: str) -> None:
+    if len(text) > LONGEST_TEXT or not _LINE.fullmatch(text):
+        raise Invalid(f"The {what} must be one line of at most {LONGEST_TEXT} characters.")
+
+
+def _has_room(there: Collection[str], what: str) -> None:
+    if len(there) >= MOST:
+        raise Conflict(f"There are {MOST:,} {what}, which is the most.")

@@ -1,0 +1,129 @@
+"""Who there is: one organization with its projects, people, memberships and keys, as one frozen value.
+
+Belongs here: the values and looking somebody up. Does not: changing them (`changing`), keeping them (the store).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.access import keys
+from reconciler.access.actors import Role
+from reconciler.access.permissions import Scope
+from reconciler.access.principals import EVERY_SCOPE, NO_ROLES, OF_PEOPLE, UNLISTED, Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project; `created_at` is RFC 3339, as every instant here."""
+
+    name: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person. `password` is an encoded argon2id hash; None for somebody who cannot sign in with one."""
+
+    id: str
+    name: str
+    created_at: str
+    display_name: str = ""
+    organization_admin: bool = False
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key, without the key. One without a project is the organization's: it has its role in every project, and
+    as `admin` it is an organization admin.
+    """
+
+    id: str
+    name: str
+    prefix: str
+    digest: bytes = field(repr=False)
+    project: str | None
+    role: Role
+    scopes: frozenset[Scope]
+    created_at: str
+    created_by: str
+    expires_at: str | None = None
+    last_used_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Everybody. `members` has each project's people by their ids; `keys` are by prefix, `users` by name."""
+
+    projects: Mapping[str, Project] = field(default_factory=dict)
+    users: Mapping[str, User] = field(default_factory=dict)
+    members: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
+    keys: Mapping[str, Key] = field(default_factory=dict)
+    _roles: Mapping[str, Mapping[str, Role]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Once for each change, and not by a look at every project for each request.
+        roles: dict[str, dict[str, Role]] = defaultdict(dict)
+        for project, members in sorted(self.members.items()):
+            for user, role in members.items():
+                roles[user][project] = role
+        object.__setattr__(self, "_roles", dict(roles))
+
+    def roles_of(self, user: User) -> Mapping[str, Role]:
+        """A person's role in each project, sorted by project."""
+        return self._roles.get(user.id, NO_ROLES)
+
+    def principal(self, user: User) -> Principal:
+        """The person as somebody who asks."""
+        return Principal(
+            name=f"user:{user.name}",
+            roles=self.roles_of(user),
+            organization_admin=user.organization_admin,
+            scopes=EVERY_SCOPE if user.organization_admin else OF_PEOPLE,
+            user=user.id,
+        )
+
+    def holder(self, text: str, *, now: str) -> Principal | None:
+        """Whose key this is, or None: unknown, revoked or expired. It takes as long for any.
+
+        `now` is RFC 3339 in the form of every other instant, so that text compares as time does.
+        """
+        found = self.keys.get(keys.prefix(text) or "")
+        if not keys.is_same(text, None if found is None else found.digest) or found is None:
+            return None
+        return None if is_expired(found, now=now) else key_principal(found)
+
+    def still(self, principal: Principal, *, since: "Directory", now: str) -> Principal | None:
+        """Somebody who was recognised by an earlier directory, as they are in this one.
+
+        None for whoever is gone, and where what they showed opens nothing any more: another password, a revoked or
+        expired key.
+        """
+        if principal in UNLISTED:
+            return principal
+        if principal.user is not None:
+            name = principal.name.removeprefix("user:")
+            before, user = since.users.get(name), self.users.get(name)
+            if before is None or user is None or (before.id, before.password) != (user.id, user.password):
+                return None
+            return self.principal(user)
+        key = next((key for key in self.keys.values() if f"key:{key.id}" == principal.name), None)
+        return None if key is None or is_expired(key, now=now) else key_principal(key)
+
+
+def is_expired(key: Key, *, now: str) -> bool:
+    """Whether a key is over."""
+    return key.expires_at is not None and key.expires_at <= now
+
+
+def key_principal(key: Key) -> Principal:
+    """The key as somebody who asks."""
+    return Principal(
+        name=f"key:{key.id}",
+        roles=NO_ROLES if key.project is None else {key.project: key.role},
+        organization_admin=key.project is None and key.role is Role.ADMIN,
+        everywhere=key.role if key.project is None else None,
+        scopes=key.scopes,
+        project=key.project,
+    )

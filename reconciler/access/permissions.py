@@ -1,0 +1,80 @@
+"""What may be permitted, and which role and which scope permits it.
+
+Belongs here: the table. Does not: who has which role (`principals`), nor which request needs what: each door says so.
+"""
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from reconciler.access.actors import Role
+
+
+class Permission(StrEnum):
+    """One thing that somebody may do in a project; the last two groups are for machines and for the organization."""
+
+    READ = "read"  # everything of the project; secrets are masked for everybody
+    READ_RAW = "read-raw"  # `spec.raw`, which is text that nobody can mask
+
+    CHANGE = "change"  # apply, delete and plan; of types only with the next
+    CHANGE_TYPES = "change-types"
+    RECONCILE = "reconcile"
+
+    APPROVE = "approve"
+    SUSPEND = "suspend"
+    REDACT = "redact"
+    HANDLE_DELIVERIES = "handle-deliveries"  # replay, discard and test, and see what endpoints answered
+    MANAGE_MEMBERS = "manage-members"
+    MANAGE_KEYS = "manage-keys"
+
+    SEND_LOGS = "send-logs"
+    READ_METRICS = "read-metrics"
+
+    MANAGE_ORGANIZATION = "manage-organization"  # projects, users, organization admins, keys of the organization
+
+
+class Scope(StrEnum):
+    """What a key is for."""
+
+    RESOURCES = "resources"  # what its role permits
+    LOGS = "logs"  # sending log records in, and nothing else
+    METRICS = "metrics"  # reading the service's own metrics, and nothing else
+
+
+_VIEWER = frozenset({Permission.READ})
+_USER = _VIEWER | {Permission.READ_RAW, Permission.CHANGE, Permission.RECONCILE}
+_ADMIN = _USER | {
+    Permission.CHANGE_TYPES,
+    Permission.APPROVE,
+    Permission.SUSPEND,
+    Permission.REDACT,
+    Permission.HANDLE_DELIVERIES,
+    Permission.MANAGE_MEMBERS,
+    Permission.MANAGE_KEYS,
+}
+
+OF_ROLE: Mapping[Role, frozenset[Permission]] = MappingProxyType(
+    {Role.VIEWER: _VIEWER, Role.USER: _USER, Role.ADMIN: _ADMIN}
+)
+"""What a role permits in its project. An organization admin may do everything, in every project."""
+
+OF_SCOPE: Mapping[Scope, frozenset[Permission]] = MappingProxyType(
+    {
+        Scope.RESOURCES: frozenset(Permission) - {Permission.SEND_LOGS, Permission.READ_METRICS},
+        Scope.LOGS: frozenset({Permission.SEND_LOGS}),
+        Scope.METRICS: frozenset({Permission.READ_METRICS}),
+    }
+)
+"""What a scope lets a key do at all; within `resources` its role decides."""
+
+OF_MACHINES = frozenset({Permission.SEND_LOGS, Permission.READ_METRICS})
+"""What a scope alone permits, whatever the role."""
+
+
+def takes(permission: Permission, scopes: Collection[Scope]) -> str:
+    """What somebody with these scopes must be or have to be permitted this, in words."""
+    needed = [scope for scope in Scope if permission in OF_SCOPE[scope]]
+    if not any(scope in scopes for scope in needed):
+        return f"a key with the scope {needed[0]}"
+    roles = [role for role in Role if permission in OF_ROLE[role]]
+    return f"the role {roles[-1]}" if roles else "an organization admin"

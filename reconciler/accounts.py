@@ -1,0 +1,122 @@
+"""The directory of everybody as the running service knows it: recognising keys, and changing who may do what.
+
+Belongs here: what is current, one change at a time, the order of store and memory. Does not: the rules (`access`), rows
+(the store), passwords (`signing_in`).
+
+One process has the store, so the directory in memory is what is stored; a change is written first and seen then.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+
+from reconciler.access import amendments, changing
+from reconciler.access.amendments import Amendment
+from reconciler.access.models import Directory
+from reconciler.access.principals import Principal
+from reconciler.clock import Clock, rfc3339
+from reconciler.store.contract import AuditRow, Store, StoreFault
+
+log = logging.getLogger(__name__)
+
+TOUCH_SECONDS = 60.0  # between two writes of when keys were used
+
+Decide = Callable[[Directory], Amendment]
+"""What is to change, given what there is; raises what refuses it."""
+
+
+class Accounts:
+    """The current directory."""
+
+    def __init__(self, store: Store, directory: Directory, *, clock: Clock) -> None:
+        self.directory = directory
+        self._store = store
+        self._clock = clock
+        self._changing = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._used: dict[str, str] = {}  # by the ids of keys, since they were written last
+
+    def holder(self, key: str) -> Principal | None:
+        """Whose key this is, or None: unknown, revoked or expired."""
+        now = rfc3339(self._clock())
+        principal = self.directory.holder(key, now=now)
+        if principal is not None:
+            self._used[principal.name.removeprefix("key:")] = now
+        return principal
+
+    def still(self, principal: Principal, *, since: Directory) -> Principal | None:
+        """Somebody who was recognised by the directory `since`, as they are now; None when that is over."""
+        if self.directory is since:
+            return principal
+        return self.directory.still(principal, since=since, now=rfc3339(self._clock()))
+
+    async def amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment:
+        """Decide one change on what there is now, write it, then let it be seen.
+
+        Raises what `decide` does, StoreFault. Whoever is cancelled meanwhile leaves a change that is made all the same:
+        what is in memory must not miss what is being written.
+        """
+        return await asyncio.shield(
+            asyncio.create_task(self._amend(decide, actor=actor, request=request), name="amend access")
+        )
+
+    async def _amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment:
+        async with self._changing:
+            amendment = decide(self.directory)
+            await self._store.amend(amendment, audit=self._audit(amendment, actor=actor, request=request))
+            self.directory = amendments.amended(self.directory, amendment)
+            self._changed.set()
+            self._changed = asyncio.Event()
+        return amendment
+
+    async def change(self) -> None:
+        """Wait for the next change."""
+        await self._changed.wait()
+
+    async def ensure_project(self, name: str) -> None:
+        """Have a project that the settings name, whoever else creates it meanwhile. Raises StoreFault, Refused."""
+        if name in self.directory.projects:
+            return
+        at = rfc3339(self._clock())
+        try:
+            await self.amend(
+                lambda directory: changing.create_project(directory, name, at=at), actor="settings", request=None
+            )
+        except changing.Conflict:
+            if name not in self.directory.projects:
+                raise
+
+    async def keep_touched(self, *, every: float = TOUCH_SECONDS) -> None:
+        """Write when keys were used, until cancelled; what was not written then is lost, and nobody decides by it."""
+        while True:
+            await asyncio.sleep(every)
+            await self.touch()
+
+    async def touch(self) -> None:
+        """Write when keys were used since the last time."""
+        used, self._used = self._used, {}
+        if not used:
+            return
+        try:
+            await self._store.touch_keys(used)
+        except StoreFault as fault:
+            log.warning("When keys were used could not be written: %s", fault.message)
+            return
+        self.directory = amendments.touched(self.directory, used)
+
+    def _audit(self, amendment: Amendment, *, actor: str, request: str | None) -> AuditRow:
+        audited = amendment.audited
+        return AuditRow(
+            at=rfc3339(self._clock()),
+            project=audited.project,
+            actor=actor,
+            action=audited.action,
+            kind=audited.kind,
+            name=audited.name,
+            version_before=None,
+            version_after=None,
+            run=None,
+            request=request,
+            detail=None if audited.detail is None else json.dumps(audited.detail, sort_keys=True),
+        )

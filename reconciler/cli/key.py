@@ -1,0 +1,102 @@
+"""`reconciler key`: API keys of projects and of the organization."""
+
+import click
+
+from reconciler.access import keys
+from reconciler.access.actors import Role
+from reconciler.access.permissions import Scope
+from reconciler.cli import connecting, output, tables, words
+from reconciler.cli.answers import at, objects, strings, text
+from reconciler.cli.form_option import form_option
+from reconciler.cli.lazy import OrderedGroup
+from reconciler.cli.sessions import Session, connected
+from reconciler.documents.values import Value
+from reconciler.errors import Refused
+
+HEADER = ("ID", "NAME", "PREFIX", "PROJECT", "ROLE", "SCOPES", "EXPIRES", "LAST USED", "CREATED BY")
+NO_ID = "a key is revoked by its ID, which `reconciler key list` shows beside its prefix"
+OPTIONS = {"/name": "NAME", "/role": "--role", "/scopes": "--scope", "/expiry": "--expiry"}
+
+
+@click.group(cls=OrderedGroup)
+def key() -> None:
+    """Make, list and revoke API keys. For admins of their project; the organization's are for its admins."""
+
+
+@key.command("list")
+@form_option
+@connected
+def list_all(session: Session, *, form: str) -> None:
+    """Show the keys that you may manage, the oldest first; with --project those of that project alone."""
+    with connecting.client(session) as client:
+        found = objects(client.get("api-keys").get("apiKeys"))
+    rows = [_row(one) for one in found]
+    output.write(tables.listed("apiKeys", found, form=form, header=HEADER, rows=rows, colour=session.coloured))
+    if not found:
+        output.note("there are no keys that you may manage")
+
+
+@key.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice([role.value for role in Role]), required=True, help="What it may do.")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    help="What it is for (default: resources); may be given more than once.",
+)
+@click.option("--expiry", metavar="WHEN", help="When it ends: 720h from now, or at 2026-12-31T00:00:00Z.")
+@click.option("--organization", is_flag=True, help="A key of the organization, with its role in every project.")
+@connected
+def create(
+    session: Session, *, name: str, role: str, scopes: tuple[str, ...], expiry: str | None, organization: bool
+) -> None:
+    """Make a key of the project, or of the organization, that people know as NAME.
+
+    The key alone goes to standard output. It is shown this once.
+    """
+    body: dict[str, Value] = {"name": name, "role": role}
+    if scopes:
+        body["scopes"] = list[Value](dict.fromkeys(scopes))
+    if expiry is not None:
+        body["expiry"] = expiry
+    if organization:
+        body["project"] = None
+    with connecting.client(session) as client, connecting.options(OPTIONS):
+        made = client.post("api-keys", body=body).get("apiKey")
+    output.line(text(made, "key"))
+    output.note(_remark(made))
+
+
+@key.command()
+@click.argument("id")
+@connected
+def revoke(session: Session, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
+    """Revoke the key ID, as `key list` shows it: it opens nothing from the next request on."""
+    if id.startswith(keys.MARK):  # a key, or its beginning: it must not be printed, nor stand in a URL
+        raise Refused(NO_ID)
+    unknown = f"there is no key {id} that you may manage; `reconciler key list` shows those there are"
+    with connecting.everywhere(session) as client, connecting.missing(unknown):
+        client.ask("DELETE", ("api-keys", id))
+    output.line(f"{id}: revoked")
+
+
+def _remark(made: Value) -> str:
+    project = at(made, "project")
+    whose = "the organization" if project is None else f"the project {text(made, 'project')}"
+    return f"{text(made, 'id')}: a key of {whose}; it is shown this once, so keep it now"
+
+
+def _row(one: Value) -> tuple[str, ...]:
+    return (
+        text(one, "id"),
+        text(one, "name"),
+        text(one, "prefix"),
+        text(one, "project"),
+        text(one, "role"),
+        ", ".join(strings(at(one, "scopes"))),
+        words.moment(text(one, "expiresAt")),
+        words.moment(text(one, "lastUsedAt")),
+        text(one, "createdBy"),
+    )

@@ -1,0 +1,72 @@
+"""`reconciler member`: who has which role in a project, which is the session's."""
+
+import click
+
+from reconciler.access.actors import Role
+from reconciler.access.principals import DEFAULT_PROJECT
+from reconciler.cli import connecting, output, tables
+from reconciler.cli.answers import at, objects, text
+from reconciler.cli.client import CHOOSE_HINT, Client
+from reconciler.cli.form_option import form_option
+from reconciler.cli.lazy import OrderedGroup
+from reconciler.cli.sessions import Session, connected
+from reconciler.errors import Refused
+
+HEADER = ("USER", "ROLE")
+
+
+@click.group(cls=OrderedGroup)
+def member() -> None:
+    """Give people roles in a project: the one of --project. For its admins."""
+
+
+@member.command("list")
+@form_option
+@connected
+def list_all(session: Session, *, form: str) -> None:
+    """Show the members and their roles. Organization admins need no membership."""
+    with connecting.everywhere(session) as client:
+        project = _project(client, session)
+        with connecting.unknown_project(project):
+            found = objects(client.get("projects", project, "members").get("members"))
+    rows = [(text(one, "user"), text(one, "role")) for one in found]
+    output.write(tables.listed("members", found, form=form, header=HEADER, rows=rows, colour=session.coloured))
+    if not found:
+        output.note(f"{project} has no members")
+
+
+@member.command("set")
+@click.argument("name", metavar="USER")
+@click.option("--role", type=click.Choice([role.value for role in Role]), required=True, help="What they may do.")
+@connected
+def set_role(session: Session, *, name: str, role: str) -> None:
+    """Give USER a role in the project, in place of the one they have."""
+    with connecting.everywhere(session) as client:
+        project = _project(client, session)
+        with connecting.unknown_project(project):
+            client.ask("PUT", ("projects", project, "members", name), body={"role": role})
+    output.line(f"{name}: {role} of {project}")
+
+
+@member.command()
+@click.argument("name", metavar="USER")
+@connected
+def remove(session: Session, *, name: str) -> None:
+    """Take USER out of the project."""
+    with connecting.everywhere(session) as client:
+        project = _project(client, session)
+        with connecting.unknown_project(project):
+            client.ask("DELETE", ("projects", project, "members", name))
+    output.line(f"{name}: no member of {project} any more")
+
+
+def _project(client: Client, session: Session) -> str:
+    """The project that is meant, by the service's own rule for requests that name none. Raises Refused."""
+    if session.project is not None:
+        return session.project
+    within = [text(one, "name") for one in objects(at(client.get("me"), "me", "projects"))]
+    if DEFAULT_PROJECT in within:
+        return DEFAULT_PROJECT
+    if len(within) != 1:
+        raise Refused(CHOOSE_HINT)
+    return within[0]

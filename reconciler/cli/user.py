@@ -1,0 +1,113 @@
+"""`reconciler user`: the people of the organization. Passwords have a module of their own (`user_password`)."""
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli import connecting, output, tables, user_password, words
+from reconciler.cli.answers import at, objects, text
+from reconciler.cli.form_option import form_option
+from reconciler.cli.lazy import OrderedGroup
+from reconciler.cli.sessions import Session, connected
+from reconciler.documents.values import Value
+
+HEADER = ("NAME", "DISPLAY NAME", "ORGANIZATION ADMIN", "PASSWORD", "CREATED", "PROJECTS")
+DISPLAY_NAME = "What people call them, one line."
+
+
+@click.group(cls=OrderedGroup)
+def user() -> None:
+    """Manage people, for organization admins, and your own password."""
+
+
+@user.command("list")
+@form_option
+@connected
+def list_all(session: Session, *, form: str) -> None:
+    """Show everybody, with their roles."""
+    with connecting.everywhere(session) as client:
+        found = objects(client.get("users").get("users"))
+    rows = [_row(one) for one in found]
+    output.write(tables.listed("users", found, form=form, header=HEADER, rows=rows, colour=session.coloured))
+    if not found:
+        output.note("there are no users")
+
+
+@user.command()
+@click.argument("name")
+@form_option
+@connected
+def show(session: Session, *, name: str, form: str) -> None:
+    """Show the person NAME."""
+    with connecting.everywhere(session) as client:
+        found = client.get("users", name).get("user")
+    if form == "json":
+        output.write(output.as_json(found))
+    elif form == "yaml":
+        output.write(output.as_yaml([found]))
+    else:
+        output.write(tables.render(HEADER, [_row(found)], colour=session.coloured))
+
+
+@user.command()
+@click.argument("name")
+@click.option("--display-name", help=DISPLAY_NAME)
+@click.option("--organization-admin", is_flag=True, help="They may do everything, in every project.")
+@user_password.file_option
+@connected
+def create(
+    session: Session, *, name: str, display_name: str | None, organization_admin: bool, password_file: Path | None
+) -> None:
+    """Create the person NAME, who signs in with a password. They have no role until `member set` gives them one."""
+    body: dict[str, Value] = {"name": name}
+    if display_name is not None:
+        body["displayName"] = display_name
+    if organization_admin:
+        body["organizationAdmin"] = True
+    with connecting.everywhere(session) as client:
+        body["password"] = user_password.new(name, password_file)
+        client.post("users", body=body)
+    output.line(f"{name}: created")
+
+
+@user.command()
+@click.argument("name")
+@click.option("--display-name", help=DISPLAY_NAME)
+@click.option(
+    "--organization-admin/--no-organization-admin", default=None, help="Whether they may do everything, everywhere."
+)
+@connected
+def change(session: Session, *, name: str, display_name: str | None, organization_admin: bool | None) -> None:
+    """Change what the options name of the person NAME."""
+    given: dict[str, Value] = {"displayName": display_name, "organizationAdmin": organization_admin}
+    body: dict[str, Value] = {key: value for key, value in given.items() if value is not None}
+    if not body:
+        raise click.UsageError("give --display-name, --organization-admin or --no-organization-admin")
+    with connecting.everywhere(session) as client:
+        client.ask("PATCH", ("users", name), body=body)
+    output.line(f"{name}: changed")
+
+
+@user.command()
+@click.argument("name")
+@connected
+def delete(session: Session, *, name: str) -> None:
+    """Remove the person NAME, with their roles. Keys that they made stay."""
+    with connecting.everywhere(session) as client:
+        client.ask("DELETE", ("users", name))
+    output.line(f"{name}: deleted")
+
+
+user.add_command(user_password.password)
+
+
+def _row(one: Value) -> tuple[str, ...]:
+    roles = [f"{text(each, 'name')}:{text(each, 'role')}" for each in objects(at(one, "projects"))]
+    return (
+        text(one, "name"),
+        text(one, "displayName"),
+        "yes" if at(one, "organizationAdmin") is True else "",
+        "yes" if at(one, "hasPassword") is True else "",
+        words.moment(text(one, "createdAt")),
+        ", ".join(roles),
+    )

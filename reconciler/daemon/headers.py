@@ -1,0 +1,29 @@
+"""Headers of every answer, whoever writes it: the application, or the HTTP server for what is no request.
+
+Belongs here: what does not depend on the request. Does not: what one answer says of itself.
+"""
+
+from typing import TypeAlias
+
+Header: TypeAlias = tuple[bytes, bytes]
+
+SECURITY: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    # Nothing here is a page: whatever a browser takes an answer for, it loads, runs and frames nothing of it.
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
+"""A browser that was here once comes back by https alone, for a year; other names of the host are not concerned."""
+
+
+def security(*, tls: bool, web_url: str) -> tuple[Header, ...]:
+    """The headers of a listener. `tls` says whether it has TLS itself.
+
+    HSTS counts for all ports of a host name, so it is sent only where people are meant to come by https (`web_url`):
+    a certificate on `localhost` must not close what else is served there.
+    """
+    return (*SECURITY, HSTS) if tls and web_url.startswith("https:") else SECURITY

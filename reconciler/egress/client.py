@@ -1,0 +1,233 @@
+"""Outbound requests to servers that others chose; the one user of aiohttp.
+
+    async with Client(policy=Policy(listeners=(...), is_local=machine.has)) as client:
+        answer = await client.send(Request(target), limits=Limits())
+
+Belongs here: connecting, sending, reading no more than is allowed. Does not: which addresses are refused (`networks`),
+what a request may hold (`exchange`), when to try again.
+
+aiohttp calls its `socket_factory` for every attempt to connect, with the very address that the socket is then connected
+to, whether it came from a name or stood in the URL; a literal address never meets a resolver. So that is where
+addresses are judged: what a name led to a moment before plays no part (DNS rebinding).
+
+**Behind a proxy** the service connects to the proxy alone, and the proxy resolves names. Then the service judges the
+proxy's own address, by all rules but the operator's networks, and targets that are literal addresses; a name it can
+judge only by how it is written. Refusing the addresses that names lead to is then the proxy's business.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Sequence
+from contextvars import ContextVar
+from ipaddress import ip_address
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from reconciler.egress.exchange import Answer, Cause, Denied, Limits, Request, Target, Unanswered, Unsendable, check
+from reconciler.egress.naming import Resolve, SystemNames
+from reconciler.egress.networks import Policy, refusal
+from reconciler.resources import hosts
+from reconciler.version import __version__
+
+log = logging.getLogger(__name__)
+
+MOST_ADDRESSES = 16  # of one name; aiohttp tries n of them up to n² / 2 times
+LONGEST_LINE = 8190  # bytes of an answer's status line, and of each of its headers
+MOST_HEADERS = 64  # of an answer
+_NOT_AN_ADDRESS = "is not an IP address"
+_PATH = "".join(map(chr, range(0x21, 0x7F)))  # sent as they are; the rest is percent-encoded as UTF-8
+
+_attempts: ContextVar[dict[str, str | None]] = ContextVar("attempts")
+"""Of the request under way: each address that was tried, with the rule that refused it."""
+
+
+class Client:
+    """Sends requests over one pool of connections; belongs to the running loop, and wants closing."""
+
+    def __init__(
+        self, *, policy: Policy, resolve: Resolve | None = None, proxy: str = "", connections: int = 100
+    ) -> None:
+        """`resolve` stands in for the system's; `proxy` is a URL or empty; `connections` bounds those that are open."""
+        self._policy = policy
+        self._proxy = proxy or None
+        self._sockets = policy.for_proxy() if proxy else policy
+        self._names = SystemNames()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                resolver=_Resolver(resolve or self._names),
+                use_dns_cache=False,
+                socket_factory=self._socket,
+                limit=connections,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
+            max_headers=MOST_HEADERS,
+            headers={"User-Agent": f"reconciler/{__version__}"},
+            skip_auto_headers=("Accept-Encoding",),  # an answer is not decompressed, so none is asked for
+        )
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; requests under way fail."""
+        await self._session.close()
+        self._names.close()
+
+    async def send(self, request: Request, *, limits: Limits, tls: ssl.SSLContext | None = None) -> Answer:
+        """The answer, whatever its status; a redirect is an answer like any other.
+
+        `tls` is for https; None trusts the system's authorities. Raises Unsendable and Denied (nothing was sent), and
+        Unanswered (it may have arrived). An answer whose head came is an answer, even when its body is cut off. A PUT
+        whose connection breaks is sent once more by aiohttp.
+        """
+        check(request)
+        target = request.target
+        address = hosts.literal(target.host)
+        rule = None if address is None else refusal(address, port=target.port, policy=self._policy)
+        if rule is not None:
+            log.warning("nothing is sent to %s, since its address %s", target, rule)
+            raise Denied(target, rule)
+        attempts: dict[str, str | None] = {}
+        token = _attempts.set(attempts)
+        try:
+            return await self._exchange(request, limits=limits, tls=tls)
+        except (aiohttp.ClientError, OSError) as problem:
+            rules = list(attempts.values())
+            if rules and None not in rules:
+                raise Denied(target, str(rules[0]), whose="its" if self._proxy is None else "the proxy's") from None
+            raise _told(target, problem) from None
+        finally:
+            _attempts.reset(token)
+            for each, refused in attempts.items():
+                if refused is not None:
+                    log.warning("%s led to %s, which %s; it was not connected to", target, each, refused)
+
+    async def _exchange(self, request: Request, *, limits: Limits, tls: ssl.SSLContext | None) -> Answer:
+        until = asyncio.get_running_loop().time() + limits.total
+        async with asyncio.timeout_at(until):
+            response = await self._session.request(
+                request.method,
+                _url(request.target),
+                data=request.body,
+                headers=request.headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+                ssl=True if tls is None else tls,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect),
+                read_bufsize=limits.answer_bytes,
+            )
+        try:
+            start = await _start(response.content, size=limits.answer_bytes, until=until)
+        finally:
+            if not response.content.at_eof():
+                response.close()  # what is left is not read to keep the connection: it may never end
+        return Answer(response.status, response.reason or "", tuple(response.headers.items()), start)
+
+    def _socket(self, info: tuple[Any, ...]) -> socket.socket:
+        """A socket for one attempt, unless the address of this very attempt is refused."""
+        family, kind, protocol, _, (address, port, *_) = info
+        rule = self._rule(address, port)
+        _attempts.get()[address] = rule
+        if rule is not None:
+            raise PermissionError(errno.EACCES, rule)
+        return socket.socket(family, kind, protocol)
+
+    def _rule(self, address: str, port: int) -> str | None:
+        try:
+            return refusal(ip_address(address), port=port, policy=self._sockets)
+        except ValueError:
+            return _NOT_AN_ADDRESS
+
+
+class _Resolver(AbstractResolver):
+    """A function from names to addresses as aiohttp takes one. It judges nothing; the number of answers is bounded."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 (addresses of both families are wanted)
+    ) -> list[ResolveResult]:
+        found: Sequence[str] = list(dict.fromkeys(await self._resolve(host, port)))[:MOST_ADDRESSES]
+        if not found:
+            raise OSError(errno.EADDRNOTAVAIL, "the name has no address")
+        return [
+            ResolveResult(hostname=host, host=each, port=port, family=_family(each), proto=0, flags=0) for each in found
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held here."""
+
+
+def _family(address: str) -> int:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _url(target: Target) -> URL:
+    """The URL as it is sent: aiohttp would otherwise decode and encode the path, which breaks signatures of it."""
+    path = quote(target.path, safe=_PATH) or "/"
+    url = URL(f"{target.scheme}://{hosts.bracketed(target.host)}:{target.port}{path}", encoded=True)
+    if url.explicit_port != target.port or url.user is not None:
+        raise Unsendable(f"a request to {target} cannot be written as a URL")
+    return url
+
+
+async def _start(content: aiohttp.StreamReader, *, size: int, until: float) -> bytes:
+    """The first bytes of a body, as many as came in time and fit."""
+    start = bytearray()
+    try:
+        async with asyncio.timeout_at(until):
+            while len(start) < size:
+                part = await content.read(size - len(start))
+                if not part:
+                    break
+                start += part
+    except (aiohttp.ClientError, OSError):
+        pass  # the head of the answer says what became of the request
+    return bytes(start)
+
+
+def _told(target: Target, problem: Exception) -> Unanswered:
+    """What happened in our words; those of the library hold the address that a name led to."""
+    if isinstance(problem, aiohttp.ClientHttpProxyError):
+        return Unanswered(target, Cause.PROXY, f"cannot be reached: the proxy answered {problem.status}")
+    for kinds, cause, message in _WORDS:
+        if isinstance(problem, kinds):
+            return Unanswered(target, cause, message)
+    return Unanswered(target, Cause.ANSWER, "did not answer in HTTP, or at too great length")
+
+
+_WORDS: tuple[tuple[tuple[type[Exception], ...], Cause, str], ...] = (
+    ((aiohttp.ClientConnectorDNSError,), Cause.NAME, "has no address: the name does not resolve"),
+    ((aiohttp.ClientProxyConnectionError,), Cause.PROXY, "cannot be reached: the proxy takes no connection"),
+    ((aiohttp.ClientConnectorCertificateError,), Cause.TLS, "shows a certificate that is not trusted"),
+    ((aiohttp.ClientSSLError, ssl.SSLError), Cause.TLS, "does not agree on TLS"),
+    ((TimeoutError,), Cause.TIME, "did not answer in time"),
+    ((aiohttp.ClientConnectorError,), Cause.CONNECT, "takes no connection"),
+    (
+        (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError),
+        Cause.ANSWER,
+        "closed the connection without an answer",
+    ),
+)
+"""The first that fits; a kind stands before those it is a kind of."""

@@ -1,0 +1,106 @@
+"""One file of a commit: whether its content is read, and what it holds; and the ignore files, which hold rules.
+
+Belongs here: bytes of one file to candidates, within what the commit is allowed. Does not: which files are read
+(`trees`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.deciding import candidates
+from reconciler.deciding.candidates import Candidate, Rules
+from reconciler.documents import limits
+from reconciler.errors import Refused
+from reconciler.git import ignoring
+from reconciler.git.snapshots import Snapshot
+from reconciler.git.trees import File, Mode
+from reconciler.reading.allowances import Allowance
+from reconciler.resources.keys import Key
+from reconciler.resources.violations import Place
+
+LINKS = {
+    Mode.SYMLINK: "is a symbolic link, which is not followed",
+    Mode.SUBMODULE: "is a submodule, which is not followed",
+}
+
+NOT_OURS = "holds only documents that are not ours"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose tree is read, and by which rules."""
+
+    repository: str
+    project: str
+    folder: str
+    rules: Rules
+    allowance: Allowance
+
+
+@dataclass(frozen=True, slots=True)
+class FileReading:
+    """One file that was read. A file that is not there any more has `blob` None and no candidates.
+
+    `vacant` says why a file holds nothing although its name says that it could; whether that matters depends on what
+    it held before (`departures`). `given` is what it held when it is vacant or cannot be read, and what is not stored
+    from there, so that only the index knows of it.
+    """
+
+    path: str
+    blob: str | None
+    candidates: tuple[Candidate, ...] = ()
+    vacant: str | None = None
+    given: tuple[Key, ...] = ()
+
+    @property
+    def fault(self) -> str | None:
+        """Why it could not be read whole, with its place: a document without known kind or name could be anything."""
+        reasons = (one.reason for one in self.candidates if one.key is None and one.reason is not None)
+        return next((reason.split("\n", 1)[0] for reason in reasons), None)
+
+
+def ignore(
+    rules: Mapping[str, str], snapshot: Snapshot, *, scope: Scope
+) -> tuple[ignoring.Ignore, dict[str, FileReading]]:
+    """The rules of these ignore files, by path and blob; and the ignore files that cannot be used, by path."""
+    texts: dict[str, str] = {}
+    unusable: dict[str, FileReading] = {}
+    for path, blob in rules.items():
+        folder = path.rpartition("/")[0]
+        try:
+            text = snapshot.read(blob, ignoring.MAX_BYTES).decode("utf-8", "replace")
+            scope.allowance.ignore_file(ignoring.Ignore({folder: text}, root=scope.folder).count)
+        except Refused as refused:
+            told = f"says which files count and cannot be read, so nothing below its folder changes: {refused.message}"
+            unusable[path] = FileReading(path, blob, candidates=(candidates.unreadable(Place(path, 1, 1), told),))
+        else:
+            texts[folder] = text
+    return ignoring.Ignore(texts, root=scope.folder), unusable
+
+
+def read(file: File, snapshot: Snapshot, *, scope: Scope) -> FileReading:
+    """One file, bounded."""
+    if file.mode in LINKS:
+        return FileReading(file.path, file.blob, vacant=LINKS[file.mode])
+    if not file.readable:
+        refusal = candidates.unreadable(Place(file.path, 1, 1), "has a name that no file should have; rename it")
+        return FileReading(file.path, file.blob, candidates=(refusal,))
+    try:
+        scope.allowance.file(file.blob, size(file, snapshot))
+        data = snapshot.read(file.blob, limits.FILE.bytes)
+    except Refused as refused:
+        refusal = candidates.unreadable(Place(file.path, 1, 1), refused.message)
+        return FileReading(file.path, file.blob, candidates=(refusal,))
+    found = candidates.of_file(data, path=file.path, rules=scope.rules)
+    if found is None:
+        return FileReading(file.path, file.blob, vacant="is empty")
+    scope.allowance.documents(len(found))
+    return FileReading(file.path, file.blob, candidates=found)
+
+
+def size(file: File, snapshot: Snapshot) -> int:
+    """The bytes that reading a file takes, known before; none for one that is not read, which is told otherwise."""
+    if not file.readable:
+        return 0
+    found = snapshot.size(file.blob)
+    return found if found <= limits.FILE.bytes else 0

@@ -1,0 +1,113 @@
+"""References to secrets: `${env:NAME}` and `${file:NAME}` inside a text.
+
+Belongs here: how they are written, finding them, and which ones a project may use. Does not: in which parameters they
+may stand (`secret_rules`), nor what they stand for (`reconciler.secrets`).
+
+Whatever begins like one is one: what then breaks the grammar (no end, `..`, a default such as `:-x`) is malformed,
+never plain text, lest somebody believe that it is resolved. There is no way to write one that is meant as text.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+LONGEST_NAME = 255  # characters, folders and all
+RESERVED_PREFIX = "SERVICE_"  # the service's own variables, its keys among them; in any case of letters
+
+_PART = r"[A-Za-z0-9_][-A-Za-z0-9_.]*"  # so that none begins with a dot or is `..`
+_FILE = re.compile(rf"{_PART}(?:/{_PART})*")
+_BEGINNING = re.compile(r"\$\{(?:env|file):")
+_REFERENCE = re.compile(rf"\$\{{(?:(env):({_PART})|(file):({_PART}(?:/{_PART})*))\}}")
+
+
+class Source(StrEnum):
+    """Where a secret is."""
+
+    ENV = "env"  # a variable of the service's environment
+    FILE = "file"  # a file in the project's folder of secrets
+
+
+class Reference(NamedTuple):
+    """One good reference."""
+
+    source: Source
+    name: str
+
+    def __str__(self) -> str:
+        return f"${{{self.source}:{self.name}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """What a project may use now: the names of variables and of files. No values.
+
+    `flat`: the files are in one folder without folders in it, where a name's `/` is written `_`.
+    """
+
+    env: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
+    flat: bool = False
+
+    def has(self, reference: Reference) -> bool:
+        """Whether the reference leads to something that may be used."""
+        if reference.source is Source.ENV:
+            return reference.name in self.env and not is_reserved(reference)
+        return (flattened(reference.name) if self.flat else reference.name) in self.files
+
+
+NOTHING = Available()
+
+
+def pieces(text: str) -> Iterator[str | Reference | None]:
+    """A text in its order: what is plain, references, and None for each beginning of a malformed one."""
+    end = 0
+    for beginning in _BEGINNING.finditer(text):
+        start = beginning.start()
+        if start < end:
+            continue
+        if start > end:
+            yield text[end:start]
+        found = _REFERENCE.match(text, start)
+        reference = None if found is None else _reference(found)
+        yield reference
+        end = beginning.end() if found is None or reference is None else found.end()
+    if end < len(text):
+        yield text[end:]
+
+
+def find(text: str) -> tuple[Reference | None, ...]:
+    """Every reference of a text in order; None for a malformed one."""
+    return tuple(piece for piece in pieces(text) if not isinstance(piece, str))
+
+
+def whole(text: str) -> Reference | None:
+    """The reference that a text is, when it is one good reference and nothing else."""
+    found = _REFERENCE.fullmatch(text)
+    return None if found is None else _reference(found)
+
+
+def is_env_name(text: str) -> bool:
+    """Whether a variable of this name can be referred to."""
+    return len(text) <= LONGEST_NAME and re.fullmatch(_PART, text) is not None
+
+
+def is_file_name(text: str) -> bool:
+    """Whether a file of this name can be referred to: plain parts, joined by `/`."""
+    return len(text) <= LONGEST_NAME and _FILE.fullmatch(text) is not None
+
+
+def is_reserved(reference: Reference) -> bool:
+    """Whether it names a variable of the service itself, which no project gets to see."""
+    return reference.source is Source.ENV and reference.name.upper().startswith(RESERVED_PREFIX)
+
+
+def flattened(name: str) -> str:
+    """The name of a file where no folders are."""
+    return name.replace("/", "_")
+
+
+def _reference(found: re.Match[str]) -> Reference | None:
+    name = found[2] or found[4]
+    return Reference(Source(found[1] or found[3]), name) if len(name) <= LONGEST_NAME else None

@@ -1,0 +1,104 @@
+"""What the values of a webhook may hold, beyond what the types of its parameters say: they become a request.
+
+Belongs here: the rules of one webhook's values, each violation at its place. Does not: the types and what is required
+(`conforming`), what references to secrets may name, nor where a name leads at the time of a request (`egress`).
+
+A reference, `${env:NAME}`, stands for a value that nobody knows here: what is around it is judged.
+"""
+
+import re
+from collections.abc import Iterator
+
+from reconciler.documents.values import Pointer, Value
+from reconciler.resources import addresses, headers, hosts, secret_references
+from reconciler.resources.parameters import MASK
+from reconciler.resources.violations import Violation
+
+LONGEST_PATH = 4096  # characters; servers refuse longer ones
+
+PATH_RULE = "must be empty or begin with `/`"
+PATH_CHARACTERS = "must not hold white space, control characters, a backslash or `#`; write them percent-encoded"
+
+_OUTSIDE_PATHS = re.compile(r"[\s\\#\x00-\x20\x7f-\xa0]")
+
+
+def broken(given: list[Value], *, at: Pointer) -> tuple[Violation, ...]:
+    """Every rule that the parameters of a webhook break; `at` is the pointer of the list in the document."""
+    return tuple(_broken(given, at))
+
+
+def wrong_path(path: str) -> str | None:
+    """What is wrong with the path of a request, its query included."""
+    if path and not path.startswith("/"):
+        return PATH_RULE
+    if _OUTSIDE_PATHS.search(path):
+        return PATH_CHARACTERS
+    return f"is longer than {LONGEST_PATH} characters" if len(path) > LONGEST_PATH else None
+
+
+def wrong_host(host: str) -> str | None:
+    """What is wrong with the host of a request: how it is written, and, of an address, where nothing may connect to."""
+    written = hosts.wrong(host)
+    if written is not None:
+        return written
+    address = hosts.literal(host)
+    rule = None if address is None else addresses.refused(address)
+    return None if rule is None else f"{rule}; the service never connects there"
+
+
+_TEXTS = {"hostname": wrong_host, "path": wrong_path, "content_type": headers.wrong_media_type}
+
+
+def _broken(given: list[Value], at: Pointer) -> Iterator[Violation]:
+    for index, parameter in enumerate(given):
+        if not isinstance(parameter, dict):
+            continue
+        name, value = parameter.get("name"), parameter.get("value")
+        pointer = (*at, index, "value")
+        if name == "headers" and isinstance(value, dict):
+            yield from _headers(value, pointer)
+        elif isinstance(name, str) and name in _TEXTS and isinstance(value, str) and value:
+            wrong = None if _is_unknown(value) else _TEXTS[name](_around(value))
+            if wrong is not None:
+                yield _violation(pointer, wrong)
+
+
+def _headers(given: dict[str, Value], at: Pointer) -> Iterator[Violation]:
+    texts = [(name, value) for name, value in given.items() if isinstance(value, str)]
+    together = headers.wrong_together(texts)
+    if together is not None:
+        yield _violation(at, together)
+    seen: set[str] = set()
+    for name, value in given.items():
+        pointer = (*at, name)
+        wrong = headers.wrong_name(name) or (headers.TWICE if name.lower() in seen else None)
+        seen.add(name.lower())
+        if wrong is not None:
+            yield _violation(pointer, wrong, at_key=True)
+        if isinstance(value, str):
+            yield from _value(name, value, pointer)
+
+
+def _value(name: str, value: str, pointer: Pointer) -> Iterator[Violation]:
+    wrong = headers.wrong_value(_around(value))
+    if wrong is not None:
+        yield _violation(pointer, wrong)
+    if headers.size(name, value) > headers.LONGEST:
+        yield _violation(pointer, f"is longer than {headers.LONGEST} bytes, its name included")
+
+
+def _is_unknown(value: str) -> bool:
+    """Whether the value itself is nothing to judge: a whole reference, or the mark in the place of a secret."""
+    return value == MASK or secret_references.whole(value) is not None
+
+
+def _around(value: str) -> str:
+    """The text with each reference as a letter, which breaks no rule."""
+    if "${" not in value:
+        return value
+    pieces = secret_references.pieces(value)
+    return "".join(piece if isinstance(piece, str) else "x" for piece in pieces)
+
+
+def _violation(pointer: Pointer, message: str, *, at_key: bool = False) -> Violation:
+    return Violation(pointer, message, at_key=at_key, of_parameter=True)

@@ -1,0 +1,27 @@
+"""Which variables of the environment a project may refer to. Pure: names in, names out.
+
+A pattern is a name in which `*` stands for any characters and `<PROJECT>` for the project, in upper case with `_` for
+`-`. Two underscores behind it keep the patterns of two projects apart, since no project's name has two dashes in a row.
+"""
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from reconciler.resources import secret_references
+from reconciler.resources.secret_references import Reference, Source
+
+PROJECT = "<PROJECT>"
+
+
+def allowed(names: Iterable[str], *, patterns: Iterable[str], project: str) -> frozenset[str]:
+    """Those of the names that match a pattern and can be written in a reference; never the service's own.
+
+    `patterns` are of the shape that the settings take: letters, digits, `_`, `*` and `<PROJECT>`.
+    """
+    own = [pattern.replace(PROJECT, project.upper().replace("-", "_")) for pattern in patterns]
+    return frozenset(name for name in names if _may_be_named(name) and any(fnmatchcase(name, one) for one in own))
+
+
+def _may_be_named(name: str) -> bool:
+    is_reserved = secret_references.is_reserved(Reference(Source.ENV, name))
+    return secret_references.is_env_name(name) and not is_reserved

@@ -1,0 +1,142 @@
+"""Changes of access: what refuses them, and the directory afterwards."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.access import amendments, changing
+from reconciler.access.actors import Role
+from reconciler.access.amendments import Amendment, Audited
+from reconciler.access.changing import Conflict, Invalid, Missing
+from reconciler.access.models import Directory, Project
+from reconciler.access.permissions import Scope
+from tests.access import directories
+
+KEY = directories.key(directories.text(1))
+
+
+def after(amendment: Amendment) -> Directory:
+    return amendments.amended(directories.directory(KEY), amendment)
+
+
+def test_a_project_is_created_once_and_named_by_the_rule() -> None:
+    before = directories.directory()
+    made = changing.create_project(before, "search", at=directories.AT)
+    assert after(made).projects["search"] == Project("search", directories.AT)
+    assert made.audited == Audited("created", "Project", "search", project="search")
+    with pytest.raises(Conflict, match=r"^The project payments exists already.$"):
+        changing.create_project(before, "payments", at=directories.AT)
+    with pytest.raises(Invalid, match=r"^The project's name must be "):
+        changing.create_project(before, "Search", at=directories.AT)
+
+
+@pytest.mark.parametrize("name", ["", "-ana", "ana b", "a" * 129, "ana\n", "ána"])
+def test_a_users_name_keeps_the_rule(name: str) -> None:
+    with pytest.raises(Invalid, match=r"^The user's name must be 1 to 128 letters"):
+        changing.create_user(directories.directory(), directories.user(name))
+
+
+def test_a_user_is_created_once_with_a_display_name_on_one_line() -> None:
+    made = changing.create_user(directories.directory(), directories.user("ana@example.com"))
+    assert after(made).users["ana@example.com"] == directories.user("ana@example.com")
+    with pytest.raises(Conflict, match=r"^The user una exists already.$"):
+        changing.create_user(directories.directory(), directories.user("una"))
+    with pytest.raises(Invalid, match=r"^The display name must be one line of at most 200 characters.$"):
+        changing.create_user(directories.directory(), replace(directories.user("ana"), display_name="A\x1b[2J"))
+
+
+def test_what_changed_of_a_person_is_told_and_a_password_is_not() -> None:
+    before = directories.directory().users["una"]
+    changed = replace(before, display_name="Una", organization_admin=True, password="a hash")
+    made = changing.change_user(directories.directory(), changed)
+    assert made.audited.detail == {"organizationAdmin": True, "displayName": "Una", "password": "changed"}
+    assert after(made).users["una"] == changed
+
+
+def test_somebody_administers_the_organization_always() -> None:
+    root = directories.directory().users["root"]
+    sentence = r"^root is the only organization admin; make somebody else one first.$"
+    with pytest.raises(Conflict, match=sentence):
+        changing.remove_user(directories.directory(), "root")
+    with pytest.raises(Conflict, match=sentence):
+        changing.change_user(directories.directory(), replace(root, organization_admin=False))
+    two = after(
+        changing.change_user(directories.directory(), replace(directories.user("una"), organization_admin=True))
+    )
+    assert changing.remove_user(two, "root").removed_users == (root,)
+
+
+def test_whoever_is_removed_leaves_every_membership() -> None:
+    gone = changing.remove_user(directories.directory(), "una")
+    detail = {"organizationAdmin": False, "roles": {"payments": "user"}}
+    assert gone.audited == Audited("deleted", "User", "una", detail=detail)
+    left = after(gone)
+    assert "una" not in left.users
+    assert left.members == {"payments": {"id-ada": Role.ADMIN, "id-vic": Role.VIEWER}}
+    with pytest.raises(Missing, match=r"^There is no user una.$"):
+        changing.remove_user(left, "una")
+
+
+def test_there_are_only_so_many_memberships(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changing, "MOST_MEMBERSHIPS", 3)
+    changing.set_member(directories.directory(), project="payments", name="vic", role=Role.USER)  # is one already
+    with pytest.raises(Conflict, match=r"^There are 3 memberships, which is the most; end some first.$"):
+        changing.set_member(directories.directory(), project="default", name="vic", role=Role.USER)
+
+
+def test_a_members_role_is_set_and_ends() -> None:
+    made = changing.set_member(directories.directory(), project="payments", name="vic", role=Role.USER)
+    assert made.audited.detail == {"role": "user", "before": "viewer"}
+    assert after(made).members["payments"]["id-vic"] is Role.USER
+    new = changing.set_member(directories.directory(), project="default", name="nil", role=Role.VIEWER)
+    assert after(new).members["default"] == {"id-nil": Role.VIEWER}
+    gone = changing.remove_member(directories.directory(), project="payments", name="vic")
+    assert "id-vic" not in after(gone).members["payments"]
+    for name in ("nil", "nobody"):
+        with pytest.raises(Missing, match=f"^The user {name} is no member of the project payments.$"):
+            changing.remove_member(directories.directory(), project="payments", name=name)
+
+
+def test_a_key_is_created_and_revoked() -> None:
+    other = directories.key(directories.text(2), identifier="K2", expires_at=directories.LATER)
+    made = changing.create_key(directories.directory(KEY), other, now=directories.AT)
+    assert set(after(made).keys) == {KEY.prefix, other.prefix}
+    told = {"name": "a pipeline", "role": "user", "scopes": ["resources"], "expiresAt": directories.LATER}
+    assert made.audited == Audited("created", "Key", "K2", project="payments", detail=told)
+    assert after(changing.revoke_key(directories.directory(KEY), KEY)).keys == {}
+
+
+def test_a_key_is_revoked_once() -> None:
+    with pytest.raises(changing.Missing, match="There is no such key"):
+        changing.revoke_key(directories.directory(), KEY)
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        (replace(KEY, name=""), "A key needs a name, by which people know what it is for."),
+        (replace(KEY, name="a\nb"), "The name of a key must be one line of at most 200 characters."),
+        (replace(KEY, scopes=frozenset[Scope]()), "A key needs at least one scope of resources, logs, metrics."),
+        (replace(KEY, expires_at=directories.AT), "A key must expire in the future."),
+    ],
+)
+def test_a_key_that_breaks_a_rule_is_refused(key: object, sentence: str) -> None:
+    with pytest.raises(Invalid) as refusal:
+        changing.create_key(directories.directory(), key, now=directories.AT)  # type: ignore[arg-type]
+    assert refusal.value.message == sentence
+
+
+def test_two_keys_never_share_a_prefix() -> None:
+    with pytest.raises(Conflict, match=r"^Another key has this prefix; try again.$"):
+        changing.create_key(directories.directory(KEY), replace(KEY, id="K2"), now=directories.AT)
+
+
+@pytest.mark.parametrize("password", ["", "short", "x" * 11, "x" * 1_025, "é" * 513])
+def test_a_password_is_neither_short_nor_endless(password: str) -> None:
+    with pytest.raises(Invalid, match=r"^A password has at "):
+        changing.check_password(password)
+
+
+@pytest.mark.parametrize("password", ["x" * 12, "correct horse battery staple", "é" * 512])
+def test_whatever_else_a_password_is_made_of_is_right(password: str) -> None:
+    changing.check_password(password)

@@ -1,0 +1,35 @@
+"""What roles and scopes permit."""
+
+import pytest
+
+from reconciler.access import permissions
+from reconciler.access.actors import Role
+from reconciler.access.permissions import Permission, Scope
+
+TABLE = {
+    Permission.READ: "viewer user admin",
+    Permission.READ_RAW: "user admin",
+    Permission.CHANGE: "user admin",
+    Permission.RECONCILE: "user admin",
+    Permission.CHANGE_TYPES: "admin",
+    Permission.APPROVE: "admin",
+    Permission.SUSPEND: "admin",
+    Permission.REDACT: "admin",
+    Permission.HANDLE_DELIVERIES: "admin",
+    Permission.MANAGE_MEMBERS: "admin",
+    Permission.MANAGE_KEYS: "admin",
+    Permission.SEND_LOGS: "",
+    Permission.READ_METRICS: "",
+    Permission.MANAGE_ORGANIZATION: "",
+}
+
+
+@pytest.mark.parametrize("permission", Permission)
+def test_a_role_permits_what_the_table_says(permission: Permission) -> None:
+    permitting = {role for role in Role if permission in permissions.OF_ROLE[role]}
+    assert permitting == {Role(name) for name in TABLE[permission].split()}
+
+
+def test_every_permission_is_of_exactly_one_scope() -> None:
+    listed = [permission for scope in Scope for permission in permissions.OF_SCOPE[scope]]
+    assert sorted(listed) == sorted(Permission)

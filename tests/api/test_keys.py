@@ -1,0 +1,308 @@
+"""Keys in use: shown once, kept as a digest, told apart, limited each by itself, and noted without a write."""
+
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp, Message
+
+import api.app
+from api.auth import credentials
+from api.edge import IN_FLIGHT, Edge
+from reconciler.access import changing, keys
+from reconciler.access.actors import Role
+from reconciler.store.sqlite import SqliteStore
+from tests.access import directories
+from tests.api import parts
+from tests.api.callers import OTHER, OWN, Answer, Caller, ask
+from tests.api.conftest import Populated
+from tests.store import looking
+
+pytestmark = pytest.mark.anyio
+
+Asking = Callable[..., Coroutine[Any, Any, Answer]]
+
+NOT_IN_URL = "A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
+UNKNOWN = "The key is not known."
+
+
+@pytest.fixture
+def app(populated: Populated) -> ASGIApp:
+    populated.parts.clock.instant = parts.START
+    return api.app.build(populated.parts.services)
+
+
+@pytest.fixture
+def asking(app: ASGIApp, populated: Populated) -> Asking:
+    """Ask as a caller that there is, or with a key."""
+
+    async def one(caller: str, method: str, path: str, body: object = None) -> Answer:
+        known = populated.callers.get(caller)
+        headers = known.headers if known else bearer(caller)
+        return await ask(app, method, path, headers=headers, body=b"" if body is None else json.dumps(body).encode())
+
+    return one
+
+
+def bearer(key: str) -> tuple[tuple[str, str], ...]:
+    return (("Authorization", f"Bearer {key}"),)
+
+
+async def make(asking: Asking, caller: str = "admin", **members: Any) -> dict[str, Any]:
+    answer = await asking(caller, "POST", "/v1/api-keys", {"name": "a pipeline", "role": "viewer", **members})
+    assert answer.status == 201
+    return dict(json.loads(answer.body)["apiKey"])
+
+
+async def listed(asking: Asking, identifier: str) -> list[dict[str, Any]]:
+    found = json.loads((await asking("admin", "GET", "/v1/api-keys")).body)["apiKeys"]
+    return [key for key in found if key["id"] == identifier]
+
+
+async def test_a_key_is_shown_once_and_kept_as_a_digest(asking: Asking, populated: Populated) -> None:
+    made = await make(asking)
+    secret = made.pop("key")
+    assert made == {
+        "id": made["id"],
+        "name": "a pipeline",
+        "prefix": keys.prefix(secret),
+        "project": OWN,
+        "role": "viewer",
+        "scopes": ["resources"],
+        "createdAt": parts.AT,
+        "createdBy": "user:admin",
+        "expiresAt": None,
+        "lastUsedAt": None,
+    }
+    assert await listed(asking, made["id"]) == [made]
+    assert (await asking(secret, "GET", "/v1/resources/Source")).status == 200
+    kept = b"".join(files(populated).values())
+    assert made["prefix"].encode() in kept
+    assert secret[len(made["prefix"]) + 1 :].encode() not in kept
+
+
+async def test_a_key_opens_nothing_once_it_is_revoked_or_expired(asking: Asking, populated: Populated) -> None:
+    lasting, ending = await make(asking), await make(asking, expiry="1h")
+    populated.parts.clock.pass_(hours=1)
+    assert (await asking(ending["key"], "GET", "/v1/me")).status == 401
+    assert (await asking(lasting["key"], "GET", "/v1/me")).status == 200
+    assert (await asking("admin", "DELETE", f"/v1/api-keys/{lasting['id']}")).status == 204
+    refused = await asking(lasting["key"], "GET", "/v1/me")
+    assert (refused.status, json.loads(refused.body)) == (401, {"errors": [UNKNOWN]})
+    assert await listed(asking, lasting["id"]) == []
+
+
+async def test_a_key_that_was_used_meanwhile_is_revoked_all_the_same(asking: Asking, populated: Populated) -> None:
+    made = await make(asking)
+    accounts = populated.parts.services.accounts
+    seen = accounts.directory.keys[made["prefix"]]
+    await asking(made["key"], "GET", "/v1/me")
+    await accounts.touch()
+    await accounts.amend(lambda present: changing.revoke_key(present, seen), actor="user:root", request=None)
+    assert (await asking(made["key"], "GET", "/v1/me")).status == 401
+
+
+@pytest.mark.parametrize(
+    ("caller", "members", "status"),
+    [
+        ("admin", {"project": OTHER}, 404),
+        ("admin", {"project": "none"}, 404),
+        ("admin", {"project": None}, 403),
+        ("key of a neighbour", {"project": OWN}, 404),
+        ("organization key of a user", {"project": OWN}, 403),
+        ("root", {"project": OWN}, 201),
+        ("root", {"project": None}, 201),
+        ("admin", {"project": OWN, "scopes": ["logs"]}, 201),
+        ("admin", {"project": OWN, "scopes": ["resources", "metrics"]}, 403),
+        ("root", {"project": OWN, "scopes": ["metrics"]}, 201),
+    ],
+)
+async def test_nobody_makes_a_key_beyond_what_they_manage(
+    asking: Asking, caller: str, members: dict[str, Any], status: int
+) -> None:
+    answer = await asking(caller, "POST", "/v1/api-keys", {"name": "mine", "role": "admin", **members})
+    assert answer.status == status
+
+
+async def test_a_key_is_not_made_for_another_project_than_the_header_chooses(
+    app: ASGIApp, populated: Populated
+) -> None:
+    for caller, project, chosen in (("key of a admin", OWN, OTHER), ("root", OWN, OTHER), ("root", None, "no-project")):
+        headers = [*populated.callers[caller].headers, ("X-Service-Project", chosen)]
+        body = json.dumps({"name": "a pipeline", "role": "viewer", "project": project}).encode()
+        answer = await ask(app, "POST", "/v1/api-keys", headers=headers, body=body)
+        assert (answer.status, json.loads(answer.body)) == (404, {"errors": ["There is no such project."]})
+
+
+async def test_a_forged_key_with_a_known_prefix_is_as_unknown_as_any_other(asking: Asking) -> None:
+    made = await make(asking)
+    other = keys.make(bytes(range(keys.RANDOM_BYTES)))
+    forged = made["prefix"] + other[len(made["prefix"]) :]
+    assert keys.prefix(forged) == made["prefix"]
+    assert await asking(forged, "GET", "/v1/me") == await asking(other, "GET", "/v1/me")
+    assert (await asking(forged, "GET", "/v1/me")).status == 401
+
+
+@pytest.mark.parametrize("path", ["/v1/api-keys/{key}", "/v1/resources/Source/{key}", "/{key}"])
+@pytest.mark.parametrize("caller", ["admin", "nobody"])
+async def test_a_key_in_a_path_is_refused_before_anything_else(asking: Asking, path: str, caller: str) -> None:
+    answer = await asking(caller, "DELETE", path.format(key=directories.text(1)))
+    assert (answer.status, json.loads(answer.body)) == (400, {"errors": [credentials.IN_A_URL]})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "api_key=x",
+        "limit=1&API_KEY=x",
+        "api-key=x",
+        "apikey=x",
+        "access_token=x",
+        "api%5Fkey=x",
+        "%61ccess_token=x",
+        "key={key}",
+        "selector=team%3D{key}",
+        "key={encoded}",
+        f"key={parts.KEY}",
+        f"limit=1&x={parts.KEY.replace('-', '%2D')}",
+    ],
+)
+@pytest.mark.parametrize("caller", ["admin", "nobody"])
+@pytest.mark.parametrize("path", ["/v1/resources/Source", "/v1/version"])
+async def test_a_key_in_a_url_is_refused_before_anything_else(
+    asking: Asking, path: str, caller: str, query: str
+) -> None:
+    key = directories.text(1)
+    query = query.format(key=key, encoded=key.replace("_", "%5f"))
+    answer = await asking(caller, "GET", f"{path}?{query}")
+    assert (answer.status, json.loads(answer.body)) == (400, {"errors": [NOT_IN_URL]})
+
+
+@pytest.mark.parametrize(
+    "query", ["after=datadog-api-key", "selector=api-key%3Dx", "after=marck_1", "selector=access_token"]
+)
+async def test_names_of_things_in_a_url_are_no_keys(asking: Asking, query: str) -> None:
+    assert (await asking("admin", "GET", f"/v1/resources/Source?{query}")).status == 200
+
+
+class Held:
+    """A request whose body does not come until it is let go."""
+
+    def __init__(self, app: ASGIApp, caller: Caller) -> None:
+        self.waits, self.go = asyncio.Event(), asyncio.Event()
+        self.sent: list[Message] = []
+        headers = [(name.lower().encode(), value.encode()) for name, value in caller.headers]
+        self.scope: dict[str, Any] = {
+            **{"type": "http", "method": "POST", "path": "/v1/apply", "raw_path": b"/v1/apply", "root_path": ""},
+            **{"query_string": b"", "headers": headers, "client": None},
+        }
+        self.task = asyncio.create_task(self._run(app))
+
+    async def _run(self, app: ASGIApp) -> None:
+        async def receive() -> Message:
+            self.waits.set()
+            await self.go.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            self.sent.append(message)
+
+        await app(self.scope, receive, send)
+
+
+async def hold(app: ASGIApp, caller: Caller) -> list[Held]:
+    held = [Held(app, caller) for _ in range(IN_FLIGHT)]
+    await asyncio.gather(*(one.waits.wait() for one in held))
+    return held
+
+
+async def let_go(held: Sequence[Held]) -> None:
+    for one in held:
+        one.go.set()
+        await one.task
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_each_key_and_each_person_has_so_many_requests_under_way(
+    app: ASGIApp, asking: Asking, populated: Populated, order: int
+) -> None:
+    edge = app.middleware_stack  # type: ignore[attr-defined]
+    assert isinstance(edge, Edge)
+    one, other, person = "key of a user", "key of a admin", "user"
+    held = await hold(app, populated.callers[one])
+    refused = await asking(one, "GET", "/v1/me")
+    assert (refused.status, dict(refused.headers)[b"retry-after"]) == (429, b"1")
+    assert {(await asking(caller, "GET", "/v1/me")).status for caller in (other, person)} == {200}
+    theirs = await hold(app, populated.callers[person])
+    assert (await asking(person, "GET", "/v1/me")).status == 429
+    assert set(edge.in_flight.values()) == {IN_FLIGHT}
+    await let_go(held[:1])
+    assert (await asking(one, "GET", "/v1/me")).status == 200
+    await let_go([*held[1:], *theirs][::order])
+    assert edge.in_flight == {}
+
+
+async def test_whatever_becomes_of_a_request_it_is_under_way_no_more(app: ASGIApp, asking: Asking) -> None:
+    paths = ("/v1/me", "/v1/none", "/v1/users", "/v1/runs/none", "/v1/resources/Source?limit=x", "/v1/runs")
+    answers = await asyncio.gather(*(asking("user", "GET", path) for path in paths * 5))
+    assert {answer.status for answer in answers} == {200, 400, 403, 404}
+    assert app.middleware_stack.in_flight == {}  # type: ignore[attr-defined]
+
+
+async def test_the_use_of_a_key_is_noted_without_a_write_and_written_once(asking: Asking, populated: Populated) -> None:
+    made = await make(asking)
+    accounts = populated.parts.services.accounts
+    await accounts.touch()
+    before = files(populated)
+    for _ in range(100):
+        assert (await asking(made["key"], "GET", "/v1/me")).status == 200
+    assert files(populated) == before
+    assert [key["lastUsedAt"] for key in await listed(asking, made["id"])] == [None]
+    populated.parts.clock.pass_(minutes=1)
+    await asking(made["key"], "GET", "/v1/me")
+    await accounts.touch()
+    written = files(populated)
+    assert written != before
+    [shown] = await listed(asking, made["id"])
+    assert shown["lastUsedAt"] == "2026-11-21T06:13:00.123Z"
+    assert await populated.parts.services.store.directory() == accounts.directory
+    await accounts.touch()
+    assert files(populated) == written
+
+
+def files(populated: Populated) -> dict[str, bytes]:
+    """What the store wrote."""
+    store = populated.parts.services.store
+    assert isinstance(store, SqliteStore)
+    return looking.files(store.path)
+
+
+@pytest.mark.slow
+def test_how_long_a_key_takes_to_be_refused_tells_nothing_of_it() -> None:
+    known = directories.text(1)
+    kept = [directories.key(directories.text(number), identifier=f"K{number}") for number in range(1, 2_000)]
+    directory = directories.directory(*kept)
+    asked = {"right": known, "wrong secret": known[:-1] + "_", "unknown prefix": directories.text(5_000)}
+    spent: dict[str, list[int]] = {name: [] for name in asked}
+    for _ in range(20_000):  # by turns, so that what else the machine does falls on each
+        for name, key in asked.items():
+            before = time.perf_counter_ns()
+            directory.holder(key, now=directories.AT)
+            spent[name].append(time.perf_counter_ns() - before)
+    medians = {name: statistics.median(times) for name, times in spent.items()}
+    # What is refused is compared the same way; a right key is described as well, which only its holder can time.
+    assert medians["wrong secret"] / medians["unknown prefix"] == pytest.approx(1, abs=0.25)
+    assert medians["right"] < 5 * medians["unknown prefix"]
+
+
+def test_two_keys_with_one_prefix_cannot_be_made() -> None:
+    first = directories.key(directories.text(1))
+    prefix = first.prefix
+    forged = prefix + keys.make(bytes(range(keys.RANDOM_BYTES)))[len(prefix) :]
+    second = directories.key(forged, identifier="K2", role=Role.ADMIN)
+    with pytest.raises(changing.Conflict, match=r"^Another key has this prefix; try again.$"):
+        changing.create_key(directories.directory(first), second, now=directories.AT)

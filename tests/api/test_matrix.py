@@ -1,0 +1,291 @@
+"""Who may do what: every operation of the contract, asked for by every sort of caller about every sort of project.
+
+`TABLE` is what is expected, to be read by a person. Strangers are in no column: whoever has no credential, or a wrong,
+an expired or a revoked one, gets 401 wherever the subject is not `everybody`.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from starlette.types import ASGIApp
+
+import api.app
+from api.judging import Place, Rule
+from reconciler.access.amendments import Amendment, Audited
+from tests.access import directories
+from tests.api import callers, parts
+from tests.api.callers import OTHER, OWN, UNKNOWN, Answer, Caller, ask
+from tests.api.conftest import Populated, until
+from tests.api.contracts import operations
+from tests.api.parts import destination
+from tests.repositories import Repository
+
+pytestmark = pytest.mark.anyio
+
+# The subject says what the caller's role is looked up for: the project that the header chooses (`chosen`), the one that
+# the path leads to (`named`), every one within reach or the chosen one (`reach`; `reached`, of one thing in them), the
+# organization, the caller (`oneself`), or nothing (`everybody`). `unnamed` is for no header, where that differs.
+# Whoever has no role there is `outside`.
+TABLE = """
+operation           subject       viewer user  admin root  logs  metrics outside
+apply               chosen        403    ok    ok    ok    403   403     404
+delete              chosen        403    ok    ok    ok    403   403     404
+listResources       chosen        ok     ok    ok    ok    403   403     404
+getResource         chosen        ok     ok    ok    ok    403   403     404
+deleteResource      chosen        403    ok    ok    ok    403   403     404
+getRaw              chosen        403    ok    ok    ok    403   403     404
+getHistory          chosen        ok     ok    ok    ok    403   403     404
+redactHistory       chosen        403    403   ok    ok    403   403     404
+listRepositories    reach         ok     ok    ok    ok    403   403     404
+listRepositories    unnamed       ok     ok    ok    ok    403   403     ok
+getRepository       named         ok     ok    ok    ok    403   403     404
+reconcileRepository named         403    ok    ok    ok    403   403     404
+approveRepository   named         403    403   ok    ok    403   403     404
+suspendRepository   named         403    403   ok    ok    403   403     404
+resumeRepository    named         403    403   ok    ok    403   403     404
+listRuns            reach         ok     ok    ok    ok    403   403     404
+listRuns            unnamed       ok     ok    ok    ok    403   403     ok
+getRun              reached       ok     ok    ok    ok    403   403     404
+getMe               oneself       ok     ok    ok    ok    ok    ok      ok
+changeMyPassword    oneself       people people people people people people people
+listProjects        reach         ok     ok    ok    ok    403   403     404
+listProjects        unnamed       ok     ok    ok    ok    403   403     ok
+createProject       organization  403    403   403   ok    403   403     403
+getProject          named         ok     ok    ok    ok    403   403     404
+listMembers         named         403    403   ok    ok    403   403     404
+setMember           named         403    403   ok    ok    403   403     404
+removeMember        named         403    403   ok    ok    403   403     404
+listUsers           organization  403    403   403   ok    403   403     403
+createUser          organization  403    403   403   ok    403   403     403
+getUser             organization  403    403   403   ok    403   403     403
+changeUser          organization  403    403   403   ok    403   403     403
+removeUser          organization  403    403   403   ok    403   403     403
+listApiKeys         chosen        403    403   ok    ok    403   403     404
+listApiKeys         unnamed       403    403   ok    ok    403   403     403
+createApiKey        chosen        403    403   ok    ok    403   403     404
+revokeApiKey        named         403    403   ok    ok    403   403     404
+getVersion          everybody     ok     ok    ok    ok    ok    ok      ok
+live                everybody     ok     ok    ok    ok    ok    ok      ok
+ready               everybody     ok     ok    ok    ok    ok    ok      ok
+getContract         everybody     ok     ok    ok    ok    ok    ok      ok
+"""
+_, *LINES = [line.split() for line in TABLE.strip().splitlines()]
+COLUMNS = TABLE.split("\n", 2)[1].split()[2:]
+ROWS = {(operation, subject): dict(zip(COLUMNS, row, strict=True)) for operation, subject, *row in LINES}
+SUBJECTS = {operation: subject for operation, subject, *_ in LINES if subject != "unnamed"}
+
+STRONGEST = ("root", "admin", "user", "viewer")
+EXISTING = (OWN, OTHER, parts.DEFAULT)
+NAME = "matrix"
+MEMBERS = {OWN: "user", OTHER: "neighbour", UNKNOWN: "user"}
+KEYS = {OWN: "KEY-OWN", OTHER: "KEY-OTHER", UNKNOWN: "KEY-NONE"}
+
+RESOURCES = {"resources": [destination(NAME)]}
+BODIES: Mapping[str, object] = {
+    "apply": {"resources": [destination("new")]},
+    "delete": RESOURCES,
+    "redactHistory": {"value": "logs.example.org"},
+    "approveRepository": {"commit": "0" * 40},
+    "suspendRepository": {"reason": "an incident"},
+    "changeMyPassword": {"password": callers.PASSWORD, "newPassword": "another password"},
+    "createProject": {"name": "another"},
+    "setMember": {"role": "admin"},
+    "createUser": {"name": "mallory", "organizationAdmin": True},
+    "changeUser": {"organizationAdmin": True},
+    "createApiKey": {"name": "mine", "role": "admin"},
+}
+"""What would do something if it were let through."""
+
+HARMLESS: Mapping[str, object] = {
+    "changeMyPassword": {"password": callers.PASSWORD, "newPassword": "short"},
+    "createApiKey": {"name": "", "role": "admin"},
+}
+"""What passes every judgement and is refused then, for being wrong; other writes get a query that they do not know."""
+
+
+class Asked(NamedTuple):
+    """One request: the header that chooses a project, and the project that the path leads to."""
+
+    caller: Caller
+    header: str | None
+    target: str
+
+
+class World(NamedTuple):
+    """The application, who asks it, and the run of each project."""
+
+    app: ASGIApp
+    parts: parts.Parts
+    callers: Mapping[str, Caller]
+    runs: Mapping[str, str]
+
+
+@pytest.fixture(scope="module")
+async def world(populated: Populated, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """Each project has a resource, a configuration with a raw text, a repository and its run, and a key."""
+    services = populated.parts.services
+    app, root = api.app.build(services), populated.callers["root"].headers
+    raw = {"apiVersion": "service/v1", "kind": "Configuration", "metadata": {"name": NAME}, "spec": {"raw": "text"}}
+    for project in EXISTING:
+        body = json.dumps({"resources": [destination(NAME), raw]}).encode()
+        await ask(app, "POST", "/v1/apply", headers=[*root, ("X-Service-Project", project)], body=body)
+    source = Repository.init(tmp_path_factory.mktemp("source"))
+    source.commit()
+    watched = [parts.watched(f"of-{project}", source.path, project=project) for project in (OWN, OTHER)]
+    await populated.parts.repositories.start(watched)
+    kept = [directories.key(directories.text(n), identifier=KEYS[p], project=p) for n, p in enumerate((OWN, OTHER))]
+    made = Amendment(Audited("created", "Key", "two"), keys=tuple(kept))
+    await services.accounts.amend(lambda _: made, actor="user:root", request=None)
+    runs = {project: await _run(populated, f"of-{project}") for project in (OWN, OTHER)}
+    yield World(app, populated.parts, populated.callers, {**runs, UNKNOWN: "01KAH30ZPT8Q1X2Y3Z4A5B6C7D"})
+    await populated.parts.repositories.start(())
+
+
+async def _run(populated: Populated, repository: str) -> str:
+    async def look() -> str | None:
+        shown = await populated.parts.repositories.one(repository)
+        return None if shown is None else json.loads(shown)["lastRun"]
+
+    return await until(look)
+
+
+def _operations() -> Iterator[Any]:
+    for path, method, operation in operations():
+        yield pytest.param(path, method.upper(), operation, id=operation["operationId"])
+
+
+def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
+    assert {operation["operationId"] for _, _, operation in operations()} == set(SUBJECTS)
+    assert len(LINES) == len(ROWS)
+
+
+@pytest.mark.parametrize(("path", "method", "operation"), list(_operations()))
+def test_every_operation_declares_who_may(path: str, method: str, operation: dict[str, Any]) -> None:
+    rule = dict(api.app.ROUTES)[path].rules[method]
+    assert isinstance(rule, Rule)
+    assert (rule.place is Place.PUBLIC) == (SUBJECTS[operation["operationId"]] == "everybody")
+    assert (rule.permission is None) == (rule.place in (Place.PUBLIC, Place.KNOWN))
+    if method == "GET":
+        assert dict(api.app.ROUTES)[path].rules["HEAD"] is rule
+
+
+@pytest.mark.parametrize(("path", "method", "operation"), list(_operations()))
+async def test_each_caller_may_do_what_the_table_says_and_nothing_more(
+    world: World, path: str, method: str, operation: dict[str, Any]
+) -> None:
+    name = operation["operationId"]
+    before = await _everything(world)
+    wrong, answers = [], {}
+    for asked in _asked(world, targets=SUBJECTS[name] in ("named", "reached")):
+        expected = _expected(name, asked)
+        answer = await _ask(world, asked, path=path, method=method, name=name, is_allowed=expected == "ok")
+        answers[asked] = answer
+        assert str(answer.status) in operation["responses"]
+        found = str(answer.status) if answer.status in (401, 403, 404) else "ok"
+        if found != expected:
+            wrong.append((asked.caller.name, asked.header, asked.target, expected, answer))
+    assert wrong == []
+    assert await _everything(world) == before
+    assert [asked for asked in answers if _tells_apart(answers, asked)] == []
+
+
+def _asked(world: World, *, targets: bool) -> Iterator[Asked]:
+    for caller in world.callers.values():
+        for header in (None, OWN, OTHER, UNKNOWN):
+            for target in (OWN, OTHER, UNKNOWN) if targets else (OWN,):
+                yield Asked(caller, header, target)
+
+
+def _expected(operation: str, asked: Asked) -> str:
+    subject = SUBJECTS[operation]
+    if asked.caller.is_stranger:
+        return "ok" if subject == "everybody" else "401"
+    if asked.header is None and (operation, "unnamed") in ROWS:
+        subject = "unnamed"
+    verdict = ROWS[operation, subject][_column(subject, asked)]
+    if verdict == "people":
+        return "ok" if asked.caller.is_person else "403"
+    return verdict
+
+
+def _column(subject: str, asked: Asked) -> str:
+    """Where the caller stands with the subject."""
+    caller = asked.caller
+    if subject in ("organization", "oneself", "everybody", "unnamed"):
+        return caller.scope or _strongest(caller)
+    if subject in ("reach", "reached") and caller.scope:
+        return caller.scope
+    if subject in ("chosen", "reach"):
+        project = asked.header or _default(caller)
+    else:
+        project = asked.target if asked.header in (None, asked.target) else UNKNOWN
+    role = _role(caller, project)
+    return (caller.scope or role) if role else "outside"
+
+
+def _role(caller: Caller, project: str) -> str:
+    return dict(caller.roles).get(project, caller.everywhere if project in EXISTING else "")
+
+
+def _default(caller: Caller) -> str:
+    if caller.everywhere:
+        return parts.DEFAULT
+    return caller.roles[0][0] if len(caller.roles) == 1 else UNKNOWN
+
+
+def _strongest(caller: Caller) -> str:
+    held = {caller.everywhere, *dict(caller.roles).values()}
+    return next((role for role in STRONGEST if role in held), "outside")
+
+
+async def _ask(world: World, asked: Asked, *, path: str, method: str, name: str, is_allowed: bool) -> Answer:
+    """What would do something, unless it is to be let through."""
+    headers = [*asked.caller.headers, *([("X-Service-Project", asked.header)] if asked.header else [])]
+    body: object = BODIES.get(name)
+    address = _address(path, asked.target, run=world.runs[asked.target], raw=name == "getRaw")
+    if is_allowed and method != "GET":
+        body = HARMLESS.get(name, body)
+        address += "" if name in HARMLESS else "?nonsense=1"
+    return await ask(world.app, method, address, headers=headers, body=json.dumps(body).encode() if body else b"")
+
+
+def _address(path: str, target: str, *, run: str, raw: bool) -> str:
+    names = {"repositories": f"of-{target}", "projects": target, "users": "nobodys"}
+    kind = "Configuration" if raw else "Destination"
+    values = (
+        {"{kind}": kind, "{user}": MEMBERS[target], "{name}": names.get(path.split("/")[2:3][0], NAME)}
+        if (path.count("/") > 1)
+        else {}
+    )
+    values["{id}"] = KEYS[target] if "api-keys" in path else run
+    for placeholder, value in values.items():
+        path = path.replace(placeholder, value)
+    return path
+
+
+async def _everything(world: World) -> tuple[object, ...]:
+    """What must not change: what is stored, who may do what, in memory as in the store, and what people ask of
+    repositories, which look at themselves whenever they want.
+    """
+    services = world.parts.services
+    pages = services.store.runs_pages(repository=None, projects=None, limit=1_000)
+    runs = [json.loads(run) async for page in pages for run in page]
+    repositories = [json.loads(one) for one in await services.repositories.all(projects=None)]
+    return (
+        await services.store.revision(),
+        services.accounts.directory,
+        await services.store.directory(),
+        [(one["name"], one["suspension"], one["held"]) for one in repositories],
+        [run for run in runs if run["trigger"] == "request"],
+    )
+
+
+def _tells_apart(answers: Mapping[Asked, Answer], asked: Asked) -> bool:
+    """Whether an answer about another project is not the one about a project that there is not."""
+    if _role(asked.caller, OTHER):
+        return False
+    alike = [asked._replace(header=UNKNOWN)] if asked.header == OTHER else []
+    alike += [asked._replace(target=UNKNOWN)] if asked.target == OTHER else []
+    return any(answers[asked] != answers[other] for other in alike)

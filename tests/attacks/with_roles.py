@@ -1,0 +1,82 @@
+"""What somebody tries whose key has a role that does not cover it, or is of another project."""
+
+from tests.attacks.scene import OTHER_PROJECT, Scene, component, resource
+from tests.attacks.table import Attack, Attempt, Holds
+
+MINE = resource("Destination", "mine", component("custom"))
+
+
+def asking(method: str, path: str, body: object = None, *, role: str = "user", project: str | None = None) -> Attempt:
+    """A request with a key of this role; `project` is asked for in the header."""
+    return lambda scene: scene.ask(method, path, body, role=role, project=project)
+
+
+def approving(scene: Scene) -> str:
+    """Let go what is held, with a key of role user."""
+    return scene.ask("POST", "/v1/repositories/pushed/approve", {"commit": scene.base})
+
+
+def takes(role: str) -> str:
+    """What is said to whom it is not allowed."""
+    return f"403 key:<id> may not do this; it takes {role}."
+
+
+def _row(name: str, attempt: Attempt, answer: str) -> Attack:
+    return Attack(name, Holds.KEY, attempt, answer)
+
+
+KEY = {"name": "mine", "project": "default", "role": "admin"}
+
+ATTACKS = (
+    _row("a viewer applies", asking("POST", "/v1/apply", {"resources": [MINE]}, role="viewer"), takes("the role user")),
+    _row(
+        "a viewer tries a dry run", asking("POST", "/v1/apply?dryRun=true", {}, role="viewer"), takes("the role user")
+    ),
+    _row("a viewer deletes", asking("DELETE", "/v1/resources/Destination/safe", role="viewer"), takes("the role user")),
+    _row(
+        "a viewer reads raw text",
+        asking("GET", "/v1/resources/Configuration/fleet-wide/raw", role="viewer"),
+        takes("the role user"),
+    ),
+    _row("approving without the role", approving, takes("the role admin")),
+    _row(
+        "suspending without the role",
+        asking("POST", "/v1/repositories/pushed/suspend", {"reason": "x"}),
+        takes("the role admin"),
+    ),
+    _row(
+        "redacting without the role",
+        asking("POST", "/v1/Destination/safe/history/redact", {"value": "abcd"}),
+        takes("the role admin"),
+    ),
+    _row(
+        "a key that makes a key of a higher role",
+        asking("POST", "/v1/api-keys", KEY),
+        "403 key:<id> may not manage the keys of the project default.",
+    ),
+    _row(
+        "an admin makes a key of the organization",
+        asking("POST", "/v1/api-keys", KEY | {"project": None}, role="admin"),
+        "403 key:<id> may not manage the keys of the organization.",
+    ),
+    _row(
+        "an admin makes a person",
+        asking("POST", "/v1/users", {"name": "eve"}, role="admin"),
+        takes("an organization admin"),
+    ),
+    _row(
+        "a key of another project, by the header",
+        asking("GET", "/v1/resources/Destination", role="other", project="default"),
+        "404 There is no such project.",
+    ),
+    _row(
+        "a project of another key, by the header",
+        asking("GET", "/v1/resources/Destination", role="admin", project=OTHER_PROJECT),
+        "404 There is no such project.",
+    ),
+    _row(
+        "approving another project's repository",
+        asking("POST", "/v1/repositories/pushed/approve", {"commit": "0" * 40}, role="other"),
+        "404 There is no such repository; GET /v1/repositories lists those that are watched.",
+    ),
+)

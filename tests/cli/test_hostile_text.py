@@ -1,0 +1,393 @@
+"""Every command and the log, before a repository whose names, texts and errors try to act on a terminal."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.cli import main as main_module
+from reconciler.documents import yaml_writer
+from tests import daemons, hostile_text
+from tests.cli.conftest import PROGRAM, Service
+from tests.cli.terminals import OURS, Terminal, terminal
+from tests.daemons import Daemon
+from tests.hostile_text import EVERYTHING
+from tests.repositories import Repository
+
+FORGED = "06:12:00 forged"  # begins a line of its own in EVERYTHING
+TURNED = "ma\u202e\u0085in"  # what git takes for the name of a branch
+SECONDS = 60.0
+
+
+@dataclass
+class Scene:
+    """A daemon before hostile repositories, and their folders."""
+
+    daemon: Daemon
+    source: Repository
+    folder: Path
+    commit: str
+
+
+def document(name: object, kind: str = "Destination", **spec: object) -> dict[str, Any]:
+    metadata = {"name": name, "displayName": EVERYTHING, "description": EVERYTHING, "labels": {"team": "edge"}}
+    return {"apiVersion": "service/v1", "kind": kind, "metadata": metadata, "spec": {"type": "otlp", **spec}}
+
+
+def written(*documents: Any) -> str:
+    return yaml_writer.write(documents)
+
+
+def fill(source: Repository) -> str:
+    """Commit what is hostile in each place that a pusher may choose; the commit."""
+    good = document("good")
+    labelled, typed, unknown = document("labelled"), document("typed", type=EVERYTHING), document("unknown")
+    labelled["metadata"]["labels"] = {EVERYTHING: EVERYTHING}
+    unknown[EVERYTHING] = 1
+    source.write("good.yaml", written(good))
+    source.write(f"{EVERYTHING}/{EVERYTHING}.yaml", written(document("hidden")))
+    source.write("un\u200bseen\u00ad.yaml", written(document("twice"), typed))  # no control, so it counts as a file
+    source.write(
+        "others.yaml", written(labelled, unknown, document("twice"), document(EVERYTHING), document("x", "\x1b"))
+    )
+    source.write("named.yaml", written(document("named", parameters=[{"name": EVERYTHING, "value": EVERYTHING}])))
+    source.write("keys.yaml", f"{yaml_key(EVERYTHING)}: 1\n{yaml_key(EVERYTHING)}: 1\n")
+    source.write("control.yaml", f"a: {EVERYTHING}\n")
+    source.write("\udc9b31m.yaml", written(document("bytes")))
+    source.link("link\u202e.yaml", EVERYTHING)
+    source.commit(EVERYTHING)
+    # What an author is called is taken as it is given, but for its ends of lines.
+    author = EVERYTHING.replace("\n", "")
+    source.git("commit", "--amend", "--quiet", f"--author={author} <{author}>", f"--message={EVERYTHING}")
+    source.git("branch", TURNED)
+    return source.head()
+
+
+def yaml_key(text: str) -> str:
+    return yaml_writer.write([{text: 1}]).removesuffix(": 1\n").removeprefix("? ").removesuffix("\n: 1")
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("scene")
+    source = Repository.init(folder / "source")
+    commit = fill(source)
+    turned = Repository.init(folder / "turned")
+    turned.commit()
+    turned.git("branch", "--move", TURNED)
+    broken = Repository.init(folder / "broken")
+    broken.commit()
+    (broken.path / ".git" / "packed-refs").write_text(
+        f"{hostile_text.TITLE}{hostile_text.CLEAR}\x9b31m{hostile_text.TURNED}\n"
+    )
+    watched: list[dict[str, object]] = [
+        daemons.watched("telemetry", source.path),
+        {"name": "turned", "url": str(turned.path), "project": "turned"},
+        daemons.watched("broken", broken.path, project="broken"),
+    ]
+    with daemons.running(folder / "daemon", repositories=watched) as daemon:
+        daemon.run_of("telemetry", commit)
+        daemon.apply(document("hand"))
+        daemon.state_of("broken", "unreachable")
+        yield Scene(daemon, source, folder, commit)
+
+
+@dataclass
+class Shown:
+    """How a command ended, and what arrived at the terminal."""
+
+    code: int
+    text: str
+
+
+@pytest.fixture
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Shown]:
+    """The program in this process, all its streams a terminal. Fails for text that acts or forges."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def run(*arguments: str, typed: str = "") -> Shown:
+        with terminal() as screen, monkeypatch.context() as patched:
+            with (
+                open(screen.descriptor, "w", encoding="utf-8", closefd=False) as out,
+                open(screen.descriptor, "w", encoding="utf-8", closefd=False) as err,
+                open(screen.descriptor, encoding="utf-8", closefd=False) as typing,
+            ):
+                screen.type(typed)
+                patched.setattr("sys.argv", ["reconciler", *arguments])
+                patched.setattr("sys.stdout", out)
+                patched.setattr("sys.stderr", err)
+                patched.setattr("sys.stdin", typing)
+                code = main_module.main()
+            text = screen.close()
+        judge(text)
+        return Shown(code, text)
+
+    return run
+
+
+def judge(text: str) -> None:
+    """Nothing arrived but what a person sees, ends of lines and our own colours; no line is forged."""
+    plain = OURS.sub(r"\1", text)
+    assert hostile_text.unseen(plain) == []
+    assert [line for line in plain.split("\n") if line.startswith(FORGED)] == []
+
+
+@pytest.fixture
+def asked(scene: Scene, monkeypatch: pytest.MonkeyPatch, on_a_terminal: Callable[..., Shown]) -> Callable[..., Shown]:
+    """The same, with the daemon of the scene."""
+    monkeypatch.setenv("SERVICE_SERVER", f"http://127.0.0.1:{scene.daemon.port}")
+    monkeypatch.setenv("SERVICE_API_KEY", scene.daemon.key)
+    return on_a_terminal
+
+
+ASKING = [
+    ["get", "destinations"],
+    ["get", "destinations", "-o", "wide"],
+    ["get", "destinations", "-o", "name"],
+    ["get", "destination", "good", EVERYTHING],
+    ["get", EVERYTHING],
+    ["get", "destinations", "-l", EVERYTHING],
+    ["history", "destination", "good"],
+    ["history", "destination", EVERYTHING],
+    ["status"],
+    ["status", "--project", "é"],
+    ["runs"],
+    ["runs", "--last", "telemetry"],
+    ["runs", "--last", "broken"],
+    ["runs", "--last", EVERYTHING],
+    ["runs", EVERYTHING],
+    ["reconcile", "telemetry", "--wait"],
+    ["reconcile", "broken", "--wait"],
+    ["reconcile", EVERYTHING],
+    ["approve", "telemetry"],
+    ["approve", EVERYTHING],
+    ["approve", "telemetry", EVERYTHING],
+    ["resume", EVERYTHING],
+    ["suspend", EVERYTHING, "--reason", EVERYTHING],
+    ["suspend", "turned", "--reason", EVERYTHING],
+    ["suspend", "turned", "--reason", EVERYTHING.replace("\n", "")],
+    ["delete", "destination", "good", EVERYTHING],
+    ["delete", EVERYTHING, EVERYTHING],
+    ["history", "redact", "destination", "good", "--value-file", EVERYTHING],
+    ["history", "redact", "destination", EVERYTHING, "--value-file", "/dev/null"],
+    ["history", "redact", EVERYTHING, EVERYTHING],
+    ["whoami"],
+    ["project", "list"],
+    ["project", "create", EVERYTHING],
+    ["project", EVERYTHING],
+    ["member", "list", "--project", "é"],
+    ["member", "list", "--project", EVERYTHING],
+    ["member", "set", EVERYTHING, "--role", "user"],
+    ["member", "set", "admin", "--role", EVERYTHING],
+    ["member", "remove", EVERYTHING],
+    ["user", "list"],
+    ["user", "show", EVERYTHING],
+    ["user", "create", EVERYTHING, "--display-name", EVERYTHING, "--password-file", EVERYTHING],
+    ["user", "change", EVERYTHING, "--display-name", EVERYTHING],
+    ["user", "change", "admin", "--display-name", EVERYTHING],
+    ["user", "change", "admin", "--display-name", "ma\u202e\u200bin"],
+    ["user", "show", "admin"],
+    ["user", "delete", EVERYTHING],
+    ["user", "password"],
+    ["user", "password", EVERYTHING, "--password-file", EVERYTHING],
+    ["key", "list", "--project", EVERYTHING],
+    ["key", "create", EVERYTHING, "--role", "viewer"],
+    ["key", "create", "ma\u202e\u200bin", "--role", "viewer"],
+    ["key", "create", "x", "--role", "viewer", "--expiry", EVERYTHING],
+    ["key", "list"],
+    ["key", "revoke", EVERYTHING],
+    ["version"],
+    ["explain", f"destination.{EVERYTHING}"],
+    ["explain", EVERYTHING],
+    ["explain", "destination.spec"],
+    ["schema", "destination"],
+    ["schema", EVERYTHING],
+    ["completion", EVERYTHING],
+    [EVERYTHING],
+    [f"--{EVERYTHING}"],
+    ["get", "--color", EVERYTHING],
+    ["get", "destinations", "--server", f"http://127.0.0.1:1/{EVERYTHING}"],
+    ["get", "destinations", "--server", EVERYTHING],
+    ["get", "destinations", "--api-key", EVERYTHING],
+    ["export", EVERYTHING],
+    ["apply", "-f", EVERYTHING],
+    ["validate", EVERYTHING],
+    ["serve", "--config", EVERYTHING],
+    ["demo", EVERYTHING],
+]
+
+
+@pytest.mark.parametrize("arguments", ASKING, ids=lambda arguments: repr(" ".join(arguments)[:40]))
+def test_no_command_acts_on_the_terminal(asked: Callable[..., Shown], arguments: list[str]) -> None:
+    assert asked(*arguments).text != ""
+
+
+def test_what_a_pusher_chose_is_shown_and_visible(asked: Callable[..., Shown]) -> None:
+    run = asked("runs", "--last", "telemetry").text
+    assert r"un\u200bseen\xad.yaml:" in run
+    assert r"\x9b31m.yaml:1:1: has a name that no file should have; rename it" in run
+    assert r"e\x1b]0;evil\x07" in asked("get", "destinations", "-o", "wide").text
+    assert r"\x9b31m\u202e" in asked("status").text  # git's words about the broken repository
+
+
+def test_documents_stay_the_same_documents(scene: Scene, asked: Callable[..., Shown]) -> None:
+    wanted = scene.daemon.resources("Destination")
+    assert {one["metadata"]["displayName"] for one in wanted} == {EVERYTHING}
+    assert json.loads(asked("get", "destinations", "-o", "json").text) == {"resources": wanted}
+    assert list(yaml.safe_load_all(asked("get", "destinations", "-o", "yaml").text)) == wanted
+    last = scene.daemon.run(scene.daemon.repository("telemetry")["lastRun"])
+    assert json.loads(asked("runs", "--last", "telemetry", "-o", "json").text) == last
+    assert yaml.safe_load(asked("runs", "--last", "telemetry", "-o", "yaml").text) == last
+    versions = scene.daemon.history("Destination", "good")
+    assert json.loads(asked("history", "destination", "good", "-o", "json").text) == {"versions": versions}
+    repositories = json.loads(asked("status", "-o", "json").text)["repositories"]
+    assert repositories == list(yaml.safe_load_all(asked("status", "-o", "yaml").text))
+    assert {one["name"] for one in repositories} == {"telemetry", "turned", "broken"}
+
+
+def test_files_with_hostile_names_are_judged(scene: Scene, on_a_terminal: Callable[..., Shown]) -> None:
+    folder = str(scene.source.path)
+    lines = on_a_terminal("validate", folder).text.split("\n")
+    assert [line for line in lines if line.startswith(rf"{folder}/un\u200bseen\xad.yaml:")] != []
+    *document, summary = on_a_terminal("validate", folder, "-o", "json").text.removesuffix("\n").split("\n")
+    told = json.loads("\n".join(document))
+    assert summary.startswith("8 files")
+    assert f"{folder}/un\u200bseen\u00ad.yaml" in {one["path"] for one in told["violations"]}
+    assert on_a_terminal("validate", f"{folder}/others.yaml", "--strict").code == 3
+
+
+def test_what_is_sent_from_files_with_hostile_names_is_told(scene: Scene, asked: Callable[..., Shown]) -> None:
+    shutil.copytree(scene.source.path, EVERYTHING, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    assert asked("apply", "-f", EVERYTHING).code == 1  # some cannot be read
+    Path(EVERYTHING, "keys.yaml").unlink()
+    Path(EVERYTHING, "control.yaml").unlink()
+    assert asked("apply", "--dry-run", "-f", EVERYTHING).code == 3
+    assert asked("apply", "--dry-run", "--atomic", "-f", EVERYTHING).code == 3
+    assert asked("delete", "--dry-run", "-f", EVERYTHING).code == 3
+
+
+def test_an_export_says_where_it_wrote(asked: Callable[..., Shown]) -> None:
+    assert asked("export", EVERYTHING).code == 0
+    assert asked("export", EVERYTHING).code == 1  # not empty
+    Path(EVERYTHING, "destinations", EVERYTHING).touch()
+    assert r"evil\x07" in asked("export", EVERYTHING, "--force").text
+    exported = yaml.safe_load(Path(EVERYTHING, "destinations", "good.yaml").read_text())
+    assert exported["metadata"]["description"] == EVERYTHING
+
+
+def test_a_server_that_lies_acts_on_nothing(
+    service: Service, monkeypatch: pytest.MonkeyPatch, on_a_terminal: Callable[..., Shown]
+) -> None:
+    monkeypatch.setenv("SERVICE_API_KEY", "k" * 32)
+    monkeypatch.setenv("SERVICE_SERVER", service.url)
+    held = {
+        "commit": EVERYTHING,
+        "count": 2,
+        "approvable": True,
+        "resources": [{"kind": EVERYTHING, "name": EVERYTHING}],
+    }
+    run = dict.fromkeys(("id", "repository", "outcome", "phase", "commit", "message", "finishedAt"), EVERYTHING)
+    statuses = [dict.fromkeys(("status", "kind", "name", "path", "line", "reason"), EVERYTHING)]
+    told: dict[str, object] = {**run, "counts": {EVERYTHING: 1}, "statuses": statuses}
+    repository = dict.fromkeys(("name", "project", "state", "commit", "head", "message", "lastRun"), EVERYTHING)
+    service.answer(
+        "GET /v1/repositories", {"repositories": [{**repository, "held": held, "drift": 2, "lastRun": told}]}
+    )
+    service.answer("GET /v1/repositories/r", {"repository": {**repository, "held": held}})
+    service.answer("POST /v1/repositories/r/approve", {"errors": [EVERYTHING]}, 409)
+    service.answer("POST /v1/repositories/r/suspend", {"repository": {"suspension": {"until": EVERYTHING}}})
+    service.answer("POST /v1/repositories/r/resume", {"run": EVERYTHING})
+    service.answer("GET /v1/runs", {"runs": [told]})
+    service.answer("GET /v1/runs/x", {"run": told})
+    service.answer("GET /v1/version", EVERYTHING)
+    service.answer("GET /v1/resources/Fleet", {"errors": [EVERYTHING]}, 500)
+    update = {
+        "status": EVERYTHING,
+        "reason": EVERYTHING,
+        "resource": {"kind": EVERYTHING, "metadata": {"name": EVERYTHING}},
+    }
+    service.answer("POST /v1/delete", {"updates": [update], "errors": [EVERYTHING]})
+    role = {"name": EVERYTHING, "role": EVERYTHING}
+    service.answer("GET /v1/me", {"me": {"name": EVERYTHING, "scopes": [EVERYTHING], "projects": [role]}})
+    service.answer("GET /v1/projects", {"projects": [{"name": EVERYTHING, "createdAt": EVERYTHING}]})
+    service.answer("GET /v1/projects/p/members", {"members": [{"user": EVERYTHING, "role": EVERYTHING}]})
+    user = {**dict.fromkeys(("name", "displayName", "createdAt"), EVERYTHING), "projects": [role]}
+    service.answer("GET /v1/users", {"users": [user]})
+    service.answer("GET /v1/users/u", {"user": user})
+    service.answer("DELETE /v1/users/u", {"errors": [EVERYTHING]}, 409)
+    key = dict.fromkeys(("id", "name", "prefix", "project", "role", "expiresAt", "lastUsedAt", "createdBy"), EVERYTHING)
+    service.answer("GET /v1/api-keys", {"apiKeys": [{**key, "scopes": [EVERYTHING]}]})
+    service.answer("POST /v1/api-keys", {"apiKey": {**key, "key": EVERYTHING}})
+    for arguments in (
+        ["status"],
+        ["runs"],
+        ["runs", "x"],
+        ["version"],
+        ["get", "fleets"],
+        ["suspend", "r", "--reason", "x"],
+        ["resume", "r"],
+        ["delete", "fleet", "x"],
+        ["whoami"],
+        ["project", "list"],
+        ["member", "list", "--project", "p"],
+        ["user", "list"],
+        ["user", "show", "u"],
+        ["user", "delete", "u"],
+        ["key", "list"],
+        ["key", "create", "x", "--role", "user"],
+    ):
+        assert r"evil\x07" in on_a_terminal(*arguments).text
+    assert "Approve this?" in on_a_terminal("approve", "r", typed="y\n").text
+
+
+def test_log_lines_are_lines_of_ours(scene: Scene) -> None:
+    log = scene.daemon.output()
+    assert hostile_text.unseen(log) == []
+    assert [json.loads(line)["time"] for line in log.removesuffix("\n").split("\n")] != []
+    told = " ".join(scene.daemon.messages())
+    assert r"\U000e0041\U000e0042\u200b" in told  # of a file's name
+    assert r"\x9b31m\u202e" in told  # of what git says about the broken repository; it drops ESC itself
+
+
+def test_a_log_on_a_terminal_is_text_that_acts_on_nothing(scene: Scene, tmp_path: Path) -> None:
+    config = json.loads(scene.daemon.config.read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "stateDir": str(tmp_path / "state")}))
+
+    def is_told(text: str) -> bool:
+        return all(f"{name} " in text or f"{name}: " in text for name in ("telemetry at", "turned", "broken"))
+
+    with terminal() as screen:
+        with process(screen, "serve", "--config", str(tmp_path / "config.json")) as daemon:
+            screen.until(is_told, seconds=SECONDS)
+            daemon.send_signal(signal.SIGTERM)
+            assert daemon.wait(SECONDS) == 0
+        text = screen.close()
+    judge(text)
+    assert all(line[2] == ":" for line in text.removesuffix("\n").split("\n"))  # each begins with its time
+
+
+def test_a_demonstration_acts_on_nothing(scene: Scene, tmp_path: Path) -> None:
+    shutil.copytree(scene.source.path, tmp_path / EVERYTHING, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    with terminal() as screen:
+        with process(screen, "demo", "--once", str(tmp_path / EVERYTHING)) as demonstration:
+            assert demonstration.wait(SECONDS) == 0
+        text = screen.close()
+    judge(text)
+    assert r"un\u200bseen\xad.yaml" in text
+
+
+def process(screen: Terminal, *arguments: str) -> "subprocess.Popen[bytes]":
+    """The program in a process, all its streams the terminal."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    streams = screen.descriptor
+    return subprocess.Popen([PROGRAM, *arguments], stdin=streams, stdout=streams, stderr=streams, env=environment)

@@ -1,0 +1,128 @@
+"""Log lines: one record is one line, whoever wrote what is in it."""
+
+import io
+import json
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from reconciler.daemon import logs
+from tests import hostile_text
+
+SHOWN = (
+    r"e\x1b]0;evil\x07\x1b[2J\x9b31m\u202e\n06:12:00 forged\r\u2028\u2029\x85\U000e0041\U000e0042\u200b\u2066\xad"
+    r"\ufeff\x7f"
+)
+
+
+@pytest.fixture(autouse=True)
+def _kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a process sets up once is as before after each test."""
+    root = logging.getLogger()
+    before = (
+        root.handlers[:],
+        root.level,
+        {name: logging.getLogger(name).level for name in (*logs.OURS, *logs.LIBRARIES)},
+    )
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    yield
+    logging.captureWarnings(False)
+    root.handlers[:], root.level = before[0], before[1]
+    for name, level in before[2].items():
+        logging.getLogger(name).setLevel(level)
+
+
+def lines(stream: io.StringIO) -> list[str]:
+    """The lines without the time."""
+    assert hostile_text.unseen(stream.getvalue()) == []
+    assert stream.getvalue().endswith("\n")
+    return [line[9:] if line[0].isdigit() else line for line in stream.getvalue().removesuffix("\n").split("\n")]
+
+
+def set_up(style: str) -> io.StringIO:
+    stream = io.StringIO()
+    logs.set_up(level="info", style=style, stream=stream)
+    return stream
+
+
+def fail() -> None:
+    raise ValueError(hostile_text.EVERYTHING)
+
+
+class Failing:
+    """What fails when nothing refers to it any more, which is when nobody waits for it."""
+
+    def __del__(self) -> None:
+        fail()
+
+
+@pytest.mark.parametrize("name", ["reconciler.git", "api.errors", "uvicorn.error", "asyncio", "anything"])
+def test_a_record_of_anybody_is_one_line(name: str) -> None:
+    stream = set_up("text")
+    logging.getLogger(name).error("%s", hostile_text.EVERYTHING)
+    assert lines(stream) == [f"error: {SHOWN}"]
+
+
+def test_a_trace_stays_beneath_its_record() -> None:
+    stream = set_up("text")
+    try:
+        fail()
+    except ValueError:
+        logging.getLogger("reconciler").exception("It met a fault.")
+    logging.getLogger("reconciler").error("It met one.", extra={"fields": {"trace": "a\n06:12:00 error: forged\x1b"}})
+    head, *trace, second, first_line, last_line = lines(stream)
+    assert (head, second) == ("error: It met a fault.", "error: It met one.")
+    assert trace[0] == "  Traceback (most recent call last):"
+    assert trace[-1].startswith("  06:12:00 forged\\r")
+    assert all(line.startswith("  ") for line in trace)
+    assert (first_line, last_line) == ("  a", "  06:12:00 error: forged\\x1b")
+
+
+def test_json_lines_are_lossless() -> None:
+    stream = set_up("json")
+    fields = {"path": hostile_text.EVERYTHING, "folder": "\udc9b", "counts": {"created": 1}}
+    try:
+        fail()
+    except ValueError:
+        logging.getLogger("reconciler").exception("%s", hostile_text.EVERYTHING, extra={"fields": fields})
+    (line,) = lines(stream)
+    record = json.loads(line)
+    assert record["message"] == hostile_text.EVERYTHING
+    assert {name: record[name] for name in fields} == fields
+    assert record["trace"].endswith(f"ValueError: {hostile_text.EVERYTHING}")
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_record_that_cannot_be_written_is_missed_without_its_text(
+    style: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = set_up(style)
+    logging.getLogger("reconciler.git").error("%d files", hostile_text.EVERYTHING)
+    (line,) = lines(stream)
+    told = line.removeprefix("error: ") if style == "text" else json.loads(line)["message"]
+    assert told == "A record of reconciler.git was lost."
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_python_prints_by_itself_is_a_record() -> None:
+    stream = set_up("json")
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    Failing()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(False)
+        logging.captureWarnings(True)  # pytest has taken the place of what it replaced
+        warnings.warn(hostile_text.EVERYTHING, stacklevel=1)
+    ended, unraisable, warning = map(json.loads, lines(stream))
+    assert ended["message"] == "A thread ended with a fault of the program."
+    assert unraisable["message"] == "A fault of the program where nobody waits."
+    assert ended["trace"].endswith(hostile_text.EVERYTHING)
+    assert unraisable["trace"].endswith(hostile_text.EVERYTHING)
+    assert (warning["logger"], hostile_text.EVERYTHING in warning["message"]) == ("py.warnings", True)

@@ -1,0 +1,46 @@
+"""What a program prints of itself, in a trace or while somebody looks for a fault, holds no secret."""
+
+from reconciler.access.actors import Actor, Role
+from reconciler.deciding import candidates, decisions, worlds
+from reconciler.deciding.candidates import Rules
+from reconciler.deciding.decisions import Batch
+from reconciler.deciding.worlds import World
+from reconciler.documents import limits, reading
+from reconciler.reading.messages import Context, Part, RequestJob, Verb
+from reconciler.resources.keys import Key
+from tests import worlds as whole
+from tests.projects import destination, type_of
+
+SECRET = "canary-printed"
+KEY = b"canary-key-of-the-server"
+OWN = type_of("own", {"name": "token", "type": "string", "options": {"sensitive": True}})
+RULES = Rules(api_versions=whole.API_VERSIONS, hmac_key=KEY)
+
+
+def test_what_goes_over_the_pipe_is_not_printed() -> None:
+    context = Context("store", "default", KEY, whole.API_VERSIONS, "now", 0, b"seed")
+    job = RequestJob(context, Verb.APPLY, "somebody", "admin", "1", SECRET.encode(), 1, atomic=False, dry_run=False)
+    assert "canary" not in repr((context, job, Part(1, SECRET.encode())))
+
+
+def test_what_is_decided_and_what_is_stored_is_not_printed() -> None:
+    with whole.world({}) as world:
+        world.apply([OWN, destination("one", token=SECRET)])
+        told = world.apply([OWN, destination("one", token=SECRET + "2")])
+        assert told.statuses == ["unchanged", "configured"]
+        rows = [row for part in told.parts for row in (*part.versions, *part.rewritten)]
+        documents = world.view.documents(whole.PROJECT, [Key("Destination", "one")])
+        versions = [*world.view.versions_naming(whole.PROJECT, ["Destination"], ["own"])]
+        read = reading.read(SECRET.encode(), syntax=reading.Syntax.YAML, limits=limits.FILE)
+        found = candidates.of_items([destination("one", token=SECRET + "3")], rules=RULES)
+        meets = World(world.view, whole.PROJECT, KEY)
+        wanted = [one.wanted(ordinal) for ordinal, one in enumerate(found)]
+        actor = Actor("somebody", Role.ADMIN)
+        stored = meets.stored([Key("Destination", "one")])
+        batch = Batch(found, wanted, stored, actor=actor, accept_invalid=False, tell=lambda *_: "")
+        decided = decisions.together(batch, meets)
+        stock = worlds.stock_of(decided, world.view, project=whole.PROJECT)
+    assert (len(rows), len(documents), len(versions), len(decided.outcomes)) == (1, 1, 2, 1)
+    seen = repr((rows, documents, versions, read, found, meets, RULES, batch, decided, stock))
+    assert "(sensitive)" in seen
+    assert "canary" not in seen

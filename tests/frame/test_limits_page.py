@@ -1,0 +1,122 @@
+"""docs/limits.md names the limits that the program has, and what happens at each."""
+
+import re
+
+import pytest
+
+from api import bodies, edge, objects, queries
+from api.auth import addresses
+from reconciler import signing_in
+from reconciler.access import attempts, changing
+from reconciler.daemon import connections
+from reconciler.documents import limits
+from reconciler.git import ignoring, snapshots, trees
+from reconciler.reading import allowances, children, confining, deaths, requests
+from reconciler.reading.messages import CommitJob, RequestJob
+from reconciler.resources import defining, labels, selectors, violations
+from tests.frame import pages
+
+PAGE = pages.read(pages.ROOT / "docs/limits.md")
+SECTIONS = ["Texts", "Resources", "Commits", "Requests", "The service itself"]
+ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
+MEBIBYTE = 2**20
+FILE, COMMIT = limits.FILE, allowances.COMMIT
+REQUEST = children.SECONDS[RequestJob]
+
+
+@pytest.mark.parametrize(
+    ("what", "limit"),
+    [
+        ("a file in Git", f"{FILE.bytes // MEBIBYTE} MiB"),
+        ("documents in a file, empty ones included", f"{FILE.documents:,}"),
+        ("nodes in a file, aliases counted in full", f"{FILE.nodes:,}"),
+        ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
+        ("nesting in a document", f"{FILE.depth} levels"),
+        ("what a reason tells", f"{violations.MOST_LINES:,} lines, {violations.MOST_CHARACTERS // 1024} KiB"),
+        ("labels in one place of a resource", f"{labels.MOST:,}"),
+        ("parameters of a type", f"{defining.MOST_PARAMETERS:,}"),
+        ("valid values of a type, those of its conditions included", f"{defining.MOST_VALUES:,} in all"),
+        (
+            "conditions of a type (`relevantIf`)",
+            f"{defining.MOST_CONDITIONS} of one parameter, {defining.MOST_CONDITIONS_IN_ALL:,} in all, "
+            f"{defining.MOST_SEARCHES} of them `containsAny`",
+        ),
+        ("a parameter of the type `yaml`", f"{FILE.bytes // MEBIBYTE} MiB, {FILE.nodes:,} nodes"),
+        ("files of a commit that are read", f"{COMMIT.files:,}"),
+        ("bytes of these files, the same content counted under each path", f"{COMMIT.bytes // MEBIBYTE:,} MiB"),
+        ("documents in a commit", f"{COMMIT.documents:,}"),
+        ("reading and judging a commit", f"{COMMIT.seconds:g} s of processor time"),
+        ("entries in the tree of a commit", f"{trees.MAX_ENTRIES:,}"),
+        (
+            "folders in folders, and the characters of a path",
+            f"{trees.MAX_DEPTH} levels, {trees.MAX_PATH_CHARACTERS:,} characters",
+        ),
+        ("the names in one folder", f"{snapshots.MAX_TREE_BYTES // MEBIBYTE} MiB"),
+        ("a `.serviceignore`", f"{ignoring.MAX_BYTES // 1024} KiB, {ignoring.MAX_PATTERNS:,} patterns"),
+        (
+            "the `.serviceignore` files of a commit",
+            f"{COMMIT.ignore_files:,}, with {COMMIT.patterns:,} patterns in all",
+        ),
+        (
+            "a request's line and headers",
+            f"{connections.HEAD_BYTES // 1024} KiB, within {connections.HEAD_SECONDS:g} s",
+        ),
+        ("parameters in a query", f"{queries.MOST}"),
+        ("a request's body on its way", f"{bodies.READ_SECONDS:g} s"),
+        ("nodes in one resource of a request", f"{FILE.nodes:,}"),
+        ("judging a request", f"{requests.REQUEST_SECONDS:g} s of processor time"),
+        ("a request in the reader child", f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting"),
+        ("requests under way with one key", f"{edge.IN_FLIGHT}"),
+        (
+            "failures to sign in",
+            f"{attempts.PER_PAIR} of one name from one address, {attempts.PER_ADDRESS} from one address, "
+            f"{attempts.PER_NAME} of one name; one is forgotten each {attempts.SECONDS:g} s",
+        ),
+        (
+            "passwords compared at a time, and attempts that wait or are compared",
+            f"{signing_in.AT_ONCE}, {signing_in.WAITING}",
+        ),
+        ("trusted proxies one behind the other", f"{addresses.HOPS}"),
+        ("projects, people and keys", f"{changing.MOST:,} of each"),
+        (
+            "a password",
+            f"at least {changing.SHORTEST_PASSWORD} characters, at most {changing.LONGEST_PASSWORD:,} bytes",
+        ),
+        ("a display name, the name of a key", f"one line of {changing.LONGEST_TEXT} characters"),
+        ("the body of a request about access, a suspension or an approval", f"{objects.MAX_BYTES // 1024} KiB"),
+        ("requests waiting on one connection", f"{connections.PIPELINED}"),
+        ("open connections", f"{connections.CONNECTIONS}"),
+        ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),
+        ("a selector", f"{selectors.LONGEST:,} characters, {selectors.MOST} requirements"),
+        (
+            "the reader child",
+            f"{confining.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {confining.OPEN_FILES} open files; "
+            "it writes no file and starts no process",
+        ),
+        ("a commit in the reader child", f"{children.SECONDS[CommitJob].run / 60:g} minutes"),
+        (
+            "files over which the reader child ended twice",
+            f"the last {deaths.MOST_FILES:,}, until the service is started again",
+        ),
+        (
+            "what one commit or request changes, what becomes masked by it included",
+            f"{children.CHANGE_BYTES // 2**30} GiB",
+        ),
+    ],
+)
+def test_a_limit_is_the_program_s(what: str, limit: str) -> None:
+    assert ROWS[what]["limit"] == limit
+
+
+def test_nodes_of_a_request_grow_with_its_body() -> None:
+    told = re.findall(r"\d[\d,]*", ROWS["nodes in a request"]["limit"])
+    each, least = (int(number.replace(",", "")) for number in told[:2])
+    assert limits.for_body(least * each * 4).nodes == least * 4
+    assert limits.for_body(1).nodes == least
+
+
+def test_every_row_says_what_happens() -> None:
+    assert [what for what, row in ROWS.items() if not row["then"]] == []
+    tables = sum(len(pages.table(pages.section(PAGE, section))) for section in SECTIONS)
+    assert tables == len(ROWS)
+    assert re.findall(r"^### (.+)$", PAGE, re.MULTILINE) == SECTIONS

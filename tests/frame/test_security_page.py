@@ -1,0 +1,47 @@
+"""docs/security.md: every protection names attacks that are tried, and nothing of the policy leads nowhere."""
+
+import re
+
+from tests.attacks.rows import ATTACKS
+from tests.attacks.table import Holds
+from tests.frame import pages
+
+PAGE = pages.read(pages.ROOT / "docs/security.md")
+POLICY = pages.read(pages.ROOT / "SECURITY.md")
+ROWS = pages.table(pages.section(PAGE, "Attacks, and what stops them"))
+_CODE = re.compile(r"``\s?(.+?)\s?``|`([^`]+)`")
+
+
+def named(cell: str) -> list[str]:
+    """The attacks of a cell."""
+    return [first or second for first, second in _CODE.findall(cell)]
+
+
+def plain(name: str) -> str:
+    """An attack's name as a page may write it: without quotes of code inside, which Markdown cannot nest."""
+    return name.replace("`", "")
+
+
+def test_every_protection_names_attacks_that_are_in_the_table() -> None:
+    known = {plain(attack.name) for attack in ATTACKS}
+    assert len(ROWS) >= 15
+    for row in ROWS:
+        attacks = named(row["tried, among others"])
+        assert attacks, row["protection"]
+        assert [attack for attack in attacks if plain(attack) not in known] == []
+
+
+def test_every_protection_has_a_page() -> None:
+    assert [row["protection"] for row in ROWS if len(pages.links(row["page"])) != 1] == []
+
+
+def test_the_page_has_an_attack_of_every_kind_of_attacker() -> None:
+    by_name = {plain(attack.name): attack for attack in ATTACKS}
+    tried = [by_name[plain(name)].holds for row in ROWS for name in named(row["tried, among others"])]
+    assert set(tried) == set(Holds)
+
+
+def test_the_policy_names_no_address_and_is_found() -> None:
+    assert "@" not in POLICY
+    assert "SECURITY.md" in "".join(pages.links(pages.read(pages.ROOT / "README.md")))
+    assert "../SECURITY.md" in pages.links(PAGE)

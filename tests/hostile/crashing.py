@@ -1,0 +1,39 @@
+"""A reader child that behaves as if a library had a fault: marked texts end it, or keep it.
+
+Reader(command=crashing.COMMAND)
+"""
+
+import os
+import signal
+import sys
+import time
+
+from reconciler.documents import reading
+from reconciler.documents.limits import Limits
+from reconciler.documents.reading import Document, Syntax
+from reconciler.reading import child
+
+COMMAND = (sys.executable, "-c", "from tests.hostile.crashing import main; main()")
+
+ABORT = "abort-the-reader"  # as a library does that finds its memory in disorder
+KILL = "kill-the-reader"  # as the kernel does when there is no memory left
+HANG = "hang-the-reader"
+
+_read = reading.read
+
+
+def read(data: bytes, *, syntax: Syntax, limits: Limits) -> list[Document]:
+    """The product's own, but for marked texts."""
+    if ABORT.encode() in data:
+        os.abort()
+    if KILL.encode() in data:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while HANG.encode() in data:
+        time.sleep(60)
+    return _read(data, syntax=syntax, limits=limits)
+
+
+def main() -> None:
+    """The reader child, with the parser above."""
+    reading.read = read
+    child.main()

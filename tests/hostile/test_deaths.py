@@ -1,0 +1,81 @@
+"""What is remembered of children that ended, and how long the next one waits."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.reading import deaths
+from reconciler.reading.deaths import LONGEST_PAUSE, REFUSED_SECONDS, Memory, Pace, Recent
+from reconciler.reading.messages import CommitJob, Context
+
+ROUNDING = 1e-9  # seconds
+JOB = CommitJob(
+    context=Context("store", "p", b"", frozenset(), "", 0, b""),
+    repository="one",
+    mirror="mirror",
+    commit="c",
+    branch="main",
+    path="",
+    run="r",
+    full=True,
+    prune=True,
+    atomic=False,
+    prune_min_count=3,
+    prune_max_percent=25,
+)
+
+
+def test_a_file_is_set_aside_when_two_children_ended_over_it() -> None:
+    memory = Memory()
+    memory.ended_at("b")
+    assert memory.prepared(JOB, careful=True).aside == frozenset()
+    memory.ended_at("b")
+    memory.ended_at("c")
+    prepared = memory.prepared(JOB, careful=True)
+    assert (prepared.aside, prepared.careful) == (frozenset({"b"}), True)
+
+
+def test_a_commit_is_suspect_until_it_is_planned() -> None:
+    memory = Memory()
+    memory.suspect(JOB)
+    assert memory.is_suspect(JOB)
+    memory.trust(JOB)
+    assert not memory.is_suspect(JOB)
+
+
+def test_a_commit_that_took_too_much_is_not_tried_for_an_hour() -> None:
+    memory = Memory()
+    assert memory.refusal(JOB, now=0.0) is None
+    memory.refuse(JOB, "too much", now=0.0)
+    assert memory.refusal(JOB, now=REFUSED_SECONDS - 1) == "too much"
+    assert memory.refusal(JOB, now=REFUSED_SECONDS) is None
+
+
+def test_the_oldest_is_forgotten() -> None:
+    recent: Recent[str, int] = Recent(2)
+    for number, key in enumerate(("a", "b", "a", "c")):
+        recent.put(key, number)
+    assert recent.items() == [("a", 2), ("c", 3)]
+
+
+@given(st.lists(st.integers(0, 10), max_size=30))
+def test_the_pause_grows_with_the_ends_of_a_minute_and_has_a_limit(waits: list[int]) -> None:
+    pace, now, before = Pace(), 0.0, 0.0
+    for wait in waits:
+        now += wait
+        pace.ended(now=now)
+        pause = pace.pause(now=now)
+        assert 0 <= pause <= LONGEST_PAUSE + ROUNDING
+        assert pace.pause(now=now + LONGEST_PAUSE + ROUNDING) == 0
+        before = pause
+    assert pace.ends == len(waits)
+    assert before == 0 or len(waits) >= deaths.TWICE
+    assert pace.pause(now=now + deaths.WINDOW_SECONDS) == 0
+
+
+def test_the_pauses_of_a_child_that_never_lives() -> None:
+    pace = Pace()
+    told = []
+    for _ in range(7):
+        pace.ended(now=0.0)
+        told.append(pace.pause(now=0.0))
+    assert told == [0, 0.25, 0.5, 1, 2, 4, 5]

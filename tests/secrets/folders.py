@@ -1,0 +1,40 @@
+"""Folders of secrets to test with, and a process that permissions stop."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from reconciler.secrets.directory import Directory
+from reconciler.secrets.sources import Sources
+from tests import needs
+
+OUTSIDE = "canary-from-outside"
+
+
+def sources(
+    path: Path,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    *,
+    flat: bool = False,
+    patterns: tuple[str, ...] = (),
+) -> Sources:
+    """Sources with the files of a folder, and this environment."""
+    return Sources(environment, patterns, Directory(path, flat=flat))
+
+
+def write(path: Path, text: str | bytes = "value") -> Path:
+    """A file, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def with_permissions(code: str, *arguments: str | Path) -> str:
+    """What a program writes whom permissions stop, unlike root."""
+    without = "-dac_override,-dac_read_search"
+    prefix = [needs.require("setpriv"), f"--bounding-set={without}"] if os.geteuid() == 0 else []
+    command = [*prefix, sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
