@@ -257,7 +257,7 @@ def test_certificate_files_that_cannot_be_used_refuse_to_start(tmp_path: Path) -
     told = f"error: the certificate {certificate} with the key {key} cannot be used"
     code, output = ends(daemon)
     rest = "mend `tls.certFile` or `tls.keyFile`"
-    assert (code, output) == (1, f"{told} (No such file or directory); {rest}\n")
+    assert (code, output) == (1, f"{told} ({certificate}: No such file or directory); {rest}\n")
     command = [needs.require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     files = ["-passout", "pass:secret", "-days", "1", "-subj", "/CN=x", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run([*command, *files], check=True, capture_output=True, timeout=30)
