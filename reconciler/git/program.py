@@ -126,6 +126,16 @@ class GitProgram:
         return Output(status, stdout, stderr.decode("utf-8", "replace"), truncated)
 
     async def _start(self, arguments: tuple[str, ...], limits: Limits) -> asyncio.subprocess.Process:
+        """The process. A caller who is cancelled meanwhile leaves none: asyncio would end git alone, not its group."""
+        starting = asyncio.create_task(self._execute(arguments, limits), name="start git")
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(Refused):
+                await _end(await starting)
+            raise
+
+    async def _execute(self, arguments: tuple[str, ...], limits: Limits) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
                 *_bounded(["git", *arguments], limits.file_bytes),

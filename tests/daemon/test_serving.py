@@ -30,7 +30,8 @@ REQUEST = b"POST /v1/apply HTTP/1.1\r\nHost: x\r\n"
 TOO_LARGE = {"errors": ["The request line and the headers are larger than 64 KiB; send fewer or shorter ones."]}
 
 
-@pytest.fixture(scope="module", params=["plain", "tls"])
+# Each flood waits two seconds for the end of the connection, and both ways take the same code of ours.
+@pytest.fixture(scope="module", params=["plain", pytest.param("tls", marks=pytest.mark.slow)])
 def daemon(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A daemon that speaks HTTP, and one that speaks it through TLS."""
     folder = tmp_path_factory.mktemp(request.param)

@@ -20,7 +20,7 @@ from tests.daemons import destination
 from tests.repositories import Repository
 
 AT = "2026-01-02T03:04:05.000Z"
-EXAMPLES = 40
+EXAMPLES = 25
 PROJECT, REPOSITORY = "default", "telemetry"
 
 FILES = ["a.yaml", "b.yaml", "d/a.yaml", "d/e/c.yml"]
