@@ -122,12 +122,7 @@ def _plan(
         for part in _index_parts(job, view, reading, decision=decision, remembered=remembered):
             index_changed = True
             emit(part)
-        if not decision.refused:
-            passed = bool(decision.handovers)
-            for part in guarding.ledger(job, decision.pruning, owned=decision.owned, passed=passed):
-                emit(part)
-        for part in guarding.what_stays(job, decision.pruning, stayed=decision.stayed):
-            emit(part)
+        _emit_pruning(job, decision, emit=emit)
     pruned = decision.pruning
     return CommitPlanned(
         number=number,
@@ -148,6 +143,16 @@ def _plan(
         held_changed=guarding.stays(pruned, repository=job.repository) != decision.stayed,
         explained=decision.paths <= changed_by.keys(),
     )
+
+
+def _emit_pruning(job: CommitJob, decision: _Decision, *, emit: Emit) -> None:
+    """What the budget counts of this commit, and what stays though its head does not hold it."""
+    if not decision.refused:
+        passed = bool(decision.handovers)
+        for part in guarding.ledger(job, decision.pruning, owned=decision.owned, passed=passed):
+            emit(part)
+    for part in guarding.what_stays(job, decision.pruning, stayed=decision.stayed):
+        emit(part)
 
 
 def _read(
