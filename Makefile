@@ -2,7 +2,7 @@
 # PYTHON=python3.12 chooses the interpreter; without it scripts/setup takes the first one that is new enough.
 
 .DEFAULT_GOAL := run
-.PHONY: install run test test-slow check bench bench-full clean
+.PHONY: install run test test-slow test-as-ordinary-user check bench bench-full clean
 
 # The stamps lie inside .venv, so that removing it sets everything up again. PYTHON reaches scripts/setup as a variable.
 export PYTHON
@@ -27,7 +27,13 @@ test: .venv/installed-for-development
 
 # pytest ends with 5 when it finds no test: a project without slow tests is no failure.
 test-slow: .venv/installed-for-development
-	scripts/test -m slow || [ $$? -eq 5 ]
+	scripts/test -m slow --numprocesses=2 --dist=loadfile || [ $$? -eq 5 ]
+
+# What concerns Git, where root and others differ: who owns a repository, and who may read it.
+test-as-ordinary-user: .venv/installed-for-development
+	scripts/test-as-ordinary-user --numprocesses=2 --dist=loadfile \
+		tests/git tests/remotes tests/local_cases tests/remote_cases tests/servers tests/hooks tests/daemon/test_following.py \
+		tests/reconciling/test_heads.py tests/reconciling/test_signed_heads.py
 
 check: .venv/installed-for-development
 	scripts/check

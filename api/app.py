@@ -1,5 +1,7 @@
 """The application: which path leads to which handler, and the layers around them."""
 
+import re
+
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -10,6 +12,7 @@ from api import (
     changes,
     errors,
     health,
+    hooks,
     identities,
     openapi,
     projects,
@@ -82,12 +85,22 @@ ROUTES = (
     ("/v1/api-keys", Endpoint(GET=known(api_keys.list_all), POST=known(api_keys.create))),
     ("/v1/api-keys/{id}", Endpoint(DELETE=known(api_keys.revoke))),
     ("/openapi.json", Endpoint(GET=public(openapi.serve))),
+    ("/hooks/{repository}", Endpoint(POST=public(hooks.deliver))),
     ("/v1/{kind}/{name}/history", Endpoint(GET=in_project(resources.history, READ))),
     ("/v1/{kind}/{name}/history/redact", Endpoint(POST=in_project(redactions.redact, Permission.REDACT))),
 )
 
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """What a path with parameters matches: its fixed parts as they are written, and one part for each parameter."""
+    fixed = re.split(r"\{\w+\}", path)
+    return re.compile("[^/]+".join(map(re.escape, fixed)))
+
+
 PUBLIC = frozenset(path for path, endpoint in ROUTES if endpoint.is_public)
 """The paths that need no credential. Any other does, also one that leads nowhere."""
+
+_PUBLIC_PATTERNS = tuple(_pattern(path) for path in sorted(PUBLIC) if "{" in path)
 
 
 def build(services: Services) -> Starlette:
@@ -99,8 +112,13 @@ def build(services: Services) -> Starlette:
     app.router.default = unknown
     # The edge answers every exception itself. Starlette's own two layers for that would wrap each request twice more,
     # and answer what is unexpected outside the edge, without the headers of every answer.
-    app.middleware_stack = Edge(app.router, services=services, public=PUBLIC)
+    app.middleware_stack = Edge(app.router, services=services, public=is_public)
     return app
+
+
+def is_public(path: str) -> bool:
+    """Whether a request of this path needs no credential."""
+    return path in PUBLIC or any(pattern.fullmatch(path) for pattern in _PUBLIC_PATTERNS)
 
 
 async def unknown(_scope: Scope, _receive: Receive, _send: Send) -> None:

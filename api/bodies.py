@@ -1,6 +1,7 @@
 """Reading a request's body, bounded in bytes and in time. What the bytes mean belongs to the applier."""
 
 import asyncio
+from collections.abc import Callable
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
@@ -17,24 +18,33 @@ async def read(call: Call, *, limit: int | None = None) -> bytes:
     Who sends slowly may be gone by the end, so the call is judged again: `call.principal` and `call.project` count from
     then on. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `judging.again` does.
     """
+    pieces: list[bytes] = []
+    await pass_on(call, pieces.append, limit=limit)
+    judging.again(call)
+    return b"".join(pieces)
+
+
+async def pass_on(call: Call, take: Callable[[bytes], None], *, limit: int | None) -> None:
+    """Hand over the body piece by piece, as `read` would read it, and keep none of it. The call is not judged again.
+
+    Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`.
+    """
     most = min(call.services.max_body_bytes, limit or call.services.max_body_bytes)
     _check_encoding(call.header(b"content-encoding"))
     try:
         _check_length(call.header(b"content-length"), limit=most)
-        body = await receive_all(call.receive, limit=most, seconds=READ_SECONDS)
+        await receive_each(call.receive, take, limit=most, seconds=READ_SECONDS)
     except errors.TooLarge:
         if limit is None:
             raise
         raise errors.TooLarge(f"The body is over {most} bytes.") from None  # it holds no resources to be split up
-    judging.again(call)
-    return body
 
 
-async def receive_all(receive: Receive, *, limit: int, seconds: float) -> bytes:
-    """What the client sends, until it is over a limit."""
+async def receive_each(receive: Receive, take: Callable[[bytes], None], *, limit: int, seconds: float) -> None:
+    """Hand over what the client sends, until it is over a limit."""
     try:
         async with asyncio.timeout(seconds):
-            return await _receive(receive, limit=limit)
+            await _receive(receive, take, limit=limit)
     except TimeoutError:
         # The rest would be taken for the next request's beginning, or waited for: the connection ends here.
         raise errors.BadRequest(
@@ -42,8 +52,7 @@ async def receive_all(receive: Receive, *, limit: int, seconds: float) -> bytes:
         ) from None
 
 
-async def _receive(receive: Receive, *, limit: int) -> bytes:
-    chunks = []
+async def _receive(receive: Receive, take: Callable[[bytes], None], *, limit: int) -> None:
     size = 0
     more = True
     while more:
@@ -55,8 +64,7 @@ async def _receive(receive: Receive, *, limit: int) -> bytes:
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
-        chunks.append(chunk)
-    return b"".join(chunks)
+        take(chunk)
 
 
 def _check_encoding(values: list[bytes]) -> None:

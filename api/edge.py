@@ -6,6 +6,7 @@ is read and before routing could tell what exists; every exception becomes an an
 
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 
 from starlette.requests import ClientDisconnect
@@ -51,10 +52,10 @@ class Outgoing:
 class Edge:
     """ASGI middleware around the router."""
 
-    def __init__(self, app: ASGIApp, *, services: Services, public: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, *, services: Services, public: Callable[[str], bool]) -> None:
         self.app = app
         self.services = services
-        self.public = public
+        self.is_public = public
         self.service_key = services.api_key.encode()
         self.hosts = hosts.allowed(services.web_url)
         self.authenticator = Authenticator(
@@ -87,7 +88,7 @@ class Edge:
         credentials.refuse_in_path(scope["path"])
         if query := scope["query_string"]:
             credentials.refuse_in_query(query, service_key=self.service_key)
-        if scope["path"] in self.public:
+        if self.is_public(scope["path"]):
             await self.app(scope, receive, send)
             return
         is_write = scope["method"] not in READING

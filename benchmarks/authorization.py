@@ -72,7 +72,7 @@ def _open(services: Services) -> ASGIApp:
     """The application without authentication and authorization; all else is the same."""
     app = api.app.build(services)
     app.router.routes = [Route(path, _Unjudged(**_given(endpoint))) for path, endpoint in api.app.ROUTES]
-    app.middleware_stack = _Open(app.router, services=services, public=api.app.PUBLIC)
+    app.middleware_stack = _Open(app.router, services=services, public=api.app.is_public)
     return app
 
 

@@ -29,6 +29,11 @@ def machine() -> str:
     return f"{today}, {processor}, {os.cpu_count()} cores, Python {platform.python_version()}, {sys.platform}"
 
 
+def over(figures: list[Figure]) -> list[str]:
+    """What is over its limit. A floor or a peer is no limit."""
+    return [one.what for one in figures if one.beside.startswith("limit ") and float(one.ratio) > 1]
+
+
 def table(figures: list[Figure]) -> str:
     """A Markdown table."""
     lines = ["| work | ours | beside | ratio |", "|---|---|---|---|"]

@@ -1,13 +1,12 @@
 """A daemon that has nothing to do: the memory of its two processes; and how long its command takes to start."""
 
-import re
 import statistics
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import corpus
+from benchmarks import corpus, processes
 from benchmarks.daemons import COMMAND, daemon
 from benchmarks.figures import Figure
 
@@ -26,8 +25,8 @@ def memory() -> list[Figure]:
             while not running.runs():
                 time.sleep(0.1)
             time.sleep(1)
-            main = _pss_mb(running.process.pid)
-            child = max(map(_pss_mb, running.children()))
+            main = processes.pss_mb(running.process.pid)
+            child = max(map(processes.pss_mb, running.children()))
     return [
         _within("idle memory, main process", main, MAIN_LIMIT_MB, "MB"),
         _within("idle memory, reader child", child, CHILD_LIMIT_MB, "MB"),
@@ -46,11 +45,3 @@ def version() -> Figure:
 
 def _within(what: str, value: float, limit: float, unit: str) -> Figure:
     return Figure(what, f"{value:.0f} {unit}", f"limit {limit:.0f} {unit}", f"{value / limit:.2f}")
-
-
-def _pss_mb(process: int) -> float:
-    text = Path(f"/proc/{process}/smaps_rollup").read_text()
-    found = re.search(r"^Pss:\s+([0-9]+) kB", text, flags=re.MULTILINE)
-    if found is None:
-        raise RuntimeError("the kernel does not tell the memory of a process")
-    return int(found[1]) * 1024 / 1e6

@@ -74,10 +74,13 @@ class Accounts:
         """Wait for the next change."""
         await self._changed.wait()
 
-    async def ensure_project(self, name: str) -> None:
-        """Have a project that the settings name, whoever else creates it meanwhile. Raises StoreFault, Refused."""
+    async def ensure_project(self, name: str) -> bool:
+        """Have a project that the settings name, whoever else creates it meanwhile; whether it was made by this call.
+
+        Raises StoreFault, Refused.
+        """
         if name in self.directory.projects:
-            return
+            return False
         at = rfc3339(self._clock())
         try:
             await self.amend(
@@ -86,6 +89,8 @@ class Accounts:
         except changing.Conflict:
             if name not in self.directory.projects:
                 raise
+            return False
+        return True
 
     async def keep_touched(self, *, every: float = TOUCH_SECONDS) -> None:
         """Write when keys were used, until cancelled; what was not written then is lost, and nobody decides by it."""

@@ -33,8 +33,11 @@ def source(tmp_path: Path) -> Repository:
 
 
 @pytest.fixture
-def follow(daemon: Daemon) -> Follow:
+def follow(daemon: Daemon) -> Iterator[Follow]:
     def begin(source: Repository, **settings: object) -> Followed:
         return Followed(daemon, source, name=f"r{next(_numbers)}", **settings)
 
-    return begin
+    yield begin
+    # Else the looks at what earlier tests have followed would take the time of the later ones.
+    daemon.configure([])
+    daemon.reload()

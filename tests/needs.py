@@ -24,6 +24,12 @@ def require_mount_namespace() -> list[str]:
     return prefix
 
 
+def require_root() -> None:
+    """A named skip for everybody but root, in CI too: there the suite runs as root and as an ordinary user."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may do this")
+
+
 def lacking(thing: str) -> NoReturn:
     """Skip because `thing` is missing here; fail instead when CI=true."""
     if os.environ.get("CI") == "true":

@@ -122,19 +122,20 @@ class Repository:
     def worktree(self, path: Path, branch: str) -> "Repository":
         """A linked working tree on a new branch."""
         self.git("worktree", "add", "--quiet", "-b", branch, str(path))
-        return self._other(path)
+        return self.at(path)
 
     def bare(self, path: Path) -> "Repository":
         """A bare clone, which `push` then keeps up to date."""
         self.git("clone", "--quiet", "--bare", "--no-local", ".", str(path))
         self.git("remote", "add", "origin", str(path))
-        return self._other(path)
+        return self.at(path)
 
     def push(self, branch: str = "main") -> None:
         """Push to the bare clone, forced."""
         self.git("push", "--quiet", "--force", "origin", f"{branch}:{branch}")
 
-    def _other(self, path: Path) -> "Repository":
+    def at(self, path: Path) -> "Repository":
+        """The repository at another place, a clone of this one for instance, whose commits come after these."""
         other = Repository(path)
         other._second = self._second
         return other

@@ -56,6 +56,8 @@ class Following:
 
     accept_invalid: bool = False
     atomic: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,11 @@ class World:
         self.due.add(repository)
         return self.heads[repository]
 
+    def follow(self, repository: str, following: Following) -> None:
+        """Other settings: what they shape is read again, whole, at the next look."""
+        self.following[repository] = following
+        self.due.add(repository)
+
     def apply(self, resources: Sequence[Any], options: Options = ASKED) -> Answered:
         """POST /apply."""
         return self._request(Verb.APPLY, {"resources": list(resources)}, options)
@@ -224,7 +231,7 @@ class World:
         self.due.remove(repository)
         self._pass_time()
         row = self.rows.get(repository)
-        ran = self.plan(repository, full=row is None)
+        ran = self.plan(repository, full=row is None or self._is_followed_anew(repository))
         self._record(repository, ran)
         return ran
 
@@ -254,7 +261,7 @@ class World:
                 found = reader.execute(sql["repository"], (name,)).fetchone()
                 row = None if found is None else RepositoryRow(*found)
                 assert row == self.rows.get(name)
-                if row is None or row.head != self.heads[name]:
+                if row is None or row.head != self.heads[name] or self._is_followed_anew(name):
                     self.due.add(name)
                 was_refused = row is not None and row.head is not None and row.tree is None
                 if was_refused or reader.execute(sql["waits_for_store"], (name,)).fetchone()[0]:
@@ -324,6 +331,10 @@ class World:
             self._tell(None, answered.planned.touched)
         return answered
 
+    def _is_followed_anew(self, repository: str) -> bool:
+        """Whether the settings are others than those that it was read by."""
+        return self.rows[repository].fingerprint != repr(self.following[repository])
+
     def _pass_time(self) -> None:
         self.number += 1
         self.now += timedelta(seconds=1)
@@ -355,7 +366,12 @@ class World:
             prune_min_count=UNBOUNDED,
             prune_max_percent=100,
             atomic=following.atomic,
+            allowed_kinds=("*",),
+            allowed_names=("*",),
             accept_invalid=following.accept_invalid,
+            include=following.include,
+            exclude=following.exclude,
+            origin="",
             neighbours=tuple(self._neighbour(name) for name in sorted(self.heads) if name != repository),
         )
 
@@ -367,6 +383,9 @@ class World:
             allowed_kinds=("*",),
             allowed_names=("*",),
             accept_invalid=self.following[repository].accept_invalid,
+            path="",
+            include=self.following[repository].include,
+            exclude=self.following[repository].exclude,
         )
 
     def _record(self, repository: str, ran: Ran) -> None:
@@ -394,7 +413,7 @@ class World:
         return RepositoryRow(
             name=repository,
             project=PROJECT,
-            fingerprint="fingerprint",
+            fingerprint=repr(self.following[repository]),
             commit=self.heads[repository] if is_applied else (before and before.commit),
             tree=planned.tree if is_applied else None,
             head=self.heads[repository],

@@ -11,7 +11,7 @@ from reconciler.cli.sessions import Session, connected
 from reconciler.documents.values import Value
 from reconciler.escaping import visible
 
-HEADER = ("REPOSITORY", "PROJECT", "STATE", "COMMIT", "HEAD", "LAST RUN", "OUTCOME", "COUNTS")
+HEADER = ("REPOSITORY", "PROJECT", "FOLLOWS", "STATE", "COMMIT", "HEAD", "LAST RUN", "OUTCOME", "COUNTS")
 FINE = ("", "succeeded")  # outcomes that need no words; the empty one is that of no run, or of one that goes on
 
 
@@ -82,6 +82,7 @@ def _row(repository: Value) -> tuple[str, ...]:
     return (
         text(repository, "name"),
         text(repository, "project"),
+        _follows(repository),
         text(repository, "state"),
         text(repository, "commit")[:12],
         text(repository, "head")[:12],
@@ -89,3 +90,9 @@ def _row(repository: Value) -> tuple[str, ...]:
         text(run, "outcome") or text(run, "phase"),
         statuses.counts(run),
     )
+
+
+def _follows(repository: Value) -> str:
+    """What of the remote is followed: a branch and a ref by their names, a tag and a commit as what they are."""
+    kind, name = text(repository, "follows", "kind"), text(repository, "follows", "name")
+    return f"{kind} {name[:12] if kind == 'commit' else name}" if kind in ("tag", "commit") else name

@@ -29,8 +29,8 @@ from reconciler.daemon import (
     ending,
     erasing,
     first_admin,
+    following,
     headers,
-    leftovers,
     locking,
     logs,
     serving,
@@ -39,22 +39,20 @@ from reconciler.daemon import (
 from reconciler.daemon.certificates import Certificate
 from reconciler.daemon.ending import Bound
 from reconciler.daemon.services import Services
-from reconciler.git.mirrors import Mirror
-from reconciler.git.program import GitProgram
 from reconciler.reading.client import Reader
 from reconciler.reconciling.repositories import Environment, Repositories
 from reconciler.reconciling.runs import Trigger
-from reconciler.reconciling.watched import Watched
+from reconciler.remotes.following import Remotes
 from reconciler.secrets import available, sources
 from reconciler.settings import reloading
 from reconciler.settings.models import Settings
-from reconciler.settings.repositories import Repository
 from reconciler.signing_in import SigningIn
 from reconciler.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
 
 DEFAULT_PROJECT = "default"
+UMASK = 0o077
 END_SECONDS = 5.0  # for everything but the requests under way, which have `delivery.drainTimeout`
 
 
@@ -82,7 +80,11 @@ class Plan:
 def start(plan: Plan) -> None:
     """`run` on a loop of its own, to its end: the loop's own end, which waits for its threads, is bounded too."""
     seconds = plan.settings.delivery.drain_timeout + END_SECONDS
-    with ending.bound(seconds=seconds) as bound, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        _private_files(),
+        ending.bound(seconds=seconds) as bound,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         runner.run(run(plan, bound))
 
 
@@ -92,14 +94,14 @@ async def run(plan: Plan, bound: Bound) -> None:
     stop, reload = asyncio.Event(), asyncio.Event()
     with locking.hold(settings.state_dir), _signals(stop=stop, reload=reload, bound=bound):
         listener = serving.bind(settings.listen.host, settings.listen.port)
-        await _remove_leftovers(settings)
+        await following.remove_leftovers(settings)
         async with _parts(settings, bound, environment=plan.environment) as (services, repositories):
             application = plan.application(services)
             drain = settings.delivery.drain_timeout
             certificate = _certificate(settings)
             async with serving.serve(application, listener, certificate=certificate, drain_seconds=drain) as served:
                 try:
-                    await repositories.start(_watched(settings))
+                    await repositories.start(following.watched(settings))
                     await _up(plan, listener, services, repositories, served, stop=stop, reload=reload)
                 finally:
                     bound.begin()
@@ -179,7 +181,7 @@ async def _parts(
         shared = Environment(
             store=store,
             applier=applier,
-            mirror=_mirrors(settings),
+            remotes=Remotes(following.places(settings), clock=asyncio.get_running_loop().time),
             ensure_project=accounts.ensure_project,
             api_versions=api_versions,
             schemas=_schemas_digest(),
@@ -216,51 +218,6 @@ def _store_path(settings: Settings) -> Path:
     return Path(settings.store.url.removeprefix("sqlite:///"))
 
 
-def _mirrors(settings: Settings) -> Callable[[Watched], Mirror]:
-    """Each repository gets a mirror named after what it mirrors: another URL is another mirror."""
-    folder = settings.state_dir / leftovers.MIRRORS
-    homes = settings.state_dir / leftovers.HOMES
-
-    def mirror(one: Watched) -> Mirror:
-        name = leftovers.place(one.name, one.url)
-        safe = [] if one.local_path is None else [Path(one.local_path)]
-        return Mirror(folder / f"{name}.git", GitProgram(homes / name, safe_directories=safe))
-
-    return mirror
-
-
-async def _remove_leftovers(settings: Settings) -> None:
-    """Of repositories that are no longer in the settings. Before any is followed, and while we hold the lock."""
-    kept = [leftovers.place(one.name, one.url) for one in _watched(settings)]
-    leftovers.remove(await asyncio.to_thread(leftovers.put_aside, settings.state_dir, kept=kept))
-
-
-def _watched(settings: Settings) -> list[Watched]:
-    """The repositories to watch. What this version cannot follow is a mistake in the settings, and never comes here."""
-    return [_one_watched(repository) for repository in settings.repositories]
-
-
-def _one_watched(repository: Repository) -> Watched:
-    return Watched(
-        name=repository.name,
-        url=repository.url,
-        branch=repository.branch,
-        path=repository.path,
-        project=repository.project,
-        interval=repository.interval,
-        full_interval=repository.full_interval,
-        timeout=repository.timeout,
-        prune=repository.prune.enabled,
-        prune_min_count=repository.prune.min_count,
-        prune_max_percent=repository.prune.max_percent,
-        atomic=repository.atomic,
-        suspended=repository.suspend,
-        allowed_kinds=repository.allow.kinds,
-        allowed_names=repository.allow.names,
-        accept_invalid=repository.accept_invalid,
-    )
-
-
 def _certificate(settings: Settings) -> Certificate | None:
     chain, key = settings.tls.cert_file, settings.tls.key_file
     return None if chain is None or key is None else Certificate(chain=chain, key=key)
@@ -279,6 +236,16 @@ def _address(listener: socket.socket, *, tls: bool) -> str:
     host, port = listener.getsockname()[:2]
     scheme = "https" if tls else "http"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+@contextlib.contextmanager
+def _private_files() -> Iterator[None]:
+    """Whatever is made meanwhile, by programs that are started too, is for its owner alone."""
+    before = os.umask(UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextlib.contextmanager
@@ -309,7 +276,7 @@ async def _reloads(plan: Plan, repositories: Repositories, served: serving.Serve
             fresh = await asyncio.to_thread(plan.reload)
             certificate = _certificate(fresh)
             renewed = None if certificate is None else await asyncio.to_thread(certificates.read, certificate)
-            await repositories.start(_watched(fresh), trigger=Trigger.RELOAD)
+            await repositories.start(following.watched(fresh), trigger=Trigger.RELOAD)
         except errors.ReconcilerError as problem:
             for mistake in problem.message.splitlines():
                 log.error("The settings were not reloaded: %s", mistake)

@@ -1,8 +1,9 @@
 """What the daemon offers to its doors (the API, a console): typed, so that a handler says what it needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 from typing import Protocol
 
 from reconciler.access.actors import Actor
@@ -12,6 +13,7 @@ from reconciler.applying import Applier
 from reconciler.clock import Clock
 from reconciler.daemon import headers
 from reconciler.daemon.headers import Header
+from reconciler.hooks.memory import Memory
 from reconciler.signing_in import SigningIn
 from reconciler.store.contract import Store
 
@@ -30,6 +32,14 @@ class Repositories(Protocol):
 
     def reconcile(self, name: str, *, actor: Actor) -> str | None:
         """Ask for a run; the id of the run that will cover it, or None for an unknown repository. Raises Suspended."""
+
+    def hook_secret_file(self, name: str) -> Path | None:
+        """The file with the secret of a repository's hook; None without a hook, and for an unknown repository."""
+
+    def hint(self, name: str) -> None:
+        """Look at a repository now, since a forge says that something was pushed. Nothing happens for one that is
+        unknown or suspended.
+        """
 
     async def approve(self, name: str, *, commit: str, actor: Actor, request: str) -> str | None:
         """Let go what is held at a commit; the id of the run that deletes it, or None for an unknown repository.
@@ -73,3 +83,4 @@ class Services:
     web_url: str = ""
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     headers: tuple[Header, ...] = headers.SECURITY
+    hooks: Memory = field(default_factory=Memory)

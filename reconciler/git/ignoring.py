@@ -5,9 +5,10 @@ Pure: the files' texts come in. The pattern language of one line is in `patterns
 
 from collections.abc import Mapping
 
+from reconciler import patterns
 from reconciler.errors import Refused
-from reconciler.git import patterns, trees
-from reconciler.git.patterns import Pattern
+from reconciler.git import trees
+from reconciler.patterns import Pattern
 
 FILE_NAME = ".serviceignore"
 MAX_BYTES = 64 * 1024  # of one ignore file; the reader refuses a larger one
@@ -37,6 +38,10 @@ class Ignore:
             return False
         names = tuple(path.split("/"))
         return self._folder_ignored(names[:-1]) or self._last_word(names, is_folder=False)
+
+    def ignored_folder(self, path: str) -> bool:
+        """Whether a folder is left out, by itself or with one above it: whatever stands below is, too."""
+        return bool(self._patterns) and self._folder_ignored(tuple(trees.parts(path)))
 
     def _folder_ignored(self, names: tuple[str, ...]) -> bool:
         # Below an ignored folder nothing is taken in again, as in Git, which does not even look there.

@@ -138,9 +138,9 @@ class Snapshot:
 
     def is_unrelated(self, old: str, new: str) -> bool:
         """Whether two commits are known to have no history in common. Of a commit that the mirror lacks nothing is
-        known.
+        known, and little where a shallow repository cuts histories off.
         """
-        if not self.has(old) or not self.has(new):
+        if not self.has(old) or not self.has(new) or self._repository.is_shallow:
             return False
         with _damage():
             return self._repository.merge_base(old, new) is None

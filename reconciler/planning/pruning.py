@@ -15,6 +15,11 @@ from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources.keys import Key
 
 NAMED = 5  # a message names this many files or resources, and counts the rest
+UNRELATED = "The head has no history in common with the commit that was applied last"
+LOST = (
+    "Nobody knows whether the head has history in common with the commit that was applied last, which the mirror lacks"
+    " and the remote gives out no more"
+)
 WINDOW_MILLISECONDS = 24 * 60 * 60 * 1000  # the budget is for any so long a time
 
 
@@ -54,13 +59,15 @@ class Tree:
     """What a commit holds: (path, fault) of each file in scope that could not be read whole, and how many documents.
 
     `missing` says that the folder is not there; such a tree has no documents. `unrelated`: the commit has no history in
-    common with the one that was applied last. `released`: the last plan of this very tree held nothing.
+    common with the one that was applied last; `lost`, since that one is nowhere any more, so that nobody knows.
+    `released`: the last plan of this very tree held nothing.
     """
 
     unreadable: Sequence[tuple[str, str]]
     documents: int  # invalid ones included
     missing: str | None = None
     unrelated: bool = False
+    lost: bool = False
     released: bool = False
 
 
@@ -171,7 +178,7 @@ def _reason(
 
 def _empty_message(wanted: Sequence[Stored]) -> str:
     if not wanted:
-        return "The head holds no resource at all; commit one, or correct `path`."
+        return "The head holds no resource at all; commit one, or correct `path`, `include` or `exclude`."
     return (
         f"The head holds no resource at all, so nothing is deleted; {len(wanted)} stay as they were: restore them, or "
         "release this with `reconciler approve`."
@@ -186,8 +193,8 @@ def _unrelated(tree: Tree, wanted: Sequence[Stored]) -> Pruning:
     return Pruning(
         held=tuple(wanted),
         hold=Hold.UNRELATED_ROOT,
-        message="The head has no history in common with the commit that was applied last, so nothing of it is applied"
-        f"{_would_go(len(wanted))}; push that history back, or {release}.",
+        message=f"{LOST if tree.lost else UNRELATED}, so nothing of it is applied{_would_go(len(wanted))}; push that "
+        f"history back, or {release}.",
         approvable=not tree.unreadable,
         unreadable=bool(tree.unreadable),
     )

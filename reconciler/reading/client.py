@@ -11,6 +11,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+from reconciler.git.faults import GitFault, State
 from reconciler.reading.allowances import Exhausted
 from reconciler.reading.children import COMMAND, SECONDS, Answered, Busy, Child, Overdue, ReaderGone, Seconds
 from reconciler.reading.deaths import Memory, Pace
@@ -115,11 +116,21 @@ class Reader:
         """In the child of all, or the next one while a job was not begun."""
         for _ in range(MOST_STARTS - 1):
             try:
-                return await (await self._present()).plan(next(self._numbers), job)
+                return await self._in(await self._present(), job)
             except ReaderGone as gone:
                 if gone.begun or self._stopped.is_set():
                     raise
-        return await (await self._present()).plan(next(self._numbers), job)
+        return await self._in(await self._present(), job)
+
+    async def _in(self, child: Child, job: Job) -> Answered:
+        try:
+            return await child.plan(next(self._numbers), job)
+        except GitFault as fault:
+            if fault.state is State.MIRROR_CORRUPT:
+                # libgit2 keeps a pack that it has opened, by its path. A mirror that is made anew has the same packs at
+                # the same paths: this child would go on reading the damaged ones, which are gone.
+                await child.end()
+            raise
 
     async def _present(self) -> Child:
         async with self._starting:

@@ -17,6 +17,7 @@ from reconciler.deciding.remasking import Remasking
 from reconciler.deciding.worlds import World
 from reconciler.documents.values import Value
 from reconciler.git.faults import GitFault, State
+from reconciler.git.selecting import Globs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.planning import planner, statuses
 from reconciler.planning.models import Change, Outcome
@@ -165,7 +166,12 @@ def _read(
 ) -> TreeReading:
     rules = Rules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
     scope = Scope(
-        repository=job.repository, project=job.context.project, folder=job.path, rules=rules, allowance=allowance
+        repository=job.repository,
+        project=job.context.project,
+        folder=job.path,
+        rules=rules,
+        allowance=allowance,
+        globs=Globs(include=job.include, exclude=job.exclude, root=job.path),
     )
     try:
         if not job.full and remembered is not None and remembered.tree is not None:

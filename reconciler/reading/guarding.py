@@ -19,12 +19,13 @@ PART = 1_000  # rows in one part
 @dataclass(frozen=True, slots=True)
 class Circumstances:
     """What is known before a commit is judged. `stayed` is what the last plan kept though its head did not hold it;
-    `released`: it held nothing, and was of this very tree.
+    `released`: it held nothing, and was of this very tree. `lost`: what was applied last is nowhere any more.
     """
 
     window: Window
     approved: frozenset[Key] | None
     unrelated: bool
+    lost: bool
     stayed: frozenset[HeldRow]
     released: bool
 
@@ -33,7 +34,8 @@ def look(
     job: CommitJob, snapshot: Snapshot, view: PlanningView, *, remembered: RepositoryRow | None, tree: str
 ) -> Circumstances:
     """The circumstances of a job's commit, whose folder is `tree`. Raises GitFault."""
-    unrelated = _is_unrelated(job, snapshot, remembered)
+    lost = _is_lost(job, snapshot, remembered)
+    unrelated = lost or _is_unrelated(job, snapshot, remembered)
     approval = view.approval(job.repository)
     # Of another history only the commit that was looked at is approved, and what continues it.
     if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
@@ -42,6 +44,7 @@ def look(
         window=view.pruned_since(job.repository, job.context.milliseconds - WINDOW_MILLISECONDS),
         approved=None if approval is None else approval.keys,
         unrelated=unrelated,
+        lost=lost,
         stayed=frozenset(view.stays(job.repository)),
         released=_is_released(job, remembered, tree=tree),
     )
@@ -87,14 +90,20 @@ def _is_released(job: CommitJob, remembered: RepositoryRow | None, *, tree: str)
     return (remembered.head, remembered.tree) == (job.commit, tree)
 
 
-def _is_unrelated(job: CommitJob, snapshot: Snapshot, remembered: RepositoryRow | None) -> bool:
-    """Whether the commit has no history in common with what was applied last from the same place, as far as is known.
+def _is_lost(job: CommitJob, snapshot: Snapshot, remembered: RepositoryRow | None) -> bool:
+    """Whether the mirror lacks what was applied last from the same place, so that nothing tells what became of it.
 
-    A mirror that was built again lacks that commit exactly when the branch does not lead to it any more: then somebody
-    has to say that it may be so.
+    A mirror that was made again is filled with the head and with that commit, as long as the remote gives it out. It
+    lacks it only when the head does not lead to it, and the remote has it no more or refuses it: then somebody has to
+    say that the head may follow it.
     """
     if remembered is None or remembered.commit is None or remembered.origin != job.origin:
         return False
-    if not snapshot.has(remembered.commit):
-        return True
+    return not snapshot.has(remembered.commit)
+
+
+def _is_unrelated(job: CommitJob, snapshot: Snapshot, remembered: RepositoryRow | None) -> bool:
+    """Whether the commit has no history in common with what was applied last from the same place."""
+    if remembered is None or remembered.commit is None or remembered.origin != job.origin:
+        return False
     return snapshot.is_unrelated(remembered.commit, job.commit)

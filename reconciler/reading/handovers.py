@@ -19,6 +19,8 @@ from reconciler.deciding.changes import Decided
 from reconciler.deciding.decisions import Batch
 from reconciler.deciding.worlds import World
 from reconciler.documents import limits
+from reconciler.git import trees
+from reconciler.git.selecting import Globs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.planning.models import Change, Stored
 from reconciler.reading.messages import Neighbour
@@ -106,10 +108,15 @@ def _claim(neighbour: Neighbour, left: Mapping[Key, Stored], world: World, *, ru
 
 
 def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> dict[str, set[Key]]:
-    """The files in which the neighbour's applied head holds these, each once."""
+    """The files in which the neighbour's applied head holds these, each once; as its settings are now, which it may
+    not have looked by yet.
+    """
+    folder = trees.place(neighbour.path).prefix
+    globs = Globs(include=neighbour.include, exclude=neighbour.exclude, root=neighbour.path)
     paths: dict[Key, list[str]] = defaultdict(list)
     for key, path in view.places_of(neighbour.repository, keys):
-        if allowing.is_allowed(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names):
+        is_allowed = allowing.is_allowed(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names)
+        if is_allowed and path.startswith(folder) and globs.choose(path):
             paths[key].append(path)
     held: dict[str, set[Key]] = defaultdict(set)
     for key, found in paths.items():

@@ -126,7 +126,7 @@ def _prune(head: _Head, decided: Decided, passing: Sequence[Handover]) -> Prunin
     references = decisions.references(head.world, leaving, written)
     return pruning.decide(
         departed.gone,
-        tree=replace(departed.tree, unrelated=around.unrelated, released=around.released),
+        tree=replace(departed.tree, unrelated=around.unrelated, lost=around.lost, released=around.released),
         owned=departed.owned,
         budget=Budget(job.prune_min_count, job.prune_max_percent) if job.prune else None,
         window=around.window,

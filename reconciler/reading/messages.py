@@ -39,8 +39,11 @@ class Context(msgspec.Struct, frozen=True):
         return f"Context({self.project} at {self.at})"
 
 
-class Neighbour(msgspec.Struct, frozen=True):
-    """Another repository that fills the same project, and may take over what this one lets go of."""
+class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+    """Another repository that fills the same project, and may take over what this one lets go of.
+
+    What is forgotten would be read as something else, so nothing has a default. `branch`: see `CommitJob`.
+    """
 
     repository: str
     mirror: str
@@ -48,10 +51,18 @@ class Neighbour(msgspec.Struct, frozen=True):
     allowed_kinds: tuple[str, ...]
     allowed_names: tuple[str, ...]
     accept_invalid: bool
+    path: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
 
 
-class CommitJob(msgspec.Struct, frozen=True, tag="commit"):
-    """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read."""
+class CommitJob(msgspec.Struct, frozen=True, kw_only=True, tag="commit"):
+    """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read.
+
+    `branch` is where the commit was found: a branch by its short name, any other ref by its full one, or the id of a
+    commit. `include` and `exclude` are patterns of files, as in the settings; no pattern includes every file. `origin`
+    is a digest of the URL and of what is followed there.
+    """
 
     context: Context
     repository: str
@@ -65,11 +76,13 @@ class CommitJob(msgspec.Struct, frozen=True, tag="commit"):
     atomic: bool
     prune_min_count: int
     prune_max_percent: int
-    allowed_kinds: tuple[str, ...] = ("*",)
-    allowed_names: tuple[str, ...] = ("*",)
-    accept_invalid: bool = False
-    origin: str = ""  # a digest of the url and branch
-    neighbours: tuple[Neighbour, ...] = ()
+    allowed_kinds: tuple[str, ...]
+    allowed_names: tuple[str, ...]
+    accept_invalid: bool
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    origin: str
+    neighbours: tuple[Neighbour, ...]
     aside: frozenset[str] = frozenset()  # blobs that ended readers before: they are told of, and not read
     careful: bool = False  # say which file is read, before it is
 

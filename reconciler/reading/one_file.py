@@ -12,6 +12,7 @@ from reconciler.deciding.candidates import Candidate, Rules
 from reconciler.documents import limits
 from reconciler.errors import Refused
 from reconciler.git import ignoring
+from reconciler.git.selecting import Globs
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import File, Mode
 from reconciler.reading.allowances import Allowance
@@ -35,6 +36,7 @@ class Scope:
     folder: str
     rules: Rules
     allowance: Allowance
+    globs: Globs
 
 
 @dataclass(frozen=True, slots=True)

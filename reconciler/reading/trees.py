@@ -110,6 +110,8 @@ def read_all(snapshot: Snapshot, view: PlanningView, *, scope: Scope) -> TreeRea
     """
     present = list(snapshot.files(scope.folder))
     rules = {file.path: file.blob for file in present if _is_ignore_file(file.path) and file.readable}
+    # Where nothing counts anyway, rules that cannot be used must not keep what counts elsewhere from going.
+    rules = {path: blob for path, blob in rules.items() if not scope.globs.excluded_folder(path.rpartition("/")[0])}
     ignore, unusable = one_file.ignore(rules, snapshot, scope=scope)
     matter = [file for file in present if _matters(file, ignore, scope) and not _is_below(file.path, unusable)]
     scope.allowance.known(sum(one_file.size(file, snapshot) for file in matter), files=len(matter))
@@ -188,8 +190,11 @@ def _matters(file: File | Change, ignore: ignoring.Ignore, scope: Scope) -> bool
     scope.allowance.time()  # each may be held against thousands of patterns
     if _is_ignore_file(file.path):
         return False  # rules when it is a file, nothing when it is a link
-    is_link = isinstance(file, File) and file.mode in LINKS and not ignore.ignored(file.path)
-    return is_link or selecting.considered(file.path, ignore)
+    globs = scope.globs
+    # What a link stood for may have been included although the link is not: `teams/*` is no pattern of `teams`.
+    is_link = isinstance(file, File) and file.mode in LINKS
+    stands_in = is_link and not ignore.ignored(file.path) and not globs.excluded(file.path)
+    return stands_in or selecting.considered(file.path, ignore, globs)
 
 
 def _vacant_since(

@@ -1,41 +1,44 @@
 """The loop of one repository: it waits for work, tick or stop, whichever comes first, and reconciles.
 
 A push event, a file event and a poll all mean only "look again". The first event acts at once; what comes during a run
-becomes one more look, at the newest head only.
+becomes one more look, at the newest head only. While looks fail, events wait as `pacing` says, and a person does not.
 """
 
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 
-from reconciler.git import watching
-from reconciler.git.watching import WatchEnded
-from reconciler.reconciling import pacing
+from reconciler.reconciling import pacing, rotations
 from reconciler.reconciling.pacing import Pace
 from reconciler.reconciling.reconciler import Reconciler
+from reconciler.reconciling.rotations import Facts, Files
 from reconciler.reconciling.runs import Run, Trigger
+from reconciler.remotes.watching import WatchEnded, Watcher
 
 log = logging.getLogger(__name__)
 
-WATCH_AGAIN = 30.0  # seconds until watching is tried again after it failed; polling goes on meanwhile
+WATCH_AGAIN_SECONDS = 30.0  # until watching is tried again after it failed; polling goes on meanwhile
 
 
 class Loop:
     """One repository's queue of at most one run, and the tasks that serve it."""
 
-    def __init__(self, reconciler: Reconciler, *, new_run: Callable[[Trigger, str], Run]) -> None:
+    def __init__(self, reconciler: Reconciler, *, new_run: Callable[[Trigger, str], Run], watcher: Watcher) -> None:
         self.reconciler = reconciler
         self.queued: Run | None = None
         self.running: Run | None = None
         self.promised: list[Run] = []  # whose ids somebody holds, and that are still to be made
         self._new_run = new_run
+        self._watcher = watcher
         self._work = asyncio.Event()
         self._stop = asyncio.Event()
-        self._failures = 0
-        self._full_due = 0.0
+        self._pace = Pace(interval=reconciler.watched.interval, full_due=math.inf)
+        self._due = 0.0  # when the next look is made if nothing happens
+        self._files = Files(rotations.files(reconciler.watched))
         self._tasks: list[asyncio.Task[None]] = []
         self._explaining: asyncio.Task[None] | None = None
 
@@ -57,7 +60,7 @@ class Loop:
 
     def further(self, trigger: Trigger) -> "Loop":
         """The same loop once more, after it was stopped and its reconciler has recalled what is stored."""
-        loop = Loop(self.reconciler, new_run=self._new_run)
+        loop = Loop(self.reconciler, new_run=self._new_run, watcher=self._watcher)
         loop.start(trigger, promised=self.kept_promises(self.reconciler.last_run))
         return loop
 
@@ -98,17 +101,39 @@ class Loop:
         self.promised = asked + self.promised
 
     async def _serve(self) -> None:
-        clock = asyncio.get_running_loop().time
-        self._full_due = clock() + self.reconciler.watched.full_interval
+        self._pace = replace(self._pace, full_due=self._next_full())
         while not self._stop.is_set():
-            await self._run_queued(full=clock() >= self._full_due)
+            facts = await self._files.facts()  # before the look, so that no change during it is missed
+            await self._run_queued(full=_now() >= self._pace.full_due)
             self._explain()
-            pace = Pace(self.reconciler.watched.interval, self._failures, self._full_due)
-            delay = pacing.delay(pace, now=clock(), randomness=random.random())  # noqa: S311 - spreads polls, no secret
+            await self._rest(facts)
+
+    async def _rest(self, facts: Facts) -> None:
+        """Wait until the next look is due, or something happens for which one may be made now."""
+        delay = pacing.delay(self._pace, now=_now(), randomness=_randomness())
+        # A suspension ends on time, but one whose end could not be stored waits like every failure.
+        left = math.inf if self._pace.failures else self.reconciler.suspension_left
+        self._due = _now() + min(delay, left)
+        files = self._files if self._pace.failures and self._files.paths else None
+        while (seconds := self._seconds_left()) > 0:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._work.wait(), min(delay, self.reconciler.suspension_left))
-            if not self._work.is_set():
-                self.ask(Trigger.RESUME if self.reconciler.suspension_is_over else Trigger.POLL, actor="system")
+                pause = seconds if files is None else min(seconds, rotations.LOOK_AGAIN_SECONDS)
+                await asyncio.wait_for(self._work.wait(), pause)
+            self._work.clear()
+            if files is not None and await files.facts() != facts:
+                files = None  # the look that is asked for now covers whatever else changes until it begins
+                self.ask(Trigger.WATCH, actor="system")
+        if self.queued is None:
+            self._pace = pacing.polled(self._pace)
+            self.ask(Trigger.RESUME if self.reconciler.suspension_is_over else Trigger.POLL, actor="system")
+
+    def _seconds_left(self) -> float:
+        """Until the next look, as far as is known; 0 when it is time, or to stop."""
+        if self._stop.is_set():
+            return 0.0
+        if self.queued is None:
+            return max(0.0, self._due - _now())
+        return 0.0 if self.queued.trigger is Trigger.REQUEST else pacing.held(self._pace, now=_now())
 
     def _explain(self) -> None:
         """Search for lineage beside the runs that follow, when there is some to find and no search is under way."""
@@ -117,31 +142,41 @@ class Loop:
             self._explaining = asyncio.create_task(self.reconciler.explain(), name=name)
 
     async def _run_queued(self, *, full: bool) -> None:
-        self._work.clear()
         self.running, self.queued = self.queued, None
-        if self.running is None:
+        run = self.running
+        if run is None:
             return
         try:
-            went_well = await self.reconciler.reconcile(self.running, full=full)
+            failure = await self.reconciler.reconcile(run, full=full)
         finally:
             self.running = None
         self._next_promised()
-        self._failures = 0 if went_well else self._failures + 1
-        if full and went_well:
-            spread = 1 - pacing.JITTER * random.random()  # noqa: S311 - spreads full reads, no secret
-            interval = self.reconciler.watched.full_interval * spread
-            self._full_due = asyncio.get_running_loop().time() + interval
+        asked = run.trigger is Trigger.REQUEST
+        self._pace = pacing.looked(self._pace, failure, now=_now(), asked=asked)
+        if full and failure is None:
+            self._pace = replace(self._pace, full_due=self._next_full())
+
+    def _next_full(self) -> float:
+        return _now() + self.reconciler.watched.full_interval * (1 - pacing.JITTER * _randomness())
 
     async def _watch(self) -> None:
         """Turn file events into looks. Where watching is impossible, polling alone sees changes, later."""
-        path = self.reconciler.watched.local_path
-        if path is None:
+        folder = self.reconciler.watched.source.folder
+        if folder is None:
             return
         while not self._stop.is_set():
             try:
-                async for _ in watching.events(Path(path), stop=self._stop):
+                async for _ in self._watcher.events(folder, stop=self._stop):
                     self.ask(Trigger.WATCH, actor="system")
             except WatchEnded as fault:
                 log.debug("%s: %s", self.reconciler.watched.name, fault.message)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), WATCH_AGAIN)
+                await asyncio.wait_for(self._stop.wait(), WATCH_AGAIN_SECONDS)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _randomness() -> float:
+    return random.random()  # noqa: S311 - spreads looks, no secret

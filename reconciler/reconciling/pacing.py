@@ -1,29 +1,102 @@
-"""When to look again: a decision from what is known; waiting is elsewhere."""
+"""When to look again: pure decisions from what is known; waiting is in `loops`. Times are seconds on a monotonic clock.
 
-from dataclasses import dataclass
+A run of failures is bounded twice. By itself a repository looks ever more rarely. And whatever happens to it (pushes,
+file events, files with credentials that are written again and again), at most LOOKS looks fall into any WINDOW, so that
+a remote that fails is asked fewer than ten times a minute: one look asks it at most twice. Each time is up to four
+requests over HTTP, so that fewer looks fall into it where a remote answers and only a person can mend what it answers.
+Only a person is not held.
+"""
 
-FIRST_RETRY = 1.0  # seconds
-LONGEST_RETRY = 600.0  # seconds
-JITTER = 0.1  # of the interval, so that many repositories do not poll at once
+from dataclasses import dataclass, replace
+
+FIRST_RETRY = 2.0
+LONGEST_RETRY = 600.0  # jitter included
+JITTER = 0.1  # of a delay, so that many repositories do not ask together
+LOOKS = 4
+LASTING_LOOKS = 3  # of remotes where only a person can mend it: three requests each
+UNFIT_LOOKS = 1  # of remotes with a head that no fetch can bring: the look that finds out makes seven requests
+WINDOW = 60.0
+DOUBLINGS = 20  # more make no difference, and would end beyond what a float holds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """How a look failed. `may_pass`: without a person's doing. `retry_after`: how long the remote wants to be left.
+    `most`: so many such looks in a WINDOW.
+    """
+
+    may_pass: bool
+    retry_after: float | None = None
+    most: int = LOOKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How a repository has been doing. `failures` counts those in a row; times are seconds on a monotonic clock."""
+    """How a repository has been doing since its loop began."""
 
     interval: float
-    failures: int
     full_due: float
+    is_spread: bool = False  # it was polled at a moment of its own, so that its polls are not with all the others'
+    failures: int = 0  # in a row
+    last: Failure | None = None
+    ended: tuple[float, ...] = ()  # when the last looks of this run of failures ended, at most LOOKS
+    left_until: float = 0.0  # the remote asked not to be asked sooner
+
+
+def most_looks(*, may_pass: bool, of_head: bool, is_local: bool) -> int:
+    """How many looks that fail like this may fall into a WINDOW; `of_head`: no fetch can bring the head."""
+    if may_pass or is_local:
+        return LOOKS
+    return UNFIT_LOOKS if of_head else LASTING_LOOKS
+
+
+def looked(pace: Pace, failure: Failure | None, *, now: float, asked: bool = False) -> Pace:
+    """The pace after a look that ended now; a success ends a run of failures.
+
+    One that a person `asked` for makes no other look come later: who tries again and again waits no longer for it.
+    """
+    if failure is None:
+        return Pace(interval=pace.interval, full_due=pace.full_due, is_spread=pace.is_spread)
+    return replace(
+        pace,
+        is_spread=False,  # many may have failed together, and recover together
+        failures=max(1, pace.failures + (not asked)),
+        last=failure,
+        ended=(*pace.ended, now)[-LOOKS:],
+        left_until=now + (failure.retry_after or 0.0),
+    )
+
+
+def polled(pace: Pace) -> Pace:
+    """The pace when the delay has passed and a poll is due."""
+    return replace(pace, is_spread=not pace.failures)
 
 
 def delay(pace: Pace, *, now: float, randomness: float) -> float:
-    """Seconds until the next look, at least 0; `randomness` is from 0 up to 1.
+    """Seconds until the next look when nothing happens, at least 0; `randomness` is from 0 up to 1.
 
-    After a failure the delay doubles from one second to ten minutes, however short the interval; otherwise it is the
-    interval, give or take a tenth, or what is left until everything is to be read again.
+    After a failure that may pass it doubles from two seconds to ten minutes, however short the interval; after one that
+    only a person can mend, from the interval to ten minutes, or it stays the interval when that is longer. It is never
+    less than what the remote asked for. Otherwise it is the interval, give or take a tenth, or what is left until
+    everything is to be read again. The first poll after a start or a failure comes anywhere within the interval:
+    repositories that were all looked at when the service started would otherwise be polled together for hours.
     """
-    if pace.failures:
-        doubled = FIRST_RETRY * float(2 ** min(pace.failures - 1, 20))
-        return min(doubled, LONGEST_RETRY) * (1 - JITTER * randomness)
-    spread = pace.interval * (1 + JITTER * (2 * randomness - 1))
-    return max(0.0, min(spread, pace.full_due - now))
+    if pace.last is not None:
+        wait = max(_backoff(pace, pace.last), pace.left_until - now)
+        return max(wait + JITTER * randomness * min(wait, LONGEST_RETRY), held(pace, now=now))
+    spread = 1 + JITTER * (2 * randomness - 1) if pace.is_spread else randomness
+    return max(0.0, min(pace.interval * spread, pace.full_due - now))
+
+
+def held(pace: Pace, *, now: float) -> float:
+    """Seconds for which whatever happens waits, but for a person's wish: 0 unless looks fail."""
+    # From its end: whatever the first of them asked, it asked before.
+    most = LOOKS if pace.last is None else pace.last.most
+    window_ends = pace.ended[-most] + WINDOW if len(pace.ended) >= most else now
+    return max(0.0, window_ends - now, pace.left_until - now)
+
+
+def _backoff(pace: Pace, failure: Failure) -> float:
+    first = FIRST_RETRY if failure.may_pass else max(FIRST_RETRY, pace.interval)
+    longest = LONGEST_RETRY / (1 + JITTER) if failure.may_pass else max(LONGEST_RETRY / (1 + JITTER), pace.interval)
+    return min(first * float(2 ** min(pace.failures - 1, DOUBLINGS)), longest)

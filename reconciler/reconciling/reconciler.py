@@ -1,4 +1,5 @@
-"""Reconciling one repository: named steps and one exit. Look, fetch, plan and apply; the outcome is recorded once.
+"""Reconciling one repository: named steps and one exit. Look, fetch, verify, plan and apply; the outcome is
+recorded once.
 
 When to do it is `loops`' business.
 """
@@ -6,21 +7,24 @@ When to do it is `loops`' business.
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from reconciler import errors
 from reconciler.applying import Applier
 from reconciler.clock import Clock, rfc3339
 from reconciler.git.faults import GitFault, State
-from reconciler.git.mirrors import Head, Mirror
-from reconciler.git.sources import Source
+from reconciler.git.refs import Head, Kind
 from reconciler.reading.messages import CommitJob, CommitPlanned, Context, Neighbour
 from reconciler.reconciling import recording, suspending, verdicts
 from reconciler.reconciling.lineage import Lineage
+from reconciler.reconciling.pacing import Failure, most_looks
 from reconciler.reconciling.recording import Attempt
 from reconciler.reconciling.runs import Outcome, Run, Trigger
 from reconciler.reconciling.suspending import Asker
+from reconciler.reconciling.trusting import Trust
 from reconciler.reconciling.verdicts import Findings
 from reconciler.reconciling.watched import Watched
+from reconciler.remotes.following import Following
 from reconciler.resources.secret_references import Available
 from reconciler.store.contract import Record, RepositoryRow, Store, SuspensionRow
 
@@ -32,14 +36,17 @@ deletions are held, which may be in the budget by now.
 """
 
 
+PATIENCE = 0.1  # of the interval: a poll may take a look so old that another repository's poll made of the same remote
+
+
 class Reconciler:
-    """Knows one repository: where it is, its mirror, and what is remembered of it."""
+    """Knows one repository: what of which remote it follows, and what is remembered of it."""
 
     def __init__(
         self,
         watched: Watched,
         *,
-        mirror: Callable[[], Mirror],
+        following: Following,
         store: Store,
         applier: Applier,
         fingerprint: Callable[[Available], str],
@@ -48,22 +55,22 @@ class Reconciler:
         clock: Clock,
     ) -> None:
         self.watched = watched
-        self._new_mirror = mirror
+        self._following = following
+        self._trust = Trust(watched.signers_file, following)
         self._store = store
         self._applier = applier
         self._fingerprint = fingerprint
         self._reader = recording.Reader(watched, fingerprint="", origin=origin)  # each look has a fingerprint
         self._neighbours = neighbours
         self._clock = clock
-        self._source = Source(url=watched.url, branch=watched.branch, timeout=watched.timeout)
         self.remembered: RepositoryRow | None = None
         self.suspension: SuspensionRow | None = None
         self.last_run: str | None = None
+        self.seen: str | None = None  # where what is followed stood at the last look of this process
         self.waits_for_store = False  # another repository owns some of what the head wants
         self.lineage = Lineage(applier, repository=watched.name, project=watched.project)
         self._branch: str | None = None  # where what was applied stood when it was last seen
-        self._mirror: Mirror | None = None
-        self._has_failed = False  # the last look met a fault, so that what it was for is still to be done
+        self._met: str | None = None  # the fault of the last look, so that what it was for is still to be done
 
     async def recall(self) -> None:
         """Learn what the store remembers. Raises StoreFault."""
@@ -75,8 +82,8 @@ class Reconciler:
         was_refused = row is not None and row.head is not None and row.tree is None
         self.waits_for_store = was_refused or await self._store.waits_for_store(self.watched.name)
 
-    async def reconcile(self, run: Run, *, full: bool) -> bool:
-        """One look, and what follows from it; False when it failed for a cause that may pass, so that it is tried soon.
+    async def reconcile(self, run: Run, *, full: bool) -> Failure | None:
+        """One look, and what follows from it; how it failed, for the pace of the looks that follow, or None.
 
         A look that finds nothing new writes nothing, unless somebody asked for the run. Raises nothing.
         """
@@ -95,8 +102,9 @@ class Reconciler:
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)
             attempt.findings = Findings(fault=errors.Transient("the run met a fault of the program; see its log"))
         await self._exit(attempt)
-        self._has_failed = attempt.findings.fault is not None
-        return not _may_pass(attempt.findings.fault)
+        met = attempt.findings.fault
+        self._met = None if met is None else met.message
+        return _failure(met, is_local=self.watched.source.is_local)
 
     def forget(self) -> None:
         """Take nothing for granted: read everything at the next look."""
@@ -105,8 +113,8 @@ class Reconciler:
 
     async def explain(self) -> None:
         """In the background: find which commits changed what was read. Raises nothing."""
-        if self._mirror is not None:
-            await self.lineage.explain(self._mirror.path)
+        if self._following.is_ready:
+            await self.lineage.explain(self.mirror)
 
     # Suspensions: no run is under way when one begins, and none but ours when one ends
 
@@ -127,9 +135,17 @@ class Reconciler:
         self.remembered, self.suspension = row, None
 
     @property
+    def mirror(self) -> Path:
+        """The folder with what was fetched; it may not be there yet."""
+        return self._following.path
+
+    @property
     def branch(self) -> str:
-        """The branch that what is applied comes from; `HEAD` where it names none, and before the first look."""
-        return self.watched.branch or self._branch or "HEAD"
+        """Where what is applied comes from: a branch by its short name, all else by its full one; `HEAD` where the
+        remote's HEAD names no branch, and before the first look.
+        """
+        follows = self.watched.follows
+        return self._branch or "HEAD" if follows.kind is Kind.HEAD else _branch_of(Head(follows.full, ""))
 
     @property
     def why_suspended(self) -> str | None:
@@ -152,40 +168,46 @@ class Reconciler:
         if self.suspension_is_over:
             await self.resume(asker=Asker(suspending.SYSTEM, rfc3339(attempt.started), run=attempt.run.id))
             attempt.full = True
+            if attempt.run.trigger in (Trigger.POLL, Trigger.WATCH):
+                attempt.run.trigger = Trigger.RESUME  # the time was over between the wait and this look
         if self.why_suspended is not None:
             attempt.findings = Findings(suspended=self.why_suspended)
             return
         self._judge_by(attempt, await self._applier.secrets(self.watched.project))
-        mirror = await self._ready_mirror()
+        generation = self._following.generation
         try:
-            await self._look_and_apply(attempt, mirror)
+            await self._look_and_apply(attempt)
         except GitFault as fault:
             if fault.state is not State.MIRROR_CORRUPT:
                 raise
             log.warning("The mirror of %s is corrupt and is made anew.", self.watched.name)
-            await mirror.rebuild()
-            await self._look_and_apply(attempt, mirror, is_empty=True)
+            await self._following.rebuild(generation)
+            await self._look_and_apply(attempt)
 
-    async def _ready_mirror(self) -> Mirror:
-        """Once per process: make the mirror, and sweep what a killed one left in it; tried again after a fault."""
-        if self._mirror is None:
-            mirror = self._new_mirror()
-            await mirror.ensure()
-            self._mirror = mirror
-        return self._mirror
-
-    async def _look_and_apply(self, attempt: Attempt, mirror: Mirror, *, is_empty: bool = False) -> None:
-        head = await mirror.look(self._source)
+    async def _look_and_apply(self, attempt: Attempt) -> None:
+        # Known already when the mirror was made anew since: the remote need not be asked twice.
+        head = attempt.head or await self._look(attempt)
+        # Also when there is nothing new: the mirror may be another one by now, which others read for hand-overs. It
+        # costs nothing as long as it is the one that we filled.
+        head = await self._following.bring(head, insists=attempt.is_asked_for)
         self._found(attempt, head)
-        if self._is_nothing_new(attempt):
+        if self.remembered is not None and self.remembered.commit is not None:
+            await self._following.recall(self.remembered.commit, insists=attempt.is_asked_for)
+        if self._is_nothing_new(attempt) and await self._trust.has(head):
             return
-        if is_empty or self.remembered is None or self.remembered.head != head.commit:
-            self._found(attempt, await mirror.fetch(self._source, head))
-        await self._apply(attempt, mirror)
+        await self._trust.check(head)  # before anything of it is read
+        if not self._is_nothing_new(attempt):
+            await self._apply(attempt)
+
+    async def _look(self, attempt: Attempt) -> Head:
+        patience = PATIENCE * self.watched.interval if attempt.run.trigger is Trigger.POLL else 0.0
+        head = await self._following.look(patience=patience, insists=attempt.is_asked_for)
+        self._found(attempt, head)
+        return head
 
     def _found(self, attempt: Attempt, head: Head) -> None:
         attempt.head = head
-        attempt.run.commit = head.commit
+        attempt.run.commit = self.seen = head.commit
         # Of a head that is not applied yet the branch counts only as long as no other is known.
         if self._branch is None or self._is_applied(head):
             self._branch = _branch_of(head)
@@ -216,9 +238,10 @@ class Reconciler:
         refused as a whole nothing goes, however much time passes.
         """
         is_refused = remembered.tree is None
-        return remembered.state == State.PRUNE_HELD and not is_refused and trigger is not Trigger.WATCH
+        is_event = trigger in (Trigger.WATCH, Trigger.HOOK)
+        return remembered.state == State.PRUNE_HELD and not is_refused and not is_event
 
-    async def _apply(self, attempt: Attempt, mirror: Mirror) -> None:
+    async def _apply(self, attempt: Attempt) -> None:
         head = attempt.head
         assert head is not None
 
@@ -229,7 +252,7 @@ class Reconciler:
             return CommitJob(
                 context=context,
                 repository=watched.name,
-                mirror=str(mirror.path),
+                mirror=str(self.mirror),
                 commit=head.commit,
                 branch=_branch_of(head),
                 path=watched.path,
@@ -242,6 +265,8 @@ class Reconciler:
                 allowed_kinds=watched.allowed_kinds,
                 allowed_names=watched.allowed_names,
                 accept_invalid=watched.accept_invalid,
+                include=watched.include,
+                exclude=watched.exclude,
                 origin=self._reader.origin,
                 neighbours=self._neighbours(),
             )
@@ -260,7 +285,7 @@ class Reconciler:
         and it may have changed between the last run of the former process and the first look of this one.
         """
         may_have_missed = trigger in (Trigger.START, Trigger.RELOAD) and self.waits_for_store
-        return trigger in (Trigger.REQUEST, Trigger.STORE) or may_have_missed or self._has_failed
+        return trigger in (Trigger.REQUEST, Trigger.STORE) or may_have_missed or self._met is not None
 
     def _came_to_nothing(self, attempt: Attempt) -> bool:
         return recording.came_to_nothing(attempt, self.remembered, fingerprint=self._reader.fingerprint)
@@ -279,6 +304,8 @@ class Reconciler:
             await self._record_alone(attempt)
         if attempt.recorded or attempt.findings.fault is not None:
             self._log(attempt)
+        else:
+            log.debug("%s: nothing new.", self.watched.name, extra={"fields": {"repository": self.watched.name}})
         if attempt.recorded and attempt.is_run:
             self.last_run = attempt.run.id
         # What was due and could not be written is due again at the next look.
@@ -298,7 +325,9 @@ class Reconciler:
         fields = {"repository": self.watched.name, "run": attempt.run.id, "commit": attempt.run.commit}
         findings = attempt.findings
         if findings.fault is not None:
-            log.warning("%s: %s", self.watched.name, findings.fault.message, extra={"fields": fields})
+            is_known = findings.fault.message == self._met and not attempt.is_asked_for
+            level = logging.DEBUG if is_known else logging.WARNING  # once, and not at each look that meets it again
+            log.log(level, "%s: %s", self.watched.name, findings.fault.message, extra={"fields": fields})
             return
         counts = findings.planned.counts if findings.planned else {}
         verdict = verdicts.judge(findings, self.remembered)
@@ -312,6 +341,8 @@ def _branch_of(head: Head) -> str:
     return head.branch or head.ref
 
 
-def _may_pass(fault: errors.ReconcilerError | None) -> bool:
-    """Whether trying again soon may help; what only a person can mend waits for the next look."""
-    return fault.transient if isinstance(fault, GitFault) else isinstance(fault, errors.Transient)
+def _failure(fault: errors.ReconcilerError | None, *, is_local: bool) -> Failure | None:
+    if isinstance(fault, GitFault):
+        most = most_looks(may_pass=fault.transient, of_head=fault.of_head, is_local=is_local)
+        return Failure(may_pass=fault.transient, retry_after=fault.retry_after, most=most)
+    return None if fault is None else Failure(may_pass=isinstance(fault, errors.Transient))

@@ -9,7 +9,7 @@ from datetime import datetime
 import msgspec
 
 from reconciler.clock import rfc3339
-from reconciler.git.mirrors import Head
+from reconciler.git.refs import Head
 from reconciler.reconciling import verdicts
 from reconciler.reconciling.runs import Run, Trigger
 from reconciler.reconciling.verdicts import Findings
@@ -41,7 +41,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """By whom and how the repository is read: digests of the settings and schemas, and of url and branch."""
+    """By whom and how the repository is read.
+
+    `fingerprint` is the digest of all that shapes a read, `origin` that of the URL and of what is followed there.
+    """
 
     watched: Watched
     fingerprint: str

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 from reconciler import ids
 from reconciler.access.actors import Actor
 from reconciler.applying import Applier, Told
 from reconciler.clock import Clock, rfc3339
-from reconciler.git.mirrors import Mirror
 from reconciler.reading.messages import Neighbour
 from reconciler.reconciling import approving, runs, showing, suspending, watched
 from reconciler.reconciling.approving import Approval
@@ -21,6 +21,8 @@ from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
 from reconciler.reconciling.suspending import Asker
 from reconciler.reconciling.watched import Watched
+from reconciler.remotes.following import Remotes
+from reconciler.remotes.watching import Watcher
 from reconciler.resources.secret_references import Available
 from reconciler.store.contract import Record, Store, SuspensionRow
 
@@ -33,8 +35,8 @@ class Environment:
 
     store: Store
     applier: Applier
-    mirror: Callable[[Watched], Mirror]
-    ensure_project: Callable[[str], Awaitable[None]]
+    remotes: Remotes
+    ensure_project: Callable[[str], Awaitable[bool]]
     api_versions: frozenset[str]
     schemas: str
     clock: Clock
@@ -46,6 +48,7 @@ class Repositories:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._loops: dict[str, Loop] = {}
+        self._watcher = Watcher()  # of all repositories on this machine
         self._changing = asyncio.Lock()  # whoever stops loops and starts others in their place
         environment.applier.listen(self._store_changed)
 
@@ -62,7 +65,8 @@ class Repositories:
         environment = self._environment
         # What may fail comes before anything is stopped, as far as it can.
         for project in sorted({one.project for one in by_name.values()}):
-            await environment.ensure_project(project)
+            if await environment.ensure_project(project):
+                log.info("The project %s is made, since a repository of the settings fills it.", project)
         leaving = {name: loop for name, loop in self._loops.items() if by_name.get(name) != loop.reconciler.watched}
         await asyncio.gather(*(loop.stop() for loop in leaving.values()))
         try:
@@ -74,6 +78,7 @@ class Repositories:
                 self._loops[name] = loop.again(trigger)
             raise
         self._loops = {name: loop for name, loop in self._loops.items() if name not in leaving} | fresh
+        await environment.remotes.keep([loop.reconciler.watched.source for loop in self._loops.values()])
         for name, loop in fresh.items():
             # Whoever was promised a run gets it under the new settings, unless it was stored at the last moment.
             last_run = loop.reconciler.last_run
@@ -84,6 +89,7 @@ class Repositories:
         async with self._changing:
             await asyncio.gather(*(loop.stop() for loop in self._loops.values()))
             self._loops.clear()
+            await self._environment.remotes.close()
 
     async def all(self, *, projects: frozenset[str] | None) -> list[bytes]:
         """Every repository of these projects, of all when None, as a JSON object, sorted by name. Raises StoreFault."""
@@ -109,6 +115,19 @@ class Repositories:
         if loop.reconciler.why_suspended is not None:
             raise suspending.no_run(name, loop.reconciler.why_suspended)
         return loop.ask(Trigger.REQUEST, actor=actor.name).id
+
+    def hook_secret_file(self, name: str) -> Path | None:
+        """The file with the secret of a repository's hook; None without a hook, and for an unknown repository."""
+        loop = self._loops.get(name)
+        return None if loop is None else loop.reconciler.watched.hook_secret_file
+
+    def hint(self, name: str) -> None:
+        """Look at a repository now, whatever it waits for, since a forge says that something was pushed. Nothing
+        happens for one that is unknown or suspended.
+        """
+        loop = self._loops.get(name)
+        if loop is not None and loop.reconciler.why_suspended is None:
+            loop.ask(Trigger.HOOK, actor="system")
 
     async def suspend(
         self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str
@@ -203,7 +222,7 @@ class Repositories:
         environment = self._environment
         reconciler = Reconciler(
             one,
-            mirror=partial(environment.mirror, one),
+            following=environment.remotes.follow(one.source),
             store=environment.store,
             applier=environment.applier,
             fingerprint=partial(self._fingerprint, one),
@@ -212,13 +231,17 @@ class Repositories:
             clock=environment.clock,
         )
 
+        made = 0  # the time in the id of the last run
+
         def new_run(why: Trigger, actor: str) -> Run:
-            milliseconds = int(environment.clock().timestamp() * 1000)
+            nonlocal made
+            # Two within a millisecond have an order too: runs are listed by their ids.
+            made = milliseconds = max(int(environment.clock().timestamp() * 1000), made + 1)
             run_id = ids.ulid(milliseconds=milliseconds, randomness=os.urandom(ids.RANDOM_BYTES))
             return Run(id=run_id, repository=one.name, project=one.project, trigger=why, actor=actor)
 
         await reconciler.recall()
-        return Loop(reconciler, new_run=new_run)
+        return Loop(reconciler, new_run=new_run, watcher=self._watcher)
 
     def _fingerprint(self, one: Watched, secrets: Available) -> str:
         environment = self._environment
@@ -232,11 +255,14 @@ class Repositories:
         return tuple(
             Neighbour(
                 repository=other.name,
-                mirror=str(self._environment.mirror(other).path),
+                mirror=str(reconciler.mirror),
                 branch=reconciler.branch,
                 allowed_kinds=other.allowed_kinds,
                 allowed_names=other.allowed_names,
                 accept_invalid=other.accept_invalid,
+                path=other.path,
+                include=other.include,
+                exclude=other.exclude,
             )
             for reconciler, other in ((reconciler, reconciler.watched) for reconciler in others)
             if other.project == one.project

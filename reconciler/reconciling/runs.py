@@ -14,6 +14,7 @@ class Trigger(StrEnum):
 
     START = "start"
     WATCH = "watch"
+    HOOK = "hook"  # a forge says that something was pushed
     POLL = "poll"
     REQUEST = "request"
     RELOAD = "reload"

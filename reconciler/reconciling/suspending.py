@@ -60,11 +60,10 @@ def is_over(suspension: SuspensionRow, now: datetime) -> bool:
 
 
 def seconds_left(suspension: SuspensionRow | None, now: datetime) -> float:
-    """How long until it is over; infinity when there is nothing to wait for: it is over, has no end, or is none."""
+    """How long until it is over, 0 when it is; infinity when nothing is to be waited for: it has no end, or is none."""
     if suspension is None or suspension.until is None:
         return math.inf
-    left = (datetime.fromisoformat(suspension.until) - now).total_seconds()
-    return left if left > 0 else math.inf
+    return max(0.0, (datetime.fromisoformat(suspension.until) - now).total_seconds())
 
 
 def begun(row: RepositoryRow | None, watched: Watched, suspension: SuspensionRow) -> RepositoryRow:

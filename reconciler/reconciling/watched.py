@@ -2,19 +2,26 @@
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from reconciler.git import refs
+from reconciler.git.refs import Followed
+from reconciler.remotes.credentials import Credentials
+from reconciler.remotes.sources import Source
 from reconciler.resources.secret_references import Available
 
 READING_VERSION = 1  # grows when this program reads the same bytes in another way: then everything is read again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """One entry of `repositories` in the settings. Times are seconds."""
+    """One entry of `repositories` in the settings, whole: a default would hide what was forgotten. Times are seconds.
+
+    At most one of `branch`, `tag`, `commit` and `ref`, any other full name, is given.
+    """
 
     name: str
     url: str
@@ -27,23 +34,37 @@ class Watched:
     prune: bool
     atomic: bool
     suspended: bool
-    prune_min_count: int = 3
-    prune_max_percent: int = 25
-    allowed_kinds: tuple[str, ...] = ("*",)
-    allowed_names: tuple[str, ...] = ("*",)
-    accept_invalid: bool = False
+    prune_min_count: int
+    prune_max_percent: int
+    allowed_kinds: tuple[str, ...]
+    allowed_names: tuple[str, ...]
+    accept_invalid: bool
+    tag: str | None
+    commit: str | None
+    ref: str | None
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    credentials: Credentials
+    signers_file: Path | None
+    hook_secret_file: Path | None
 
     @property
-    def local_path(self) -> str | None:
-        """The folder on this machine that can be watched, or None for a remote."""
-        if self.url.startswith("file://"):
-            return unquote(urlsplit(self.url).path)
-        return None if "://" in self.url else self.url
+    def follows(self) -> Followed:
+        """What of the remote is followed."""
+        return refs.following(branch=self.branch, tag=self.tag, commit=self.commit, ref=self.ref)
+
+    @property
+    def source(self) -> Source:
+        """What it asks of its remote."""
+        return Source(url=self.url, follows=self.follows, credentials=self.credentials, timeout=self.timeout)
 
 
 def origin(watched: Watched) -> str:
-    """A digest of where commits come from: as long as it is the same, a head continues the history before it."""
-    return hashlib.sha256(msgspec.json.encode([watched.url, watched.branch])).hexdigest()
+    """A digest of where commits come from: as long as it is the same, a head continues the history before it.
+
+    With which credentials they come does not matter.
+    """
+    return hashlib.sha256(msgspec.json.encode([watched.url, _followed(watched)])).hexdigest()
 
 
 def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str, secrets: Available) -> str:
@@ -56,8 +77,10 @@ def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str,
         schemas,
         sorted(api_versions),
         watched.url,
-        watched.branch,
+        _followed(watched),
         watched.path,
+        watched.include,
+        watched.exclude,
         watched.project,
         watched.prune,
         watched.prune_min_count,
@@ -71,3 +94,7 @@ def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str,
         secrets.flat,
     ]
     return hashlib.sha256(msgspec.json.encode(shaping)).hexdigest()
+
+
+def _followed(watched: Watched) -> tuple[str | None, ...]:
+    return watched.branch, watched.tag, watched.commit, watched.ref

@@ -72,11 +72,6 @@ def repository_url(text: str) -> str:
     return _checked_url(text)
 
 
-def is_local(url: str) -> bool:
-    """Whether a repository's URL, checked already, names a folder of this machine."""
-    return url.startswith(("/", "file:"))
-
-
 def _not_a_url(text: str) -> str:
     head, colon, _ = text.partition(":")
     if colon and "/" not in head:
@@ -88,8 +83,12 @@ def _checked_url(text: str) -> str:
     parts = urlsplit(text)
     scheme, host = parts.scheme, parts.hostname or ""
     _ = parts.port  # ValueError for one that is no number
-    if parts.password is not None or (scheme == "https" and parts.username):
+    if parts.password is not None or (scheme != "ssh" and parts.username is not None):
         raise refusal("must not hold a user name or password; put them under credentials")
+    if scheme != "file" and not text.startswith(f"{scheme}://"):
+        raise refusal("must begin with https, ssh or file in small letters, as git reads it")
+    if scheme != "file" and (parts.query or parts.fragment or "?" in text or "#" in text):
+        raise refusal("must not hold a query or a fragment, which name no repository")
     if scheme == "file":
         # What unquoting brings to light reaches git as a path; what stands after it, git would never see.
         odd = parts.query or parts.fragment or has_control(unquote(parts.path))

@@ -123,7 +123,7 @@ def _bytes(path: Path) -> bytes:
 
 def _build(sources: tuple[Layer, ...]) -> tuple[Settings | None, list[tuple[int, int, str]]]:
     settings, found = _settings(sources)
-    return settings, _placed([*found, *mistakes.between(sources), *later.refused(sources)], sources)
+    return settings, _placed([*found, *mistakes.between(sources)], sources)
 
 
 def _hidden(file: tuple[layers.File, ...]) -> list[tuple[int, int, str]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, get_args
 from pydantic import BaseModel, ValidationError
 
 from reconciler.documents.values import Pointer
-from reconciler.settings import layers
+from reconciler.settings import fitting, layers
 from reconciler.settings.addresses import address
 from reconciler.settings.layers import Layer
 from reconciler.settings.models import Settings
@@ -45,6 +45,7 @@ def of_shape(error: ValidationError) -> Iterator[Mistake]:
 def between(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
     """Rules over several settings, judged on plain values so that they show beside mistakes of shape."""
     yield from _same_names(sources)
+    yield from _unfit(sources)
     yield from _half_a_certificate(sources)
     yield from _open_listener(sources)
 
@@ -57,6 +58,13 @@ def _same_names(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
         if isinstance(name, str) and seen.setdefault(name, index) != index:
             message = f"must be unique; repositories[{seen[name]}] has the same name"
             yield Mistake(("repositories", index, "name"), message)
+
+
+def _unfit(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    found = layers.find(sources, ("repositories",))
+    for index, repository in enumerate(found[1] if found and isinstance(found[1], list) else ()):
+        for pointer, message in fitting.mistakes(repository) if isinstance(repository, dict) else ():
+            yield Mistake(("repositories", index, *pointer), message)
 
 
 def _given(sources: tuple[Layer, ...], *pointer: str) -> bool:

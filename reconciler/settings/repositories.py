@@ -1,24 +1,18 @@
 """The settings of one repository: where its commits are, what they may change, and how far a prune may go."""
 
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
-
 from pydantic import Field
 
+from reconciler.settings.repository_scalars import Branch, Commit, Folder, FullRef, Globs, RepositoryURL, Tag, UserName
 from reconciler.settings.scalars import (
     Boolean,
-    Branch,
     Count,
     Duration,
     Filled,
-    Folder,
     Name,
     OptionalPath,
     OptionalWebURL,
     Percent,
     Project,
-    RepositoryURL,
-    Text,
 )
 from reconciler.settings.topics import Topic
 
@@ -53,13 +47,35 @@ class Verify(Topic):
 class Credentials(Topic):
     """What the remote asks for. Secrets are in files, never here."""
 
-    username: Text = Field(default="", description="User name for https.")
-    password_file: OptionalPath = Field(default=None, description="File with the password for https.")
-    token_file: OptionalPath = Field(default=None, description="File with a token for https, instead of a password.")
-    ssh_key_file: OptionalPath = Field(default=None, description="File with the private key for ssh.")
-    known_hosts_file: OptionalPath = Field(default=None, description="File with the host keys that ssh trusts.")
-    ca_file: OptionalPath = Field(default=None, description="File with the certificate authorities that https trusts.")
-    proxy: OptionalWebURL = Field(default="", description="Proxy for this repository. Off: empty.")
+    username: UserName = Field(default="", description="User name for https.")
+    password_file: OptionalPath = Field(default=None, description="File with the password for https; needs `username`.")
+    token_file: OptionalPath = Field(
+        default=None,
+        description="File with a token for https: the password of `username`, or a bearer token without one.",
+    )
+    ssh_key_file: OptionalPath = Field(
+        default=None, description="File with the private key for ssh; an ssh URL needs it."
+    )
+    ssh_passphrase_file: OptionalPath = Field(
+        default=None, description="File with the passphrase of the private key. Off: empty, the key has none."
+    )
+    known_hosts_file: OptionalPath = Field(
+        default=None, description="File with the host keys that ssh trusts; an ssh URL needs it."
+    )
+    ca_file: OptionalPath = Field(
+        default=None,
+        description="File with the certificate authorities that https trusts, and no others. Off: empty, the system's.",
+    )
+    proxy: OptionalWebURL = Field(default="", description="Proxy for an https URL. Off: empty.")
+
+
+class Hook(Topic):
+    """Pushes that are told by the forge."""
+
+    secret_file: OptionalPath = Field(
+        default=None,
+        description="File with the secret that signs what `/hooks/<name>` takes. Off: empty, it takes nothing.",
+    )
 
 
 class Repository(Topic):
@@ -68,11 +84,23 @@ class Repository(Topic):
     name: Name = Field(description="What the repository is called; unique.")
     url: RepositoryURL = Field(description="Where its commits are.")
     branch: Branch = Field(default=None, description="The branch to follow; the remote's HEAD when left out.")
+    tag: Tag = Field(default=None, description="The tag to follow, instead of a branch. Off: empty.")
+    commit: Commit = Field(default=None, description="The commit to stay at, instead of a branch. Off: empty.")
+    ref: FullRef = Field(
+        default=None,
+        description="Any other ref to follow, such as `refs/pull/7/head`, instead of a branch. Off: empty.",
+    )
     path: Folder = Field(default="", description="The folder whose files count; all of them when empty.")
+    include: Globs = Field(
+        default=(), description="Patterns of the files that count, relative to `path`. Off: empty, all of them."
+    )
+    exclude: Globs = Field(
+        default=(), description="Patterns of files that do not count, relative to `path`. Off: empty."
+    )
     project: Project = Field(default="default", description="The project that gets the resources.")
     interval: Duration = Field(
         default=60.0,
-        description="Time between two looks at the branch. A commit to a local repository is seen at once anyway; that "
+        description="Time between two looks at the remote. A commit to a local repository is seen at once anyway; that "
         "its folder was moved away, or that a network disk changed, at the next look.",
     )
     full_interval: Duration = Field(
@@ -93,11 +121,4 @@ class Repository(Topic):
     )
     verify: Verify = Field(default=Verify(), description="Which commits are trusted.")
     credentials: Credentials = Field(default=Credentials(), description="What the remote asks for.")
-
-    @property
-    def local_path(self) -> Path | None:
-        """The folder of a repository on this machine; None for a remote one."""
-        if self.url.startswith("/"):
-            return Path(self.url)
-        parts = urlsplit(self.url)
-        return Path(unquote(parts.path)) if parts.scheme == "file" else None
+    hook: Hook = Field(default=Hook(), description="Pushes that are told by the forge.")

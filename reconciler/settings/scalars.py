@@ -5,7 +5,7 @@ Which setting has which type is in `models`; the rules of addresses and URLs are
 
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, Strict
@@ -19,7 +19,6 @@ LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake
 NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 PROJECT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 LONGEST_NAME = 63  # characters
-LONGEST_BRANCH = 1024  # bytes
 ENV_PATTERN = re.compile(r"(?!SERVICE_)(?:[A-Z0-9_*]|<PROJECT>)+", re.IGNORECASE)
 LONGEST_PATTERN = 255  # characters
 
@@ -69,32 +68,6 @@ def _project(text: str) -> str:
     if len(text) > LONGEST_NAME or not PROJECT.fullmatch(text):
         raise ValueError
     return text
-
-
-def _branch(text: str | None) -> str | None:
-    """Git's rules for a branch (git-check-ref-format), and no leading `-`, which a program reads as an option."""
-    if not text:
-        return None
-    parts = text.split("/")
-    if (
-        text.startswith("-")
-        or len(text.encode("utf-8", "replace")) > LONGEST_BRANCH
-        or has_control(text)
-        or text == "@"
-        or text.endswith(".")
-        or re.search(r"\.\.|@\{|[\x00-\x20\x7f~^:?*\[\\]", text)
-        or any(not part or part.startswith(".") or part.endswith(".lock") for part in parts)
-    ):
-        raise ValueError
-    return text
-
-
-def _folder(text: str) -> str:
-    """A folder in the repository: no leading `/`, no `..`; `.` and a trailing `/` mean nothing."""
-    path = PurePosixPath(text)
-    if path.is_absolute() or ".." in path.parts or has_control(text):
-        raise ValueError
-    return "" if path == PurePosixPath() else str(path)
 
 
 def _env_pattern(text: str) -> str:
@@ -149,13 +122,6 @@ Name = Annotated[
 ]
 Project = Annotated[
     str, Strict(), AfterValidator(_project), Allowed("1 to 63 small letters and digits, with single dashes between")
-]
-Branch = Annotated[str | None, Strict(), AfterValidator(_branch), Allowed('a branch name such as main, or "" for HEAD')]
-Folder = Annotated[
-    str, Strict(), AfterValidator(_folder), Allowed('a folder in the repository such as teams/web, without `..`, or ""')
-]
-RepositoryURL = Annotated[
-    str, Strict(), AfterValidator(addresses.repository_url), Allowed("a local path or an https, ssh or file URL")
 ]
 WebURL = Annotated[
     str, Strict(), AfterValidator(addresses.web_url), Allowed("an http or https URL without a user or query")

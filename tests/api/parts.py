@@ -4,6 +4,7 @@ watched repositories.
 Only time is not real: it stands still until a test moves it, so that whole answers can be asserted.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,15 +15,18 @@ from typing import Any
 from reconciler.access import principals
 from reconciler.accounts import Accounts
 from reconciler.applying import Applier, Limits
+from reconciler.daemon import leftovers
 from reconciler.daemon.services import Services
-from reconciler.git.mirrors import Mirror
-from reconciler.git.program import GitProgram
 from reconciler.reading.client import Reader
 from reconciler.reconciling.repositories import Environment, Repositories
 from reconciler.reconciling.watched import Watched
+from reconciler.remotes.following import Remotes
+from reconciler.remotes.sharing import Place
+from reconciler.remotes.sources import Source
 from reconciler.resources.secret_references import Available
 from reconciler.signing_in import SigningIn
 from reconciler.store.sqlite import SqliteStore
+from tests import entries
 
 DEFAULT = "default"
 SERVICE = principals.actor_in(principals.SERVICE_KEY, DEFAULT)  # the service's own key, as it changes resources
@@ -77,7 +81,7 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
             Environment(
                 store=store,
                 applier=applier,
-                mirror=lambda one: _mirror(one, folder),
+                remotes=Remotes(lambda source: _place(source, folder), clock=asyncio.get_running_loop().time),
                 ensure_project=accounts.ensure_project,
                 api_versions=API_VERSIONS,
                 schemas="",
@@ -104,10 +108,9 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
 
 
 def watched(name: str, source: Path, *, project: str, **settings: Any) -> Watched:
-    """A repository to watch, with the defaults of the settings."""
-    plain = {"branch": "main", "path": "", "interval": NEVER, "full_interval": NEVER, "timeout": 60.0}
-    switches = {"prune": True, "atomic": False, "suspended": False}
-    return Watched(name=name, url=str(source), project=project, **{**plain, **switches, **settings})
+    """A repository to watch, with the defaults of the settings, that is never polled."""
+    never = {"interval": NEVER, "full_interval": NEVER}
+    return entries.watched(name, str(source), project=project, **{**never, **settings})
 
 
 def destination(name: str, **metadata: Any) -> dict[str, Any]:
@@ -120,7 +123,6 @@ def destination(name: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
-def _mirror(one: Watched, folder: Path) -> Mirror:
-    assert one.local_path is not None
-    program = GitProgram(folder / "git" / one.name, safe_directories=[Path(one.local_path)])
-    return Mirror(folder / "mirrors" / f"{one.name}.git", program)
+def _place(source: Source, folder: Path) -> Place:
+    name = leftovers.place(source.url, source.credentials)
+    return Place(folder / "mirrors" / f"{name}.git", folder / "git" / name, folder / "mirrors")

@@ -1,7 +1,7 @@
 """Who may do what: every operation of the contract, asked for by every sort of caller about every sort of project.
 
 `TABLE` is what is expected, to be read by a person. Strangers are in no column: whoever has no credential, or a wrong,
-an expired or a revoked one, gets 401 wherever the subject is not `everybody`.
+an expired or a revoked one, gets 401 wherever the subject is neither `everybody` nor `signature`.
 """
 
 import json
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.anyio
 
 # The subject says what the caller's role is looked up for: the project that the header chooses (`chosen`), the one that
 # the path leads to (`named`), every one within reach or the chosen one (`reach`; `reached`, of one thing in them), the
-# organization, the caller (`oneself`), or nothing (`everybody`). `unnamed` is for no header, where that differs.
+# organization, the caller (`oneself`), or nothing (`everybody`; `signature`, which nobody's credential stands in for).
+# `unnamed` is for no header, where that differs.
 # Whoever has no role there is `outside`.
 TABLE = """
 operation           subject       viewer user  admin root  logs  metrics outside
@@ -70,6 +71,7 @@ getVersion          everybody     ok     ok    ok    ok    ok    ok      ok
 live                everybody     ok     ok    ok    ok    ok    ok      ok
 ready               everybody     ok     ok    ok    ok    ok    ok      ok
 getContract         everybody     ok     ok    ok    ok    ok    ok      ok
+deliverHook         signature     404    404   404   404   404   404     404
 """
 _, *LINES = [line.split() for line in TABLE.strip().splitlines()]
 COLUMNS = TABLE.split("\n", 2)[1].split()[2:]
@@ -165,7 +167,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
 def test_every_operation_declares_who_may(path: str, method: str, operation: dict[str, Any]) -> None:
     rule = dict(api.app.ROUTES)[path].rules[method]
     assert isinstance(rule, Rule)
-    assert (rule.place is Place.PUBLIC) == (SUBJECTS[operation["operationId"]] == "everybody")
+    assert (rule.place is Place.PUBLIC) == (SUBJECTS[operation["operationId"]] in ("everybody", "signature"))
     assert (rule.permission is None) == (rule.place in (Place.PUBLIC, Place.KNOWN))
     if method == "GET":
         assert dict(api.app.ROUTES)[path].rules["HEAD"] is rule
@@ -178,7 +180,7 @@ async def test_each_caller_may_do_what_the_table_says_and_nothing_more(
     name = operation["operationId"]
     before = await _everything(world)
     wrong, answers = [], {}
-    for asked in _asked(world, targets=SUBJECTS[name] in ("named", "reached")):
+    for asked in _asked(world, targets=SUBJECTS[name] in ("named", "reached", "signature")):
         expected = _expected(name, asked)
         answer = await _ask(world, asked, path=path, method=method, name=name, is_allowed=expected == "ok")
         answers[asked] = answer
@@ -200,8 +202,8 @@ def _asked(world: World, *, targets: bool) -> Iterator[Asked]:
 
 def _expected(operation: str, asked: Asked) -> str:
     subject = SUBJECTS[operation]
-    if asked.caller.is_stranger:
-        return "ok" if subject == "everybody" else "401"
+    if asked.caller.is_stranger and subject not in ("everybody", "signature"):
+        return "401"
     if asked.header is None and (operation, "unnamed") in ROWS:
         subject = "unnamed"
     verdict = ROWS[operation, subject][_column(subject, asked)]
@@ -213,7 +215,7 @@ def _expected(operation: str, asked: Asked) -> str:
 def _column(subject: str, asked: Asked) -> str:
     """Where the caller stands with the subject."""
     caller = asked.caller
-    if subject in ("organization", "oneself", "everybody", "unnamed"):
+    if subject in ("organization", "oneself", "everybody", "signature", "unnamed"):
         return caller.scope or _strongest(caller)
     if subject in ("reach", "reached") and caller.scope:
         return caller.scope
@@ -259,6 +261,7 @@ def _address(path: str, target: str, *, run: str, raw: bool) -> str:
         if (path.count("/") > 1)
         else {}
     )
+    values["{repository}"] = f"of-{target}"
     values["{id}"] = KEYS[target] if "api-keys" in path else run
     for placeholder, value in values.items():
         path = path.replace(placeholder, value)

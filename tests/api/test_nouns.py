@@ -39,6 +39,7 @@ async def test_repositories_are_listed_by_name_and_fetched_one_by_one(
         "project": project,
         "url": str(source.path),
         "branch": "main",
+        "follows": {"kind": "branch", "name": "main"},
         "path": "teams",
         "state": "ready",
         "message": None,

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 from reconciler.errors import Refused
-from reconciler.git.sources import Source
+from reconciler.git.refs import Followed, Kind
+from reconciler.remotes.sources import Source
 from reconciler.settings import loading
 from tests.attacks.scene import Scene
 from tests.attacks.table import Attack, Attempt, Holds
@@ -68,6 +69,65 @@ def included(scene: Scene) -> str:
     return _set_after_the_commit(scene, {"include": f"path = {more}"})
 
 
+def _told_of(scene: Scene) -> str:
+    """What the state says of the repository after a look that somebody asked for."""
+    scene.daemon.reconcile("pushed")
+    shown = scene.daemon.repository("pushed")
+    return f"{shown['state']}: {shown['message']}".replace(str(scene.pushed.path), "URL")
+
+
+def _put_back(scene: Scene) -> None:
+    scene.daemon.reconcile("pushed")
+    scene.daemon.state_of("pushed", "ready")
+
+
+def linked(name: str, target: str) -> Attempt:
+    """A file of the repository that is a link to another: `state/...` of the service, or one that it may read."""
+
+    def attempt(scene: Scene) -> str:
+        place = scene.pushed.path / ".git" / name
+        kept = place.with_name("kept")
+        if place.exists():
+            place.rename(kept)
+        of_state = scene.daemon.state / target.removeprefix("state/")
+        place.symlink_to(of_state if target.startswith("state/") else scene.folder / target)
+        try:
+            return _told_of(scene)
+        finally:
+            place.unlink()
+            if kept.exists():
+                kept.rename(place)
+            _put_back(scene)
+
+    return attempt
+
+
+def alternates_of_a_mirror(scene: Scene) -> str:
+    """A branch that is a link to a commit in the mirror of another repository, and its objects beside our own."""
+    git, mirrors = scene.pushed.path / ".git", scene.daemon.state / "mirrors"
+    mirror = next(one for one in sorted(mirrors.iterdir()) if one.name.startswith("platform"))
+    alternates = git / "objects/info/alternates"
+    alternates.write_text(f"{mirror}/objects\n")
+    (git / "refs/heads/main").write_text(f"{scene.head}\n")
+    try:
+        return _told_of(scene)
+    finally:
+        alternates.unlink()
+        scene.pushed.git("update-ref", "refs/heads/main", scene.base)
+        _put_back(scene)
+
+
+def pipe(scene: Scene) -> str:
+    """A pipe where git and the watch read a file."""
+    place = scene.pushed.path / ".git/commondir"
+    os.mkfifo(place)
+    try:
+        return _told_of(scene)
+    finally:
+        place.unlink()
+        _put_back(scene)
+
+
 def setting(url: str) -> Attempt:
     """A repository's URL in the settings file."""
 
@@ -88,7 +148,7 @@ def operand(url: str, branch: str = "main") -> Attempt:
 
     def attempt(_: Scene) -> str:
         try:
-            Source(url=url, branch=branch)
+            Source(url=url, follows=Followed(Kind.BRANCH, branch))
         except Refused as refusal:
             return refusal.message
         return "accepted"
@@ -165,6 +225,7 @@ LISTENER = (
     "1 :1:2: listen: must be on this machine (127.0.0.1 or [::1]), unless tls has both files or `insecure: true` is set"
 )
 NOTHING = "succeeded, ready; executed: []"
+MEND = "let its owner mend that, or correct `url`"
 
 _REPOSITORY = (
     _file("core.fsmonitor of the watched repository", configured(core__fsmonitor="core-fsmonitor"), NOTHING),
@@ -177,6 +238,36 @@ _REPOSITORY = (
         "core.sshCommand, core.gitProxy and core.pager",
         configured(core__sshCommand="ssh", core__pager="pager"),
         NOTHING,
+    ),
+    _file(
+        "packed-refs that is a link to the first admin's password",
+        linked("packed-refs", "state/initial-admin-password"),
+        f"unreachable: URL is not read, since its packed-refs leads into `stateDir`; {MEND}",
+    ),
+    _file(
+        "shallow that is a link to a stored secret",
+        linked("shallow", "state/secrets/default/token"),
+        f"unreachable: URL is not read, since its shallow leads into `stateDir`; {MEND}",
+    ),
+    _file(
+        "packed-refs that is a link to a secret elsewhere",
+        linked("packed-refs", "hook"),
+        "unreachable: URL has a damaged file packed-refs; restore it",
+    ),
+    _file(
+        "a branch that is a link into the state directory",
+        linked("refs/heads/main", "state/secrets/default/token"),
+        f"unreachable: URL is not read, since its refs/heads/main leads into `stateDir`; {MEND}",
+    ),
+    _file(
+        "the objects of another repository's mirror as alternates",
+        alternates_of_a_mirror,
+        f"unreachable: URL is not read, since its objects/info/alternates leads into `stateDir`; {MEND}",
+    ),
+    _file(
+        "a pipe where the repository names another folder",
+        pipe,
+        f"unreachable: URL is not read, since its commondir is neither a file nor a folder; {MEND}",
     ),
     _file("another repository in place of the watched one", moved_away, "refused, unrelated-root"),
     _file("the files of the store", readable_by_others, "0o700, files for others: []"),
@@ -221,17 +312,18 @@ _SETTINGS = (
     _setting(
         "ext:: at the last gate before git",
         operand("ext::sh -c true"),
-        "the repository 'ext::sh -c true' is neither an absolute path nor a file:///path URL",
+        "the URL of the repository must not use a remote helper (`name::address`), which runs a program; "
+        "use https, ssh or a path",
     ),
     _setting(
         "--upload-pack at the last gate before git",
         operand("--upload-pack=true"),
-        "the repository '--upload-pack=true' is neither an absolute path nor a file:///path URL",
+        "the URL of the repository must be an absolute path or an https, ssh or file URL",
     ),
     _setting(
         "a branch that is an option",
         operand("/srv/a", "--upload-pack=true"),
-        "'--upload-pack=true' is not a branch name that Git allows",
+        "'--upload-pack=true' is not a name that Git allows for a branch, tag or ref",
     ),
     _setting("a listener for everybody without TLS", serving(listen="0.0.0.0:0"), LISTENER),
 )

@@ -1,9 +1,11 @@
 """What somebody tries who reaches the listener and has no key, or has one and hides a second request behind it."""
 
 import gzip
+import hashlib
+import hmac
 import re
 
-from tests.attacks.scene import API_KEY, Scene
+from tests.attacks.scene import API_KEY, HOOK_SECRET, Scene
 from tests.attacks.table import Attack, Attempt, Holds
 
 KEY = b"Authorization: Bearer " + API_KEY.encode() + b"\r\n"
@@ -23,6 +25,7 @@ ANOTHER_SITE = (
 )
 UNKNOWN_KEY = "401 The key is not known."
 NO_HTTP = "400 The request is not HTTP."
+NO_HOOK = "404 There is no such hook, or this delivery is not signed with its secret; the service's log says which."
 
 
 def sending(request: bytes) -> Attempt:
@@ -39,6 +42,12 @@ def applying(*headers: bytes, then: bytes = b"") -> Attempt:
     """An apply with the key, and more bytes behind it."""
     head = b"POST /v1/apply HTTP/1.1\r\nHost: x\r\n" + KEY + b"".join(header + b"\r\n" for header in headers)
     return sending(head + b"\r\n" + then)
+
+
+def delivering(*headers: bytes, to: bytes = b"platform", length: int = 2) -> Attempt:
+    """A delivery to a hook."""
+    own = (*headers, b"X-GitHub-Event: push", b"Content-Length: %d" % length)
+    return sending(b"POST /hooks/" + to + b" HTTP/1.1\r\n" + b"".join(one + b"\r\n" for one in own) + END + b"{}")
 
 
 def _chunked(name: bytes = b"Transfer-Encoding: chunked", *more: bytes) -> Attempt:
@@ -176,4 +185,33 @@ _SIZES = (
     ),
 )
 
-ATTACKS = (*_KEYS, *_PATHS, *_SMUGGLING, *_SIZES)
+_SHA_1 = hmac.new(HOOK_SECRET, b"{}", hashlib.sha1).hexdigest().encode()
+_WRONG = hmac.new(b"canary-another-secret", b"{}", hashlib.sha256).hexdigest().encode()
+_RIGHT = hmac.new(HOOK_SECRET, b"{}", hashlib.sha256).hexdigest().encode()
+
+_HOOKS = (
+    _row("a delivery without a signature", delivering(), NO_HOOK),
+    _row("a delivery that another secret signs", delivering(b"X-Hub-Signature-256: sha256=" + _WRONG), NO_HOOK),
+    _row("a delivery that SHA-1 signs", delivering(b"X-Hub-Signature: sha1=" + _SHA_1), NO_HOOK),
+    _row("a delivery with an empty token", delivering(b"X-Gitlab-Token:"), NO_HOOK),
+    _row("a delivery with a key of the API", delivering(KEY.strip()), NO_HOOK),
+    _row(
+        "a delivery with two signatures in one header",
+        delivering(b"X-Hub-Signature-256: sha256=" + _WRONG, b"X-Hub-Signature-256: sha256=" + _WRONG),
+        NO_HOOK,
+    ),
+    _row(
+        "a delivery to a repository that there is not",
+        delivering(b"X-Hub-Signature-256: sha256=" + _RIGHT, to=b"nowhere"),
+        NO_HOOK,
+    ),
+    _row(
+        "a delivery to another repository",
+        delivering(b"X-Hub-Signature-256: sha256=" + _RIGHT, to=b"pushed"),
+        NO_HOOK,
+    ),
+    _row("a delivery of 99 GB", delivering(length=99_999_999_999), "413 The body is over 1048576 bytes."),
+    _row("a path beneath a hook", delivering(to=b"platform/../../v1/runs"), NO_KEY),
+)
+
+ATTACKS = (*_KEYS, *_PATHS, *_SMUGGLING, *_SIZES, *_HOOKS)

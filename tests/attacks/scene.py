@@ -24,6 +24,7 @@ API_KEY = "canary-api-key-0123456789-0123456789"
 SECRET = "canary-stored-in-a-destination"
 ENVIRONMENT = "canary-in-the-environment"
 FILE_SECRET = "canary-in-a-file"
+HOOK_SECRET = b"canary-secret-of-a-hook"
 OTHER_PROJECT = "other"
 AUTHOR = "\x1b[2J\x1b]0;evil\x07\u202eAda"  # acts on a terminal that is shown it
 SECONDS = 20.0
@@ -78,6 +79,7 @@ class Scene:
         self.folder = folder
         self.traps = folder / "traps"  # what an attack would have the service execute leaves a file here
         self.traps.mkdir()
+        (folder / "hook").write_bytes(HOOK_SECRET)
         self.platform = Repository.init(folder / "platform")
         self.platform.write("web.yaml", destination("web", id="id-of-web"))
         self.pushed = Repository.init(folder / "pushed")
@@ -91,8 +93,8 @@ class Scene:
             settings={"log": {"level": "debug"}},
             environment=self._hostile_environment(),
             repositories=[
-                watched("platform", self.platform.path),
-                watched("pushed", self.pushed.path, interval="1s"),
+                watched("platform", self.platform.path, hook={"secretFile": str(folder / "hook")}),
+                watched("pushed", self.pushed.path, interval="1s", timeout="5s"),
                 watched("elsewhere", Repository.init(folder / "elsewhere").path, project=OTHER_PROJECT),
             ],
         )

@@ -28,6 +28,7 @@ def repository(**more: Any) -> dict[str, Any]:
     return {
         "name": "telemetry",
         "project": "default",
+        "follows": {"kind": "branch", "name": "main"},
         "state": "ready",
         "message": None,
         "commit": "c" * 40,
@@ -40,14 +41,17 @@ def repository(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("last", [RUN, "01RUN"])
 def test_status_shows_each_repository_and_its_last_run(program: Program, service: Service, last: object) -> None:
     other = repository(name="other", state="prune-held", message="2 files cannot be read", commit=None, head=None)
+    other["follows"] = {"kind": "tag", "name": "v1"}
     service.answer("GET /v1/repositories", {"repositories": [repository(lastRun=last), other]})
     service.answer("GET /v1/runs/01RUN", {"run": RUN})
     assert program("status") == (
         0,
-        "REPOSITORY   PROJECT   STATE        COMMIT         HEAD           LAST RUN               OUTCOME   COUNTS\n"
-        "telemetry    default   ready        cccccccccccc   dddddddddddd   2026-11-21T06:12:00Z   partial   "
-        "3 created, 1 invalid\n"
-        "other        default   prune-held   -              -              -                      -         -\n"
+        "REPOSITORY   PROJECT   FOLLOWS   STATE        COMMIT         HEAD           LAST RUN               "
+        "OUTCOME   COUNTS\n"
+        "telemetry    default   main      ready        cccccccccccc   dddddddddddd   2026-11-21T06:12:00Z   "
+        "partial   3 created, 1 invalid\n"
+        "other        default   tag v1    prune-held   -              -              -                      "
+        "-         -\n"
         "\ntelemetry: partial at cccccccccccc; 3 created, 1 invalid; One is not stored.\n"
         "STATUS    KIND    NAME   WHERE\n"
         "invalid   Fleet   b      b.yaml:4\n"

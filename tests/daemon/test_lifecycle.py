@@ -98,9 +98,9 @@ def test_a_reload_adds_and_removes_repositories(tmp_path: Path, source: Reposito
         pytest.param("{", "config.json", id="no JSON"),
         pytest.param('{"repositories": 5}', "repositories", id="another type"),
         pytest.param(
-            '{"repositories": [{"name": "x", "url": "https://example.com/x.git"}]}',
-            "config.json:1:33: repositories[0].url: must be on this machine",
-            id="a remote",
+            '{"repositories": [{"name": "x", "url": "ssh://git@example.com/x.git"}]}',
+            "config.json:1:33: repositories[0].url: needs credentials.sshKeyFile and credentials.knownHostsFile",
+            id="a remote without keys",
         ),
     ],
 )
@@ -222,6 +222,18 @@ def test_the_state_is_for_its_owner_alone(tmp_path: Path, source: Repository) ->
         daemon.run_of("one", source.head())
         assert oct(daemon.state.stat().st_mode & 0o777) == "0o700"
         assert oct((daemon.state / "store.db").stat().st_mode & 0o777) == "0o600"
+
+
+def test_all_that_it_makes_is_for_its_owner_alone_whatever_it_was_started_with(
+    tmp_path: Path, source: Repository
+) -> None:
+    generous = ["/bin/sh", "-c", 'umask 0 && exec "$@"', "sh"]
+    with daemons.running(tmp_path / "daemon", repositories=[watched("one", source.path)], prefix=generous) as daemon:
+        daemon.run_of("one", source.head())
+        made = [daemon.state, *daemon.state.rglob("*")]
+        open_ = [path for path in made if path.stat().st_mode & 0o077]
+    assert len(made) > 10
+    assert open_ == []
 
 
 def test_the_reader_child_gets_no_secret(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reconciler.reading import children, confining
 from tests import daemons
 from tests.daemons import Daemon, destination, watched
@@ -20,10 +22,11 @@ def asked(name: str) -> dict[str, Any]:
     return {"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": name}, "spec": {"type": "otlp"}}
 
 
-def many(folder: Path, files: int = MANY_FILES) -> Repository:
-    """A repository whose first read takes a while."""
-    source = Repository.init(folder)
-    for number in range(files):
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository whose first read takes a while; no test changes it."""
+    source = Repository.init(tmp_path_factory.mktemp("many"))
+    for number in range(MANY_FILES):
         source.write(f"{number % 50:02}/{number:04}.yaml", destination(f"many-{number:04}"))
     source.commit()
     return source
@@ -43,9 +46,8 @@ def test_killed_while_idle_another_one_does_the_work(tmp_path: Path, source: Rep
         assert (run["outcome"], run["counts"]) == ("succeeded", {"configured": 1})
 
 
-def test_killed_in_the_middle_of_a_first_read_another_one_reads_it(tmp_path: Path) -> None:
-    source = many(tmp_path / "source")
-    with daemons.running(tmp_path / "daemon", repositories=[watched("many", source.path)]) as daemon:
+def test_killed_in_the_middle_of_a_first_read_another_one_reads_it(tmp_path: Path, many: Repository) -> None:
+    with daemons.running(tmp_path / "daemon", repositories=[watched("many", many.path)]) as daemon:
         first_read_is_under_way(daemon)
         os.kill(daemon.reader(), signal.SIGKILL)
         daemons.until(lambda: daemon.repository("many")["state"] == "ready", "everything is read", seconds=60)
@@ -54,16 +56,17 @@ def test_killed_in_the_middle_of_a_first_read_another_one_reads_it(tmp_path: Pat
         assert len(daemon.resources("Destination")) == MANY_FILES
 
 
-def test_stopped_in_the_middle_of_a_first_read_it_ends_soon_and_reads_at_the_next_start(tmp_path: Path) -> None:
-    source = many(tmp_path / "source")
-    with daemons.running(tmp_path / "daemon", repositories=[watched("many", source.path)]) as daemon:
+def test_stopped_in_the_middle_of_a_first_read_it_ends_soon_and_reads_at_the_next_start(
+    tmp_path: Path, many: Repository
+) -> None:
+    with daemons.running(tmp_path / "daemon", repositories=[watched("many", many.path)]) as daemon:
         first_read_is_under_way(daemon)
         children = daemon.children()
         begun = time.monotonic()
         assert daemon.stop() == 0
         assert time.monotonic() - begun < STOP_SECONDS
         assert [Path(f"/proc/{child}").exists() for child in children] == [False] * len(children)
-        run = daemon.start().run_of("many", source.head())
+        run = daemon.start().run_of("many", many.head())
         assert (run["trigger"], run["counts"]) == ("start", {"created": MANY_FILES})
 
 
@@ -96,10 +99,9 @@ def _lives(process: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_applies_during_a_large_first_read_all_succeed_and_the_read_ends(tmp_path: Path) -> None:
-    source = many(tmp_path / "source")
+def test_applies_during_a_large_first_read_all_succeed_and_the_read_ends(tmp_path: Path, many: Repository) -> None:
     answers: list[int] = []
-    with daemons.running(tmp_path / "daemon", repositories=[watched("many", source.path)]) as daemon:
+    with daemons.running(tmp_path / "daemon", repositories=[watched("many", many.path)]) as daemon:
 
         def apply(thread: int) -> None:
             for number in range(15):
@@ -109,7 +111,7 @@ def test_applies_during_a_large_first_read_all_succeed_and_the_read_ends(tmp_pat
         threads = [threading.Thread(target=apply, args=(thread,)) for thread in range(8)]
         for thread in threads:
             thread.start()
-        run = daemon.run_of("many", source.head())
+        run = daemon.run_of("many", many.head())
         for thread in threads:
             thread.join()
         assert answers == [202] * (8 * 15)

@@ -362,12 +362,14 @@ def _lives(number: str) -> bool:
 
 
 def test_a_start_removes_what_belongs_to_no_repository(tmp_path: Path, source: Repository) -> None:
-    two = [watched("one", source.path), watched("two", source.path, project="two")]
+    sources = {"one": source, "two": source.bare(tmp_path / "two")}
+    two = [watched(name, each.path, project=name) for name, each in sources.items()]
     with daemons.running(tmp_path / "daemon", repositories=two) as daemon:
-        for name in ("one", "two"):
+        for name in sources:
             daemon.run_of(name, source.head())
         mirrors, homes = daemon.state / "mirrors", daemon.state / "git"
-        kept = [path.name for folder in (mirrors, homes) for path in folder.iterdir() if path.name.startswith("one-")]
+        kept = [name for folder in (mirrors, homes) for name in _names(folder) if name.startswith("source-")]
+        assert len(kept) == 2
         daemon.stop()
         (mirrors / ".two-0123456789ab.git.new").mkdir()
         (mirrors / ".three-0123456789ab.git.0.gone").mkdir()

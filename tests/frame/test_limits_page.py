@@ -4,16 +4,20 @@ import re
 
 import pytest
 
-from api import bodies, edge, objects, queries
+from api import bodies, edge, hooks, objects, queries
 from api.auth import addresses
 from reconciler import signing_in
 from reconciler.access import attempts, changing
 from reconciler.daemon import connections
 from reconciler.documents import limits
 from reconciler.git import ignoring, snapshots, trees
+from reconciler.hooks import deliveries, refusals, secret, signatures
 from reconciler.reading import allowances, children, confining, deaths, requests
 from reconciler.reading.messages import CommitJob, RequestJob
+from reconciler.reconciling import pacing
+from reconciler.remotes import agents, following, signers, sources, verifying
 from reconciler.resources import defining, labels, selectors, violations
+from reconciler.settings import repository_scalars
 from tests.frame import pages
 
 PAGE = pages.read(pages.ROOT / "docs/limits.md")
@@ -28,6 +32,16 @@ REQUEST = children.SECONDS[RequestJob]
     ("what", "limit"),
     [
         ("a file in Git", f"{FILE.bytes // MEBIBYTE} MiB"),
+        ("looks of a repository while they fail", f"{pacing.LOOKS} in {pacing.WINDOW:g} s"),
+        (
+            "the same over a network, where a person must mend it; where no fetch can bring the head",
+            f"{pacing.LASTING_LOOKS} in {pacing.WINDOW:g} s; {pacing.UNFIT_LOOKS}",
+        ),
+        (
+            "git programs that talk to remotes, and as many that read repositories on the same machine or check"
+            " signatures",
+            f"{following.AT_ONCE} at a time, {following.OF_ONE_HOST} of them for one host and port",
+        ),
         ("documents in a file, empty ones included", f"{FILE.documents:,}"),
         ("nodes in a file, aliases counted in full", f"{FILE.nodes:,}"),
         ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
@@ -58,11 +72,38 @@ REQUEST = children.SECONDS[RequestJob]
             f"{COMMIT.ignore_files:,}, with {COMMIT.patterns:,} patterns in all",
         ),
         (
+            "patterns in `include`, in `exclude`",
+            f"{repository_scalars.MAX_GLOBS} of {repository_scalars.MAX_GLOB_CHARACTERS:,} characters each",
+        ),
+        (
+            "one git that talks to a remote, and each that it starts",
+            f"{sources.MAX_MEMORY_BYTES / 2**30:g} GiB of memory, without the files that it maps",
+        ),
+        ("a file of signers", f"{signers.MOST_BYTES // MEBIBYTE} MiB"),
+        ("a commit or tag whose signature is checked", f"{verifying.MOST_OBJECT_BYTES // MEBIBYTE} MiB"),
+        ("one run of `ssh-keygen`", f"{verifying.SECONDS:g} s"),
+        ("opening a key that has a passphrase", f"{agents.ADD_SECONDS:g} s"),
+        (
             "a request's line and headers",
             f"{connections.HEAD_BYTES // 1024} KiB, within {connections.HEAD_SECONDS:g} s",
         ),
         ("parameters in a query", f"{queries.MOST}"),
         ("a request's body on its way", f"{bodies.READ_SECONDS:g} s"),
+        ("the body of a delivery to a hook", f"{hooks.MAX_BYTES // MEBIBYTE} MiB"),
+        (
+            "the secret of a hook",
+            f"at least {secret.FEWEST_CHARACTERS} characters, {secret.MOST_BYTES // 1024} KiB",
+        ),
+        ("reading the secret of a hook", f"{hooks.READ_SECONDS:g} s"),
+        ("the signed time of a delivery to a hook", f"{signatures.SECONDS} s from now"),
+        (
+            "deliveries to hooks that are remembered",
+            f"{deliveries.MOST:,} of the last {deliveries.SECONDS:,.0f} s",
+        ),
+        (
+            "lines in the log about refused deliveries to hooks",
+            f"one each {refusals.SECONDS:g} s for each repository, and for all unknown ones",
+        ),
         ("nodes in one resource of a request", f"{FILE.nodes:,}"),
         ("judging a request", f"{requests.REQUEST_SECONDS:g} s of processor time"),
         ("a request in the reader child", f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting"),

@@ -47,6 +47,7 @@ def test_the_unit_runs_the_daemon_as_a_user_of_its_own() -> None:
         "StateDirectory": "reconciler",
         "StateDirectoryMode": "0700",
         "KillMode": "mixed",
+        "OOMPolicy": "continue",
     }
     assert {name: settings.get(name) for name in expected} == expected
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from reconciler import patterns
 from reconciler.errors import Refused
-from reconciler.git import patterns
 from reconciler.git.ignoring import MAX_PATTERNS, Ignore
 from tests.repositories import Repository
 

@@ -21,6 +21,13 @@ JOB = CommitJob(
     atomic=False,
     prune_min_count=3,
     prune_max_percent=25,
+    allowed_kinds=("*",),
+    allowed_names=("*",),
+    accept_invalid=False,
+    include=(),
+    exclude=(),
+    origin="",
+    neighbours=(),
 )
 
 

@@ -34,7 +34,7 @@ MISSING = Tree([], 0, missing="there is no folder x; add it")
 UNRELATED = Tree([], 5, unrelated=True)
 TOLD = "x.yaml:3:1: is not YAML. Until then nothing is deleted{}."
 NO_FOLDER = "there is no folder x; add it. Until then nothing is deleted{}."
-NOTHING_LEFT = "The head holds no resource at all; commit one, or correct `path`."
+NOTHING_LEFT = "The head holds no resource at all; commit one, or correct `path`, `include` or `exclude`."
 NOTHING = (
     "The head holds no resource at all, so nothing is deleted; {} stay as they were: restore them, or release this "
     "with `reconciler approve`."

@@ -6,6 +6,7 @@ Belongs here: what may happen, in any order. Does not: what must hold; each prop
 import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from tests.worlds import Answered, Following, Options
 
 NAMES = st.sampled_from(["a", "b"])
 FOLLOWING = st.builds(Following, accept_invalid=st.booleans(), atomic=st.sampled_from([False, False, False, True]))
+GLOBS = st.lists(st.sampled_from(["a.yaml", "/a.yaml", "*.yml", "d/", "d/**", "d/*", "**/e", "[ab].yaml"]), max_size=2)
 
 
 class Planning(RuleBasedStateMachine):
@@ -120,6 +122,16 @@ class Planning(RuleBasedStateMachine):
     @rule(keys=st.lists(documents.KEYS, min_size=1, max_size=4), options=documents.OPTIONS)
     def delete(self, keys: Sequence[Document], options: Options) -> None:
         self.deleted(keys, options)
+
+    @rule(name=NAMES, include=st.just([]) | GLOBS, exclude=GLOBS, looks=st.booleans())
+    def choose(self, name: str, include: list[str], exclude: list[str], *, looks: bool) -> None:
+        """Other files count from the next look on."""
+        if name in self.world.heads:
+            before = self.world.following[name]
+            self.world.follow(name, replace(before, include=tuple(include), exclude=tuple(exclude)))
+        if looks:
+            self.world.look(name)
+            self.stored()
 
     @rule(name=NAMES, happens=st.sampled_from(["look", "look", "read all", "restart"]))
     def go_on(self, name: str, happens: str) -> None:

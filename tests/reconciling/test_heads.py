@@ -1,4 +1,4 @@
-"""Where a head goes: branches that vanish, folders that move away, rewritten history, bursts, other settings."""
+"""Where a head goes: branches that vanish, folders that move away, rewritten history, other settings."""
 
 import shutil
 import time
@@ -11,8 +11,6 @@ from tests import daemons
 from tests.daemons import Daemon, Followed, destination, statuses, until
 from tests.following import Follow
 from tests.repositories import Repository
-
-LATER_COMMITS = 30
 
 
 @pytest.fixture
@@ -109,6 +107,32 @@ def test_another_path_reads_everything_again(followed: Followed) -> None:
     assert followed.names() == ["a", "c"]
 
 
+def test_only_files_that_are_included_and_not_excluded_count(source: Repository, follow: Follow) -> None:
+    for path in ("c/a.yaml", "c/web/b.yaml", "c/web/drafts/d.yaml", "e.yaml"):
+        source.write(path, destination(path.removesuffix(".yaml").replace("/", "-")))
+    source.write("c/broken.yaml", "nobody reads: [this")
+    source.commit()
+    followed = follow(source, path="c", include=["/web/"], exclude=["drafts/"], interval="200ms")
+    assert statuses(followed.head()) == {"c-web-b": "created"}
+    followed.change(path="c", include=["/web/", "/a.yaml"], exclude=["b.yaml"], interval="200ms")
+    run = followed.daemon.finished(followed.daemon.reconcile(followed.name)["id"])
+    assert (run["outcome"], followed.names()) == ("succeeded", ["c-a", "c-web-drafts-d"])
+
+
+def test_a_link_in_place_of_an_included_folder_deletes_nothing(source: Repository, follow: Follow) -> None:
+    source.write("web/a.yaml", destination("a"))
+    source.write("b.yaml", destination("b"))
+    source.commit()
+    followed = follow(source, include=["/web/*.yaml", "b.yaml"])
+    assert followed.head()["counts"] == {"created": 2}
+    shutil.move(source.path / "web", source.path / "elsewhere")
+    source.link("web", "elsewhere")
+    run = followed.commit()
+    assert (run["outcome"], run["counts"]) == ("partial", {})
+    assert followed.state()["state"] == "prune-held"
+    assert followed.names() == ["a", "b"]
+
+
 def test_another_branch_is_followed(followed: Followed) -> None:
     source = followed.source
     source.branch("next")
@@ -153,19 +177,6 @@ def test_history_that_was_rewritten_is_told_and_followed(followed: Followed) -> 
 def _newest(followed: Followed, commit: str) -> dict[str, object] | None:
     [newest, *_] = followed.daemon.runs(followed.name)
     return followed.daemon.run(newest["id"]) if newest["commit"] == commit else None
-
-
-def test_a_burst_of_commits_ends_at_the_newest(followed: Followed) -> None:
-    for number in range(LATER_COMMITS):
-        followed.source.write("b.yaml", destination("b", f"number {number}"))
-        last = followed.source.commit()
-    run = followed.daemon.run_of(followed.name, last)
-    assert run["outcome"] == "succeeded"
-    stored = followed.destination("b")
-    assert stored is not None
-    assert stored["metadata"]["description"] == f"number {LATER_COMMITS - 1}"
-    assert followed.state()["commit"] == last
-    assert len(followed.daemon.runs(followed.name)) <= LATER_COMMITS + 1
 
 
 def test_a_bare_repository_that_is_pushed_to_is_followed(source: Repository, tmp_path: Path, follow: Follow) -> None:

@@ -1,5 +1,6 @@
 """Loading settings: precedence, the file that is read, and mistakes at their places."""
 
+import json
 import os
 from pathlib import Path
 
@@ -307,38 +308,113 @@ def test_a_host_name_among_the_networks_is_a_mistake_with_its_key_and_line(tmp_p
     ]
 
 
-def test_what_repositories_ask_for_and_cannot_have_is_shown_at_once_among_the_other_mistakes(tmp_path: Path) -> None:
+def test_what_contradicts_in_a_repository_is_shown_at_once_among_the_other_mistakes(tmp_path: Path) -> None:
     text = """repositories:
   - name: one
     url: https://git.example/one.git
-    atomic: true
+    branch: main
+    tag: v1
     interval: 5
-    verify: {signersFile: /etc/signers}
+    credentials: {username: bob, passwordFile: /p, tokenFile: /t, sshKeyFile: /k}
   - name: two
     url: ssh://git@git.example/two.git
-    credentials: {sshKeyFile: /etc/key, knownHostsFile: /etc/hosts, username: "", nothing: 1}
-  - {name: three, url: "http://127.0.0.1/three.git", acceptInvalid: false, verify: {}, credentials: {}}
-  - {name: four, url: "file:///srv/four.git"}
+    credentials: {knownHostsFile: '/etc/$hosts', username: bob, nothing: 1}
+  - {name: three, url: "http://127.0.0.1/three.git", credentials: {tokenFile: /t, username: bob}}
+  - {name: four, url: "file:///srv/four.git", commit: abc, ref: main, credentials: {proxy: "http://proxy.example"}}
 """
-    remote = "must be on this machine, a path or a file:// URL; this version does not follow remote repositories"
-    unsupported = "is not supported by this version; leave it out"
-    unknown = "is not a known key; the keys here are caFile, knownHostsFile, passwordFile, proxy, sshKeyFile, tokenFile"
+    unknown = "is not a known key; the keys here are caFile, knownHostsFile, passwordFile, proxy, sshKeyFile, "
+    https = "is for https URLs, and the URL is"
+    one = "a repository follows one of branch, tag, commit and ref"
     assert lines_of(tmp_path, text) == [
-        f"config.yaml:3:5: repositories[0].url: {remote}",
-        "config.yaml:5:5: repositories[0].interval: must be a duration such as 250ms, 10s, 5m or 1h",
-        f"config.yaml:6:14: repositories[0].verify.signersFile: {unsupported}",
-        f"config.yaml:8:5: repositories[1].url: {remote}",
-        f"config.yaml:9:19: repositories[1].credentials.sshKeyFile: {unsupported}",
-        f"config.yaml:9:41: repositories[1].credentials.knownHostsFile: {unsupported}",
-        f"config.yaml:9:83: repositories[1].credentials.nothing: {unknown}, username",
-        f"config.yaml:10:19: repositories[2].url: {remote}",
+        f"config.yaml:5:5: repositories[0].tag: must not be given beside `branch`: {one}",
+        "config.yaml:6:5: repositories[0].interval: must be a duration such as 250ms, 10s, 5m or 1h",
+        "config.yaml:7:52: repositories[0].credentials.tokenFile: must not be given beside passwordFile; "
+        "leave one of them out",
+        "config.yaml:7:67: repositories[0].credentials.sshKeyFile: is for ssh URLs, and the URL is an https one; "
+        "leave it out, or change `url`",
+        "config.yaml:9:5: repositories[1].url: needs credentials.sshKeyFile, since a host is trusted by its key alone",
+        'config.yaml:10:19: repositories[1].credentials.knownHostsFile: must be a path without `$`, `"` and '
+        "backslashes, which ssh reads as its own",
+        f"config.yaml:10:50: repositories[1].credentials.username: {https} an ssh one; leave it out, or change `url`",
+        "config.yaml:10:50: repositories[1].credentials.username: needs passwordFile or tokenFile too",
+        f"config.yaml:10:65: repositories[1].credentials.nothing: {unknown}sshPassphraseFile, tokenFile, username",
+        f"config.yaml:11:68: repositories[2].credentials.tokenFile: {https} an http one; leave it out, or change `url`",
+        f"config.yaml:11:83: repositories[2].credentials.username: {https} an http one; leave it out, or change `url`",
+        'config.yaml:12:47: repositories[3].commit: must be the 40 hexadecimal digits of a commit, or "" for none',
+        "config.yaml:12:60: repositories[3].ref: must be the full name of a ref such as refs/pull/7/head, or "
+        '"" for none',
+        f"config.yaml:12:60: repositories[3].ref: must not be given beside `commit`: {one}",
+        f"config.yaml:12:85: repositories[3].credentials.proxy: {https} a local one; leave it out, or change `url`",
     ]
 
 
-def test_a_remote_repository_of_the_environment_is_refused_by_its_variable(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, "", environment={"SERVICE_REPOSITORY": "https://git.example/team/config.git"}) == [
-        "SERVICE_REPOSITORY: must be on this machine, a path or a file:// URL; "
-        "this version does not follow remote repositories"
+def test_a_remote_repository_has_what_its_url_can_use(tmp_path: Path) -> None:
+    text = """repositories:
+  - name: basic
+    url: https://git.example/one.git
+    tag: v1
+    include: ["teams/*.yaml"]
+    exclude: ["drafts/"]
+    verify: {signersFile: /etc/signers}
+    hook: {secretFile: /etc/hook}
+    credentials: {username: bob, passwordFile: /p, caFile: /ca, proxy: "http://proxy.example:3128"}
+  - {name: bearer, url: "https://git.example/one.git", credentials: {tokenFile: /t}}
+  - name: ssh
+    url: ssh://git@git.example:2222/two.git
+    credentials: {sshKeyFile: /a key, sshPassphraseFile: /passphrase, knownHostsFile: /hosts}
+  - {name: loopback, url: "git://127.0.0.1:9418/three.git", ref: refs/pull/7/head}
+"""
+    repositories = load(tmp_path, text).settings.repositories
+    assert [(one.tag, one.ref, one.include, one.hook.secret_file) for one in repositories] == [
+        ("v1", None, ("teams/*.yaml",), Path("/etc/hook")),
+        (None, None, (), None),
+        (None, None, (), None),
+        (None, "refs/pull/7/head", (), None),
+    ]
+    assert repositories[2].credentials.ssh_passphrase_file == Path("/passphrase")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("HttP://127.0.0.1/a.git", "must begin with https, ssh or file in small letters, as git reads it"),
+        ("https://git.example/a?b", "must not hold a query or a fragment, which name no repository"),
+        ("ssh://git@git.example/a#b", "must not hold a query or a fragment, which name no repository"),
+        ("https://bob@git.example/a", "must not hold a user name or password; put them under credentials"),
+        ("http://bob@127.0.0.1/a", "must not hold a user name or password; put them under credentials"),
+        ("ssh://git:word@git.example/a", "must not hold a user name or password; put them under credentials"),
+        (
+            "http://git.example/a",
+            "must not use http:// beyond this machine, since nothing protects it; use https or ssh",
+        ),
+    ],
+)
+def test_a_url_that_would_tell_or_lose_something_is_refused(tmp_path: Path, url: str, why: str) -> None:
+    assert lines_of(tmp_path, f"repositories: [{{name: a, url: '{url}'}}]\n") == [
+        f"config.yaml:1:26: repositories[0].url: {why}"
+    ]
+
+
+def test_a_mistake_about_the_repository_of_the_environment_names_its_variable(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, "", environment={"SERVICE_REPOSITORY": "ssh://git@git.example/team/config.git"}) == [
+        "SERVICE_REPOSITORY: needs credentials.sshKeyFile and credentials.knownHostsFile, since a host is trusted by "
+        "its key alone"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "allowed"), [("", False), ("!a", False), ("#a", False), ("a\nb", False), ("*.yaml", True)]
+)
+def test_a_pattern_of_files_that_means_something_else_is_refused(
+    tmp_path: Path, pattern: str, *, allowed: bool
+) -> None:
+    text = json.dumps({"repositories": [{"name": "a", "url": "/a", "exclude": [pattern]}]})
+    if allowed:
+        assert load(tmp_path, text).settings.repositories[0].exclude == (pattern,)
+        return
+    assert lines_of(tmp_path, text) == [
+        "config.yaml:1:58: repositories[0].exclude[0]: must be a pattern such as teams/**/*.yaml of 1 to 1024 "
+        "characters that can match, without `..`, not beginning with `!` or `#`"
     ]
 
 
@@ -386,7 +462,7 @@ def test_a_relative_repository_of_the_environment_is_in_the_working_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (repository,) = load(tmp_path, "", SERVICE_REPOSITORY="here").settings.repositories
-    assert repository.local_path == tmp_path / "here"
+    assert repository.url == str(tmp_path / "here")
 
 
 def test_lists_in_the_environment_are_separated_by_commas(tmp_path: Path) -> None:
@@ -418,6 +494,12 @@ repositories:
     verify: {signersFile: ""}
     credentials:
       {username: "", passwordFile: "", tokenFile: "", sshKeyFile: "", knownHostsFile: "", caFile: "", proxy: ""}
+    tag: ""
+    commit: ""
+    ref: ""
+    include: []
+    exclude: []
+    hook: {secretFile: ""}
 secrets: {env: ["DESTINATION_<PROJECT>__*"], directory: ""}
 auth: {type: local}
 delivery: {otlpListen: "", drainTimeout: 5s, egress: {allow: [], deny: []}}

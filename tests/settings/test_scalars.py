@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from reconciler.settings import addresses, allowing, scalars
+from reconciler.settings import addresses, allowing, repository_scalars, scalars
 
 AMOUNTS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
@@ -47,10 +47,15 @@ TAKES: list[tuple[Any, list[tuple[object, object]]]] = [
     ),
     (scalars.Name, [("a", "a"), ("A.b_c-9", "A.b_c-9"), ("x" * 63, "x" * 63)]),
     (scalars.Project, [("default", "default"), ("a-b-2", "a-b-2")]),
-    (scalars.Branch, [("main", "main"), ("team/web.v2", "team/web.v2"), (None, None), ("", None)]),
-    (scalars.Folder, [("", ""), (".", ""), ("teams/web/", "teams/web"), ("./a", "a"), ("a//b", "a/b")]),
+    (repository_scalars.Branch, [("main", "main"), ("team/web.v2", "team/web.v2"), (None, None), ("", None)]),
+    (repository_scalars.Folder, [("", ""), (".", ""), ("teams/web/", "teams/web"), ("./a", "a"), ("a//b", "a/b")]),
+    (repository_scalars.Tag, [("v1.2", "v1.2"), ("release/2026", "release/2026"), (None, None), ("", None)]),
+    (repository_scalars.Commit, [("a" * 40, "a" * 40), (None, None), ("", None)]),
+    (repository_scalars.FullRef, [("refs/pull/7/head", "refs/pull/7/head"), (None, None), ("", None)]),
+    (repository_scalars.Glob, [("*.yaml", "*.yaml"), ("teams/**/x", "teams/**/x")]),
+    (repository_scalars.UserName, [("bob", "bob"), ("", ""), ("bob@example.com", "bob@example.com")]),
     (
-        scalars.RepositoryURL,
+        repository_scalars.RepositoryURL,
         [
             (url, url)
             for url in (
@@ -87,10 +92,36 @@ REFUSES: list[tuple[Any, list[object]]] = [
     (scalars.Listen, ["", ":3001", "127.0.0.1", "127.0.0.1:65536", "::1:80", "[x]:80", "a b:80", "a:80\n", 80, None]),
     (scalars.Name, ["", "-a", "a-", "a b", "ä", "x" * 64, "a\n", 5]),
     (scalars.Project, ["", "A", "a_b", "-a", "a--b", "a-", "x" * 64]),
-    (scalars.Branch, ["-x", "a..b", "a b", "a/", "/a", "a//b", ".a", "a/.b", "a.lock", "a.", "@", "a@{1}", "a\n"]),
-    (scalars.Folder, ["/a", "..", "a/../b", "a\nb", 5]),
     (
-        scalars.RepositoryURL,
+        repository_scalars.Branch,
+        [
+            "-x",
+            "a..b",
+            "a b",
+            "a/",
+            "/a",
+            "a//b",
+            ".a",
+            "a/.b",
+            "a.lock",
+            "a.",
+            "@",
+            "a@{1}",
+            "a\n",
+            "a\u200bb",
+            "a\xa0b",
+            "x" * 1025,
+        ],
+    ),
+    (repository_scalars.Tag, ["-x", "a..b", "a b", "a\n", 5]),
+    (repository_scalars.Commit, ["a" * 39, "A" * 40, "g" * 40, "a" * 64, "HEAD", 5]),
+    (repository_scalars.FullRef, ["main", "heads/main", "refs/a b", "refs/../x", "-refs/x", "refs/", 5]),
+    (repository_scalars.Globs, [["a"] * 101, "a", [5]]),
+    (repository_scalars.Glob, ["", " ", "!a", "#a", "a\n", "a" * 1025, "a[/", "[abc", "a\\", "../x", "a//b", "./a", 5]),
+    (repository_scalars.UserName, ["a:b", "a\n", "a" * 256, 5]),
+    (repository_scalars.Folder, ["/a", "..", "a/../b", "a\nb", 5]),
+    (
+        repository_scalars.RepositoryURL,
         [
             "",
             "-x",

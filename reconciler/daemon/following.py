@@ -1,0 +1,67 @@
+"""The repositories of the settings, as they are followed: what is watched, and where its files are under `stateDir`.
+
+Belongs here: settings made plain. Does not: following anything (`reconciling`), or what a mirror is (`remotes`).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from reconciler.daemon import leftovers
+from reconciler.reconciling.watched import Watched
+from reconciler.remotes import retiring
+from reconciler.remotes.credentials import Credentials
+from reconciler.remotes.sharing import Place
+from reconciler.remotes.sources import Source
+from reconciler.settings.models import Settings
+from reconciler.settings.repositories import Repository
+
+
+def places(settings: Settings) -> Callable[[Source], Place]:
+    """Each remote gets a mirror named after it: another URL, and the same with other credentials, is another one."""
+    mirrors, homes = settings.state_dir / leftovers.MIRRORS, settings.state_dir / leftovers.HOMES
+
+    def place(source: Source) -> Place:
+        name = leftovers.place(source.url, source.credentials)
+        return Place(mirrors / f"{name}.git", homes / name, settings.state_dir)
+
+    return place
+
+
+async def remove_leftovers(settings: Settings) -> None:
+    """Of remotes that no repository in the settings has. Before any is followed, and while we hold the lock."""
+    kept = [leftovers.place(one.url, one.credentials) for one in watched(settings)]
+    retiring.remove(await asyncio.to_thread(leftovers.put_aside, settings.state_dir, kept=kept))
+
+
+def watched(settings: Settings) -> list[Watched]:
+    """The repositories to watch."""
+    return [_one_watched(repository) for repository in settings.repositories]
+
+
+def _one_watched(repository: Repository) -> Watched:
+    return Watched(
+        name=repository.name,
+        url=repository.url,
+        branch=repository.branch,
+        path=repository.path,
+        project=repository.project,
+        interval=repository.interval,
+        full_interval=repository.full_interval,
+        timeout=repository.timeout,
+        prune=repository.prune.enabled,
+        prune_min_count=repository.prune.min_count,
+        prune_max_percent=repository.prune.max_percent,
+        atomic=repository.atomic,
+        suspended=repository.suspend,
+        allowed_kinds=repository.allow.kinds,
+        allowed_names=repository.allow.names,
+        accept_invalid=repository.accept_invalid,
+        tag=repository.tag,
+        commit=repository.commit,
+        ref=repository.ref,
+        include=repository.include,
+        exclude=repository.exclude,
+        credentials=Credentials(**dict(repository.credentials)),
+        signers_file=repository.verify.signers_file,
+        hook_secret_file=repository.hook.secret_file,
+    )

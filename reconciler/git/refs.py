@@ -1,0 +1,167 @@
+"""What of a remote is followed: a branch, a tag, a commit, any other ref, or what the remote's HEAD names.
+
+Belongs here: which names git allows, what git is asked and told for each, and what its answer means. Pure; running git
+is in `mirrors` and `looking`.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.errors import Refused
+from reconciler.settings import ref_names
+
+SHOWN_CHARACTERS = 200  # of a text from settings in a message
+BRANCHES = "refs/heads/"
+TAGS = "refs/tags/"
+PRIVATE = "refs/reconciler/"  # where the mirror keeps what is followed
+PEELED = "^{}"  # behind a name: what the tag leads to
+
+OBJECT_ID = re.compile(r"[0-9a-f]{40}")
+
+
+class Kind(StrEnum):
+    """What is followed, by the name of its setting; HEAD when none is given."""
+
+    HEAD = "head"
+    BRANCH = "branch"
+    TAG = "tag"
+    COMMIT = "commit"
+    REF = "ref"
+
+
+class Head(NamedTuple):
+    """The commit that is followed now. `ref` is where it was found, in full: a ref, `HEAD`, or the commit's id.
+
+    `tag` is the annotated tag that leads to it, which may be signed; '' for none.
+    """
+
+    ref: str
+    commit: str
+    tag: str = ""
+
+    def is_held_as(self, held: "Head | None") -> bool:
+        """Whether what a mirror holds is this, wherever it was found."""
+        return held is not None and (held.commit, held.tag) == (self.commit, self.tag)
+
+    @property
+    def branch(self) -> str | None:
+        """The branch's short name; None for what is no branch."""
+        return self.ref.removeprefix(BRANCHES) if self.ref.startswith(BRANCHES) else None
+
+
+class Listing(NamedTuple):
+    """What a remote lists: object ids by ref, tags peeled under `<ref>^{}` too, and the targets of symbolic refs."""
+
+    refs: dict[str, str]
+    symbolic: dict[str, str]
+
+
+def check_name(name: str) -> None:
+    """Raise Refused unless Git allows the name of a branch, tag or ref and it cannot be taken for an option."""
+    try:
+        ref_names.check(name)
+    except ValueError as why:
+        raise Refused(f"{shown(name)} {why}") from None
+
+
+def shown(text: str) -> str:
+    """Text from settings, fit to stand in a message."""
+    return repr(text[:SHOWN_CHARACTERS])
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Followed:
+    """One thing that is followed. Raises Refused for a name that Git forbids or would take for an option."""
+
+    kind: Kind
+    name: str = "HEAD"
+
+    def __post_init__(self) -> None:
+        if self.kind is Kind.COMMIT and not OBJECT_ID.fullmatch(self.name):
+            raise Refused(f"{shown(self.name)} is not the id of a commit; it has 40 hexadecimal digits")
+        if self.kind is Kind.REF and not self.name.startswith("refs/"):
+            raise Refused(f"{shown(self.name)} is not the full name of a ref; it begins with refs/")
+        check_name(self.name)
+
+    @property
+    def full(self) -> str:
+        """Its full name, which no other thing has."""
+        return {Kind.BRANCH: BRANCHES, Kind.TAG: TAGS}.get(self.kind, "") + self.name
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it never moves, so that a remote need not be asked where it is."""
+        return self.kind is Kind.COMMIT
+
+    @property
+    def private_ref(self) -> str:
+        """Where the mirror keeps it. A digest, so that `a` can become `a/b` and no name meets another."""
+        return PRIVATE + hashlib.sha256(self.full.encode()).hexdigest()[:40]
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """What `git ls-remote` is asked: the name, and what it leads to should it be an annotated tag."""
+        return self.full, self.full + PEELED
+
+    def found(self, listing: Listing) -> Head | None:
+        """Where it is by a remote's answer; None when the remote does not have it."""
+        if self.is_fixed:
+            return Head(self.full, self.name)
+        found = listing.refs.get(self.full)
+        if found is None:
+            return None
+        ref = _named(listing.symbolic.get("HEAD", "")) if self.kind is Kind.HEAD else self.full
+        commit = listing.refs.get(self.full + PEELED)
+        return Head(ref, found) if commit is None else Head(ref, commit, tag=found)
+
+    def refspec(self, head: Head) -> str:
+        """What a fetch brings, and where it goes; forced, since branches are rewound and tags moved."""
+        return f"+{head.ref}:{self.private_ref}"
+
+    @property
+    def told(self) -> str:
+        """As a sentence names it: `the branch main`."""
+        return "the HEAD" if self.kind is Kind.HEAD else f"the {self.kind.value} {self.name}"
+
+    @property
+    def setting(self) -> str:
+        """The setting to change when it is not there."""
+        return Kind.BRANCH.value if self.kind is Kind.HEAD else self.kind.value
+
+
+HEAD = Followed(Kind.HEAD)
+
+
+def following(
+    *, branch: str | None = None, tag: str | None = None, commit: str | None = None, ref: str | None = None
+) -> Followed:
+    """What the settings of one repository say, of which at most one is given."""
+    given = {Kind.BRANCH: branch, Kind.TAG: tag, Kind.COMMIT: commit, Kind.REF: ref}
+    for kind, name in given.items():
+        if name is not None:
+            return Followed(kind, name)
+    return HEAD
+
+
+def parse(listing: bytes) -> Listing:
+    """What `git ls-remote --symref` writes."""
+    found = Listing({}, {})
+    for line in listing.decode("utf-8", "surrogateescape").split("\n"):  # splitlines() also splits inside names
+        value, _, name = line.partition("\t")
+        if value.startswith("ref: "):
+            found.symbolic[name] = value.removeprefix("ref: ")
+        elif name:
+            found.refs[name] = value
+    return found
+
+
+def _named(target: str) -> str:
+    """The branch's ref that the remote's HEAD names, or HEAD itself when it is none that may be given to git."""
+    try:
+        check_name(target)
+    except Refused:
+        return "HEAD"
+    return target if target.startswith(BRANCHES) else "HEAD"

@@ -1,0 +1,41 @@
+"""Whether a head may be applied by its signature, and what is remembered of that.
+
+Belongs here: when to ask again. Does not: asking (`remotes/verifying`), who asks the same (`remotes/sharing`), the
+file of signers (`remotes/signers`). What is good is remembered, and not beyond the process: its first look asks again.
+"""
+
+import asyncio
+from pathlib import Path
+
+from reconciler.git.refs import Head
+from reconciler.remotes import signers
+from reconciler.remotes.following import Following
+
+
+class Trust:
+    """Of one repository. Without a file of signers, every head is trusted."""
+
+    def __init__(self, signers_file: Path | None, following: Following) -> None:
+        self._file = signers_file
+        self._following = following
+        self._good: tuple[str, str, str] | None = None  # commit and tag, and the digest of the file that said so
+
+    async def has(self, head: Head) -> bool:
+        """Whether the head was found good by the file of signers as it is now. Raises GitFault unsigned."""
+        if self._file is None:
+            return True
+        allowed = await asyncio.to_thread(signers.read, self._file)
+        return self._good == (head.commit, head.tag, allowed.digest)
+
+    async def check(self, head: Head) -> None:
+        """Return when a head that the mirror holds is signed by one of the signers; asked once.
+
+        Raises GitFault unsigned and mirror-corrupt, and Transient.
+        """
+        if self._file is None:
+            return
+        allowed = await asyncio.to_thread(signers.read, self._file)
+        verdict = (head.commit, head.tag, allowed.digest)
+        if self._good != verdict:
+            await self._following.verify(head, allowed)
+            self._good = verdict

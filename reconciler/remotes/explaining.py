@@ -1,0 +1,227 @@
+"""Why git could not do what it was told for a source, as a fault: its own words, and what they leave out.
+
+The words and what they mean are the table in `sayings`; here a row is chosen and its sentence filled, with what takes a
+look at the disk, or the knowledge of what is followed.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from reconciler.escaping import visible
+from reconciler.git.faults import REBUILT, GitFault, State
+from reconciler.git.refs import Followed, Kind
+from reconciler.remotes import checking, hearing, hiding, permissions
+from reconciler.remotes.credentials import PASSWORD_FILE, SSH_KEY_FILE, TOKEN_FILE, Credentials
+from reconciler.remotes.hearing import IDLE, Words
+from reconciler.remotes.program import GitProgram, Output
+from reconciler.remotes.sayings import BEFORE_PROXY, ENDED_BY, MIRROR, NOTED, OF_OWN, OF_SCHEME, Saying
+from reconciler.remotes.sources import Source
+
+DETAIL_CHARACTERS = 200
+# In place of git's words on a repository on this machine, which may quote a file that a link in it leads to.
+UNSHOWN = "`git fsck` there says why"
+SILENT = "git gave no reason"
+SAID_LINES = 2
+
+# In place of any words of a remote that may have a secret in them which would be known by what is left out.
+WITHHELD = "its words are not shown"
+ANOTHER = "another address"
+REDIRECTED = "redirected to "  # how the note of it begins
+
+# What git says of an object that a partial clone on this machine would have to fetch, which it must not.
+PROMISED = "promisor remote"
+NO_SUCH_REF = "fatal: couldn't find remote ref "
+# What a server says of a commit that it does not have, and git of one that the server serves only by a ref.
+NOT_OURS = "upload-pack: not our ref "
+NOT_BY_ID = re.compile("(?:fatal|error): Server does not allow request for unadvertised object ")
+
+_COMPLAINT = re.compile(r"(?:fatal|error): (.*)")
+_URL = re.compile(r"unable to access '[^']*': ")
+# Another number each time, which would make the same fault another one.
+_VARYING = re.compile(r" after [0-9]+ (?:ms|milliseconds)\b")
+
+
+async def explained(source: Source, output: Output, *, mirror: Path, program: GitProgram) -> GitFault:
+    """The fault behind a git program that talked to the source in a mirror, and failed.
+
+    What it wrote may be the remote's own words, so that the mirror is damaged only if we find it so ourselves.
+    """
+    if not await asyncio.to_thread(checking.is_mirror, mirror):
+        return GitFault(State.MIRROR_CORRUPT, f"the mirror of {source.url} is incomplete; {REBUILT}")
+    if suspects(source, output, mirror=str(mirror)) and await checking.is_damaged(mirror, program):
+        return _damaged(source.url)
+    fault = explain(source, output)
+    return fault if source.folder is None else await _of_folder(source.url, source.folder, output, fault)
+
+
+async def _of_folder(url: str, folder: Path, output: Output, fault: GitFault) -> GitFault:
+    """The same fault, unless the folder tells more than git does."""
+    if fault.state is not State.UNREACHABLE:
+        return fault
+    if PROMISED in output.stderr:
+        return GitFault(
+            State.UNSUPPORTED_FORMAT,
+            f"{url} is a partial clone that lacks objects of its history; "
+            "fetch them there with `git fetch --refetch --no-filter`, or clone it whole",
+        )
+    message = await asyncio.to_thread(permissions.out_of_reach, url, folder)
+    return fault if message is None else GitFault(State.UNREACHABLE, message)
+
+
+def of_mirror(url: str, output: Output, *, mirror: Path) -> GitFault:
+    """The fault behind a git program that worked on our own files alone, and failed: its words are its own."""
+    words = hearing.heard(output.stderr, scheme="file")
+    parts = {"source": url, "limit": 0, "detail": _detail(words, output)}
+    if (fault := _known(OF_OWN, words, parts)) is not None:
+        return fault
+    if str(mirror) in output.stderr:
+        return _damaged(url)
+    return GitFault(State.MIRROR_CORRUPT, f"the mirror of {url} cannot be read ({parts['detail']}); {REBUILT}")
+
+
+def suspects(source: Source, output: Output, *, mirror: str) -> bool:
+    """Whether what a git program wrote may be about our own mirror: reason enough to look into that. Pure."""
+    words = _heard(source, output)
+    own = "\n".join(words.own)
+    if any(saying.pattern.search(own) for saying in MIRROR):
+        return True
+    return mirror in own and not any(saying.pattern.search(own) for saying in OF_SCHEME[_scheme(source)])
+
+
+def vanished(source: Source, followed: Followed, output: Output) -> GitFault | None:
+    """The fault when a fetch failed because what is followed is not there (any more); None when it is another cause."""
+    words = _heard(source, output)
+    if followed.kind is Kind.COMMIT and any(map(NOT_BY_ID.match, words.own)):
+        return GitFault(
+            State.BRANCH_MISSING,
+            f"{source.url} gives out no commit by its id; have the server allow it (uploadpack.allowAnySHA1InWant),"
+            " or follow a branch or tag",
+        )
+    if followed.kind is Kind.COMMIT and NOT_OURS + followed.name in words.said():
+        return missing(source, followed)
+    if any(line.startswith(NO_SUCH_REF) for line in words.own):
+        return GitFault(
+            State.BRANCH_MISSING,
+            f"{followed.told} disappeared from {source.url} while it was fetched; put it back, or name another with "
+            f"`{followed.setting}`",
+        )
+    return None
+
+
+def missing(source: Source, followed: Followed) -> GitFault:
+    """The fault when a remote that has commits does not have what is followed."""
+    what = f"{followed.kind.value} {followed.name}"
+    return GitFault(State.BRANCH_MISSING, f"{source.url} has no {what}; name another with `{followed.setting}`")
+
+
+def no_commit(source: Source, followed: Followed) -> GitFault:
+    """The fault when what is followed is there and is no commit, nor a tag of one."""
+    return GitFault(
+        State.UNSUPPORTED_FORMAT,
+        f"{followed.told} of {source.url} names no commit; let it name one, or another with `{followed.setting}`",
+        of_head=True,
+    )
+
+
+def explain(source: Source, output: Output) -> GitFault:
+    """The fault that a run of git ended with, never one of our own mirror: a remote may have written all that it says.
+
+    The words mean what they mean; the secrets of the run are taken out of what is shown of them.
+    """
+    words = _heard(source, output)
+    rows = OF_SCHEME[_scheme(source)]
+    rows = (*BEFORE_PROXY, *rows) if source.credentials.proxy else rows
+    detail = _detail(words, output, is_local=source.is_local)
+    parts = {"source": source.url, "limit": source.max_bytes, "detail": detail, "said": _said(words, output)}
+    credentials = _credentials(source.credentials)
+    notes = Words(_notes(output), ())
+    fault = (
+        _known(NOTED, notes, parts)
+        or _known(rows, words, {**parts, "credentials": credentials}, is_anonymous=not credentials)
+        or _known(ENDED_BY, notes, parts)
+        or GitFault(State.UNREACHABLE, f"{source.url} cannot be read ({detail}); mend that, and it is read")
+    )
+    fault.retry_after = output.retry_after
+    return fault
+
+
+def _scheme(source: Source) -> str:
+    return "file" if source.is_local else urlsplit(source.url).scheme
+
+
+def _heard(source: Source, output: Output) -> Words:
+    return hearing.heard(output.stderr, scheme=_scheme(source), key=source.credentials.ssh_key_file)
+
+
+def _credentials(given: Credentials) -> str:
+    """Which credentials, and the file to mend; nothing when none are set."""
+    for what, path, setting in (
+        ("the credentials", given.password_file, PASSWORD_FILE),
+        ("the credentials", given.token_file, TOKEN_FILE),
+        ("the ssh key", given.ssh_key_file, SSH_KEY_FILE),
+    ):
+        if path is not None:
+            return f"{what} in {path} (`{setting}`)"
+    return ""
+
+
+def _notes(output: Output) -> tuple[str, ...]:
+    """Our notes, without what a remote may have had put into them: a redirect leads where it likes."""
+    if not hiding.is_guessable(output.secrets):
+        return tuple(hiding.shown(note, output.secrets) for note in output.notes)
+    return tuple(f"{REDIRECTED}{ANOTHER}" if note.startswith(REDIRECTED) else note for note in output.notes)
+
+
+def _known(
+    sayings: Sequence[Saying], words: Words, parts: Mapping[str, object], *, is_anonymous: bool = False
+) -> GitFault | None:
+    """The fault that the first row which fits tells; None when none does."""
+    own, remote = "\n".join(words.own), "\n".join(words.remote)
+    for saying in sayings:
+        if (found := saying.pattern.search(remote if saying.of_remote else own)) is not None:
+            groups = {name: visible(text[:DETAIL_CHARACTERS]) for name, text in found.groupdict().items()}
+            sentence = saying.anonymous if is_anonymous and saying.anonymous else saying.sentence
+            message = sentence.format(**parts, **groups)
+            return GitFault(saying.state, message, lasting=saying.lasting, of_head=saying.of_head)
+    return None
+
+
+def _damaged(url: str) -> GitFault:
+    return GitFault(State.MIRROR_CORRUPT, f"the mirror of {url} is damaged; {REBUILT}")
+
+
+def _detail(words: Words, output: Output, *, is_local: bool = False) -> str:
+    """What best tells the cause, fit to be shown: git's first complaint, the last that ssh says, or the remote."""
+    if is_local:
+        return UNSHOWN if output.stderr.strip() else SILENT
+    own = [line for line in words.own if not IDLE.match(line)]
+    complaints = [found[1] for line in own if (found := _COMPLAINT.match(line))]
+    text = next(iter((*complaints, *reversed(own))), "")
+    told = _shown(_VARYING.sub("", _URL.sub("", text.strip(), count=1)), output).rstrip(".")
+    said = _quoted(words, output).rstrip(".")
+    return told or (_says(said) if said else SILENT)
+
+
+def _said(words: Words, output: Output) -> str:
+    """What the remote said, in parentheses; nothing when it was silent."""
+    said = _quoted(words, output)
+    return f" ({_says(said)})" if said else ""
+
+
+def _says(said: str) -> str:
+    return said if said == WITHHELD else f"it says: {said}"
+
+
+def _quoted(words: Words, output: Output) -> str:
+    lines = [text for line in words.remote if (text := line.strip())]
+    return _shown(" ".join(lines[:SAID_LINES]), output)
+
+
+def _shown(text: str, output: Output) -> str:
+    """Text that a remote may have written, as people may read it: one line, bounded, without any secret of the run."""
+    if text and hiding.is_guessable(output.secrets):
+        return WITHHELD
+    return visible(hiding.shown(text, output.secrets)[:DETAIL_CHARACTERS])

@@ -1,0 +1,245 @@
+"""A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
+
+Nothing is ever checked out, and the other repository is only read. Where it is now is asked in `looking`; reading what
+was fetched is in `snapshots`. At most one task may write a mirror at a time: `sharing` sees to that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from functools import partial
+from pathlib import Path
+
+from reconciler.git import refs
+from reconciler.git.faults import GitFault, State
+from reconciler.git.refs import Followed, Head
+from reconciler.remotes import checking, explaining, memory_files, sweeping
+from reconciler.remotes.program import GitProgram, Limits, Output
+from reconciler.remotes.sources import Source
+
+log = logging.getLogger(__name__)
+
+OWN_SECONDS = 60.0  # for what git does in our own mirror alone
+TIDY_SECONDS = 300.0  # for joining packs, which writes most of them again
+REFS_BYTES = 16 << 20  # of a list of our own refs
+MOST_FETCHED = 256  # names in one command line, so that it stays below what the system takes
+MANY_PACKS = 50  # every fetch adds one pack, and a read looks into all of them
+FETCH = (
+    "fetch",
+    "--progress",  # by which objects are counted
+    "--no-tags",
+    "--no-write-fetch-head",
+    "--no-recurse-submodules",
+    "--no-auto-maintenance",
+)
+OF_ONE = frozenset({State.BRANCH_MISSING, State.UNSUPPORTED_FORMAT})  # states that say nothing of what else is fetched
+
+SLOW_DISK = "look whether its disk hangs, or raise `timeout`"
+SLOW = "look whether the network or the server hangs, or raise `timeout`"
+SLOW_OWN = "look whether the disk of `stateDir` hangs"
+
+
+class Mirror:
+    """One bare repository under the state directory. Its content can be fetched again at any time."""
+
+    def __init__(self, path: Path, program: GitProgram, *, url: str) -> None:
+        self.path = path
+        self.program = program
+        self.url = url  # for what people read
+        self._untidy_packs = 0  # as many as there were when they could not be joined
+
+    async def ensure(self) -> None:
+        """Make the mirror exist and be free of what a killed process left. Call it before anything else."""
+        for leftover in (self._beside("new"), self._beside("old")):
+            await _to_its_end(sweeping.remove, leftover)
+        if checking.is_mirror(self.path):
+            await _to_its_end(sweeping.sweep, self.path)
+        else:
+            await self.rebuild()
+
+    async def rebuild(self) -> None:
+        """Start again with an empty mirror. Killed at any point, the next `ensure` ends what was begun."""
+        fresh, old = self._beside("new"), self._beside("old")
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        await _to_its_end(sweeping.remove, fresh)
+        await self._own("init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", str(fresh))
+        await _to_its_end(sweeping.remove, old)
+        sweeping.swap(fresh, path=self.path, old=old)
+        await _to_its_end(sweeping.remove, old)
+
+    async def heads(self, private_refs: Collection[str] = (refs.PRIVATE,)) -> dict[str, Head]:
+        """Where our refs are, all of them when none are named; what leads to no commit is left out."""
+        fields = "--format=%(refname) %(objecttype) %(objectname)"
+        output = await self._in_mirror("for-each-ref", fields, "--", *sorted(private_refs), output_bytes=REFS_BYTES)
+        lines = [line.split(" ") for line in output.stdout.decode("ascii", "replace").splitlines()]
+        peeled = await self._peeled([target for _, kind, target in lines if kind == "tag"])
+        commits = {target: target for _, kind, target in lines if kind == "commit"} | peeled
+        return {
+            ref: Head(ref, commits[target], tag="" if kind == "commit" else target)
+            for ref, kind, target in lines
+            if target in commits
+        }
+
+    async def drop(self, private_refs: Collection[str]) -> None:
+        """Follow these no longer. Their commits stay."""
+        if private_refs:
+            orders = "".join(f"delete {ref}\n" for ref in sorted(private_refs))
+            await self._in_mirror("update-ref", "--stdin", stdin=orders)
+
+    async def adopt(self, followed: Followed, commit: str) -> bool:
+        """Follow a commit that the mirror holds with all its history, without a fetch; False when it does not."""
+        try:
+            await self._in_mirror("rev-list", "--objects", "--quiet", commit, "--not", "--all")
+        except GitFault:
+            return False
+        if commit not in (await self._peeled([commit])).values():
+            return False
+        await self._in_mirror("update-ref", followed.private_ref, commit)
+        return True
+
+    async def fetch(self, source: Source, wanted: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
+        """Bring the whole history of each into the mirror; the answer is what came, maybe newer than the head given.
+
+        Raises GitFault for what concerns them all; what only one of them meets is its own. `source` gives the URL and
+        the limits.
+        """
+        asked = sorted(wanted)
+        if len(asked) > MOST_FETCHED:
+            first, rest = ({one: wanted[one] for one in part} for part in (asked[:MOST_FETCHED], asked[MOST_FETCHED:]))
+            return {**await self.fetch(source, first), **await self.fetch(source, rest)}
+        output = await self._fetch(source, [one.refspec(wanted[one]) for one in asked])
+        if output.status == 0:
+            return await self._came(source, wanted)
+        own = [fault for one in asked if (fault := explaining.vanished(source, one, output)) is not None]
+        fault = own[0] if own else await explaining.explained(source, output, mirror=self.path, program=self.program)
+        if len(asked) > 1 and (fault.of_head or fault.state in OF_ONE):
+            return await self._one_by_one(source, wanted)
+        raise fault
+
+    async def _one_by_one(self, source: Source, wanted: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
+        """One of several has a fault of its own, which must not keep the others from being fetched."""
+        found: dict[Followed, Head | Exception] = {}
+        for one, head in wanted.items():
+            try:
+                found |= await self.fetch(source, {one: head})
+            except GitFault as fault:
+                if not fault.of_head and fault.state not in OF_ONE:
+                    raise
+                found[one] = fault
+        return found
+
+    async def _fetch(self, source: Source, refspecs: Sequence[str]) -> Output:
+        limits = Limits(seconds=source.timeout, file_bytes=source.max_bytes, objects=source.max_objects)
+        # Without either, git ends well and leaves out what a shallow repository cuts off. What was cut off once would
+        # stay so, although the repository has it by now.
+        depth = "--unshallow" if (self.path / "shallow").exists() else "--update-shallow"
+        status, packs = None, sweeping.packs(self.path)
+        try:
+            output = await self._run(source, *FETCH, depth, "--", source.operand, *refspecs, limits=limits)
+            if output.strayed:
+                await self._forget(packs)
+            status = output.status
+            return output
+        finally:
+            if status != 0:  # a killed fetch leaves a lock that would stop the next one
+                sweeping.sweep(self.path)
+
+    async def _forget(self, packs: Set[str]) -> None:
+        """Of a fetch that brought what nobody checked, keep nothing: neither objects nor the refs to them."""
+        await _to_its_end(partial(sweeping.keep, packs=packs), self.path)
+        named = await self._in_mirror("for-each-ref", "--format=%(refname) %(objectname)", output_bytes=REFS_BYTES)
+        refs_of = [line.split(" ") for line in named.stdout.decode("ascii", "replace").splitlines()]
+        held = await self._peeled([target for _, target in refs_of])
+        await self.drop([ref for ref, target in refs_of if target not in held])
+
+    async def _came(self, source: Source, wanted: Mapping[Followed, Head]) -> dict[Followed, Head | Exception]:
+        held = await self.heads([one.private_ref for one in wanted])
+        await self._tidy()
+        return {
+            one: held[one.private_ref]._replace(ref=head.ref)
+            if one.private_ref in held and (not one.is_fixed or held[one.private_ref].commit == one.name)
+            else explaining.no_commit(source, one)
+            for one, head in wanted.items()
+        }
+
+    async def ask(self, source: Source, *arguments: str, output_bytes: int = 1 << 20) -> Output:
+        """Run git against the source, in the mirror; every way to fail becomes a GitFault."""
+        limits = Limits(seconds=source.timeout, output_bytes=output_bytes)
+        output = await self._run(source, *arguments, limits=limits)
+        if output.status != 0 and not output.truncated:
+            raise await explaining.explained(source, output, mirror=self.path, program=self.program)
+        return output
+
+    async def _run(self, source: Source, *arguments: str, limits: Limits) -> Output:
+        try:
+            return await self.program.run(f"--git-dir={self.path}", *arguments, limits=limits, remote=True)
+        except TimeoutError:
+            why = SLOW_DISK if source.is_local else SLOW
+            told = f"{source.url} did not answer within {source.timeout:g} seconds; {why}"
+            raise GitFault(State.UNREACHABLE, told) from None
+
+    async def _peeled(self, objects: Sequence[str]) -> dict[str, str]:
+        """The commit that each object is, or that a tag leads to in the end; what leads to none is left out."""
+        if not objects:
+            return {}
+        asked = "".join(f"{one}^{{commit}}\n" for one in objects)
+        arguments = ("cat-file", "--batch-check=%(objectname)")
+        output = await self._in_mirror(*arguments, stdin=asked, output_bytes=REFS_BYTES)
+        answers = output.stdout.decode("ascii", "replace").splitlines()
+        return {one: commit for one, commit in zip(objects, answers, strict=True) if refs.OBJECT_ID.fullmatch(commit)}
+
+    async def _tidy(self) -> None:
+        """Join small packs when there are many. Nothing is dropped: commits that a force-push removed are still wanted
+        for diffs. What came is of use as it is, so a fault is told and waits until as many packs again have come.
+        """
+        packs = len(await asyncio.to_thread(lambda: list((self.path / "objects/pack").glob("*.pack"))))
+        if packs <= MANY_PACKS + self._untidy_packs:
+            return
+        self._untidy_packs = packs
+        try:
+            await self._in_mirror("repack", "--quiet", "--geometric=2", "-d", seconds=TIDY_SECONDS)
+            self._untidy_packs = 0
+        except GitFault as fault:
+            log.warning("The packs of the mirror of %s were not joined: %s", self.url, fault.message)
+        finally:
+            if self._untidy_packs:  # a killed repack leaves what it has written
+                sweeping.sweep(self.path)
+
+    async def _in_mirror(
+        self, *arguments: str, stdin: str = "", output_bytes: int = 1 << 20, seconds: float | None = None
+    ) -> Output:
+        return await self._own(
+            f"--git-dir={self.path}", *arguments, stdin=stdin, output_bytes=output_bytes, seconds=seconds
+        )
+
+    async def _own(
+        self, *arguments: str, stdin: str = "", output_bytes: int = 1 << 20, seconds: float | None = None
+    ) -> Output:
+        """Run git on our own files alone, for at most OWN_SECONDS if nothing is said. Raises GitFault."""
+        limits = Limits(seconds=seconds or OWN_SECONDS, output_bytes=output_bytes)
+        try:
+            with memory_files.opened(stdin.encode()) as told:
+                output = await self.program.run(*arguments, limits=limits, stdin=told)
+        except TimeoutError:
+            # Nothing says that it is damaged, and to make it anew would only add to what is slow.
+            told_person = f"git did not end in the mirror of {self.url} within {limits.seconds:g} seconds"
+            raise GitFault(State.UNREACHABLE, f"{told_person}; {SLOW_OWN}") from None
+        if output.status != 0:
+            raise explaining.of_mirror(self.url, output, mirror=self.path)
+        return output
+
+    def _beside(self, suffix: str) -> Path:
+        # A leading dot: names of mirrors have none, so this is nobody's mirror.
+        return self.path.with_name(f".{self.path.name}.{suffix}")
+
+
+async def _to_its_end(act: Callable[[Path], None], path: Path) -> None:
+    """Change files in a thread. Cancelled, it returns no sooner: nothing ends a thread, and whoever comes next writes
+    the same files.
+    """
+    acting = asyncio.ensure_future(asyncio.to_thread(act, path))
+    try:
+        await asyncio.shield(acting)
+    except asyncio.CancelledError:
+        await asyncio.wait({acting})
+        raise

@@ -1,0 +1,312 @@
+"""What a repository on this machine may lead git to, which reads it as the service's user.
+
+Belongs here: the rule, and the few places that git opens whatever is followed. Does not: when to look, and what people
+are told (`inspecting`).
+
+Whoever writes a repository chooses its links, its alternates, and the files that name another folder; git follows them
+wherever the service may read. So each of them counts as the word of whoever could have written it: a stranger's may
+lead only to what is the stranger's own, and nobody's into the state directory, where other repositories' commits are.
+Root and the service's own user are no strangers. Links to single objects are not looked at: their names tell nothing to
+somebody who does not know the content, and there are too many.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from reconciler import regular_files
+from reconciler.settings import ref_names
+
+ROOT = 0
+FILE_BYTES = 64 * 1024  # of a file that names something else
+MOST_LINKS = 40  # on the way to one thing, as the kernel has it
+MOST_SYMBOLIC = 5  # refs that name a ref, as git has it
+MOST_STORES = 16  # folders of objects: its own, its alternates and theirs
+MOST_IN_STORE = 4096  # entries of a folder of objects: 256 folders, two more, and what a killed git left
+
+# All that git opens in either folder, the outer ones first.
+FILES = (
+    "config",
+    "config.worktree",
+    "packed-refs",
+    "shallow",
+    "info",
+    "info/attributes",
+    "info/grafts",
+    "refs",
+    "reftable",
+    "reftable/tables.list",
+)
+OF_OBJECTS = (
+    "info",
+    "info/alternates",
+    "info/commit-graph",
+    "info/commit-graphs",
+    "info/commit-graphs/commit-graph-chain",
+    "pack",
+    "pack/multi-pack-index",
+)
+
+_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-fA-F]{40}")  # what git takes for a HEAD
+_SYMBOLIC = b"ref:"
+
+Owners: TypeAlias = frozenset[int]
+
+
+class Astray(ValueError):
+    """It leads where it must not. The words go on after `is not read, since `."""
+
+
+class NoRepository(ValueError):
+    """There is none: `is_gone` when a file names one that was there."""
+
+    def __init__(self, *, is_gone: bool = False) -> None:
+        super().__init__("it is not a Git repository")
+        self.is_gone = is_gone
+
+
+class Folders(NamedTuple):
+    """Where git finds a repository: what belongs to this working tree alone, and what all of them share."""
+
+    own: Path
+    common: Path
+
+
+class Found(NamedTuple):
+    """Where a path leads, without links. `owners` are those of the links on the way."""
+
+    path: Path
+    owner: int
+    mode: int
+    owners: Owners
+
+
+class Reach:
+    """What a repository may lead to, as it is now. `state`: where nothing may lead."""
+
+    def __init__(self, *, reader: int, state: Path | None) -> None:
+        self._friends = frozenset({ROOT, reader})
+        self._state = None if state is None else Path(os.path.realpath(state))
+
+    def judge(self, folder: Path, names: Iterable[str] = ()) -> Folders:
+        """Where the repository is. `names` are the refs that are followed.
+
+        Raises Astray, NoRepository, OSError.
+        """
+        top = found(folder)
+        self._check("its path", top, top.owners)
+        authors = frozenset({top.owner})
+        folders = self._folders(top.path, authors)
+        for base in dict.fromkeys(folders):
+            for name in FILES:
+                self._entry(base, name, authors)
+            for name in dict.fromkeys(("HEAD", *names)):
+                self._ref(base, name, authors)
+        self._stores(folders.common / "objects", authors)
+        return folders
+
+    # Where git finds it
+
+    def _folders(self, top: Path, authors: Owners) -> Folders:
+        """As git does it: `.git`, or else the folder itself."""
+        inside = self._entry(top, ".git", authors)
+        if inside is not None and stat.S_ISREG(inside.mode):
+            own = self._named(top / ".git", authors)
+            folders = None if own is None else self._at(own, authors)
+            if folders is None:
+                raise NoRepository(is_gone=own is None)
+            return folders
+        folders = None if inside is None else self._at(inside.path, authors)
+        folders = folders or self._at(top, authors)
+        if folders is None:  # git would go on to a folder beside it
+            raise NoRepository
+        return folders
+
+    def _named(self, gitfile: Path, authors: Owners) -> Path | None:
+        """The folder that a file `.git` names; None when it is gone."""
+        kind, _, name = _text(gitfile).partition("gitdir: ")
+        if kind or not name:
+            raise NoRepository
+        place = self._led(".git", gitfile.parent / name, authors | {gitfile.stat().st_uid})
+        return None if place is None else place.path
+
+    def _at(self, own: Path, authors: Owners) -> Folders | None:
+        """The folders of a repository that is here; None when git takes it for none."""
+        common = own
+        pointer = self._entry(own, "commondir", authors)
+        if pointer is not None:  # only a linked worktree has this file
+            place = self._led("commondir", own / _text(own / "commondir"), authors | {pointer.owner})
+            if place is None:
+                return None
+            common = place.path
+        is_there = _is_head(own / "HEAD") and all((common / name).is_dir() for name in ("objects", "refs"))
+        return Folders(own, common) if is_there else None
+
+    # What is in it
+
+    def _entry(self, base: Path, name: str, authors: Owners) -> Found | None:
+        """What is there by this name; None when nothing is."""
+        path = base / name
+        try:
+            status = path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if stat.S_ISLNK(status.st_mode):
+            return self._led(name, path, authors | {status.st_uid})
+        return _plain(name, Found(path, status.st_uid, status.st_mode, frozenset()))
+
+    def _led(self, name: str, target: Path, authors: Owners) -> Found | None:
+        """What something leads to by the word of `authors`; None when there is nothing, which a friend may say."""
+        try:
+            place = found(target)
+        except (OSError, ValueError):  # a stranger is not told what there is and what not
+            if authors - self._friends:
+                raise Astray(_foreign(f"its {name}")) from None
+            return None
+        self._check(f"its {name}", place, authors | place.owners)
+        return _plain(name, place)
+
+    def _check(self, what: str, place: Found, authors: Owners) -> None:
+        if authors - self._friends - {place.owner}:  # first: a stranger is told the same whatever there is
+            raise Astray(_foreign(what))
+        if self._state is not None and place.path.is_relative_to(self._state):
+            raise Astray(f"{what} leads into `stateDir`")
+
+    def _ref(self, base: Path, name: str, authors: Owners) -> None:
+        """The file of a ref, the folders it is in, and those of the refs that it names in turn."""
+        for _ in range(MOST_SYMBOLIC + 1):
+            following = self._symbolic(base, name, authors)
+            if following is None:
+                return
+            name = following
+
+    def _symbolic(self, base: Path, name: str, authors: Owners) -> str | None:
+        """The ref that a ref names; None when it names none, or is not there."""
+        if not _is_plain(name):
+            raise Astray("its HEAD, or a ref that is followed, names what is no ref")
+        *folders, last = (name[: found.end()] for found in re.finditer(r"[^/]+", name))
+        if any(self._entry(base, folder, authors) is None for folder in folders):
+            return None
+        try:
+            written = (base / last).readlink()
+        except OSError:  # no link
+            written = None
+        is_name = written is not None and _is_ref(str(written))  # which git takes for that of another ref
+        place = None if is_name and not (base / last).exists() else self._entry(base, last, authors)
+        if is_name:
+            return str(written)
+        if place is None or not stat.S_ISREG(place.mode):
+            return None
+        content = _read(place.path)
+        return os.fsdecode(content[len(_SYMBOLIC) :].strip()) if content.startswith(_SYMBOLIC) else None
+
+    # Its objects
+
+    def _stores(self, objects: Path, authors: Owners) -> None:
+        """Its own folder of objects, its alternates, and theirs."""
+        own = self._entry(objects.parent, objects.name, authors)
+        waiting = [] if own is None else [(own, authors)]
+        judged: set[Path] = set()
+        while waiting:
+            store, who = waiting.pop()
+            if store.path not in judged and stat.S_ISDIR(store.mode):
+                judged.add(store.path)
+                if len(judged) > MOST_STORES:
+                    raise Astray(f"it has more than {MOST_STORES - 1} alternates")
+                waiting += self._alternates(store.path, who | {store.owner})
+
+    def _alternates(self, store: Path, authors: Owners) -> list[tuple[Found, Owners]]:
+        """Judge what is in a folder of objects, and say where else it has objects looked for."""
+        for name in OF_OBJECTS:
+            self._entry(store, name, authors)
+        for link in _links(store):
+            self._entry(store, link, authors)
+        file = store / "info/alternates"
+        try:
+            who, text = authors | {file.stat().st_uid}, os.fsdecode(_read(file))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        if '\n"' in f"\n{text}":
+            raise Astray("its objects/info/alternates has a path in quotation marks")
+        lines = [line for line in text.split("\n") if line and not line.startswith("#")]
+        # Git takes `..` out by the text alone, and so a link before it.
+        places = [self._led("objects/info/alternates", Path(os.path.normpath(store / line)), who) for line in lines]
+        return [(place, who) for place in places if place is not None]
+
+
+def found(path: Path) -> Found:
+    """Where a path leads, one link after the other. Raises OSError, and ValueError for what is no path."""
+    here, left, owners, links = Path("/"), list(reversed(path.absolute().parts)), set(), 0
+    status = here.stat()
+    while left:
+        part = left.pop()
+        here = here.parent if part == ".." else here / part
+        status = here.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            owners.add(status.st_uid)
+            left += reversed(here.readlink().parts)
+            here = here.parent
+    return Found(here, status.st_uid, status.st_mode, frozenset(owners))
+
+
+def _links(store: Path) -> Iterator[str]:
+    """The links among the folders of objects."""
+    with os.scandir(store) as entries:
+        for number, entry in enumerate(entries):
+            if number == MOST_IN_STORE:
+                raise Astray(f"its objects have more than {MOST_IN_STORE} entries")
+            if entry.is_symlink():
+                yield entry.name
+
+
+def _plain(name: str, place: Found) -> Found:
+    if not (stat.S_ISREG(place.mode) or stat.S_ISDIR(place.mode)):
+        raise Astray(f"its {name} is neither a file nor a folder")
+    return place
+
+
+def _foreign(what: str) -> str:
+    return f"{what} leads to nothing, or to what does not belong to the owner of the repository"
+
+
+def _is_head(path: Path) -> bool:
+    try:
+        if stat.S_ISLNK(path.lstat().st_mode):
+            return str(path.readlink()).startswith("refs/")
+        return _HEAD.match(_read(path)) is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _is_ref(name: str) -> bool:
+    try:
+        ref_names.check(name)
+    except ValueError:
+        return False
+    return name.startswith("refs/")
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name leads to something below its folder, by its text."""
+    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
+
+
+def _text(path: Path) -> str:
+    """A file of one line."""
+    return os.fsdecode(_read(path).rstrip(b"\r\n"))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return regular_files.read(path, limit=FILE_BYTES)
+    except regular_files.NotAFile:
+        raise Astray(f"its {path.name} is not a file") from None
+    except regular_files.TooLarge:
+        raise Astray(f"its {path.name} is larger than {FILE_BYTES} bytes") from None

@@ -1,0 +1,58 @@
+"""Until when a remote wants to be left alone: what it said with `Retry-After`, to whoever asked it.
+
+Belongs here: remembering it, for all who would ask the same remote. Does not: reading the answer (`http_answers`), and
+when each repository looks again.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from reconciler.git.faults import GitFault
+
+
+class Rest:
+    """Of one remote. `clock` is in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until = float("-inf")
+        self._fault: GitFault | None = None
+        self._insisting = 0  # how many wait for an answer however much it wants to be left alone
+
+    @contextmanager
+    def waiting(self, *, insists: bool) -> Iterator[None]:
+        """Around waiting for an answer. Raises GitFault as `asking` does, not to who `insists`."""
+        self._insisting += insists
+        try:
+            self._check()
+            yield
+        finally:
+            self._insisting -= insists
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Around whatever asks the remote, to hear how long it wants to be left alone. While it does, and nobody who
+        waits insists, raises GitFault with what is left of that. Once it gave somebody who insists what it was asked
+        for, it does no more.
+        """
+        self._check()
+        before = self._fault
+        try:
+            yield
+        except GitFault as fault:
+            if is_asked_for(fault):
+                self._until, self._fault = self._clock() + (fault.retry_after or 0), fault
+            raise
+        if self._fault is before:  # else it was asked before it said so
+            self._fault = None
+
+    def _check(self) -> None:
+        left = self._until - self._clock()
+        if self._fault is not None and left > 0 and not self._insisting:
+            fault = self._fault
+            raise GitFault(fault.state, fault.message, retry_after=left, lasting=fault.lasting)
+
+
+def is_asked_for(result: object) -> bool:
+    """Whether it is a fault with which a remote asks to be left alone."""
+    return isinstance(result, GitFault) and result.retry_after is not None

@@ -1,0 +1,142 @@
+"""Calls that are made together: who asks while one is under way shares the next with all the others.
+
+Belongs here: who waits for which call, and its end when nobody does. Does not: what is called.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from reconciler.remotes.slots import Slots, Turn
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Value]):
+    """What a call gave for one key. `began`: seconds on the clock of the rounds, when it was made."""
+
+    began: float
+    result: Value | Exception
+
+    def value(self) -> Value:
+        """The result; raises it when it is an exception."""
+        if isinstance(self.result, Exception):
+            raise self.result.with_traceback(None)  # many raise the same one
+        return self.result
+
+
+@dataclass(slots=True, eq=False)
+class _Round(Generic[Key, Value]):
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: set[Key] = field(default_factory=set)
+    waiters: int = 0
+    insists: bool = False  # whether one of them does
+    began: float = math.inf
+    call: "asyncio.Task[Mapping[Key, Value | Exception]] | None" = None
+    answers: dict[Key, Answer[Value]] = field(default_factory=dict)
+
+
+class Rounds(Generic[Key, Value]):
+    """At most one call at a time, each for all keys that were asked for before it began.
+
+    `call` gives a result or an exception for each key, or raises for all of them. `slots` bounds how many calls of all
+    who have it are under way, and those to `host`; a call begins when it has its slot. `clock` is in seconds.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[frozenset[Key]], Awaitable[Mapping[Key, Value | Exception]]],
+        *,
+        slots: Slots,
+        host: str = "",
+        clock: Callable[[], float],
+    ) -> None:
+        self._call = call
+        self._slots = slots
+        self._host = host
+        self._clock = clock
+        self._running: _Round[Key, Value] | None = None
+        self._next: _Round[Key, Value] | None = None
+        self._driver: asyncio.Task[None] | None = None
+        self._turn: Turn | None = None  # of the next call
+
+    async def ask(self, key: Key, *, since: float, insists: bool = False) -> Answer[Value]:
+        """The answer of a call that began after `since`; of the one that is under way, if it did.
+
+        Who `insists` does not wait for a slot behind those who do not.
+
+        When all who wait for a call are cancelled, the call is too, and the last of them waits for its end.
+        """
+        joined = self._join(key, since=since)
+        if insists:
+            self._insist(joined)
+        joined.waiters += 1
+        try:
+            await joined.ended.wait()
+        finally:
+            joined.waiters -= 1
+            if not joined.waiters and not joined.ended.is_set():
+                await self._give_up(joined)
+        return joined.answers[key]
+
+    async def close(self) -> None:
+        """End the call that is under way; nobody may wait or ask any more."""
+        call = None if self._running is None else self._running.call
+        for task in (call, self._driver):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+
+    def _join(self, key: Key, *, since: float) -> _Round[Key, Value]:
+        running = self._running
+        # A call that nobody waits for any more is being ended.
+        if running is not None and running.waiters and running.began > since and key in running.asked:
+            return running
+        if self._next is None:
+            self._next = _Round()
+        if self._driver is None:
+            self._driver = asyncio.create_task(self._drive(), name="rounds")
+        self._next.asked.add(key)
+        return self._next
+
+    def _insist(self, joined: _Round[Key, Value]) -> None:
+        joined.insists = True
+        if joined is self._next and self._turn is not None:
+            self._turn.insist()
+
+    async def _give_up(self, left: _Round[Key, Value]) -> None:
+        if left is self._next:
+            self._next = None
+        elif left.call is not None:
+            left.call.cancel()
+            await asyncio.wait({left.call})
+
+    async def _drive(self) -> None:
+        try:
+            while self._next is not None:
+                self._turn = self._slots.turn(self._host, insists=self._next.insists)
+                async with self._turn:
+                    # Whoever asks while this waits for its slot still shares the call.
+                    self._running, self._next, self._turn = self._next, None, None
+                    if self._running is not None:
+                        await self._make(self._running)
+        finally:
+            self._running = self._driver = self._turn = None
+
+    async def _make(self, made: _Round[Key, Value]) -> None:
+        made.began = self._clock()
+        made.call = asyncio.create_task(self._called(frozenset(made.asked)), name="round")
+        await asyncio.wait({made.call})
+        if not made.call.cancelled():  # else nobody waits
+            made.answers = {key: Answer(made.began, result) for key, result in made.call.result().items()}
+        made.ended.set()
+
+    async def _called(self, keys: frozenset[Key]) -> Mapping[Key, Value | Exception]:
+        try:
+            return await self._call(keys)
+        except Exception as error:  # it is everybody's, whatever it is
+            return dict.fromkeys(keys, error)

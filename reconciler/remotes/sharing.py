@@ -1,0 +1,266 @@
+"""A remote: who follows something of one URL with the same credentials shares one mirror, its looks and its fetches.
+
+Belongs here: what is shared, who may write the mirror when, and what is no longer used. Does not: what git is told
+(`looking`, `mirrors`), who waits for which call (`rounds`), when a remote is left alone (`resting`), which remotes
+there are (`following`).
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from reconciler.errors import ReconcilerError
+from reconciler.git.faults import GitFault
+from reconciler.git.refs import Followed, Head
+from reconciler.remotes import looking, resting, verifying
+from reconciler.remotes.credentials import Credentials
+from reconciler.remotes.inspecting import Inspector
+from reconciler.remotes.mirrors import Mirror
+from reconciler.remotes.program import GitProgram
+from reconciler.remotes.resting import Rest
+from reconciler.remotes.rounds import Answer, Rounds
+from reconciler.remotes.signers import Signers
+from reconciler.remotes.slots import Slots
+from reconciler.remotes.sources import Source, host_of
+from reconciler.remotes.unfit import Bounds, Unfit
+
+Address: TypeAlias = tuple[str, Credentials]
+
+
+class Place(NamedTuple):
+    """Where the mirror of a remote is, and the home of the git program that fills it. Nobody else's.
+
+    Both are in `state`, where no repository on this machine may lead.
+    """
+
+    mirror: Path
+    home: Path
+    state: Path
+
+
+class Remote:
+    """One URL with one set of credentials: the mirror, and the calls that all who follow it share.
+
+    `slots` bounds what asks the remotes, those of one host too, `own_slots` what looks into mirrors alone; `clock` is
+    in seconds.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        place: Place,
+        *,
+        slots: Slots,
+        own_slots: Slots,
+        clock: Callable[[], float],
+    ) -> None:
+        self.place = place
+        self.sources: frozenset[Source] = frozenset()  # whoever follows something of it
+        self.generation = 0  # grows when the mirror is made anew
+        self.clock = clock
+        self._address = address
+        host = host_of(self.url)
+        self._looks = Rounds(self._look, slots=slots, host=host, clock=clock)
+        self._fetches = Rounds(self._fetch, slots=slots, host=host, clock=clock)
+        self._checks = Rounds(self._check, slots=own_slots, clock=clock)
+        self._known: dict[Followed, Answer[Head]] = {}  # what the last looks told
+        self._unfit = Unfit()
+        self._probe = looking.Probe(clock)
+        self._rest = Rest(clock)
+        self._writing = asyncio.Lock()  # whoever writes the mirror
+        self._mirror: Mirror | None = None
+        self._inspector: Inspector | None = None  # of a repository on this machine
+        self.is_ready = False  # whether the mirror is there
+        self._heads: dict[str, Head] = {}  # where our refs are
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._address[0]
+
+    async def look(self, followed: Followed, *, since: float, insists: bool) -> Answer[Head]:
+        """Where something is, by a look that began after `since`.
+
+        A remote that asked to be left alone is not asked again until then, unless somebody `insists`: raises GitFault.
+        """
+        if insists:
+            self._probe.forget()
+        with self._rest.waiting(insists=insists):
+            known = self._known.get(followed)
+            if known is not None and known.began > since:
+                return known
+            answer = await self._looks.ask(followed, since=since, insists=insists)
+        if not resting.is_asked_for(answer.result):  # how long still, `rest` knows
+            self._known[followed] = answer
+        return answer
+
+    async def bring(self, followed: Followed, head: Head, *, insists: bool) -> Head:
+        """Have the mirror hold a head with all its history; the answer is what it holds, maybe a newer one.
+
+        One that cannot be fetched is not fetched again, unless somebody `insists`: raises the same GitFault.
+        """
+        if head.is_held_as(self._heads.get(followed.private_ref)):
+            return head
+        if not insists:
+            self._unfit.check(followed, head, self._bounds())
+        with self._rest.waiting(insists=insists):
+            return (await self._fetches.ask((followed, head), since=self.clock(), insists=insists)).value()
+
+    def has_head(self, commit: str) -> bool:
+        """Whether the mirror is known to hold a commit, since one of our refs leads to it."""
+        return commit in {held.commit for held in self._heads.values()}
+
+    async def rebuild(self, generation: int) -> None:
+        """Make the mirror anew, unless that happened after `generation`: many meet the same damage."""
+        async with self._writing:
+            if self.generation == generation:
+                self.generation += 1
+                self.is_ready = False
+                self._heads.clear()
+                await self._opened().rebuild()
+                self.is_ready = True
+
+    async def verify(self, head: Head, allowed: Signers) -> None:
+        """Return when a head that the mirror holds is signed by one of these. Raises GitFault, Transient."""
+        (await self._checks.ask((head, allowed), since=self.clock())).value()
+
+    def follow(self, sources: Iterable[Source]) -> None:
+        """From now on exactly these follow something of it."""
+        self.sources = frozenset(sources)
+        kept = {source.follows for source in self.sources}
+        self._known = {followed: answer for followed, answer in self._known.items() if followed in kept}
+        self._unfit.keep(kept)
+
+    async def close(self) -> None:
+        """Nobody follows it any more, and nobody waits for it."""
+        await asyncio.gather(self._looks.close(), self._fetches.close(), self._checks.close())
+        if self._mirror is not None:
+            await self._mirror.program.close()
+
+    # Called by the rounds, and under the lock where they write
+
+    async def _look(self, followed: frozenset[Followed]) -> Mapping[Followed, Head | Exception]:
+        mirror = await self._ready()
+        names = {one.full for one in followed}
+        await self._inspect(names)
+        with self._rest.asking():
+            found = await looking.look(mirror, self._source(), followed, probe=self._probe)
+        if any(one not in self._known or self._known[one].result != head for one, head in found.items()):
+            await self._inspect(names)  # what is new may come from elsewhere, if it was changed under git's eyes
+        return found
+
+    async def _check(self, asked: frozenset[tuple[Head, Signers]]) -> Mapping[tuple[Head, Signers], Exception | None]:
+        mirror = await self._ready()
+        return {(head, allowed): await _verdict(mirror, head, allowed) for head, allowed in asked}
+
+    async def _fetch(self, asked: frozenset[tuple[Followed, Head]]) -> Mapping[tuple[Followed, Head], Head | Exception]:
+        mirror = await self._ready()
+        wanted: dict[Followed, set[Head]] = {}
+        for followed, head in sorted(asked):
+            wanted.setdefault(followed, set()).add(head)
+        async with self._writing:
+            came = await self._bring(mirror, wanted)
+            await self._drop(mirror)  # not before: what was followed until now may be where the new one is
+        return {(followed, head): came[followed] for followed, head in asked}
+
+    async def _bring(
+        self, mirror: Mirror, wanted: Mapping[Followed, Collection[Head]]
+    ) -> Mapping[Followed, Head | Exception]:
+        came: dict[Followed, Head | Exception] = {}
+        lacking: dict[Followed, Head] = {}
+        for followed, heads in wanted.items():
+            head = self._newest(followed, heads)
+            # Which of several is the newest, the remote knows: the one that the mirror holds may be the oldest.
+            is_held = len(heads) == 1 and await self._holds(mirror, followed, head)
+            (came if is_held else lacking)[followed] = head
+        if lacking:
+            await self._inspect({one.full for one in lacking} | {head.ref for head in lacking.values()})
+            fetched = await self._fetched(mirror, lacking)
+            await self._inspect({one.full for one in lacking})
+            self._unfit.note(lacking, fetched, self._bounds())
+            came |= fetched
+        for followed, result in came.items():
+            if isinstance(result, Head):
+                self._heads[followed.private_ref] = result
+        return came
+
+    async def _fetched(self, mirror: Mirror, lacking: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
+        try:
+            with self._rest.asking():
+                return await mirror.fetch(self._source(), lacking)
+        except GitFault as fault:
+            if fault.of_head and len(lacking) == 1:
+                return dict.fromkeys(lacking, fault)
+            raise
+
+    def _newest(self, followed: Followed, heads: Collection[Head]) -> Head:
+        """The head to fetch, of which the ref counts: that of the last look, should the remote's HEAD name another."""
+        known = self._known.get(followed)
+        return next((head for head in heads if known is not None and head == known.result), min(heads))
+
+    async def _holds(self, mirror: Mirror, followed: Followed, head: Head) -> bool:
+        """Whether the mirror holds a head, of which our ref may not know yet."""
+        if head.is_held_as(self._heads.get(followed.private_ref)):
+            return True
+        is_known = followed.is_fixed or self.has_head(head.commit)
+        return is_known and not head.tag and await mirror.adopt(followed, head.commit)
+
+    async def _inspect(self, refs: Collection[str]) -> None:
+        """Judge what git is about to open, which whoever owns the repository may have changed since the last time."""
+        if self._inspector is not None:
+            await self._inspector.inspect(sorted(refs), seconds=self._source().timeout)
+
+    async def _ready(self) -> Mirror:
+        """Once per process: make the mirror, and sweep what a killed one left in it; tried again after a fault."""
+        mirror = self._opened()
+        if not self.is_ready:
+            async with self._writing:
+                if not self.is_ready:
+                    await mirror.ensure()
+                    self._heads = await mirror.heads()
+                    self.is_ready = True
+        return mirror
+
+    async def _drop(self, mirror: Mirror) -> None:
+        """Drop our refs that none of the sources follows any more, those of a former process included."""
+        kept = {source.follows.private_ref for source in self.sources}
+        dropped = self._heads.keys() - kept
+        await mirror.drop(dropped)
+        for ref in dropped:
+            del self._heads[ref]
+
+    def _opened(self) -> Mirror:
+        if self._mirror is None:
+            url, credentials = self._address
+            folder = self._source().folder
+            safe = [] if folder is None else [folder]
+            self._inspector = None if folder is None else Inspector(url, folder, state=self.place.state)
+            program = GitProgram(self.place.home, safe_directories=safe, url=url, credentials=credentials)
+            self._mirror = Mirror(self.place.mirror, program, url=url)
+        return self._mirror
+
+    def _bounds(self) -> Bounds:
+        source = self._source()
+        return Bounds(source.max_bytes, source.max_objects)
+
+    def _source(self) -> Source:
+        """The remote with the widest limits of all who follow something of it."""
+        url, credentials = self._address
+        every = self.sources or {Source(url=url, credentials=credentials)}
+        return Source(
+            url=url,
+            credentials=credentials,
+            timeout=max(source.timeout for source in every),
+            max_bytes=max(source.max_bytes for source in every),
+            max_objects=max(source.max_objects for source in every),
+        )
+
+
+async def _verdict(mirror: Mirror, head: Head, allowed: Signers) -> Exception | None:
+    """What a head that is not good has against it, which is nobody else's fault."""
+    try:
+        await verifying.verify(head, allowed, mirror=mirror.path, program=mirror.program)
+    except ReconcilerError as fault:
+        return fault
+    return None

@@ -1,0 +1,66 @@
+"""Where mirrors and git homes are, and which of them a start removes."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.daemon import leftovers
+from reconciler.remotes.credentials import ANONYMOUS, Credentials
+
+URL = "/srv/git/telemetry.git"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        (URL, "telemetry"),
+        ("/srv/git/telemetry/", "telemetry"),
+        ("https://git.example:8443/platform/telemetry.git", "telemetry"),
+        ("ssh://git@git.example/~/a.b", "a-b"),
+        ("file:///srv/%2e%2e/..", "repository"),
+        ("/srv/größe", "gr-e"),
+        ("/srv/" + "x" * 300, "x" * 40),
+        ("https://git.example", "git-example"),
+    ],
+)
+def test_a_place_is_named_after_the_remote(url: str, name: str) -> None:
+    shown, _, digest = leftovers.place(url, ANONYMOUS).rpartition("-")
+    assert (shown, len(digest)) == (name, 12)
+    assert leftovers.MIRROR.fullmatch(f"{shown}-{digest}.git")
+    assert leftovers.HOME.fullmatch(f"{shown}-{digest}")
+
+
+def test_whatever_tells_remotes_apart_tells_their_places_apart() -> None:
+    file = Path("/etc/secret")
+    every = [
+        ANONYMOUS,
+        Credentials(username="bob", password_file=file),
+        Credentials(username="eve", password_file=file),
+        Credentials(username="bob", token_file=file),
+        Credentials(ca_file=file),
+        Credentials(proxy="http://proxy.example"),
+    ]
+    places = {leftovers.place(url, credentials) for credentials in every for url in (URL, f"file://{URL}")}
+    assert len(places) == 2 * len(every)
+    assert leftovers.place(URL, Credentials()) == leftovers.place(URL, ANONYMOUS)
+
+
+def test_a_start_removes_what_no_repository_has_and_what_served_the_last_process(tmp_path: Path) -> None:
+    kept, gone = leftovers.place(URL, ANONYMOUS), leftovers.place("/srv/git/gone.git", ANONYMOUS)
+    for name in (f"{kept}.git", f".{kept}.git.new", f"{gone}.git", f".{gone}.git.old", f".{gone}.git.3.gone"):
+        (tmp_path / "mirrors" / name / "objects").mkdir(parents=True)
+    for name in (kept, gone):  # whatever a killed process left, a half written file or a socket
+        (tmp_path / "git" / name).mkdir(parents=True)
+        (tmp_path / "git" / name / "gitconfig.new").touch()
+    (tmp_path / "mirrors/of-somebody-else").mkdir()
+    (tmp_path / f"mirrors/{gone}-link.git").symlink_to(tmp_path)
+    aside = leftovers.put_aside(tmp_path, kept=[kept])
+    assert all(path.name.endswith(".gone") for path in aside)
+    left = {path.name for folder in ("mirrors", "git") for path in (tmp_path / folder).iterdir()}
+    assert left - {path.name for path in aside} == {
+        f"{kept}.git",
+        f".{kept}.git.new",  # the mirror's own matter
+        "of-somebody-else",
+        f"{gone}-link.git",
+    }
+    assert len(aside) == 5

@@ -1,0 +1,40 @@
+"""A `git` in front of the real one, which writes down what it is told, and can wait or change what it does."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.needs import require
+
+
+class Shim:
+    """What the git programs of a test were told, one line each."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._git = require("git")
+        self._log = folder / "log"
+        self._program = folder / "bin/git"
+        self._program.parent.mkdir(parents=True)
+        self.act("")
+        monkeypatch.setenv("PATH", f"{self._program.parent}{os.pathsep}{os.environ['PATH']}")
+
+    def act(self, script: str) -> None:
+        """Have every git that starts from now on run this first; `GIT` is the real one."""
+        temporary = self._program.with_name("new")
+        temporary.write_text(f'#!/bin/sh\nGIT={self._git}\necho "$@" >> {self._log}\n{script}\nexec $GIT "$@"\n')
+        temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR)
+        temporary.replace(self._program)
+
+    def count(self, command: str) -> int:
+        """How many git programs were told this command."""
+        return sum(command in line.split() for line in self.lines())
+
+    def lines(self) -> list[str]:
+        """What each was told, oldest first."""
+        return self._log.read_text().splitlines() if self._log.exists() else []
+
+    def counts(self) -> tuple[int, int]:
+        """How often a remote was asked: looks, and fetches."""
+        return self.count("ls-remote"), self.count("fetch")

@@ -1,0 +1,83 @@
+"""One run of a program, however it ends."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.errors import Refused
+from reconciler.remotes import processes as ours
+from reconciler.remotes import spawning
+from reconciler.remotes.processes import Command, FolderGone
+from reconciler.remotes.spawning import Child
+from tests.servers import processes
+from tests.waiting import until
+
+pytestmark = pytest.mark.anyio
+TURNS = 12  # of the event loop, within which a start is done
+
+
+def command(folder: Path, *arguments: str) -> Command:
+    return Command(
+        arguments=arguments, folder=folder, environment=ours.environment(folder), seconds=10, output_bytes=10_000
+    )
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a kernel folder
+
+
+@pytest.mark.parametrize("turns", range(TURNS))
+async def test_nothing_stays_of_a_run_that_is_cancelled_as_it_begins(tmp_path: Path, turns: int) -> None:
+    before = descriptors()
+    task = asyncio.create_task(ours.run(command(tmp_path, "/bin/sh", "-c", "sleep 987 & wait")))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert processes.descendants(os.getpid()) == []
+    await until(lambda: descriptors() == before)
+
+
+async def test_no_pipe_stays_open_of_a_start_that_was_cancelled_though_another_process_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, real, number = descriptors(), spawning.start, tmp_path / "number"
+
+    async def start(*arguments: Any, **named: Any) -> Child:
+        child = await real(*arguments, **named)
+        await until(number.exists)
+        return child
+
+    monkeypatch.setattr(spawning, "start", start)
+    script = f"setsid sh -c 'echo $$ > {tmp_path}/new; mv {tmp_path}/new {number}; exec sleep 987' & wait"
+    task = asyncio.create_task(ours.run(command(tmp_path, "/bin/sh", "-c", script)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    try:
+        await asyncio.sleep(0)
+        assert descriptors() == before
+    finally:
+        os.kill(int(number.read_text()), signal.SIGKILL)
+
+
+async def test_says_whether_the_program_or_its_folder_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(Refused) as caught:
+        await ours.run(command(tmp_path, "no-such-program"))
+    assert caught.value.message == "the program no-such-program is not on PATH; install it"
+    with pytest.raises(FolderGone) as gone:
+        await ours.run(command(tmp_path / "none", "true"))
+    assert gone.value.message == f"the folder {tmp_path / 'none'} is gone; it is made again"
+
+
+async def test_a_program_sees_no_variable_but_what_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_API_KEY", "canary-key")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    finished = await ours.run(command(tmp_path, "env"))
+    assert set(finished.stdout.decode().splitlines()) == {"PATH=/usr/bin:/bin", f"HOME={tmp_path}", "LC_ALL=C"}

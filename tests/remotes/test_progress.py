@@ -1,0 +1,37 @@
+"""Counting the objects of a fetch."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.remotes.progress import ObjectLimit
+
+TOO_MANY = "it sends 4000 objects, and one fetch may bring 1000"
+PROGRESS = (
+    b"remote: Counting objects: 100% (9999/9999), done.\nremote: Receiving objects: 1% (1/9999)\n"
+    b"Receiving objects:   0% (1/4000)\rReceiving objects:   1% (40/4000)\r"
+)
+
+
+def test_stops_a_fetch_as_soon_as_git_says_how_much_comes() -> None:
+    assert ObjectLimit(1000)(PROGRESS) == TOO_MANY
+    assert ObjectLimit(4000)(PROGRESS) is None
+
+
+def test_believes_git_and_not_the_remote() -> None:
+    watch = ObjectLimit(1000)
+    assert watch(b"remote: Receiving objects: 1% (1/9999)\rremote: \x1b[K Receiving objects: 1% (1/9999)\n") is None
+    assert watch(b"Receiving objects: 1% (1/9999)\n") is not None
+
+
+def test_counts_from_the_first_byte_on() -> None:
+    assert ObjectLimit(1)(b"Indexing objects: 50% (1/2)\r") == "it sends 2 objects, and one fetch may bring 1"
+
+
+@given(cuts=st.lists(st.integers(0, len(PROGRESS)), max_size=8))
+def test_finds_the_same_in_whatever_pieces_it_comes(cuts: list[int]) -> None:
+    watch = ObjectLimit(1000)
+    edges = [0, *sorted(cuts), len(PROGRESS)]
+    found = [watch(PROGRESS[start:end]) for start, end in pairwise(edges)]
+    assert {one for one in found if one is not None} == {TOO_MANY}
