@@ -21,7 +21,8 @@ def is_mirror(path: Path) -> bool:
 async def is_damaged(path: Path, program: GitProgram) -> bool:
     """Whether a mirror cannot be used as it is: a part of it, a ref or an object is missing or broken.
 
-    Found twice, since another task may be joining its packs. What takes too long is not known, so it is no damage.
+    Found twice, since another task may be joining its packs. What takes too long, or is ended by a signal, is not
+    known, so it is no damage.
     """
     return await _has_fault(path, program) and await _has_fault(path, program)
 
@@ -46,7 +47,8 @@ async def _fails(path: Path, program: GitProgram, check: tuple[str, ...]) -> boo
         output = await program.run(f"--git-dir={path}", *check, limits=Limits(seconds=CHECK_SECONDS))
     except TimeoutError:
         return False
-    return not output.truncated and (output.status != 0 or output.stderr != "")
+    is_whole = not output.truncated and output.status >= 0
+    return is_whole and (output.status != 0 or output.stderr != "")
 
 
 def _packs(path: Path) -> list[str]:

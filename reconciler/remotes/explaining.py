@@ -72,9 +72,14 @@ async def _of_folder(url: str, folder: Path, output: Output, fault: GitFault) ->
 
 
 def of_mirror(url: str, output: Output, *, mirror: Path) -> GitFault:
-    """The fault behind a git program that worked on our own files alone, and failed: its words are its own."""
+    """The fault behind a git program that worked on our own files alone, and failed: its words are its own.
+
+    One that somebody ended tells nothing of them: that is no damage, and it is tried again.
+    """
     words = hearing.heard(output.stderr, scheme="file")
     parts = {"source": url, "limit": 0, "detail": _detail(words, output)}
+    if (ended := _known(ENDED_BY, Words(output.notes, ()), {**parts, "source": f"the mirror of {url}"})) is not None:
+        return ended
     if (fault := _known(OF_OWN, words, parts)) is not None:
         return fault
     if str(mirror) in output.stderr:

@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from reconciler.errors import ReconcilerError, Refused, Transient
 from reconciler.remotes import spawning
-from reconciler.remotes.spawning import REAP_SECONDS, Child
+from reconciler.remotes.spawning import REAP_SECONDS, Child, Pipe
 
 CHUNK_BYTES = 64 * 1024
 STDERR_BYTES = 64 * 1024
 ULIMIT_BLOCK_BYTES = 512  # the unit of `ulimit -f` in a POSIX shell
 ULIMIT_DATA_BYTES = 1024  # the unit of `ulimit -d`
+NOT_FOUND = 127  # with which a shell ends that found no such program
 
 Watch = Callable[[bytes], str | None]
 
@@ -92,6 +93,8 @@ async def run(command: Command) -> Finished:
         if not ended:
             await end(process)
         process.close()
+    if status == NOT_FOUND and _is_missing(command):  # which the shell only says
+        raise missing(command.arguments[0], folder=command.folder)
     return Finished(status, stdout, truncated, *kept.parts(), kept.stopped)
 
 
@@ -134,13 +137,9 @@ async def _start(command: Command) -> Child:
 
 
 async def _execute(command: Command) -> Child:
-    arguments = _bounded(command)
-    name = command.arguments[0]
-    if arguments is not command.arguments and shutil.which(name, path=command.environment.get("PATH")) is None:
-        raise missing(name, folder=command.folder)  # the shell would only say so
     try:
         return await spawning.start(
-            arguments,
+            _bounded(command),
             folder=command.folder,
             environment=command.environment,
             descriptors=command.descriptors,
@@ -158,6 +157,10 @@ def missing(program: str, *, folder: Path) -> ReconcilerError:
     if not folder.is_dir():
         return FolderGone(f"the folder {folder} is gone; it is made again")
     return Refused(f"the program {program} is not on PATH; install it")
+
+
+def _is_missing(command: Command) -> bool:
+    return shutil.which(command.arguments[0], path=command.environment.get("PATH")) is None
 
 
 def _bounded(command: Command) -> tuple[str, ...]:
@@ -197,7 +200,7 @@ class _StandardError:
         self._last = bytearray()
         self._cut = False
 
-    async def read(self, stream: asyncio.StreamReader) -> None:
+    async def read(self, stream: Pipe) -> None:
         while chunk := await stream.read(CHUNK_BYTES):
             if self._watch is not None and self.stopped is None:
                 self.stopped = self._watch(chunk)

@@ -9,6 +9,8 @@ lead only to what is the stranger's own, and nobody's into the state directory, 
 Root and the service's own user are no strangers. Links to single objects are not looked at: their names tell nothing to
 somebody who does not know the content, and there are too many.
 """
+# This is done before every git, and `pathlib` would take more than half of its time.
+# ruff: noqa: PTH109, PTH115, PTH116, PTH118, PTH119, PTH120
 
 import errno
 import os
@@ -79,7 +81,7 @@ class Folders(NamedTuple):
 class Found(NamedTuple):
     """Where a path leads, without links. `owners` are those of the links on the way."""
 
-    path: Path
+    path: str
     owner: int
     mode: int
     owners: Owners
@@ -90,32 +92,34 @@ class Reach:
 
     def __init__(self, *, reader: int, state: Path | None) -> None:
         self._friends = frozenset({ROOT, reader})
-        self._state = None if state is None else Path(os.path.realpath(state))
+        self._state = None if state is None else f"{os.path.realpath(state).rstrip('/')}/"
 
     def judge(self, folder: Path, names: Iterable[str] = ()) -> Folders:
         """Where the repository is. `names` are the refs that are followed.
 
         Raises Astray, NoRepository, OSError.
         """
-        top = found(folder)
+        top = found(os.fspath(folder))
         self._check("its path", top, top.owners)
         authors = frozenset({top.owner})
         folders = self._folders(top.path, authors)
         for base in dict.fromkeys(folders):
             for name in FILES:
                 self._entry(base, name, authors)
-            for name in dict.fromkeys(("HEAD", *names)):
-                self._ref(base, name, authors)
-        self._stores(folders.common / "objects", authors)
-        return folders
+            judged: set[str] = set()
+            for name in ("HEAD", *names):
+                self._ref(base, name, authors, judged)
+        own, common = folders
+        self._stores(common, authors)
+        return Folders(Path(own), Path(common))
 
     # Where git finds it
 
-    def _folders(self, top: Path, authors: Owners) -> Folders:
+    def _folders(self, top: str, authors: Owners) -> tuple[str, str]:
         """As git does it: `.git`, or else the folder itself."""
         inside = self._entry(top, ".git", authors)
         if inside is not None and stat.S_ISREG(inside.mode):
-            own = self._named(top / ".git", authors)
+            own = self._named(f"{top}/.git", authors)
             folders = None if own is None else self._at(own, authors)
             if folders is None:
                 raise NoRepository(is_gone=own is None)
@@ -126,40 +130,42 @@ class Reach:
             raise NoRepository
         return folders
 
-    def _named(self, gitfile: Path, authors: Owners) -> Path | None:
+    def _named(self, gitfile: str, authors: Owners) -> str | None:
         """The folder that a file `.git` names; None when it is gone."""
         kind, _, name = _text(gitfile).partition("gitdir: ")
         if kind or not name:
             raise NoRepository
-        place = self._led(".git", gitfile.parent / name, authors | {gitfile.stat().st_uid})
+        place = self._led(".git", os.path.join(os.path.dirname(gitfile), name), authors | {os.stat(gitfile).st_uid})
         return None if place is None else place.path
 
-    def _at(self, own: Path, authors: Owners) -> Folders | None:
+    def _at(self, own: str, authors: Owners) -> tuple[str, str] | None:
         """The folders of a repository that is here; None when git takes it for none."""
         common = own
         pointer = self._entry(own, "commondir", authors)
         if pointer is not None:  # only a linked worktree has this file
-            place = self._led("commondir", own / _text(own / "commondir"), authors | {pointer.owner})
+            target = os.path.join(own, _text(f"{own}/commondir"))
+            place = self._led("commondir", target, authors | {pointer.owner})
             if place is None:
                 return None
             common = place.path
-        is_there = _is_head(own / "HEAD") and all((common / name).is_dir() for name in ("objects", "refs"))
-        return Folders(own, common) if is_there else None
+        modes = (_mode(f"{common}/{name}") for name in ("objects", "refs"))
+        is_there = _is_head(f"{own}/HEAD") and all(mode is not None and stat.S_ISDIR(mode) for mode in modes)
+        return (own, common) if is_there else None
 
     # What is in it
 
-    def _entry(self, base: Path, name: str, authors: Owners) -> Found | None:
+    def _entry(self, base: str, name: str, authors: Owners) -> Found | None:
         """What is there by this name; None when nothing is."""
-        path = base / name
+        path = f"{base}/{name}"
         try:
-            status = path.lstat()
+            status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         if stat.S_ISLNK(status.st_mode):
             return self._led(name, path, authors | {status.st_uid})
         return _plain(name, Found(path, status.st_uid, status.st_mode, frozenset()))
 
-    def _led(self, name: str, target: Path, authors: Owners) -> Found | None:
+    def _led(self, name: str, target: str, authors: Owners) -> Found | None:
         """What something leads to by the word of `authors`; None when there is nothing, which a friend may say."""
         try:
             place = found(target)
@@ -173,32 +179,36 @@ class Reach:
     def _check(self, what: str, place: Found, authors: Owners) -> None:
         if authors - self._friends - {place.owner}:  # first: a stranger is told the same whatever there is
             raise Astray(_foreign(what))
-        if self._state is not None and place.path.is_relative_to(self._state):
+        if self._state is not None and f"{place.path}/".startswith(self._state):
             raise Astray(f"{what} leads into `stateDir`")
 
-    def _ref(self, base: Path, name: str, authors: Owners) -> None:
-        """The file of a ref, the folders it is in, and those of the refs that it names in turn."""
+    def _ref(self, base: str, name: str, authors: Owners, judged: set[str]) -> None:
+        """The file of a ref, the folders it is in, and those of the refs that it names in turn; each but once."""
         for _ in range(MOST_SYMBOLIC + 1):
+            if name in judged:
+                return
+            judged.add(name)
             following = self._symbolic(base, name, authors)
             if following is None:
                 return
             name = following
 
-    def _symbolic(self, base: Path, name: str, authors: Owners) -> str | None:
+    def _symbolic(self, base: str, name: str, authors: Owners) -> str | None:
         """The ref that a ref names; None when it names none, or is not there."""
         if not _is_plain(name):
             raise Astray("its HEAD, or a ref that is followed, names what is no ref")
         *folders, last = (name[: found.end()] for found in re.finditer(r"[^/]+", name))
         if any(self._entry(base, folder, authors) is None for folder in folders):
             return None
+        file = f"{base}/{last}"
         try:
-            written = (base / last).readlink()
+            written = os.readlink(file)
         except OSError:  # no link
-            written = None
-        is_name = written is not None and _is_ref(str(written))  # which git takes for that of another ref
-        place = None if is_name and not (base / last).exists() else self._entry(base, last, authors)
+            written = ""
+        is_name = _is_ref(written)  # which git takes for that of another ref
+        place = None if is_name and _mode(file) is None else self._entry(base, last, authors)
         if is_name:
-            return str(written)
+            return written
         if place is None or not stat.S_ISREG(place.mode):
             return None
         content = _read(place.path)
@@ -206,11 +216,11 @@ class Reach:
 
     # Its objects
 
-    def _stores(self, objects: Path, authors: Owners) -> None:
+    def _stores(self, common: str, authors: Owners) -> None:
         """Its own folder of objects, its alternates, and theirs."""
-        own = self._entry(objects.parent, objects.name, authors)
+        own = self._entry(common, "objects", authors)
         waiting = [] if own is None else [(own, authors)]
-        judged: set[Path] = set()
+        judged: set[str] = set()
         while waiting:
             store, who = waiting.pop()
             if store.path not in judged and stat.S_ISDIR(store.mode):
@@ -219,44 +229,52 @@ class Reach:
                     raise Astray(f"it has more than {MOST_STORES - 1} alternates")
                 waiting += self._alternates(store.path, who | {store.owner})
 
-    def _alternates(self, store: Path, authors: Owners) -> list[tuple[Found, Owners]]:
+    def _alternates(self, store: str, authors: Owners) -> list[tuple[Found, Owners]]:
         """Judge what is in a folder of objects, and say where else it has objects looked for."""
         for name in OF_OBJECTS:
             self._entry(store, name, authors)
         for link in _links(store):
             self._entry(store, link, authors)
-        file = store / "info/alternates"
+        file = f"{store}/info/alternates"
         try:
-            who, text = authors | {file.stat().st_uid}, os.fsdecode(_read(file))
+            who, text = authors | {os.stat(file).st_uid}, os.fsdecode(_read(file))
         except (FileNotFoundError, NotADirectoryError):
             return []
         if '\n"' in f"\n{text}":
             raise Astray("its objects/info/alternates has a path in quotation marks")
         lines = [line for line in text.split("\n") if line and not line.startswith("#")]
         # Git takes `..` out by the text alone, and so a link before it.
-        places = [self._led("objects/info/alternates", Path(os.path.normpath(store / line)), who) for line in lines]
+        targets = (os.path.normpath(os.path.join(store, line)) for line in lines)
+        places = [self._led("objects/info/alternates", target, who) for target in targets]
         return [(place, who) for place in places if place is not None]
 
 
-def found(path: Path) -> Found:
+def found(path: str) -> Found:
     """Where a path leads, one link after the other. Raises OSError, and ValueError for what is no path."""
-    here, left, owners, links = Path("/"), list(reversed(path.absolute().parts)), set(), 0
-    status = here.stat()
+    here, left, owners, links = "", _backwards(os.path.join(os.getcwd(), path)), set(), 0
+    status = os.lstat("/")
     while left:
         part = left.pop()
-        here = here.parent if part == ".." else here / part
-        status = here.lstat()
+        before, here = here, here.rpartition("/")[0] if part == ".." else f"{here}/{part}"
+        status = os.lstat(here or "/")
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             owners.add(status.st_uid)
-            left += reversed(here.readlink().parts)
-            here = here.parent
-    return Found(here, status.st_uid, status.st_mode, frozenset(owners))
+            target = os.readlink(here)
+            left += _backwards(target)
+            here = "" if target.startswith("/") else before
+            status = os.lstat(here or "/")
+    return Found(here or "/", status.st_uid, status.st_mode, frozenset(owners))
 
 
-def _links(store: Path) -> Iterator[str]:
+def _backwards(path: str) -> list[str]:
+    """Its parts, the last one first."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _links(store: str) -> Iterator[str]:
     """The links among the folders of objects."""
     with os.scandir(store) as entries:
         for number, entry in enumerate(entries):
@@ -276,10 +294,20 @@ def _foreign(what: str) -> str:
     return f"{what} leads to nothing, or to what does not belong to the owner of the repository"
 
 
-def _is_head(path: Path) -> bool:
+def _mode(path: str) -> int | None:
+    """Of what a path leads to; None when that is nothing."""
     try:
-        if stat.S_ISLNK(path.lstat().st_mode):
-            return str(path.readlink()).startswith("refs/")
+        return os.stat(path).st_mode
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise
+
+
+def _is_head(path: str) -> bool:
+    try:
+        if stat.S_ISLNK(os.lstat(path).st_mode):
+            return os.readlink(path).startswith("refs/")
         return _HEAD.match(_read(path)) is not None
     except (FileNotFoundError, NotADirectoryError):
         return False
@@ -298,15 +326,15 @@ def _is_plain(name: str) -> bool:
     return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
     """A file of one line."""
     return os.fsdecode(_read(path).rstrip(b"\r\n"))
 
 
-def _read(path: Path) -> bytes:
+def _read(path: str) -> bytes:
     try:
         return regular_files.read(path, limit=FILE_BYTES)
     except regular_files.NotAFile:
-        raise Astray(f"its {path.name} is not a file") from None
+        raise Astray(f"its {os.path.basename(path)} is not a file") from None
     except regular_files.TooLarge:
-        raise Astray(f"its {path.name} is larger than {FILE_BYTES} bytes") from None
+        raise Astray(f"its {os.path.basename(path)} is larger than {FILE_BYTES} bytes") from None

@@ -83,6 +83,8 @@ async def _object(kind: ObjectKind, name: str, *, mirror: Path, program: GitProg
         raise Transient(f"git did not show {name} within {SECONDS:g} seconds; it is tried again") from None
     if output.truncated:
         raise _fault(f"{_told(kind, name)} has more than {MOST_OBJECT_BYTES} bytes", signers)
+    if output.status < 0:  # which says nothing of the object
+        raise Transient(f"git was ended by a signal before it showed {name}; it is tried again")
     if output.status != 0:
         raise GitFault(State.MIRROR_CORRUPT, f"the mirror lacks {_told(kind, name)}; {faults.REBUILT}")
     return output.stdout

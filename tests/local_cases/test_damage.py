@@ -372,6 +372,7 @@ def test_an_applied_commit_that_is_nowhere_any_more_holds_an_amended_one_until_s
     assert shared.daemon.finished(answer.body["run"])["counts"] == {"configured": 1}
 
 
+@pytest.mark.slow
 def test_a_mirror_that_cannot_be_made_anew_is_corrupt_until_it_can(followed: Followed, git: Git) -> None:
     lose_everything(mirror(followed.daemon))
     why = "cannot mkdir it: Input/output error"

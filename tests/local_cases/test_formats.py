@@ -211,14 +211,10 @@ def test_a_repository_of_sha256_names_says_that_it_must_be_converted(
             "reftable",
             "keeps its refs as reftable, which the installed git cannot read; migrate its refs to files",
         ),
-        pytest.param(
-            "hovering",
-            "true",
-            "uses a repository extension that the installed git does not know; upgrade git",
-            marks=pytest.mark.slow,
-        ),
+        ("hovering", "true", "uses a repository extension that the installed git does not know; upgrade git"),
     ],
 )
+@pytest.mark.slow
 def test_an_extension_that_the_installed_git_does_not_know_says_so(
     followed: Followed, key: str, value: str, told: str
 ) -> None:

@@ -27,6 +27,10 @@ class Shim:
         temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR)
         temporary.replace(self._program)
 
+    def kill(self, command: str) -> None:
+        """Have every git that is told this command end by a signal from now on, as if the system had no memory left."""
+        self.act(f'case " $* " in *" {command} "*) kill -KILL $$;; esac')
+
     def count(self, command: str) -> int:
         """How many git programs were told this command."""
         return sum(command in line.split() for line in self.lines())

@@ -11,6 +11,7 @@ from reconciler.remotes.explaining import explain, explained, of_mirror
 from reconciler.remotes.mirrors import Mirror
 from reconciler.remotes.program import GitProgram, Output
 from reconciler.remotes.sources import Source
+from tests.remotes.shims import Shim
 from tests.repositories import Repository
 
 URL = "ssh://git@git.example/a.git"
@@ -100,6 +101,16 @@ async def test_a_mirror_that_is_damaged_is_found_so_once_git_speaks_of_it(
     damage(mirror.path)
     fault = await of_a_remote(mirror, ABOUT_THE_MIRROR[2])
     assert (fault.state, fault.message) == (State.MIRROR_CORRUPT, DAMAGED)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("check", ["for-each-ref", "rev-list", "verify-pack"])
+async def test_a_mirror_is_not_damaged_because_a_look_into_it_was_killed(
+    mirror: Mirror, shim: Shim, check: str
+) -> None:
+    shim.kill(check)
+    fault = await of_a_remote(mirror, ABOUT_THE_MIRROR[2])
+    assert (fault.state, shim.count(check)) == (State.UNREACHABLE, 1)
 
 
 @pytest.mark.anyio

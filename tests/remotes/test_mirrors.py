@@ -319,6 +319,21 @@ async def test_runs_no_hook_and_leaves_the_repository_as_it_was(
     assert not (tmp_path / "hooked").exists()
 
 
+@pytest.mark.parametrize("command", ["init", "for-each-ref"])
+async def test_that_git_was_killed_in_is_not_damaged_and_is_tried_again(
+    mirror: Mirror, shim: Shim, command: str
+) -> None:
+    shim.kill(command)
+    with pytest.raises(GitFault) as caught:
+        await (mirror.rebuild() if command == "init" else mirror.heads())
+    told = "the mirror of URL cannot be read (the signal SIGKILL ended git); mend that, and it is read"
+    assert (caught.value.state, caught.value.message) == (State.UNREACHABLE, told)
+    assert caught.value.transient
+    shim.act("")
+    await mirror.rebuild()
+    assert await mirror.heads() == {}
+
+
 async def test_sweeps_what_a_killed_process_left(mirror: Mirror, origin: Repository) -> None:
     origin.write("a.yaml", "a")
     origin.commit()

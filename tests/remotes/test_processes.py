@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,14 @@ def descriptors() -> int:
 
 @pytest.mark.parametrize("turns", range(TURNS))
 async def test_nothing_stays_of_a_run_that_is_cancelled_as_it_begins(tmp_path: Path, turns: int) -> None:
-    before = descriptors()
+    before, others = descriptors(), processes.descendants(os.getpid())  # what other tests of this process share
     task = asyncio.create_task(ours.run(command(tmp_path, "/bin/sh", "-c", "sleep 987 & wait")))
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert processes.descendants(os.getpid()) == []
+    assert processes.descendants(os.getpid()) == others
     await until(lambda: descriptors() == before)
 
 
@@ -67,12 +68,15 @@ async def test_no_pipe_stays_open_of_a_start_that_was_cancelled_though_another_p
         os.kill(int(number.read_text()), signal.SIGKILL)
 
 
-async def test_says_whether_the_program_or_its_folder_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("data_bytes", [None, 1 << 30], ids=["by itself", "by the shell"])
+async def test_says_whether_the_program_or_its_folder_is_missing(tmp_path: Path, data_bytes: int | None) -> None:
     with pytest.raises(Refused) as caught:
-        await ours.run(command(tmp_path, "no-such-program"))
+        await ours.run(replace(command(tmp_path, "no-such-program"), data_bytes=data_bytes))
     assert caught.value.message == "the program no-such-program is not on PATH; install it"
+    finished = await ours.run(replace(command(tmp_path, "sh", "-c", "exit 127"), data_bytes=data_bytes))
+    assert finished.status == 127
     with pytest.raises(FolderGone) as gone:
-        await ours.run(command(tmp_path / "none", "true"))
+        await ours.run(replace(command(tmp_path / "none", "true"), data_bytes=data_bytes))
     assert gone.value.message == f"the folder {tmp_path / 'none'} is gone; it is made again"
 
 

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.errors import Transient
 from reconciler.git.faults import GitFault, State
 from reconciler.git.refs import Head
 from reconciler.remotes import signers, verifying
 from reconciler.remotes.program import GitProgram
 from tests.git.test_signatures import COMMIT, with_header
+from tests.remotes.shims import Shim
 from tests.repositories import Repository
 from tests.signing import Signer, allow, sign_with
 
@@ -193,6 +195,17 @@ async def test_that_is_not_there_is_damage_of_the_mirror(scene: Scene) -> None:
     with pytest.raises(GitFault, match=r"^the mirror lacks the commit 111111111111; ") as caught:
         await scene.verify(Head("x", "1" * 40))
     assert caught.value.state is State.MIRROR_CORRUPT
+
+
+async def test_is_tried_again_when_the_program_that_shows_it_was_killed(scene: Scene, shim: Shim) -> None:
+    head = scene.commit(scene.ada)
+    shim.kill("cat-file")
+    with pytest.raises(
+        Transient, match=rf"^git was ended by a signal before it showed {head.commit}; it is tried again$"
+    ):
+        await scene.verify(head)
+    shim.act("")
+    await scene.verify(head)
 
 
 async def test_cannot_be_judged_without_the_program(

@@ -173,7 +173,7 @@ async def test_tells_of_many_changes_as_few_events(repository: Repository) -> No
         more = 0
         while await listener.comes():
             more += 1
-        assert more <= 20  # a slow machine is told in more pieces
+        assert more <= 50  # of 200; a slow machine is told in more pieces
 
 
 async def test_ends_soon_after_it_is_stopped(repository: Repository) -> None:
