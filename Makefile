@@ -21,9 +21,9 @@ install: .venv/installed
 run: install
 	@.venv/bin/reconciler demo
 
-# Two processes, so that two cores are used; a file stays whole, since its tests share a daemon.
+# Three processes for two cores, since some wait for daemons; a file stays whole, since its tests share one.
 test: .venv/installed-for-development
-	scripts/test --numprocesses=2 --dist=loadfile
+	scripts/test --numprocesses=3 --dist=loadfile
 
 # pytest ends with 5 when it finds no test: a project without slow tests is no failure.
 test-slow: .venv/installed-for-development

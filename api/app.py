@@ -1,46 +1,61 @@
 """The application: which path leads to which handler, and the layers around them."""
 
 import re
+from collections.abc import Sequence
 
 from starlette.applications import Starlette
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api import (
     api_keys,
     approvals,
     changes,
+    deliveries,
     errors,
     health,
     hooks,
     identities,
+    logs,
     openapi,
     projects,
     redactions,
     repositories,
     resources,
+    rpc,
     runs,
     suspensions,
     users,
 )
 from api.edge import Edge
 from api.endpoints import Endpoint
+from api.errors import Told
 from api.judging import in_organization, in_project, known, of_project, of_repository, public, within_reach
 from reconciler import browsing
 from reconciler.access.permissions import Permission
 from reconciler.daemon.services import Services
 
+HANDLE = Permission.HANDLE_DELIVERIES
 READ, CHANGE, APPROVE, SUSPEND = Permission.READ, Permission.CHANGE, Permission.APPROVE, Permission.SUSPEND
 MEMBERS, ORGANIZATION = Permission.MANAGE_MEMBERS, Permission.MANAGE_ORGANIZATION
 
+LOGS = "/v1/logs"
+OF_LOGS = (
+    (LOGS, Endpoint(POST=in_project(logs.take, Permission.SEND_LOGS))),
+    ("/livez", Endpoint(GET=public(health.live))),
+)
+"""What the listener for log records alone serves."""
+
 ROUTES = (
+    OF_LOGS[0],
     # In the order in which they are tried: the most asked for first. `/v1/{kind}/{name}/history` comes last, because a
     # literal path wins over it.
     (
         "/v1/resources/{kind}/{name}",
         Endpoint(GET=in_project(resources.get, READ), DELETE=in_project(resources.delete, CHANGE)),
     ),
-    ("/livez", Endpoint(GET=public(health.live))),
+    OF_LOGS[1],
     ("/readyz", Endpoint(GET=public(health.ready))),
     ("/v1/resources/{kind}", Endpoint(GET=in_project(resources.list_kind, READ))),
     ("/v1/resources/{kind}/{name}/raw", Endpoint(GET=in_project(resources.raw, Permission.READ_RAW))),
@@ -58,6 +73,11 @@ ROUTES = (
     ("/v1/repositories/{name}/resume", Endpoint(POST=of_repository(suspensions.resume, SUSPEND))),
     ("/v1/runs", Endpoint(GET=within_reach(runs.list_all, READ))),
     ("/v1/runs/{id}", Endpoint(GET=within_reach(runs.get, READ))),
+    ("/v1/deliveries", Endpoint(GET=in_project(deliveries.list_all, READ))),
+    ("/v1/destinations/{name}/delivery", Endpoint(GET=in_project(deliveries.get, READ))),
+    ("/v1/destinations/{name}/delivery/replay", Endpoint(POST=in_project(deliveries.replay, HANDLE))),
+    ("/v1/destinations/{name}/delivery/discard", Endpoint(POST=in_project(deliveries.discard, HANDLE))),
+    ("/v1/destinations/{name}/delivery/test", Endpoint(POST=in_project(deliveries.test, HANDLE))),
     ("/v1/me", Endpoint(GET=known(identities.me))),
     ("/v1/me/password", Endpoint(PUT=known(identities.change_password))),
     (
@@ -91,36 +111,62 @@ ROUTES = (
 )
 
 
-def _pattern(path: str) -> re.Pattern[str]:
+def _pattern(path: str) -> str:
     """What a path with parameters matches: its fixed parts as they are written, and one part for each parameter."""
     fixed = re.split(r"\{\w+\}", path)
-    return re.compile("[^/]+".join(map(re.escape, fixed)))
+    return "[^/]+".join(map(re.escape, fixed))
 
 
 PUBLIC = frozenset(path for path, endpoint in ROUTES if endpoint.is_public)
 """The paths that need no credential. Any other does, also one that leads nowhere."""
 
-_PUBLIC_PATTERNS = tuple(_pattern(path) for path in sorted(PUBLIC) if "{" in path)
+_PUBLIC_PATTERN = re.compile("|".join(_pattern(path) for path in sorted(PUBLIC) if "{" in path))
 
 
 def build(services: Services) -> Starlette:
     """The ASGI application that serves `services`."""
     openapi.encoded()  # made now, so that a fault in the document stops the start and no request waits for it
     browsing.built_in_digest()  # likewise
-    app = Starlette(routes=[Route(path, endpoint) for path, endpoint in ROUTES])
+    return _built(ROUTES, services, otherwise=unknown)
+
+
+def build_for_logs(services: Services) -> Starlette:
+    """The ASGI application of a listener that takes log records in and does nothing else."""
+    return _built(OF_LOGS, services, otherwise=not_of_logs)
+
+
+def _built(routes: Sequence[tuple[str, Endpoint]], services: Services, *, otherwise: ASGIApp) -> Starlette:
+    app = Starlette(routes=[Route(path, endpoint) for path, endpoint in routes])
     app.router.redirect_slashes = False  # `/v1/apply/` is no documented path, and a redirect of a POST loses its body
-    app.router.default = unknown
+    app.router.default = otherwise
     # The edge answers every exception itself. Starlette's own two layers for that would wrap each request twice more,
     # and answer what is unexpected outside the edge, without the headers of every answer.
-    app.middleware_stack = Edge(app.router, services=services, public=is_public)
+    literal = {path: endpoint for path, endpoint in routes if "{" not in path}
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        """As the router does, which would try one route after the other; a literal path wins in any case."""
+        endpoint = literal.get(scope["path"]) if scope["type"] == "http" else None
+        await (endpoint or app.router)(scope, receive, send)
+
+    app.middleware_stack = Edge(dispatch, services=services, public=is_public, render=failure)
     return app
+
+
+def failure(scope: Scope, said: Told) -> Response:
+    """What failed, in the form of the path that was asked."""
+    return rpc.failure(scope, said) if scope["path"] == LOGS else errors.as_json(said)
 
 
 def is_public(path: str) -> bool:
     """Whether a request of this path needs no credential."""
-    return path in PUBLIC or any(pattern.fullmatch(path) for pattern in _PUBLIC_PATTERNS)
+    return path in PUBLIC or _PUBLIC_PATTERN.fullmatch(path) is not None
 
 
 async def unknown(_scope: Scope, _receive: Receive, _send: Send) -> None:
     """A path that leads nowhere."""
     raise errors.NotFound("There is no such path; /openapi.json lists those that there are.")
+
+
+async def not_of_logs(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """A path that the listener for log records alone does not have."""
+    raise errors.NotFound(f"This listener takes POST {LOGS} alone.")

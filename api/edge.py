@@ -6,10 +6,12 @@ is read and before routing could tell what exists; every exception becomes an an
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeAlias
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
@@ -17,16 +19,26 @@ from api.answers import Header
 from api.auth import addresses, credentials, hosts
 from api.auth.authenticating import Authenticator
 from api.calls import State
+from api.errors import Told
 from reconciler import ids
 from reconciler.clock import Clock
 from reconciler.daemon.services import Services
 
 logger = logging.getLogger(__name__)
 
+Rendering: TypeAlias = Callable[[Scope, Told], Response]
+"""The form in which a path tells of a failure."""
+
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 IN_FLIGHT = 32  # requests of one credential at a time
+AT_ONCE = 256  # ids for which randomness is drawn
 BUSY_SECONDS = 1  # after which a request over that limit may be tried again
+
+
+def usual(_scope: Scope, said: Told) -> Response:
+    """The error response of the interface."""
+    return errors.as_json(said)
 
 
 class Outgoing:
@@ -52,16 +64,19 @@ class Outgoing:
 class Edge:
     """ASGI middleware around the router."""
 
-    def __init__(self, app: ASGIApp, *, services: Services, public: Callable[[str], bool]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, services: Services, public: Callable[[str], bool], render: Rendering = usual
+    ) -> None:
         self.app = app
         self.services = services
         self.is_public = public
+        self.render = render
         self.service_key = services.api_key.encode()
         self.hosts = hosts.allowed(services.web_url)
         self.authenticator = Authenticator(
             services.accounts, services.signing_in, service_key=services.api_key, anybody=services.anybody
         )
-        self.in_flight: dict[str, int] = {}  # by the actor's name
+        self.in_flight = services.in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,13 +91,14 @@ class Edge:
         except ClientDisconnect:
             return  # there is nobody to answer
         except Exception as exception:
-            response = errors.answer(exception, request=request)
+            response = self.render(scope, errors.told(exception, request=request))
             if outgoing.started:
                 raise  # the status is sent; the server cuts the connection, so that the client sees that it broke off
             await response(scope, receive, outgoing)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = scope["headers"]
+        headers: list[Header] = scope["headers"]
+        named = dict(headers)  # to see which there are; of one that is repeated, a check below looks at every value
         if self.services.anybody is not None:
             hosts.check(headers, allowed=self.hosts)
         credentials.refuse_in_path(scope["path"])
@@ -92,12 +108,12 @@ class Edge:
             await self.app(scope, receive, send)
             return
         is_write = scope["method"] not in READING
-        if is_write:
+        if is_write and (b"origin" in named or b"sec-fetch-site" in named):
             hosts.check_origin(headers, web_url=self.services.web_url)
         shown = credentials.shown(headers)
         address = partial(addresses.of, scope, trusted=self.services.trusted_proxies)
         principal = await self.authenticator.principal(shown, address=address)
-        if is_write:
+        if is_write and b"cookie" in named:
             _check_type(headers)
         scope["state"].update(principal=principal, directory=self.services.accounts.directory)
         under_way = self.in_flight.get(principal.name, 0)
@@ -118,12 +134,23 @@ def _check_type(headers: list[Header]) -> None:
     """Raise `UnknownType` for a write with a cookie that is no JSON: another site's form can send such a one, and a
     browser adds the cookie by itself.
     """
-    if any(name == b"cookie" for name, _ in headers):
-        types = [value.partition(b";")[0].strip().lower() for name, value in headers if name == b"content-type"]
-        if types != [b"application/json"]:
-            raise errors.UnknownType("A write that carries a cookie must say `Content-Type: application/json`.")
+    types = [value.partition(b";")[0].strip().lower() for name, value in headers if name == b"content-type"]
+    if types != [b"application/json"]:
+        raise errors.UnknownType("A write that carries a cookie must say `Content-Type: application/json`.")
 
 
 def request_id(clock: Clock) -> str:
     """A new id for a request."""
-    return ids.ulid(milliseconds=int(clock().timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES))
+    return ids.ulid(milliseconds=int(clock().timestamp() * 1000), randomness=next(_RANDOMNESS))
+
+
+def _drawn() -> Iterator[bytes]:
+    """Randomness for one id after the other. One call of the system serves many: some requests cost little more."""
+    size = ids.RANDOM_BYTES
+    while True:
+        drawn = os.urandom(AT_ONCE * size)
+        for start in range(0, len(drawn), size):
+            yield drawn[start : start + size]
+
+
+_RANDOMNESS = _drawn()

@@ -1,4 +1,5 @@
-"""What the API refuses and how each exception becomes an answer: `{"errors": [sentence, ...]}`, from one table.
+"""What the API refuses and what each exception tells whoever asked, from one table; and the usual form of an answer,
+`{"errors": [sentence, ...]}`.
 
     errors.Refused
     └── Problem               a request that cannot be served; the status says why
@@ -11,7 +12,8 @@
         ├── TooLarge          413
         ├── UnknownEncoding   415, with Accept-Encoding
         ├── UnknownType       415
-        └── TooMany           429, with Retry-After
+        ├── TooMany           429, with Retry-After
+        └── Unavailable       503, with Retry-After
 
 Which problem a request has is decided by the modules that read requests, not here.
 """
@@ -21,7 +23,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -29,11 +31,14 @@ from starlette.responses import Response
 from api.answers import Header, Json
 from reconciler import errors
 from reconciler.access import changing
+from reconciler.delivery import contract
+from reconciler.otlp import refusals
 from reconciler.reading import client
 from reconciler.signing_in import Throttled
 
 logger = logging.getLogger(__name__)
 
+ENCODINGS = b"gzip, zstd, identity"  # of bodies, where any are taken
 BUSY_SECONDS = 5  # after which a request that found all busy may be tried again
 
 
@@ -97,16 +102,16 @@ class TooLarge(Problem):
 
 
 class UnknownEncoding(Problem):
-    """The body is compressed."""
+    """The body is compressed, or not as this path takes it."""
 
     status = 415
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence, headers=((b"accept-encoding", b"identity"),))
+    def __init__(self, sentence: str, *, known: bytes = b"identity") -> None:
+        super().__init__(sentence, headers=((b"accept-encoding", known),))
 
 
 class UnknownType(Problem):
-    """The body does not say that it is JSON where it must."""
+    """The body does not say that it is what this path takes."""
 
     status = 415
 
@@ -120,6 +125,23 @@ class TooMany(Problem):
         super().__init__(sentence, headers=(retry_after(after),))
 
 
+class Unavailable(Problem):
+    """The request is fine, and there is no room for it now; later the same request may pass."""
+
+    status = 503
+
+    def __init__(self, sentence: str, *, after: float, headers: tuple[Header, ...] = ()) -> None:
+        super().__init__(sentence, headers=(retry_after(after), *headers))
+
+
+class Told(NamedTuple):
+    """What whoever asked is told, in any form."""
+
+    status: int
+    sentences: tuple[str, ...]
+    headers: tuple[Header, ...] = ()
+
+
 def retry_after(seconds: float) -> Header:
     """When to try again, in whole seconds and never at once (RFC 9110, 10.2.3)."""
     return b"retry-after", b"%d" % max(1, math.ceil(seconds))
@@ -130,48 +152,66 @@ def body(sentences: Iterable[str]) -> bytes:
     return json.dumps({"errors": list(sentences)}, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def answer(exception: Exception, *, request: str) -> Response:
-    """The answer to a request that ended in an exception; `request` is the id that also stands in the log."""
+def told(exception: Exception, *, request: str) -> Told:
+    """What an exception that ended a request tells; `request` is the id that also stands in the log."""
     kind = next(kind for kind in type(exception).__mro__ if kind in TABLE)
     return TABLE[kind](exception, request)
 
 
-def _problem(exception: Exception, _request: str) -> Response:
+def as_json(said: Told) -> Response:
+    """The error response of the interface, as an answer."""
+    return Json(body(said.sentences), status=said.status, headers=said.headers)
+
+
+def _problem(exception: Exception, _request: str) -> Told:
     assert isinstance(exception, Problem)
-    return Json(body(exception.sentences), status=exception.status, headers=exception.headers)
+    return Told(exception.status, exception.sentences, exception.headers)
 
 
-def _http(exception: Exception, _request: str) -> Response:
+def _http(exception: Exception, _request: str) -> Told:
     assert isinstance(exception, HTTPException)
     headers = tuple((name.lower().encode(), value.encode()) for name, value in (exception.headers or {}).items())
-    return Json(body([f"{exception.detail}."]), status=exception.status_code, headers=headers)
+    return Told(exception.status_code, (f"{exception.detail}.",), headers)
 
 
-def _told(exception: Exception, _request: str, *, status: int) -> Response:
-    return Json(body([str(exception)]), status=status)
+def _told(exception: Exception, _request: str, *, status: int) -> Told:
+    return Told(status, (str(exception),))
 
 
-def _busy(exception: Exception, _request: str) -> Response:
-    return Json(body([str(exception)]), status=429, headers=(retry_after(BUSY_SECONDS),))
+def _busy(exception: Exception, _request: str) -> Told:
+    return Told(429, (str(exception),), (retry_after(BUSY_SECONDS),))
 
 
-def _throttled(exception: Exception, _request: str) -> Response:
+def _throttled(exception: Exception, _request: str) -> Told:
     assert isinstance(exception, Throttled)
-    return Json(body([exception.message]), status=429, headers=(retry_after(exception.seconds),))
+    return Told(429, (exception.message,), (retry_after(exception.seconds),))
 
 
-def _overdue(exception: Exception, request: str) -> Response:
+def _unknown_encoding(exception: Exception, _request: str) -> Told:
+    return Told(415, (str(exception),), ((b"accept-encoding", ENCODINGS),))
+
+
+def _full(exception: Exception, _request: str) -> Told:
+    assert isinstance(exception, contract.Full)
+    return Told(503, (exception.message,), (retry_after(exception.seconds),))
+
+
+def _not_taken(exception: Exception, _request: str) -> Told:
+    return Told(503, (str(exception),), (retry_after(BUSY_SECONDS),))
+
+
+def _overdue(exception: Exception, request: str) -> Told:
     logger.error(f"The request {request} took too long.", extra={"fields": {"request": request}})
-    return Json(body([f"{exception} Its id is {request}."]), status=500)
+    return Told(500, (f"{exception} Its id is {request}.",))
 
 
-def _failed(exception: Exception, request: str) -> Response:
+def _failed(exception: Exception, request: str) -> Told:
     # The trace goes to the log alone: it may name files, tables and addresses.
     logger.error(f"The request {request} failed.", exc_info=exception, extra={"fields": {"request": request}})
-    return Json(body([f"The service failed to answer; its log has the cause under the id {request}."]), status=500)
+    return Told(500, (f"The service failed to answer; its log has the cause under the id {request}.",))
 
 
-Answering: TypeAlias = Callable[[Exception, str], Response]
+Answering: TypeAlias = Callable[[Exception, str], Told]
 
 TABLE: Mapping[type, Answering] = {
     Problem: _problem,
@@ -182,6 +222,11 @@ TABLE: Mapping[type, Answering] = {
     client.Busy: _busy,
     client.Overdue: _overdue,
     Throttled: _throttled,
+    refusals.TooLarge: partial(_told, status=413),
+    refusals.UnknownEncoding: _unknown_encoding,
+    contract.UnknownDestination: partial(_told, status=404),
+    contract.Full: _full,
+    contract.NotTaken: _not_taken,
     Exception: _failed,
 }
 """The nearest class decides; Transient has no line of its own, so that what failed outside is a 500."""

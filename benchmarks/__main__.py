@@ -6,7 +6,22 @@ It ends with 1 when a figure is over its limit.
 import argparse
 import sys
 
-from benchmarks import authorization, failing, figures, first_read, get_one, hooks, idle, lineage, many, polls
+from benchmarks import (
+    authorization,
+    delivery,
+    delivery_backlog,
+    failing,
+    figures,
+    first_read,
+    get_one,
+    hooks,
+    idle,
+    lineage,
+    many,
+    otlp,
+    polls,
+    queueing,
+)
 
 
 def main() -> None:
@@ -20,7 +35,10 @@ def main() -> None:
     found += authorization.measure()
     found.append(hooks.measure())
     found += polls.measure(polls=100)
+    found += otlp.measure() + queueing.measure(appends=20_000)
+    found += delivery.measure(seconds=10 if arguments.full else 4, rounds=5 if arguments.full else 3)
     if arguments.full:
+        found += delivery_backlog.measure(gigabytes=10)
         found += failing.measure(seconds=600) + many.measure(repositories=1_000, interval=60)
         found.append(first_read.measure(files=100_000))
     else:

@@ -9,12 +9,16 @@ from datetime import UTC, datetime
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured. `beside` is the floor, peer or limit from the same run, in words with its number."""
+    """What was measured. `beside` is the floor, peer or limit from the same run, in words with its number.
+
+    `missed` says that it is less than it must be; whether it is over a limit is told by `ratio`.
+    """
 
     what: str
     ours: str
     beside: str
     ratio: str
+    missed: bool = False
 
 
 def machine() -> str:
@@ -30,8 +34,8 @@ def machine() -> str:
 
 
 def over(figures: list[Figure]) -> list[str]:
-    """What is over its limit. A floor or a peer is no limit."""
-    return [one.what for one in figures if one.beside.startswith("limit ") and float(one.ratio) > 1]
+    """What is over its limit, or less than it must be. A floor or a peer is no limit."""
+    return [one.what for one in figures if one.missed or (one.beside.startswith("limit ") and float(one.ratio) > 1)]
 
 
 def table(figures: list[Figure]) -> str:

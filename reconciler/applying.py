@@ -7,7 +7,7 @@ after a few such rounds the applier keeps other changes out for one round, so th
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -28,16 +28,21 @@ from reconciler.reading.messages import (
     RedactPlanned,
     RequestJob,
     RequestPlanned,
+    RoutesFound,
+    RoutesJob,
     Verb,
 )
 from reconciler.resources.keys import Key
 from reconciler.resources.secret_references import Available
+from reconciler.routing.models import Routes
 from reconciler.store.contract import ApprovalRow, AuditRow, Changes, Moved, Record, Store
 
 OPTIMISTIC_ROUNDS = 2  # plans that others may overtake, before one that they may not
 SEED_BYTES = 16
 
 T = TypeVar("T")
+
+_routes = msgspec.msgpack.Decoder(Routes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +81,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was stored: by a repository, or None; which others it concerns; and whether resources changed."""
+    """What was stored: by a repository, or None; which others it concerns; whether resources changed, and of which
+    project: None when nothing but whose they are did.
+    """
 
     origin: str | None
     touched: Collection[str] = ()
     changed: bool = True
+    project: str | None = None
 
 
 Listener: TypeAlias = Callable[[Told], None]
@@ -160,7 +168,7 @@ class Applier:
             if recorded is not None:
                 await self._store.commit(answered.parts(), record=recorded, planned_at=planned.revision)
             if recorded is not None:
-                self._tell(Told(origin, planned.touched, changed=planned.changed))
+                self._tell(Told(origin, planned.touched, changed=planned.changed, project=project))
             return planned
 
         return await self._rounds(job, project=project, store=store)
@@ -202,6 +210,22 @@ class Applier:
             async with self._gate.idle():
                 await _to_its_end(self._store.commit((part,), record=Record(), planned_at=None))
         return answered.planned
+
+    async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
+        """What a project routes, and in `former` what is known of the destinations `left` that nothing routes to.
+
+        Statuses that say something else of it are stored anew, unless the store moved: then the next call finds them.
+        Raises StoreFault, ReaderGone, and Refused when the project routes more than the service can hold.
+        """
+        job = RoutesJob(await self._context(project), tuple(sorted(left)))
+        answered = await self._reader.plan(job)
+        found = answered.planned
+        assert isinstance(found, RoutesFound)
+        if found.restated:
+            async with self._gate.shared():
+                with contextlib.suppress(Moved):
+                    await _to_its_end(self._store.commit(answered.parts(), record=Record(), planned_at=found.revision))
+        return await _joined(answered.routes, project=project, revision=found.revision)
 
     async def secrets(self, project: str) -> Available:
         """The names that a project may refer to now, as the next plan is told."""
@@ -245,7 +269,7 @@ class Applier:
             assert isinstance(planned, RequestPlanned)
             if planned.changed:
                 await self._store.commit(answered.parts(), record=Record(), planned_at=planned.revision)
-                self._tell(Told(None, planned.touched))
+                self._tell(Told(None, planned.touched, project=request.project))
             return Answer(planned.status, planned.answer)
 
         return await self._rounds(job, project=request.project, store=store)
@@ -274,6 +298,21 @@ class Applier:
             seed=os.urandom(SEED_BYTES),
             secrets=await self.secrets(project),
         )
+
+
+async def _joined(parts: Iterable[bytes], *, project: str, revision: int) -> Routes:
+    """All parts as one; others have their turn between two."""
+    found: list[Routes] = []
+    for part in parts:
+        found.append(_routes.decode(part))
+        await asyncio.sleep(0)
+    return Routes(
+        project=project,
+        revision=revision,
+        routes=tuple(one for part in found for one in part.routes),
+        destinations=tuple(one for part in found for one in part.destinations),
+        former=tuple(one for part in found for one in part.former),
+    )
 
 
 async def _to_its_end(work: Coroutine[None, None, T]) -> T:

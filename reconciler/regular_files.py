@@ -24,7 +24,7 @@ class TooLarge(Exception):
     """There is more in it than may be read."""
 
 
-def read(path: Path, *, limit: int) -> bytes:
+def read(path: Path | str, *, limit: int) -> bytes:
     """All bytes of a regular file, of which it may have `limit`. Raises OSError, NotAFile, TooLarge."""
     descriptor = os.open(path, _FLAGS)
     try:

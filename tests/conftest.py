@@ -3,8 +3,13 @@
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 
 from tests.canaries import MARKER
+
+# Of each property so many examples, where a test says nothing else; a slow machine is no reason to fail one.
+settings.register_profile("suite", max_examples=30, deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ A missing thing is named when the test skips; with CI=true the skip is a failure
 
 import os
 import shutil
+import socket
 import subprocess
 from typing import NoReturn
 
@@ -22,6 +23,15 @@ def require_mount_namespace() -> list[str]:
     if subprocess.run([*prefix, "true"], capture_output=True, timeout=10, check=False).returncode != 0:
         lacking("user and mount namespaces")
     return prefix
+
+
+def require_ipv6() -> None:
+    """A named skip where loopback has no address of IPv6."""
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            lacking("the address ::1")
 
 
 def require_root() -> None:

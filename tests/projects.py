@@ -89,8 +89,9 @@ class Project:
         return found
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
-        """What the status of a stored resource says beside its source."""
-        return {key: value for key, value in self.get(kind, name)["status"].items() if key not in ("source", "latest")}
+        """What the status of a stored resource says beside its source, and, of a Configuration, of delivery."""
+        apart = ("delivery", "latest", "source")
+        return {key: value for key, value in self.get(kind, name)["status"].items() if key not in apart}
 
     def names(self, kind: str) -> list[str]:
         """What is stored of a kind; what is built in apart."""

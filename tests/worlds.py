@@ -23,7 +23,7 @@ import pygit2
 
 from reconciler.clock import rfc3339
 from reconciler.git.faults import State
-from reconciler.reading import commits, requests
+from reconciler.reading import commits, requests, routings
 from reconciler.reading.messages import (
     CommitJob,
     CommitPlanned,
@@ -31,11 +31,13 @@ from reconciler.reading.messages import (
     Neighbour,
     RequestJob,
     RequestPlanned,
+    RoutesJob,
     Verb,
 )
 from reconciler.reconciling import verdicts
 from reconciler.reconciling.verdicts import Findings
 from reconciler.resources.secret_references import Available
+from reconciler.routing.models import Routes
 from reconciler.store import connections, migrating, queries, writing
 from reconciler.store.contract import Changes, Record, RepositoryRow
 from reconciler.store.planning_view import PlanningView
@@ -296,6 +298,26 @@ class World:
             accept_invalid=options.accept_invalid,
         )
         return Answered(requests.plan(job, self.view, number=1, emit=parts.append), tuple(parts))
+
+    def routes(self, *left: str) -> tuple[Routes, tuple[Changes, ...]]:
+        """What the project routes, and the statuses that say otherwise, which are not stored."""
+        found: list[Routes] = []
+        parts: list[Changes] = []
+        job = RoutesJob(self._context(), left)
+        ended = routings.find(job, self.view, number=1, emit=parts.append, route=found.append)
+        joined = Routes(
+            project=PROJECT,
+            revision=ended.revision,
+            routes=tuple(one for part in found for one in part.routes),
+            destinations=tuple(one for part in found for one in part.destinations),
+            former=tuple(one for part in found for one in part.former),
+        )
+        assert ended.restated == sum(len(part.head_statuses) for part in parts)
+        return joined, tuple(parts)
+
+    def store(self, *parts: Changes) -> None:
+        """Write what was planned."""
+        writing.commit(self._writer, parts, record=Record(), planned_at=None)
 
     def turn_back(self) -> None:
         """The next request comes at the time and with the randomness of the last one."""

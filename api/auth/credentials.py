@@ -42,19 +42,22 @@ def shown(headers: Iterable[Header]) -> Shown:
 
     With `X-Service-Api-Key`, a password in `Authorization` is the proxy's for which that header is there.
     """
-    headers = list(headers)
-    has_own = any(name == b"x-service-api-key" for name, _ in headers)
     found = Shown([], [])
+    basic: list[bytes] = []
+    has_own = False
     for name, value in headers:
         if name == b"x-service-api-key":
+            has_own = True
             found.keys.append(value.strip().decode("latin-1"))
         elif name == b"authorization":
             scheme, _, credential = value.partition(b" ")
             kind = scheme.lower()
             if kind == b"bearer":
                 found.keys.append(credential.strip().decode("latin-1"))
-            elif kind == b"basic" and not has_own:
-                found.passwords.append(_basic(credential.strip()))
+            elif kind == b"basic":
+                basic.append(credential.strip())
+    if basic and not has_own:
+        found.passwords.extend(map(_basic, basic))
     return found
 
 

@@ -61,6 +61,7 @@ class Directory:
     members: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
     _roles: Mapping[str, Mapping[str, Role]] = field(init=False, repr=False, compare=False)
+    _holders: dict[str, Principal] = field(init=False, repr=False, compare=False)  # of keys that were shown, by id
 
     def __post_init__(self) -> None:
         # Once for each change, and not by a look at every project for each request.
@@ -69,6 +70,7 @@ class Directory:
             for user, role in members.items():
                 roles[user][project] = role
         object.__setattr__(self, "_roles", dict(roles))
+        object.__setattr__(self, "_holders", {})
 
     def roles_of(self, user: User) -> Mapping[str, Role]:
         """A person's role in each project, sorted by project."""
@@ -89,10 +91,20 @@ class Directory:
 
         `now` is RFC 3339 in the form of every other instant, so that text compares as time does.
         """
+        found = self.key_of(text)
+        return None if found is None or is_expired(found, now=now) else self.holder_of(found)
+
+    def key_of(self, text: str) -> Key | None:
+        """Which key this is, expired or not; None for one that is unknown or revoked. It takes as long for any."""
         found = self.keys.get(keys.prefix(text) or "")
-        if not keys.is_same(text, None if found is None else found.digest) or found is None:
-            return None
-        return None if is_expired(found, now=now) else key_principal(found)
+        return found if keys.is_same(text, None if found is None else found.digest) else None
+
+    def holder_of(self, key: Key) -> Principal:
+        """A key of this directory as somebody who asks; made once, since some ask thousands of times a second."""
+        holder = self._holders.get(key.id)
+        if holder is None:
+            holder = self._holders[key.id] = key_principal(key)
+        return holder
 
     def still(self, principal: Principal, *, since: "Directory", now: str) -> Principal | None:
         """Somebody who was recognised by an earlier directory, as they are in this one.

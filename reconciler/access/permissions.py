@@ -5,6 +5,7 @@ Belongs here: the table. Does not: who has which role (`principals`), nor which 
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
 
 from reconciler.access.actors import Role
@@ -69,6 +70,12 @@ OF_SCOPE: Mapping[Scope, frozenset[Permission]] = MappingProxyType(
 
 OF_MACHINES = frozenset({Permission.SEND_LOGS, Permission.READ_METRICS})
 """What a scope alone permits, whatever the role."""
+
+
+@cache
+def of_scopes(scopes: frozenset[Scope]) -> frozenset[Permission]:
+    """What a key with these scopes is for."""
+    return frozenset().union(*(OF_SCOPE[scope] for scope in scopes))
 
 
 def takes(permission: Permission, scopes: Collection[Scope]) -> str:

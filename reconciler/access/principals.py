@@ -73,7 +73,7 @@ def may(principal: Principal, permission: Permission, *, role: Role | None) -> b
 
 def is_for(principal: Principal, permission: Permission) -> bool:
     """Whether a credential is for such things at all, whatever the role: its scopes say so."""
-    return any(permission in permissions.OF_SCOPE[scope] for scope in principal.scopes)
+    return permission in permissions.of_scopes(principal.scopes)
 
 
 def judge(principal: Principal, permission: Permission, *, project: str | None) -> Verdict:

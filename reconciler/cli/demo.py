@@ -1,15 +1,17 @@
 """`reconciler demo`: the daemon on a throw-away copy of a folder, committed to a repository made for it.
 
 It shows what the product does and leaves nothing behind: repository, state and key go when it stops. References to
-secrets lead to made-up ones (`pretending`).
+secrets lead to made-up ones (`pretending`). What the example's webhook posts arrives here, too (`receiving`).
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +24,8 @@ import click
 import msgspec
 
 from api import app
-from reconciler.cli import output, pretending, tables
+from reconciler.cli import output, pretending, receiving, tables
+from reconciler.cli.receiving import Receiver
 from reconciler.daemon import daemon, logs, serving
 from reconciler.daemon.daemon import Running
 from reconciler.errors import Refused
@@ -31,6 +34,7 @@ from reconciler.settings import loading
 
 POLL_SECONDS = 0.1
 COPIED_FILES = 10_000  # a demonstration, not an import
+SHOWN_BYTES = 500  # of what arrives in one request
 TOLD_BY_THE_NARRATOR = "reconciler.reconciling"  # what becomes of each commit; in a service the log alone says it
 FIRST_ADMIN = "reconciler.daemon.first_admin"  # somebody to sign in as, where the demonstration's key does
 IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
@@ -59,9 +63,12 @@ class _Run(msgspec.Struct):
 @click.option("--once", is_flag=True, help="Stop after the first table.")
 def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
     """Run the daemon on a copy of FOLDER (the example repository when left out), and show what each commit does."""
-    with tempfile.TemporaryDirectory(prefix="reconciler-demo-") as temporary:
+    with (
+        tempfile.TemporaryDirectory(prefix="reconciler-demo-") as temporary,
+        contextlib.nullcontext() if folder else receiving.listen() as listener,
+    ):
         place = Path(temporary)
-        copy(folder or example(), place / "repository")
+        copy(folder or example(), place / "repository", listener)
         key = secrets.token_urlsafe(32)
         # Without the environment: what somebody has set for a real service has no place in a demonstration.
         settings = loading.load(
@@ -72,7 +79,13 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
             logging.getLogger(unsaid).setLevel(logging.ERROR)
 
         async def show(running: Running) -> None:
-            await Narrator(running, place / "repository", key=key).narrate(once=once)
+            narrator = Narrator(running, place / "repository", key=key)
+            if listener is None:
+                await narrator.narrate(once=once)
+                return
+            async with Receiver(listener).receiving() as receiver:
+                # Not a group: what one of them raises is for `daemon.start` as it is.
+                await asyncio.gather(narrator.narrate(once=once, endpoint=receiver.address), show_arrivals(receiver))
 
         environment = pretending.pretend(place / "repository", settings.state_dir / "secrets" / "default")
         daemon.start(
@@ -80,6 +93,7 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
                 settings=settings,
                 reload=lambda: settings,
                 application=app.build,
+                log_application=app.build_for_logs,
                 when_up=show,
                 environment=environment,
             )
@@ -105,8 +119,10 @@ def free_address() -> str:
     return "127.0.0.1:3001"
 
 
-def copy(folder: Path, target: Path) -> None:
-    """A new repository whose first commit holds what the folder holds."""
+def copy(folder: Path, target: Path, listener: socket.socket | None) -> None:
+    """A new repository whose first commit holds what the folder holds; of the example, its webhook posts to the
+    listener.
+    """
     count = sum(1 for _ in islice(files(folder), COPIED_FILES + 1))
     if count > COPIED_FILES:
         raise Refused(f"{folder} holds more than {COPIED_FILES:,} files, too many for a demonstration.")
@@ -115,6 +131,8 @@ def copy(folder: Path, target: Path) -> None:
     except shutil.Error as error:
         (place, _, why), *_ = error.args[0]
         raise Refused(f"{place} cannot be copied ({why}); name a folder of files that you may read.") from error
+    if listener is not None:
+        receiving.redirect(target, listener)
     git(target, "init", "--quiet", "--initial-branch=main")
     git(target, "add", "--all")
     if not git(target, "ls-files"):
@@ -160,13 +178,13 @@ class Narrator:
         self._key = key
         self._told: set[str] = set()
 
-    async def narrate(self, *, once: bool) -> None:
-        """Tell the first run with all that a newcomer needs, then every further one."""
+    async def narrate(self, *, once: bool, endpoint: str = "") -> None:
+        """Tell the first run with all that a newcomer needs, then every further one. `endpoint`: where records go."""
         self._tell(await self._next())
         if once:
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        self._invite()
+        self._invite(endpoint)
         while True:
             self._tell(await self._next())
 
@@ -193,13 +211,14 @@ class Narrator:
         output.write("\n")
         output.line(_verdict(run))
 
-    def _invite(self) -> None:
+    def _invite(self, endpoint: str) -> None:
         address = self._running.address
         lines = (
             "",
             f"Repository  {self._repository}",
             f"Address     {address}",
             f"Key         {self._key}",
+            *([f"Endpoint    {endpoint}  log records with service.name=orders are posted to it"] if endpoint else ()),
             "",
             "Edit a file there and commit it, and the change shows here. In another terminal:",
             f"  export SERVICE_SERVER={address} SERVICE_API_KEY={self._key}",
@@ -208,6 +227,14 @@ class Narrator:
             "Watching; stop with Ctrl-C.",
         )
         output.write("\n".join(lines) + "\n")
+
+
+async def show_arrivals(receiver: Receiver) -> None:
+    """Show the bodies that are posted to the endpoint, or how they begin."""
+    while True:
+        body = await receiver.next()
+        more = f" ... and {len(body) - SHOWN_BYTES:,} bytes more" if len(body) > SHOWN_BYTES else ""
+        output.line(f"{receiver.address} got {body[:SHOWN_BYTES].decode('utf-8', 'replace')}{more}")
 
 
 def _verdict(run: _Run) -> str:

@@ -31,6 +31,8 @@ ENTRIES = {
     "suspend": Entry("reconciler.cli.suspend:suspend", "Look at a repository no more."),
     "resume": Entry("reconciler.cli.resume:resume", "Look at a suspended repository again."),
     "approve": Entry("reconciler.cli.approve:approve", "Release deletions that a repository holds."),
+    "queue": Entry("reconciler.cli.queue:queue", "Look after the queues of webhooks."),
+    "send-test": Entry("reconciler.cli.send_test:send_test", "Send one made-up record to a webhook."),
     "whoami": Entry("reconciler.cli.whoami:whoami", "Show who you are, and your roles."),
     "project": Entry("reconciler.cli.project:project", "List and create projects."),
     "member": Entry("reconciler.cli.member:member", "Give people roles in a project."),

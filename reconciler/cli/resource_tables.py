@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import NamedTuple
 
-from reconciler.cli import tables, words
+from reconciler.cli import delivers, tables, words
 from reconciler.cli.answers import at, place, text
 from reconciler.documents.values import Value
 
@@ -87,6 +87,7 @@ COLUMNS = (
     Column("TYPE", lambda resource: text(resource, "spec", "type")),
     Column("VERSION", lambda resource: text(resource, "metadata", "version")),
     Column("STATUS", _state, kept=True),
+    Column("DELIVERS", delivers.word),
     Column("MODIFIED", lambda resource: words.moment(text(resource, "metadata", "dateModified"))),
     Column("SOURCE", source),
     Column("OWNER", owner, wide=True),

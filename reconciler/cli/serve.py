@@ -38,7 +38,15 @@ def serve(config: Path | None, listen: str | None, state_dir: str | None) -> Non
             log.warning("%s", nothing_to_watch(loaded.config))
 
     again = partial(reload, config, overrides)
-    daemon.start(daemon.Plan(settings=settings, reload=again, application=app.build, when_up=when_up))
+    daemon.start(
+        daemon.Plan(
+            settings=settings,
+            reload=again,
+            application=app.build,
+            log_application=app.build_for_logs,
+            when_up=when_up,
+        )
+    )
 
 
 def load(config: Path | None, overrides: Mapping[str, object]) -> Loaded:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from reconciler.cli import exits, output, statuses, tables
+from reconciler.cli import delivers, exits, output, statuses, tables
 from reconciler.cli.answers import at, identity, lines, objects, strings, text
 from reconciler.cli.sending import Found
 from reconciler.documents.values import Value
@@ -22,12 +22,13 @@ def report(answer: dict[str, Value], *, sent: list[Found], dry_run: bool, colour
     # One status for each resource, in the order of the request: so each has its file.
     places = [found.place for found in sent] if len(updates) == len(sent) else [""] * len(updates)
     errors = strings(answer.get("errors"))
+    known = {_key(found.value): at(found.value, "spec") for found in sent}
     remark = " (dry run)" if dry_run else ""
     for update, place in zip(updates, places, strict=True):
         missing = _missing(update)
         told = f"{remark}, incomplete" if missing else remark
         output.write(_head(update, place=place, remark=told, colour=colour) + _why(update, errors))
-        reasons = lines(update, "reason") or missing
+        reasons = lines(update, "reason") or missing or _undelivered(update, known)
         output.write("\n" + "".join(f"  {visible(_elsewhere(line, places))}\n" for line in reasons))
     counts = Counter(text(update, "status") for update in updates)
     output.note(statuses.counted(counts) + remark)
@@ -45,6 +46,17 @@ def _missing(update: Value) -> list[str]:
     """What is stored although it is not whole yet: what it lacks."""
     stored = text(update, "status") in STORED
     return strings(at(update, "resource", "status", "incomplete")) if stored else []
+
+
+def _undelivered(update: Value, known: delivers.Specs) -> list[str]:
+    """Why a Configuration that is stored does not deliver, where somebody seems to want that it does."""
+    resource = at(update, "resource")
+    reason = delivers.why_not(resource) if text(update, "status") in STORED else ""
+    return [f"does not deliver: {reason}"] if reason and delivers.is_wanted(resource, known) else []
+
+
+def _key(value: Value) -> tuple[str, str]:
+    return text(value, "kind"), text(value, "metadata", "name")
 
 
 def _why(update: Value, errors: list[str]) -> str:

@@ -2,7 +2,10 @@
 
 import re
 
+from reconciler import counting
+
 FRACTION = re.compile(r"\.[0-9]+(?=Z$)")
+counted = counting.counted
 NAMES = frozenset({"Git"})  # words, beside the kinds, that keep their capital
 
 
@@ -19,11 +22,6 @@ def _is_name(word: str) -> bool:
     from reconciler.resources import kinds  # noqa: PLC0415 - only for those who fail
 
     return word in NAMES or kinds.exact(word) is not None
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def moment(text: str) -> str:

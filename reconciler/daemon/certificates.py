@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler import errors
+from reconciler.settings.models import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,12 @@ class Certificate:
 
     chain: Path
     key: Path
+
+
+def configured(settings: Settings) -> Certificate | None:
+    """The one that the settings name; None without TLS."""
+    chain, key = settings.tls.cert_file, settings.tls.key_file
+    return None if chain is None or key is None else Certificate(chain=chain, key=key)
 
 
 def read(certificate: Certificate) -> ssl.SSLContext:

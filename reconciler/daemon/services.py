@@ -13,6 +13,8 @@ from reconciler.applying import Applier
 from reconciler.clock import Clock
 from reconciler.daemon import headers
 from reconciler.daemon.headers import Header
+from reconciler.delivery.contract import Delivery
+from reconciler.delivery.limiting import Rates, Room
 from reconciler.hooks.memory import Memory
 from reconciler.signing_in import SigningIn
 from reconciler.store.contract import Store
@@ -68,7 +70,8 @@ class Services:
 
     An empty `api_key` is one that nobody holds. `anybody` is who asks without a credential, None where one is asked
     for; then the service answers to its own names alone, that of `web_url` among them. `trusted_proxies` say where a
-    request comes from. `headers` go with every answer.
+    request comes from. `headers` go with every answer. `rates` and `room` bound what `/v1/logs` takes in; `in_flight`
+    counts requests under way by the name of who asks, on every listener.
     """
 
     store: Store
@@ -79,8 +82,12 @@ class Services:
     clock: Clock
     api_key: str
     max_body_bytes: int
+    deliveries: Delivery
+    rates: Rates
+    room: Room
     anybody: Principal | None = None
     web_url: str = ""
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     headers: tuple[Header, ...] = headers.SECURITY
     hooks: Memory = field(default_factory=Memory)
+    in_flight: dict[str, int] = field(default_factory=dict)

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import uvicorn
 
@@ -20,9 +21,19 @@ KEEP_ALIVE_SECONDS = 30
 TLS_END_SECONDS = 2.0  # for a client's part in closing a TLS connection
 
 
+class Door(NamedTuple):
+    """An application, and where it listens."""
+
+    application: Any
+    listener: socket.socket
+
+
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None) -> None:
-        super().__init__(config)
+    """One server for all doors: their connections are counted together, and end together."""
+
+    def __init__(self, doors: Sequence[tuple[uvicorn.Config, socket.socket]], tls: ssl.SSLContext | None) -> None:
+        super().__init__(doors[0][0])  # whose application is told of start and end
+        self._doors = doors
         self._tls = tls
 
     @contextlib.contextmanager
@@ -30,7 +41,7 @@ class _Server(uvicorn.Server):
         """The daemon handles signals; a server that did too would race it."""
         yield
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - each door has its own
         """As uvicorn's, but with limits of time for TLS: its own ends a handshake only after a minute."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
@@ -39,20 +50,22 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.servers = [
             await loop.create_server(
-                lambda: BoundedConnection(self.config, self.server_state, self.lifespan.state),
-                sock=one,
+                partial(BoundedConnection, config, self.server_state, self.lifespan.state),
+                sock=listener,
                 ssl=tls,
-                backlog=self.config.backlog,
+                backlog=config.backlog,
                 ssl_handshake_timeout=None if tls is None else HEAD_SECONDS,
                 ssl_shutdown_timeout=None if tls is None else TLS_END_SECONDS,
             )
-            for one in sockets or ()
+            for config, listener in self._doors
         ]
         self.started = True
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening address, taken before anything else is started. Raises Refused when it cannot be had."""
+def bind(host: str, port: int, *, setting: str = "listen") -> socket.socket:
+    """A listening address, taken before anything else is started. Raises Refused when it cannot be had, and names the
+    setting that says another.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -61,7 +74,7 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise errors.Refused(
-            f"Cannot listen on {host}:{port} ({error.strerror}); choose another address with `listen`."
+            f"Cannot listen on {host}:{port} ({error.strerror}); choose another address with `{setting}`."
         ) from error
     return listener
 
@@ -78,29 +91,22 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serve(
-    application: Any, listener: socket.socket, *, certificate: Certificate | None, drain_seconds: float
+    application: Any,
+    listener: socket.socket,
+    *,
+    certificate: Certificate | None,
+    drain_seconds: float,
+    more: Sequence[Door] = (),
 ) -> AsyncIterator[Served]:
     """Serve while the context lasts; then let requests under way end, for at most `drain_seconds`.
 
-    Raises Refused when it cannot.
+    More doors show the same certificate. Raises Refused when it cannot.
     """
     shown = None if certificate is None else certificates.Shown(certificates.read(certificate))
-    config = uvicorn.Config(
-        application,
-        http=BoundedConnection,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # uvicorn would believe whoever connects from this machine; `api.auth.addresses` decides
-        date_header=True,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(drain_seconds)),
-        lifespan="on",
-        ws="none",
-    )
-    server = _Server(config, None if shown is None else shown.listener)
-    task = asyncio.create_task(server.serve(sockets=[listener]), name="http-server")
+    doors = [Door(application, listener), *more]
+    configs = [(_config(door.application, drain_seconds=drain_seconds), door.listener) for door in doors]
+    server = _Server(configs, None if shown is None else shown.listener)
+    task = asyncio.create_task(server.serve(sockets=[door.listener for door in doors]), name="http-server")
 
     async def drain() -> None:
         server.should_exit = True
@@ -115,3 +121,22 @@ async def serve(
         yield Served(end=drain, shown=shown)
     finally:
         await drain()
+
+
+def _config(application: Any, *, drain_seconds: float) -> uvicorn.Config:
+    config = uvicorn.Config(
+        application,
+        http=BoundedConnection,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # uvicorn would believe whoever connects from this machine; `api.auth.addresses` decides
+        date_header=True,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(drain_seconds)),
+        lifespan="on",
+        ws="none",
+    )
+    config.load()
+    return config

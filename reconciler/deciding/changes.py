@@ -160,8 +160,7 @@ def write(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Origin) -
         request=origin.request,
         created_at=origin.at,
     )
-    incomplete = decided.standing.written.get(outcome.key, ())
-    head = _head(version, candidate, incomplete=incomplete, origin=origin)
+    head = _head(version, candidate, standing=decided.standing, origin=origin)
     if origin.repository is None:
         head = drifting.kept(head, outcome, stock.wanted)
     references = tuple(ReferenceRow(origin.project, *outcome.key, *target) for target in candidate.draft.references)
@@ -212,8 +211,10 @@ def _identity(outcome: Outcome, candidate: Candidate, *, stock: Stock, origin: O
     return rendering.Identity(id=resource_id, version=version, date_modified=origin.at)
 
 
-def _head(version: VersionRow, candidate: Candidate, *, incomplete: Sequence[str], origin: Origin) -> HeadRow:
+def _head(version: VersionRow, candidate: Candidate, *, standing: Standing, origin: Origin) -> HeadRow:
     assert candidate.draft is not None
+    key = Key(version.kind, version.name)
+    incomplete, delivery = standing.written.get(key, ()), standing.delivery.get(key)
     return HeadRow(
         project=version.project,
         kind=version.kind,
@@ -226,7 +227,7 @@ def _head(version: VersionRow, candidate: Candidate, *, incomplete: Sequence[str
         line=None if candidate.place is None else candidate.place.line,
         protected=int(candidate.draft.protected),
         incomplete=int(bool(incomplete)),
-        status=rendering.status(version.kind, source=version.source, incomplete=incomplete),
+        status=rendering.status(version.kind, source=version.source, incomplete=incomplete, delivery=delivery),
     )
 
 
@@ -246,8 +247,10 @@ def _moved_head(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Ori
     where = {name: origin.source[name] for name in ("repository", "branch")}
     source |= {**where, "path": candidate.place.path, "line": candidate.place.line}
     status = rendering.with_source(identity.status, source)
-    if stored.key in decided.standing.stored:
-        status = rendering.with_incomplete(stored.key.kind, status, decided.standing.stored[stored.key])
+    standing = decided.standing
+    if stored.key in standing.stored:
+        lines, delivery = standing.stored[stored.key], standing.delivery.get(stored.key)
+        status = rendering.with_standing(stored.key.kind, status, incomplete=lines, delivery=delivery)
     return HeadRow(
         project=origin.project,
         kind=stored.key.kind,

@@ -1,4 +1,5 @@
-"""Which resources are incomplete once a change is made: those that it stores, and those stored that depend on it.
+"""Which resources are incomplete once a change is made: those that it stores, and those stored that depend on it; and
+what Configurations say of delivery then.
 
 A resource is incomplete when parameters of its components do not fit their types, or when it names a component that is
 incomplete. Belongs here: finding whose standing a change may alter, and what it is then. Does not: refusing anything.
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 
 from reconciler.deciding import resolving, stored_secrets, type_lookup
 from reconciler.deciding.blinding import Blinding
+from reconciler.deciding.delivering import Delivering
 from reconciler.documents.values import Value, pointer_text
 from reconciler.resources import components, fitting, references, rendering, violations
 from reconciler.resources.drafts import Draft, owned
@@ -33,14 +35,16 @@ JUDGES = components.TYPES | {"Extension"}
 class Standing:
     """What each resource's status lists under `incomplete`; `owners` are the repositories whose resources changed so.
 
-    `written` has the lines of what the change stores, where there are any. `stored` are the rows of what it does not
-    store, but whose status changes; `lines` has theirs too.
+    `written` has the lines of what the change stores, where there are any. `stored` has those of what it does not
+    store, but whose status changes; `rows` are theirs. `delivery` has, of every Configuration among both, why it does
+    not deliver, '' when it does.
     """
 
     written: Mapping[Key, Lines] = field(default_factory=dict)
     stored: Mapping[Key, Lines] = field(default_factory=dict)
     rows: tuple[HeadStatusRow, ...] = ()
     owners: frozenset[str] = frozenset()
+    delivery: Mapping[Key, str] = field(default_factory=dict)
 
 
 NOTHING = Standing()
@@ -159,21 +163,48 @@ class _Search:
 
     def _standing(self, incomplete: set[Key]) -> Standing:
         written = {key: self._lines(key, incomplete) for key in self._written if key in incomplete}
-        changed = {}
-        for key in sorted(self._stored):
-            lines = self._lines(key, incomplete) if key in incomplete else ()
-            if lines != rendering.incomplete(self._stored[key].status):
-                changed[key] = lines
-        rows = tuple(self._row(key, lines) for key, lines in changed.items())
-        owners = {self._stored[key].owner for key in changed}
-        return Standing(written, changed, rows, frozenset(owner for owner in owners if owner is not None))
+        stored = {key: self._lines(key, incomplete) if key in incomplete else () for key in sorted(self._stored)}
+        delivery = self._delivery(stored, incomplete)
+        before = {key: self._stored[key] for key in stored}
+        restated = {key for key, lines in stored.items() if lines != rendering.incomplete(before[key].status)}
+        owners = {before[key].owner for key in restated}
+        restated |= {key for key in stored if delivery.get(key) != rendering.delivery(before[key].status)}
+        changed = {key: lines for key, lines in stored.items() if key in restated}
+        rows = tuple(self._row(key, lines, delivery.get(key)) for key, lines in changed.items())
+        told = frozenset(owner for owner in owners if owner is not None)
+        return Standing(written, changed, rows, told, delivery)
+
+    def _delivery(self, stored: dict[Key, Lines], incomplete: set[Key]) -> dict[Key, str]:
+        """Of each Configuration that is written or judged here why it does not deliver; others that have another
+        answer than before are added to what is `stored`.
+        """
+        delivering = Delivering(
+            self._view, project=self._project, written={key: draft for key, (draft, _) in self._written.items()}
+        )
+        told = {}
+        for key in (*self._written, *stored):
+            if key.kind == "Configuration":
+                told[key] = delivering.reason(key.name, self._document(key)["spec"], ready=key not in incomplete)
+        for key, one in delivering.concerned():
+            if key in told:
+                continue
+            with suppress(Damaged):
+                spec = stored_secrets.masked(key, one)["spec"]
+                reason = delivering.reason(key.name, spec, ready=not one.incomplete)
+                if reason != rendering.delivery(one.status):
+                    told[key] = reason
+                    self._stored[key] = one
+                    stored[key] = rendering.incomplete(one.status)
+        return told
 
     def _lines(self, key: Key, incomplete: set[Key]) -> Lines:
-        document = owned(self._written[key][0]) if key in self._written else self._documents[key]
-        named = [one for one in references.references(document) if one.key in incomplete]
+        named = [one for one in references.references(self._document(key)) if one.key in incomplete]
         told = (f"{pointer_text(one.pointer)}: the {resolving.which(one)} is incomplete; complete it" for one in named)
         return tuple(violations.bounded((*self._own[key], *told)))
 
-    def _row(self, key: Key, lines: Lines) -> HeadStatusRow:
-        status = rendering.with_incomplete(key.kind, self._stored[key].status, lines)
+    def _document(self, key: Key) -> dict[str, Value]:
+        return owned(self._written[key][0]) if key in self._written else self._documents[key]
+
+    def _row(self, key: Key, lines: Lines, delivery: str | None) -> HeadStatusRow:
+        status = rendering.with_standing(key.kind, self._stored[key].status, incomplete=lines, delivery=delivery)
         return HeadStatusRow(self._project, key.kind, key.name, int(bool(lines)), status)

@@ -127,7 +127,7 @@ def still_secret(
     return sticky
 
 
-def in_clear(key: Key, document: StoredDocument) -> dict[str, Value]:
+def in_clear(key: Key, document: StoredDocument | StoredVersion) -> dict[str, Value]:
     """A stored resource with its secrets, and with the server's metadata. Raises Damaged."""
     return restoring.in_clear(masked(key, document), _secrets(key, document))
 

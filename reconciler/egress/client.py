@@ -1,4 +1,4 @@
-"""Outbound requests to servers that others chose; the one user of aiohttp.
+"""Outbound requests to servers that others chose; the one user of aiohttp, with `receiving`.
 
     async with Client(policy=Policy(listeners=(...), is_local=machine.has)) as client:
         answer = await client.send(Request(target), limits=Limits())
@@ -22,6 +22,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from contextvars import ContextVar
+from functools import lru_cache
 from ipaddress import ip_address
 from types import TracebackType
 from typing import Any
@@ -34,6 +35,7 @@ from yarl import URL
 from reconciler.egress.exchange import Answer, Cause, Denied, Limits, Request, Target, Unanswered, Unsendable, check
 from reconciler.egress.naming import Resolve, SystemNames
 from reconciler.egress.networks import Policy, refusal
+from reconciler.egress.receiving import Connector
 from reconciler.resources import hosts
 from reconciler.version import __version__
 
@@ -61,7 +63,7 @@ class Client:
         self._sockets = policy.for_proxy() if proxy else policy
         self._names = SystemNames()
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=Connector(
                 resolver=_Resolver(resolve or self._names),
                 use_dns_cache=False,
                 socket_factory=self._socket,
@@ -99,11 +101,8 @@ class Client:
         """
         check(request)
         target = request.target
-        address = hosts.literal(target.host)
-        rule = None if address is None else refusal(address, port=target.port, policy=self._policy)
-        if rule is not None:
-            log.warning("nothing is sent to %s, since its address %s", target, rule)
-            raise Denied(target, rule)
+        if self._proxy is not None:
+            self._judge(target)  # the proxy connects; else the address is judged when a socket is made for it
         attempts: dict[str, str | None] = {}
         token = _attempts.set(attempts)
         try:
@@ -119,6 +118,14 @@ class Client:
                 if refused is not None:
                     log.warning("%s led to %s, which %s; it was not connected to", target, each, refused)
 
+    def _judge(self, target: Target) -> None:
+        """Raises Denied for an address that is refused; names are the proxy's business."""
+        address = hosts.literal(target.host)
+        rule = None if address is None else refusal(address, port=target.port, policy=self._policy)
+        if rule is not None:
+            log.warning("nothing is sent to %s, since its address %s", target, rule)
+            raise Denied(target, rule)
+
     async def _exchange(self, request: Request, *, limits: Limits, tls: ssl.SSLContext | None) -> Answer:
         until = asyncio.get_running_loop().time() + limits.total
         async with asyncio.timeout_at(until):
@@ -130,7 +137,7 @@ class Client:
                 allow_redirects=False,
                 proxy=self._proxy,
                 ssl=True if tls is None else tls,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect),
+                timeout=_patience(limits.connect),
                 read_bufsize=limits.answer_bytes,
             )
         try:
@@ -183,6 +190,7 @@ def _family(address: str) -> int:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
+@lru_cache(maxsize=1024)
 def _url(target: Target) -> URL:
     """The URL as it is sent: aiohttp would otherwise decode and encode the path, which breaks signatures of it."""
     path = quote(target.path, safe=_PATH) or "/"
@@ -192,8 +200,15 @@ def _url(target: Target) -> URL:
     return url
 
 
+@lru_cache(maxsize=256)
+def _patience(connect: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
+
+
 async def _start(content: aiohttp.StreamReader, *, size: int, until: float) -> bytes:
     """The first bytes of a body, as many as came in time and fit."""
+    if content.at_eof():
+        return b""
     start = bytearray()
     try:
         async with asyncio.timeout_at(until):
@@ -211,23 +226,40 @@ def _told(target: Target, problem: Exception) -> Unanswered:
     """What happened in our words; those of the library hold the address that a name led to."""
     if isinstance(problem, aiohttp.ClientHttpProxyError):
         return Unanswered(target, Cause.PROXY, f"cannot be reached: the proxy answered {problem.status}")
+    alert = problem.__cause__ if isinstance(problem.__cause__, ssl.SSLError) else problem
+    if isinstance(alert, ssl.SSLError) and alert.reason in _OF_OUR_CERTIFICATE:
+        return Unanswered(target, Cause.CLIENT, "does not take our client certificate, or misses one")
+    if isinstance(problem, aiohttp.ClientConnectorError) and isinstance(problem.os_error, ConnectionResetError):
+        return Unanswered(target, Cause.ANSWER, _CLOSED)  # in the middle of the handshake of TLS
     for kinds, cause, message in _WORDS:
         if isinstance(problem, kinds):
             return Unanswered(target, cause, message)
     return Unanswered(target, Cause.ANSWER, "did not answer in HTTP, or at too great length")
 
 
+_CLOSED = "closed the connection without an answer"
+_OF_OUR_CERTIFICATE = frozenset(
+    {
+        "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+        "TLSV1_ALERT_UNKNOWN_CA",
+        "SSLV3_ALERT_BAD_CERTIFICATE",
+        "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",
+        "SSLV3_ALERT_CERTIFICATE_REVOKED",
+        "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+        "SSLV3_ALERT_CERTIFICATE_UNKNOWN",
+    }
+)
+"""Alerts of TLS that a server sends about a client's certificate, or for want of one, as OpenSSL calls them. In TLS 1.3
+they come after the handshake, so that to aiohttp they are an error like any other of an open connection.
+"""
+
 _WORDS: tuple[tuple[tuple[type[Exception], ...], Cause, str], ...] = (
     ((aiohttp.ClientConnectorDNSError,), Cause.NAME, "has no address: the name does not resolve"),
     ((aiohttp.ClientProxyConnectionError,), Cause.PROXY, "cannot be reached: the proxy takes no connection"),
-    ((aiohttp.ClientConnectorCertificateError,), Cause.TLS, "shows a certificate that is not trusted"),
+    ((aiohttp.ClientConnectorCertificateError,), Cause.UNTRUSTED, "shows a certificate that is not trusted"),
     ((aiohttp.ClientSSLError, ssl.SSLError), Cause.TLS, "does not agree on TLS"),
     ((TimeoutError,), Cause.TIME, "did not answer in time"),
     ((aiohttp.ClientConnectorError,), Cause.CONNECT, "takes no connection"),
-    (
-        (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError),
-        Cause.ANSWER,
-        "closed the connection without an answer",
-    ),
+    ((aiohttp.ServerDisconnectedError, aiohttp.ClientOSError), Cause.ANSWER, _CLOSED),
 )
 """The first that fits; a kind stands before those it is a kind of."""

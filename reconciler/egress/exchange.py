@@ -6,6 +6,7 @@ address lies (`networks`).
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Literal
 
 from reconciler.errors import Refused, Transient
@@ -62,6 +63,8 @@ class Cause(StrEnum):
     NAME = "name"  # it did not resolve
     CONNECT = "connect"
     TLS = "tls"
+    UNTRUSTED = "untrusted"  # the server's certificate
+    CLIENT = "client"  # the server wants a certificate of ours, or another one
     TIME = "time"  # it took too long
     PROXY = "proxy"
     ANSWER = "answer"  # none, or none that is HTTP
@@ -97,28 +100,41 @@ def check(request: Request) -> None:
     end a header's line.
     """
     target = request.target
-    for part, wrong in (("the host", webhooks.wrong_host(target.host)), ("the path", webhooks.wrong_path(target.path))):
-        if wrong is not None:
-            raise Unsendable(f"{part} of a request {wrong}")
-    together = headers.wrong_together(request.headers)
-    if together is not None:
-        raise Unsendable(f"a request to {target} {together}")
+    wrong = _wrong_target(target)
+    if wrong is not None:
+        raise Unsendable(wrong)
+    together = 0
     seen: set[str] = set()
     for name, value in request.headers:
-        wrong = _wrong(name, value, seen)
+        size = headers.size(name, value)
+        wrong = _wrong(name, value, size, seen)
         if wrong is not None:
             raise Unsendable(f"a header of a request to {target} {wrong}")
         seen.add(name.lower())
+        together += size
+    if len(seen) > headers.MOST or together > headers.LONGEST_TOGETHER:
+        raise Unsendable(f"a request to {target} {headers.wrong_together(request.headers)}")
 
 
-def _wrong(name: str, value: str, seen: set[str]) -> str | None:
-    wrong = headers.wrong_name(name)
+@lru_cache(maxsize=1024)
+def _wrong_target(target: Target) -> str | None:
+    """Remembered, since it is the same for each of thousands of requests."""
+    for part, wrong in (("the host", webhooks.wrong_host(target.host)), ("the path", webhooks.wrong_path(target.path))):
+        if wrong is not None:
+            return f"{part} of a request {wrong}"
+    return None
+
+
+_wrong_name = lru_cache(maxsize=1024)(headers.wrong_name)  # of values, which may be secrets, nothing is remembered
+
+
+def _wrong(name: str, value: str, size: int, seen: set[str]) -> str | None:
+    wrong = _wrong_name(name)
     if wrong is not None:
         return wrong
-    named = f"(`{name}`)"
     if name.lower() in seen:
-        return f"{named} {headers.TWICE}"
-    if headers.size(name, value) > headers.LONGEST:
+        return f"(`{name}`) {headers.TWICE}"
+    if size > headers.LONGEST:
         return f"is longer than {headers.LONGEST} bytes"
     about = headers.wrong_value(value)
-    return None if about is None else f"{named} {about}"
+    return None if about is None else f"(`{name}`) {about}"

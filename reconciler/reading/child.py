@@ -18,7 +18,7 @@ import msgspec
 
 from reconciler import errors
 from reconciler.git.faults import GitFault
-from reconciler.reading import commits, confining, lineages, messages, redactions, requests
+from reconciler.reading import commits, confining, lineages, messages, redactions, requests, routings
 from reconciler.reading.allowances import Exhausted
 from reconciler.reading.messages import (
     Answer,
@@ -33,7 +33,10 @@ from reconciler.reading.messages import (
     Planned,
     RedactJob,
     RequestJob,
+    RoutesJob,
+    RoutesPart,
 )
+from reconciler.routing.models import Routes
 from reconciler.store.contract import Changes
 from reconciler.store.planning_view import PlanningView
 from reconciler.version import __version__
@@ -60,7 +63,7 @@ class Child:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        sorts = (CommitJob, RequestJob, LineageJob, RedactJob)
+        sorts = (CommitJob, RequestJob, LineageJob, RedactJob, RoutesJob)
         self._lanes: dict[type[Job], Lane] = {sort: Lane(sort.__name__, self._run) for sort in sorts}
 
     def serve(self, jobs: BinaryIO) -> None:
@@ -71,7 +74,7 @@ class Child:
 
     def _is_wanted(self) -> bool:
         """Whether there is anything to do that somebody waits for."""
-        return self._lanes[CommitJob].is_busy or self._lanes[RequestJob].is_busy
+        return any(self._lanes[sort].is_busy for sort in (CommitJob, RequestJob, RoutesJob))
 
     def _run(self, envelope: Envelope, views: "Views") -> None:
         self._send(Begun(envelope.number))
@@ -96,6 +99,9 @@ class Child:
         def emit(changes: Changes) -> None:
             self._send(Part(number, self._encoder.encode(changes)))
 
+        def route(routes: Routes) -> None:
+            self._send(RoutesPart(number, self._encoder.encode(routes)))
+
         def at(blob: str) -> None:
             self._send(At(number, blob))
 
@@ -108,6 +114,8 @@ class Child:
                 return lineages.explain(job, view, number=number, emit=emit, rests=self._is_wanted)
             case RedactJob() as job:
                 return redactions.plan(job, view, number=number, emit=emit)
+            case RoutesJob() as job:
+                return routings.find(job, view, number=number, emit=emit, route=route)
 
     def _send(self, message: Answer) -> None:
         frame = messages.frame(message)

@@ -31,6 +31,8 @@ from reconciler.reading.messages import (
     Planned,
     RedactJob,
     RequestJob,
+    RoutesJob,
+    RoutesPart,
 )
 from reconciler.store.contract import Changes
 from reconciler.version import __version__
@@ -63,6 +65,7 @@ SECONDS: Mapping[type[Job], Seconds] = {
     RequestJob: Seconds(run=60.0, wait=60.0),
     LineageJob: Seconds(run=900.0),
     RedactJob: Seconds(run=900.0, wait=60.0),
+    RoutesJob: Seconds(run=300.0),
 }
 
 
@@ -89,6 +92,7 @@ class Answered:
 
     planned: Planned
     _parts: list[bytes] = field(default_factory=list, repr=False)
+    routes: list[bytes] = field(default_factory=list, repr=False)  # see `RoutesPart`
 
     def parts(self) -> Iterator[Changes]:
         """The parts, decoded one at a time: on the thread that writes them."""
@@ -102,16 +106,20 @@ class _Waiting:
     begun: bool = False
     blob: str = ""
     parts: list[bytes] = field(default_factory=list, repr=False)
+    routes: list[bytes] = field(default_factory=list, repr=False)
     size: int = 0
 
-    def take(self, changes: bytes) -> None:
+    def take(self, part: Part | RoutesPart) -> None:
         """Keep a part, until there are more bytes than a change may have."""
-        self.size += len(changes)
+        kept = self.parts if isinstance(part, Part) else self.routes
+        content = part.changes if isinstance(part, Part) else part.routes
+        self.size += len(content)
         if self.size > CHANGE_BYTES:
             self.parts.clear()
+            self.routes.clear()
             self.future.set_exception(errors.Refused(TOO_LARGE))
         else:
-            self.parts.append(changes)
+            kept.append(content)
 
 
 class Child:
@@ -167,7 +175,9 @@ class Child:
             self.process.stdin.write(messages.frame(Envelope(number, __version__, job)))
             await self.process.stdin.drain()
             await _begun(waiting, seconds)
-            planned = await asyncio.wait_for(waiting.future, seconds.run)
+            # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes together with the answer.
+            async with asyncio.timeout(seconds.run):
+                planned = await waiting.future
         except ConnectionError as error:
             await self._end()
             await asyncio.wait({self._listening}, timeout=STOP_SECONDS)  # until its end is told
@@ -182,7 +192,7 @@ class Child:
             if not waiting.future.cancel() and not waiting.future.cancelled():
                 waiting.future.exception()  # nobody else may ask for it, and asyncio would complain of that
             del self._waiting[number]
-        return Answered(planned, waiting.parts)
+        return Answered(planned, waiting.parts, waiting.routes)
 
     async def end(self) -> None:
         """Close its input, which ends it; kill it when that does not help."""
@@ -193,7 +203,8 @@ class Child:
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
-            await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
+            async with asyncio.timeout(STOP_SECONDS):
+                await self.process.wait()
         except TimeoutError:
             self.process.kill()
             await self.process.wait()
@@ -244,8 +255,8 @@ class Child:
                 waiting.moved.set()
             case At():
                 waiting.blob = answer.blob
-            case Part():
-                waiting.take(answer.changes)
+            case Part() | RoutesPart():
+                waiting.take(answer)
             case Failed():
                 waiting.future.set_exception(_failure(answer))
             case _:
@@ -254,7 +265,8 @@ class Child:
 
 async def _begun(waiting: _Waiting, seconds: Seconds) -> None:
     try:
-        await asyncio.wait_for(waiting.moved.wait(), seconds.wait)
+        async with asyncio.timeout(seconds.wait):
+            await waiting.moved.wait()
     except TimeoutError:
         raise Busy("The service is busy with other requests; try again in a moment.") from None
 

@@ -152,7 +152,8 @@ class Reader:
     async def _start(self, pace: Pace) -> Child:
         """Another child, not too soon after the last one's end. Raises ReaderGone when all is to stop."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopped.wait(), pace.pause(now=_now()))
+            async with asyncio.timeout(pace.pause(now=_now())):
+                await self._stopped.wait()
         if self._stopped.is_set():
             raise ReaderGone("The service stops; the work is tried again when it is started again.")
 

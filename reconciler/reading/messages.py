@@ -137,7 +137,14 @@ class RedactJob(msgspec.Struct, frozen=True, tag="redact"):
         return f"RedactJob({self.kind} {self.name})"
 
 
-Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob
+class RoutesJob(msgspec.Struct, frozen=True, tag="routes"):
+    """Compile what a project routes. `left` are destinations that are asked for though nothing may route to them."""
+
+    context: Context
+    left: tuple[str, ...] = ()
+
+
+Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -170,6 +177,17 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     def __repr__(self) -> str:
         """Without the rows, in which secrets are in clear."""
         return f"Part({self.number}, {len(self.changes)} bytes)"
+
+
+class RoutesPart(msgspec.Struct, frozen=True, tag="routes-part"):
+    """A part of what a project routes: `routing.models.Routes` in msgpack, small enough to be decoded on the loop."""
+
+    number: int
+    routes: bytes
+
+    def __repr__(self) -> str:
+        """Without the destinations, in which secrets are in clear."""
+        return f"RoutesPart({self.number}, {len(self.routes)} bytes)"
 
 
 class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
@@ -235,6 +253,16 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     obstacle: str | None = None
 
 
+class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
+    """The end of a compilation, as of a revision. `restated`: the parts hold statuses that say something else of
+    delivery than what is stored, of so many Configurations.
+    """
+
+    number: int
+    revision: int
+    restated: int = 0
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The job could not be planned. `state` is a repository's state when git is the cause."""
 
@@ -246,8 +274,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     lasting: bool = False  # the commit takes more than one may, and will again
 
 
-Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned
-Answer: TypeAlias = Begun | At | Part | Planned | Failed
+Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound
+Answer: TypeAlias = Begun | At | Part | RoutesPart | Planned | Failed
 """Everything that the child sends."""
 
 _encoder = msgspec.msgpack.Encoder()

@@ -118,7 +118,8 @@ class Loop:
         while (seconds := self._seconds_left()) > 0:
             with contextlib.suppress(TimeoutError):
                 pause = seconds if files is None else min(seconds, rotations.LOOK_AGAIN_SECONDS)
-                await asyncio.wait_for(self._work.wait(), pause)
+                async with asyncio.timeout(pause):  # `wait_for` forgets a cancellation, before Python 3.12
+                    await self._work.wait()
             self._work.clear()
             if files is not None and await files.facts() != facts:
                 files = None  # the look that is asked for now covers whatever else changes until it begins
@@ -171,7 +172,8 @@ class Loop:
             except WatchEnded as fault:
                 log.debug("%s: %s", self.reconciler.watched.name, fault.message)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), WATCH_AGAIN_SECONDS)
+                async with asyncio.timeout(WATCH_AGAIN_SECONDS):
+                    await self._stop.wait()
 
 
 def _now() -> float:

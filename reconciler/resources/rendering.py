@@ -40,14 +40,16 @@ def identity(body: Mapping[str, Value]) -> Identity:
     return Identity(id=str(metadata["id"]), version=number, date_modified=str(metadata["dateModified"]))
 
 
-def status(kind: str, *, source: bytes, incomplete: Sequence[str]) -> bytes:
+def status(kind: str, *, source: bytes, incomplete: Sequence[str], delivery: str | None = None) -> bytes:
     """The `status` of a stored resource, canonical JSON: where it came from, and what is missing of it.
 
-    A Configuration says whether it is `ready` to be used.
+    A Configuration says whether it is `ready` to be used, and in `delivery` whether the service delivers for it: '' or
+    why not, None where that is not the question.
     """
+    delivers = b"" if delivery is None else b'"delivery":%b,' % canonical.encode(_delivery(delivery))
     listed = b'"incomplete":%b,' % msgspec.json.encode(incomplete) if incomplete else b""
     ready = b'"ready":%b,' % (b"false" if incomplete else b"true") if kind == "Configuration" else b""
-    return b'{%b"latest":true,%b"source":%b}' % (listed, ready, source)
+    return b'{%b%b"latest":true,%b"source":%b}' % (delivers, listed, ready, source)
 
 
 def with_incomplete(kind: str, status: bytes, incomplete: Sequence[str]) -> bytes:
@@ -58,6 +60,29 @@ def with_incomplete(kind: str, status: bytes, incomplete: Sequence[str]) -> byte
     if kind == "Configuration":
         members["ready"] = not incomplete
     return canonical.encode(members)
+
+
+def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delivery: str | None) -> bytes:
+    """The same status with another list of what is missing, and another answer about delivery if there is one."""
+    other = with_incomplete(kind, status, incomplete)
+    return other if delivery is None else with_delivery(other, delivery)
+
+
+def delivery(status: bytes) -> str | None:
+    """Why a Configuration does not deliver, as its status says; '' when it does, None when it does not say."""
+    said = _members(status).get("delivery")
+    if not isinstance(said, dict):
+        return None
+    return "" if said.get("delivers") is True else str(said.get("reason"))
+
+
+def with_delivery(status: bytes, reason: str) -> bytes:
+    """The same status of a Configuration that delivers, or does not for a reason."""
+    return canonical.encode({**_members(status), "delivery": _delivery(reason)})
+
+
+def _delivery(reason: str) -> dict[str, Value]:
+    return {"delivers": False, "reason": reason} if reason else {"delivers": True}
 
 
 def with_source(status: bytes, source: Mapping[str, Value]) -> bytes:

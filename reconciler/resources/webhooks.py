@@ -9,6 +9,7 @@ A reference, `${env:NAME}`, stands for a value that nobody knows here: what is a
 import re
 from collections.abc import Iterator
 
+from reconciler import cron
 from reconciler.documents.values import Pointer, Value
 from reconciler.resources import addresses, headers, hosts, secret_references
 from reconciler.resources.parameters import MASK
@@ -46,7 +47,13 @@ def wrong_host(host: str) -> str | None:
     return None if rule is None else f"{rule}; the service never connects there"
 
 
-_TEXTS = {"hostname": wrong_host, "path": wrong_path, "content_type": headers.wrong_media_type}
+_TEXTS = {
+    "hostname": wrong_host,
+    "path": wrong_path,
+    "content_type": headers.wrong_media_type,
+    # In UTC: which zones a machine knows must not decide what is valid. The type has a list of them.
+    "delivery_schedule": cron.wrong,
+}
 
 
 def _broken(given: list[Value], at: Pointer) -> Iterator[Violation]:

@@ -4,8 +4,9 @@ A pattern is a name in which `*` stands for any characters and `<PROJECT>` for t
 `-`. Two underscores behind it keep the patterns of two projects apart, since no project's name has two dashes in a row.
 """
 
+import fnmatch
+import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 
 from reconciler.resources import secret_references
 from reconciler.resources.secret_references import Reference, Source
@@ -18,8 +19,10 @@ def allowed(names: Iterable[str], *, patterns: Iterable[str], project: str) -> f
 
     `patterns` are of the shape that the settings take: letters, digits, `_`, `*` and `<PROJECT>`.
     """
-    own = [pattern.replace(PROJECT, project.upper().replace("-", "_")) for pattern in patterns]
-    return frozenset(name for name in names if _may_be_named(name) and any(fnmatchcase(name, one) for one in own))
+    written = project.upper().replace("-", "_")
+    own = [re.compile(fnmatch.translate(pattern.replace(PROJECT, written))).match for pattern in patterns]
+    # The patterns first: at each look of each repository nearly all of the environment is left out by them.
+    return frozenset(name for name in names if any(match(name) for match in own) and _may_be_named(name))
 
 
 def _may_be_named(name: str) -> bool:

@@ -24,6 +24,9 @@ SHAPES = {
 }
 
 
+LISTENERS = (("listen",), ("delivery", "otlpListen"))
+
+
 class Mistake(NamedTuple):
     """A rule that is broken, at a key."""
 
@@ -79,22 +82,24 @@ def _half_a_certificate(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
 
 
 def _open_listener(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
-    if not _is_beyond_this_machine(sources):
+    far = [listener for listener in LISTENERS if _is_beyond_this_machine(sources, listener)]
+    if not far:
         return
     auth, insecure = layers.find(sources, ("auth", "type")), layers.find(sources, ("insecure",))
     if auth is not None and auth[1] == "none":
+        which = ".".join(far[0])
         yield Mistake(
-            ("auth", "type"), "must be local or oidc, since `listen` is beyond this machine (127.0.0.1 or [::1])"
+            ("auth", "type"), f"must be local or oidc, since `{which}` is beyond this machine (127.0.0.1 or [::1])"
         )
     if not (insecure is not None and insecure[1] is True) and not _given(sources, "tls", "certFile"):
         message = "must be on this machine (127.0.0.1 or [::1]), unless tls has both files or `insecure: true` is set"
-        yield Mistake(("listen",), message)
+        yield from (Mistake(listener, message) for listener in far)
 
 
-def _is_beyond_this_machine(sources: tuple[Layer, ...]) -> bool:
-    found = layers.find(sources, ("listen",))
+def _is_beyond_this_machine(sources: tuple[Layer, ...], listener: tuple[str, ...]) -> bool:
+    found = layers.find(sources, listener)
     try:
-        return found is not None and not address(found[1]).loopback
+        return found is not None and found[1] not in ("", None) and not address(found[1]).loopback
     except ValueError:
         return False  # a mistake of shape, shown as such
 

@@ -17,6 +17,7 @@ from reconciler.settings.scalars import (
     AbsolutePath,
     Boolean,
     Bytes,
+    DiskBytes,
     Duration,
     EnvPatterns,
     Filled,
@@ -25,6 +26,7 @@ from reconciler.settings.scalars import (
     OptionalListen,
     OptionalPath,
     OptionalWebURL,
+    Rate,
     Resources,
     StoreURL,
     Text,
@@ -155,11 +157,30 @@ class Egress(Topic):
     )
 
 
+class DeadLetters(Topic):
+    """What could not be delivered and is kept."""
+
+    max_age: Duration = Field(default=2592000.0, description="How long a dead letter is kept.")
+    max_bytes: DiskBytes = Field(
+        default=1 << 30, description="How much the dead letters of one destination may take; the oldest go first."
+    )
+
+
 class Delivery(Topic):
     """Taking in log records and sending them on."""
 
-    otlp_listen: OptionalListen = Field(default=None, description="An extra listener for log records. Off: empty.")
+    otlp_listen: OptionalListen = Field(
+        default=None, description="An extra listener, for log records alone; port 0 is any. Off: empty."
+    )
+    max_in_flight_bytes: Bytes = Field(
+        default=128 << 20, description="Bytes of requests with log records that are in memory at a time."
+    )
+    records_per_second: Rate = Field(default=1_000_000, description="Log records a second that one sender may send.")
     drain_timeout: Duration = Field(default=5.0, description="How long a stop waits for what is being sent.")
+    free_bytes: DiskBytes = Field(
+        default=256 << 20, description="How much room on the disk queues leave free: below that, records are refused."
+    )
+    dead_letters: DeadLetters = Field(default=DeadLetters(), description="What could not be delivered and is kept.")
     egress: Egress = Field(default=Egress(), description="Where deliveries may go.")
 
 

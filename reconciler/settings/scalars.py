@@ -144,3 +144,7 @@ Resources = Annotated[int, Strict(), Field(ge=1, le=1_000_000), Allowed("a whole
 Bytes = Annotated[
     int, Strict(), Field(ge=1024, le=1 << 30), Allowed("a whole number of bytes from 1024 to 1073741824 (1 GiB)")
 ]
+Rate = Annotated[int, Strict(), Field(ge=1, le=1_000_000_000), Allowed("a whole number from 1 to 1000000000")]
+DiskBytes = Annotated[
+    int, Strict(), Field(ge=1024, le=1 << 50), Allowed("a whole number of bytes from 1024 to 1125899906842624 (1 PiB)")
+]

@@ -108,6 +108,12 @@ class PlanningView:
         rows = self._keyed("documents", project, keys)
         return {Key(kind, name): StoredDocument(*document) for kind, name, *document in rows}
 
+    def configurations(self, project: str) -> Iterator[tuple[Key, StoredDocument]]:
+        """Every stored Configuration of a project, sorted by name, a row at a time."""
+        with closing(self._reader.execute(self._sql["configurations"], (project,))) as rows:
+            for kind, name, *document in rows:
+                yield Key(kind, name), StoredDocument(*document)
+
     def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
         """The stored resources that refer to each of these keys; keys that nothing refers to are left out."""
         found: dict[Key, set[Key]] = {}
@@ -139,6 +145,12 @@ class PlanningView:
     def versions_of(self, project: str, key: Key) -> Iterator[StoredVersion]:
         """Every stored version under this key, the oldest first, a row at a time."""
         with closing(self._reader.execute(self._sql["versions_of"], (project, *key))) as rows:
+            for version in rows:
+                yield StoredVersion(key, *version)
+
+    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[StoredVersion]:
+        """The newest versions under this key, the newest first, a row at a time."""
+        with closing(self._reader.execute(self._sql["versions_back"], (project, *key, most))) as rows:
             for version in rows:
                 yield StoredVersion(key, *version)
 

@@ -71,6 +71,19 @@ from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version;
 
+-- name: configurations
+select r.kind, r.name, v.body, v.secrets, r.owner, r.incomplete, r.status
+from resource r
+join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version
+where r.project = ? and r.kind = 'Configuration'
+order by r.name;
+
+-- name: versions_back
+select version, body, secrets from version
+where project = ? and kind = ? and name = ?
+order by version desc
+limit ?;
+
 -- One look at every version of a project: what a type calls a secret is rare, and an index of types would be paid for
 -- by every write. Canonical JSON has one way to write each of these. Looking for many texts in a long body costs far more
 -- than reading it, and whoever writes documents says how many: beyond 64, all versions are given to whoever asks.

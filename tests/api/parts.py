@@ -17,6 +17,7 @@ from reconciler.accounts import Accounts
 from reconciler.applying import Applier, Limits
 from reconciler.daemon import leftovers
 from reconciler.daemon.services import Services
+from reconciler.delivery.limiting import Rates, Room
 from reconciler.reading.client import Reader
 from reconciler.reconciling.repositories import Environment, Repositories
 from reconciler.reconciling.watched import Watched
@@ -27,12 +28,15 @@ from reconciler.resources.secret_references import Available
 from reconciler.signing_in import SigningIn
 from reconciler.store.sqlite import SqliteStore
 from tests import entries
+from tests.api.delivering import Kept
 
 DEFAULT = "default"
 SERVICE = principals.actor_in(principals.SERVICE_KEY, DEFAULT)  # the service's own key, as it changes resources
 KEY = "canary-0123456789abcdef0123456789abcdef"
 MAX_BODY_BYTES = 20_000
 MAX_RESOURCES = 60  # in one request
+RECORDS_A_SECOND = 1_000_000
+IN_FLIGHT_BYTES = 128 << 20
 API_VERSIONS = frozenset({"service/v1"})
 SECRETS = Available(env=frozenset({"TEAM", "TOKEN"}), files=frozenset({"token"}))  # what resources may refer to
 START = datetime(2026, 11, 21, 6, 12, 0, 123_000, tzinfo=UTC)
@@ -97,6 +101,9 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
             clock=clock,
             api_key=KEY,
             max_body_bytes=MAX_BODY_BYTES,
+            deliveries=Kept(),
+            rates=Rates(RECORDS_A_SECOND),
+            room=Room(IN_FLIGHT_BYTES),
         )
         try:
             yield Parts(services=services, reader=reader, repositories=repositories, clock=clock)

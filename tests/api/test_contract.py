@@ -138,6 +138,13 @@ async def _coroutine(awaitable: Awaitable[T]) -> T:
 
 served = Elsewhere()
 schema = schemathesis.openapi.from_dict(DOCUMENT)
+
+
+@schemathesis.serializer("application/x-protobuf")
+def _as_it_is(_context: schemathesis.SerializationContext, value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
 schema.app = served
 # That phase sends arrays one longer than the contract allows, of 10,001 resources: half a minute for one boundary.
 schema.config.phases.coverage.enabled = False
@@ -179,13 +186,13 @@ def _holding(serving: Services) -> None:
 # Not the generator's: the loop of the watched repository draws when it looks next, in its own thread, meanwhile.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
 @schema.parametrize()
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 def test_whatever_is_sent_is_answered_as_documented(case: schemathesis.Case[Any]) -> None:
     # The generator makes credentials up; with those every answer would be 401, which other tests look at.
     case.headers.pop("X-Service-Api-Key", None)
     answer = case.call(headers={"Authorization": f"Bearer {parts.KEY}"})
     excluded: list[schemathesis.CheckFunction] = []
-    if _is_over_a_limit(answer):
+    if case.path == "/v1/logs" or _is_over_a_limit(answer):  # what OTLP is, the contract does not repeat
         excluded = [positive_data_acceptance, negative_data_rejection]
     case.validate_response(answer, excluded_checks=excluded)
 

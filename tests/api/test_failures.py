@@ -153,7 +153,7 @@ async def _reader(everything: Parts, *, other_than: int | None) -> int:
 
 async def test_a_key_has_a_limited_number_of_requests_under_way(services: Services) -> None:
     sent: list[Any] = []
-    edge = Edge(_never_called, services=services, public=lambda _: False)
+    edge = Edge(_never_called, services=dataclasses.replace(services, in_flight={}), public=lambda _: False)
     edge.in_flight["key:SERVICE_API_KEY"] = IN_FLIGHT
     headers = [(b"authorization", f"Bearer {parts.KEY}".encode())]
     scope = {"type": "http", "method": "GET", "path": "/v1/runs", "headers": headers, "query_string": b""}

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 # the path leads to (`named`), every one within reach or the chosen one (`reach`; `reached`, of one thing in them), the
 # organization, the caller (`oneself`), or nothing (`everybody`; `signature`, which nobody's credential stands in for).
 # `unnamed` is for no header, where that differs.
-# Whoever has no role there is `outside`.
+# Whoever has no role there is `outside`. `people` may, and keys may not; `every` is for whoever has every scope.
 TABLE = """
 operation           subject       viewer user  admin root  logs  metrics outside
 apply               chosen        403    ok    ok    ok    403   403     404
@@ -49,6 +49,12 @@ resumeRepository    named         403    403   ok    ok    403   403     404
 listRuns            reach         ok     ok    ok    ok    403   403     404
 listRuns            unnamed       ok     ok    ok    ok    403   403     ok
 getRun              reached       ok     ok    ok    ok    403   403     404
+sendLogs            chosen        403    403   403   every ok    403     404
+listDeliveries      chosen        ok     ok    ok    ok    403   403     404
+getDelivery         chosen        ok     ok    ok    ok    403   403     404
+replayDelivery      chosen        403    403   ok    ok    403   403     404
+discardDelivery     chosen        403    403   ok    ok    403   403     404
+testDelivery        chosen        403    403   ok    ok    403   403     404
 getMe               oneself       ok     ok    ok    ok    ok    ok      ok
 changeMyPassword    oneself       people people people people people people people
 listProjects        reach         ok     ok    ok    ok    403   403     404
@@ -97,6 +103,8 @@ BODIES: Mapping[str, object] = {
     "createUser": {"name": "mallory", "organizationAdmin": True},
     "changeUser": {"organizationAdmin": True},
     "createApiKey": {"name": "mine", "role": "admin"},
+    "sendLogs": {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "a line"}}]}]}]},
+    "discardDelivery": {"what": "all"},
 }
 """What would do something if it were let through."""
 
@@ -137,6 +145,7 @@ async def world(populated: Populated, tmp_path_factory: pytest.TempPathFactory) 
     source.commit()
     watched = [parts.watched(f"of-{project}", source.path, project=project) for project in (OWN, OTHER)]
     await populated.parts.repositories.start(watched)
+    services.deliveries.known.add(NAME)  # type: ignore[attr-defined]  # of this test's stand-in
     kept = [directories.key(directories.text(n), identifier=KEYS[p], project=p) for n, p in enumerate((OWN, OTHER))]
     made = Amendment(Audited("created", "Key", "two"), keys=tuple(kept))
     await services.accounts.amend(lambda _: made, actor="user:root", request=None)
@@ -209,6 +218,8 @@ def _expected(operation: str, asked: Asked) -> str:
     verdict = ROWS[operation, subject][_column(subject, asked)]
     if verdict == "people":
         return "ok" if asked.caller.is_person else "403"
+    if verdict == "every":
+        return "ok" if asked.caller.is_person or asked.caller.name == "SERVICE_API_KEY" else "403"
     return verdict
 
 

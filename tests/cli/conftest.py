@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from tests import canaries
+from tests.cli import forking
 
 PROGRAM = Path(sys.executable).parent / "reconciler"
 TIME_LIMIT = 30  # seconds; a command that takes so long hangs
@@ -30,23 +31,37 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Program:
-    """The installed program, in a folder of its own and with an environment of the test's alone."""
+    """The installed program, in a folder of its own and with an environment of the test's alone.
+
+    `is_started`: each command is a start of Python, which takes ten times as long; else see `forking`.
+    """
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
+    is_started: bool = False
 
     def __call__(self, *arguments: str, stdin: str | bytes = b"", **environment: str) -> Outcome:
-        ran = subprocess.run(
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        ran = self._run(arguments, given, self.variables(environment))
+        assert canaries.leaks(ran.stdout + ran.stderr) == []
+        return Outcome(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+    def _run(
+        self, arguments: Sequence[str], stdin: bytes, environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[bytes]:
+        if not self.is_started and forking.can_run(environment):
+            return forking.run(
+                PROGRAM, arguments, stdin=stdin, folder=self.folder, environment=environment, seconds=TIME_LIMIT
+            )
+        return subprocess.run(
             [str(PROGRAM), *arguments],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            input=stdin,
             cwd=self.folder,
-            env=self.variables(environment),
+            env=environment,
             capture_output=True,
             timeout=TIME_LIMIT,
             check=False,
         )
-        assert canaries.leaks(ran.stdout + ran.stderr) == []
-        return Outcome(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
     def variables(self, more: Mapping[str, str]) -> dict[str, str]:
         own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONWARNINGS": "error"}
@@ -142,6 +157,12 @@ def service() -> Iterator[Service]:
 def alone(tmp_path: Path) -> Program:
     """The program without a server."""
     return Program(tmp_path)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Program:
+    """The program without a server, started anew for each command."""
+    return Program(tmp_path, is_started=True)
 
 
 @pytest.fixture

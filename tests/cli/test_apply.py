@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.routing import compiling
 from tests.cli.conftest import Program, Service
 
 FLEET = "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: NAME}\n"
@@ -296,3 +297,55 @@ def test_delete_takes_either_a_name_or_files(alone: Program, arguments: list[str
     outcome = alone("delete", *arguments)
     assert outcome.code == 2
     assert "give either KIND and NAME, or -f with a file" in outcome.err
+
+
+WHY = "It has no enabled destination of type `webhook`; add one."
+COMPONENT = "apiVersion: service/v1\nkind: KIND\nmetadata: {name: in}\nspec: {type: TYPE}\n---\n"
+
+
+def configuration(reason: str, spec: dict[str, Any]) -> dict[str, Any]:
+    delivery = {"delivers": False, "reason": reason} if reason else {"delivers": True}
+    status = {"delivery": delivery, "ready": True}
+    return {**fleet("edge"), "kind": "Configuration", "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "is_told"),
+    [
+        ({"sources": [{"type": "otlp:2"}]}, WHY, True),
+        ({"sources": [{"type": "filelog"}]}, WHY, False),
+        ({"sources": [{"name": "elsewhere"}]}, WHY, True),
+        ({"destinations": [{"type": "webhook"}]}, "One line,\nwith \x1b[31m.", True),
+        ({"destinations": [{"type": "otlp"}]}, WHY, False),
+        ({"sources": [{"type": "otlp"}]}, "", False),
+        ({"raw": "", "sources": [{"type": "otlp"}]}, compiling.RAW, False),
+        ({"sources": [{"name": "elsewhere"}]}, compiling.NEITHER, False),
+    ],
+)
+def test_a_configuration_that_does_not_deliver_says_why_where_somebody_wants_it(
+    program: Program, service: Service, *, spec: dict[str, Any], reason: str, is_told: bool
+) -> None:
+    sent = configuration(reason, spec)
+    service.answer("POST /v1/apply", {"updates": [{"resource": sent, "status": "created"}]}, 202)
+    told = reason.replace("\n", "\\n").replace("\x1b", "\\x1b")
+    beneath = f"  does not deliver: {told}\n" if is_told else ""
+    outcome = program("apply", "-f", "-", stdin=json.dumps(sent))
+    assert outcome == (0, f"Configuration/edge created\n{beneath}", "1 created\n")
+
+
+@pytest.mark.parametrize(("type_", "is_told"), [("otlp", True), ("filelog", False)])
+def test_a_source_that_is_sent_along_says_itself_what_it_is(
+    program: Program, service: Service, type_: str, *, is_told: bool
+) -> None:
+    sent = configuration("/spec/processors/0 cannot run.", {"sources": [{"name": "in"}]})
+    source = {**fleet("in"), "kind": "Source", "spec": {"type": type_}}
+    updates = [{"resource": one, "status": "created"} for one in (source, sent)]
+    service.answer("POST /v1/apply", {"updates": updates}, 202)
+    text = COMPONENT.replace("KIND", "Source").replace("TYPE", type_) + json.dumps(sent)
+    assert ("does not deliver" in program("apply", "-f", "-", stdin=text).out) is is_told
+
+
+def test_what_was_not_stored_says_nothing_of_delivery(program: Program, service: Service) -> None:
+    sent = configuration(WHY, {"sources": [{"type": "otlp"}]})
+    service.answer("POST /v1/apply", {"updates": [{"resource": sent, "status": "forbidden"}]}, 202)
+    assert "does not deliver" not in program("apply", "-f", "-", stdin=json.dumps(sent)).out

@@ -1,14 +1,21 @@
 """`reconciler demo`: what somebody sees who tries the product."""
 
+import contextlib
+import http.client
+import json
 import signal
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from reconciler.cli import receiving
 from reconciler.resources import secret_rules
-from tests.daemons import COMMAND, destination
+from tests.daemons import COMMAND, destination, until
 from tests.repositories import Repository
 
 SECONDS = 60.0  # for a daemon to start, and for everything else
@@ -52,7 +59,7 @@ def test_the_example_is_stored_whole() -> None:
     done = demo()
     rows = [line.split() for line in done.stdout.splitlines() if "/" in line]
     assert (done.returncode, done.stderr, {row[0] for row in rows}) == (0, "", {"created"})
-    assert len(rows) == 26
+    assert len(rows) == 28
 
 
 @pytest.mark.parametrize(
@@ -93,6 +100,69 @@ def test_says_each_commit_until_it_is_interrupted(tmp_path: Path) -> None:
             assert not copy.path.exists()
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_record_that_is_sent_shows(*, is_taken: bool) -> None:
+    """Also when somebody listens where the example's webhook posts to."""
+    command = [str(COMMAND), "demo", "--listen", "127.0.0.1:0"]
+    with taken(receiving.PORT) if is_taken else contextlib.nullcontext(), started(command) as process:
+        assert process.stdout is not None
+        lines = (line.strip() for line in process.stdout)
+        copy = Path(after(lines, "Repository  "))
+        address, key = after(lines, "Address"), after(lines, "Key")
+        endpoint = after(lines, "Endpoint").split()[0]
+        assert (endpoint != f"http://127.0.0.1:{receiving.PORT}") or not is_taken
+        after(lines, "Watching; stop with Ctrl-C.")
+        for text, shown in (
+            ("order 17\u202e", '["order 17\\u202e"]'),
+            ("x" * 600, f'["{"x" * 498} ... and 104 bytes more'),
+        ):
+            until(partial(sent, address, key, text), "the Configuration is followed")
+            assert after(lines, f"{endpoint} got ") == shown
+        process.send_signal(signal.SIGINT)
+        assert list(lines) == ["Stopped."]
+        assert process.wait(SECONDS) == 0
+        assert not copy.exists()
+
+
+@contextlib.contextmanager
+def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A demonstration that somebody has to end."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        end = threading.Timer(SECONDS, process.kill)  # who waits for a line that does not come finds no more lines
+        end.start()
+        try:
+            yield process
+        finally:
+            end.cancel()
+            process.kill()
+
+
+@contextlib.contextmanager
+def taken(port: int) -> Iterator[None]:
+    """Somebody listens there, this test or anybody else."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+        yield
+
+
+def sent(address: str, key: str, text: str) -> bool:
+    """Whether the service takes a record of the orders team."""
+    attributes = [{"key": "service.name", "value": {"stringValue": "orders"}}]
+    records = [{"logRecords": [{"body": {"stringValue": text}}]}]
+    body = {"resourceLogs": [{"resource": {"attributes": attributes}, "scopeLogs": records}]}
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=SECONDS)
+    try:
+        connection.request("POST", "/v1/logs", json.dumps(body), headers)
+        answer = connection.getresponse()
+        return (answer.status, json.loads(answer.read())) == (200, {})
+    finally:
+        connection.close()
 
 
 def after(lines: Iterator[str], beginning: str) -> str:

@@ -79,6 +79,14 @@ def test_a_column_that_is_empty_for_the_kind_is_not_shown(program: Program, serv
     assert program("get", "fleets").out == "NAME   VERSION   STATUS\na      1         not-ready\n"
 
 
+def test_whether_configurations_deliver_is_a_column(program: Program, service: Service) -> None:
+    says = {"yes": {"delivery": {"delivers": True}}, "no": {"delivery": {"delivers": False, "reason": "x"}}, "none": {}}
+    found = [{"kind": "Configuration", "metadata": {"name": name}, "status": said} for name, said in says.items()]
+    service.answer("GET /v1/resources/Configuration", {"resources": found})
+    told = "NAME   STATUS   DELIVERS\nyes    -        yes\nno     -        no\nnone   -        -\n"
+    assert program("get", "configurations").out == told
+
+
 @pytest.mark.parametrize("words", [["Destination", "b", "a", "b"], ["destinations/b", "Destination/a"]])
 def test_several_resources_may_be_named(program: Program, service: Service, words: list[str]) -> None:
     for name in "ab":

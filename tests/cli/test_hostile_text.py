@@ -206,6 +206,11 @@ ASKING = [
     ["key", "create", "x", "--role", "viewer", "--expiry", EVERYTHING],
     ["key", "list"],
     ["key", "revoke", EVERYTHING],
+    ["queue", "status", EVERYTHING],
+    ["queue", "replay", EVERYTHING],
+    ["queue", "discard", EVERYTHING, "--all"],
+    ["queue", "discard", EVERYTHING, "--all", "--yes"],
+    ["send-test", EVERYTHING],
     ["version"],
     ["explain", f"destination.{EVERYTHING}"],
     ["explain", EVERYTHING],
@@ -328,8 +333,21 @@ def test_a_server_that_lies_acts_on_nothing(
     key = dict.fromkeys(("id", "name", "prefix", "project", "role", "expiresAt", "lastUsedAt", "createdBy"), EVERYTHING)
     service.answer("GET /v1/api-keys", {"apiKeys": [{**key, "scopes": [EVERYTHING]}]})
     service.answer("POST /v1/api-keys", {"apiKey": {**key, "key": EVERYTHING}})
+    moments = dict.fromkeys(("oldest", "at", "cause", "answer"), EVERYTHING)
+    words = dict.fromkeys(("destination", "state", "message"), EVERYTHING)
+    delivery = {**words, "queue": moments, "deadLetters": {"batches": EVERYTHING}, "lastFailure": moments}
+    service.answer("GET /v1/deliveries", {"deliveries": [delivery]})
+    service.answer("GET /v1/destinations/d/delivery", {"delivery": delivery})
+    service.answer("POST /v1/destinations/d/delivery/replay", {"errors": [EVERYTHING]}, 409)
+    service.answer("POST /v1/destinations/d/delivery/discard", {"errors": [EVERYTHING]}, 409)
+    service.answer("POST /v1/destinations/d/delivery/test", {"test": {**moments, **words, "status": EVERYTHING}})
     for arguments in (
         ["status"],
+        ["queue", "status"],
+        ["queue", "status", "d"],
+        ["queue", "replay", "d"],
+        ["queue", "discard", "d", "--all", "--yes"],
+        ["send-test", "d"],
         ["runs"],
         ["runs", "x"],
         ["version"],

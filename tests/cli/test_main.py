@@ -2,6 +2,7 @@
 
 import os
 import pty
+import resource
 import socket
 import subprocess
 import sys
@@ -18,24 +19,25 @@ from reconciler.resources import kinds
 from reconciler.version import __version__
 from tests.cli.conftest import PROGRAM, Program, Service
 
-QUICK = 0.15  # seconds of wall time
+QUICK = 0.15  # seconds of CPU time: other processes on the machine take from what passes on a clock
 PRINTS_MODULES = (
     "import sys; from reconciler.cli import main; main.main(); print(*sorted(sys.modules), file=sys.stderr)"
 )
 
 
-def test_version_is_quick(alone: Program) -> None:
+def test_version_is_quick(started: Program) -> None:
     def seconds() -> float:
-        start = time.monotonic()
-        assert alone("version").out == f"client {__version__}\n"
-        return time.monotonic() - start
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert started("version").out == f"client {__version__}\n"
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     # The best of some: another process on the machine says nothing about this one.
     assert min(seconds() for _ in range(5)) < QUICK
 
 
-def test_the_version_is_an_option_too(alone: Program) -> None:
-    assert alone("--version") == (0, f"reconciler {__version__}\n", "")
+def test_the_version_is_an_option_too(started: Program) -> None:
+    assert started("--version") == (0, f"reconciler {__version__}\n", "")
 
 
 def test_version_loads_no_heavy_library(alone: Program) -> None:
@@ -234,12 +236,12 @@ MODULES = "yaml json click pygit2 httpx2 jsonschema_rs pydantic string os re enc
 PACKAGES = "schemas api reconciler"
 
 
-def test_nothing_in_the_working_folder_is_imported(alone: Program) -> None:
+def test_nothing_in_the_working_folder_is_imported(started: Program) -> None:
     for name in MODULES.split():
-        alone.write(f"{name}.py", "raise SystemExit('imported')\n")
+        started.write(f"{name}.py", "raise SystemExit('imported')\n")
     for name in PACKAGES.split():
-        alone.write(f"{name}/__init__.py", "raise SystemExit('imported')\n")
-    alone.write("fleets/a.yaml", "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: a}\n")
+        started.write(f"{name}/__init__.py", "raise SystemExit('imported')\n")
+    started.write("fleets/a.yaml", "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: a}\n")
     for arguments in (
         ("version",),
         ("schema", "Fleet"),
@@ -248,7 +250,7 @@ def test_nothing_in_the_working_folder_is_imported(alone: Program) -> None:
         ("completion", "bash"),
         ("get", "fleets", "--server", "http://127.0.0.1:1"),
     ):
-        outcome = alone(*arguments)
+        outcome = started(*arguments)
         assert "imported" not in outcome.out + outcome.err
         assert outcome.code == (1 if "get" in arguments else 0), outcome
 

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import daemons, needs
 from tests.daemons import Daemon, destination, watched
 from tests.repositories import Repository
@@ -46,6 +48,7 @@ def names(daemon: Daemon) -> list[str]:
     return [one["metadata"]["name"] for one in daemon.resources("Destination")]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_what_is_stored_is_served_and_room_mends_it(tmp_path: Path, source: Repository) -> None:
     daemon = on_disk(SMALL_DISK, tmp_path / "daemon", source)
     try:

@@ -56,6 +56,7 @@ def test_killed_in_the_middle_of_a_first_read_another_one_reads_it(tmp_path: Pat
         assert len(daemon.resources("Destination")) == MANY_FILES
 
 
+@pytest.mark.slow
 def test_stopped_in_the_middle_of_a_first_read_it_ends_soon_and_reads_at_the_next_start(
     tmp_path: Path, many: Repository
 ) -> None:
@@ -99,6 +100,7 @@ def _lives(process: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.slow
 def test_applies_during_a_large_first_read_all_succeed_and_the_read_ends(tmp_path: Path, many: Repository) -> None:
     answers: list[int] = []
     with daemons.running(tmp_path / "daemon", repositories=[watched("many", many.path)]) as daemon:

@@ -293,6 +293,7 @@ def _answers(daemon: Daemon) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_requests_runs_and_a_reader_that_hang_end_within_the_bound_of_a_stop(tmp_path: Path) -> None:
     with daemons.running(tmp_path / "daemon", settings=DRAINED) as daemon, connected(daemon) as client:
         key = b"Authorization: Bearer " + daemon.key.encode() + b"\r\n"

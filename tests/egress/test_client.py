@@ -5,8 +5,9 @@ import logging
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from urllib.parse import unquote
@@ -417,7 +418,8 @@ def endless(head: bytes, part: bytes) -> Callable[[asyncio.StreamWriter], Awaita
     ("reply", "cause"),
     [
         (silence, Cause.TIME),
-        (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), Cause.TIME),
+        (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), Cause.ANSWER),
+        (says(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 11 + OK), Cause.ANSWER),
         (endless(b"HTTP/1.1 200 ", b"x" * 1000), Cause.ANSWER),
         (endless(b"HTTP/1.1 200 OK\r\n", b"X-A: 1\r\n"), Cause.ANSWER),
         (endless(b"HTTP/1.1 200 OK\r\nX-A: ", b"x" * 1000), Cause.ANSWER),
@@ -433,6 +435,57 @@ async def test_an_answer_without_an_end_to_its_head_is_none(
             await send(Request(target(server)), limits=SHORT if cause is Cause.TIME else LIMITS)
 
     assert caught.value.cause is cause
+
+
+async def test_interim_answers_come_before_the_answer() -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 4 + b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 6
+    async with listening(says(interim, OK)) as server, Client(policy=OPEN) as client:
+        for _ in range(3):  # ten for each request, also on a connection that is used again
+            answer = await client.send(Request(target(server)), limits=LIMITS)
+            assert (answer.status, answer.body_start) == (200, b"ok")
+
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("message", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
+def test_a_flood_of_answers_holds_nobody_up(backend: str, message: bytes) -> None:
+    flood = message * (4 << 20 >> 5)
+
+    async def run() -> float:
+        async with listening(says(flood)) as server, Client(policy=OPEN) as client:
+            before = time.thread_time()
+            for _ in range(3):
+                with suppress(Unanswered):
+                    assert (await client.send(Request(target(server)), limits=LIMITS)).status == 200
+            return time.thread_time() - before
+
+    import uvloop  # noqa: PLC0415
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if backend == "uvloop" else None) as runner:
+        assert runner.run(run()) < 0.2  # seconds of processor time; what all of it takes is thirty times that
+
+
+async def test_what_a_server_sends_without_being_asked_ends_its_connection() -> None:
+    idle, ended = asyncio.Event(), asyncio.Event()
+
+    async def reply(writer: asyncio.StreamWriter) -> None:
+        writer.write(OK)
+        await writer.drain()
+        if server.connections > 1:
+            return
+        await idle.wait()
+        try:
+            await endless(b"", b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfake")(writer)
+        finally:
+            ended.set()
+
+    async with listening(reply) as server, Client(policy=OPEN) as client:
+        for _ in range(2):
+            assert (await client.send(Request(target(server)), limits=LIMITS)).body_start == b"ok"
+            idle.set()
+            await asyncio.wait_for(ended.wait(), 10)
+        assert server.connections == 2
 
 
 async def test_a_body_without_an_end_is_cut_and_its_connection_closed() -> None:
@@ -505,4 +558,4 @@ async def test_a_certificate_is_verified_against_the_given_authorities(tmp_path:
         assert (await client.send(request, limits=LIMITS, tls=trusting)).status == 200
         with pytest.raises(Unanswered) as caught:
             await client.send(Request(Target("https", "other.example", server.port)), limits=LIMITS, tls=trusting)
-        assert caught.value.cause is Cause.TLS
+        assert caught.value.cause is Cause.UNTRUSTED

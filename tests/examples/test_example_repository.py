@@ -117,7 +117,7 @@ def test_an_inline_otlp_source_reaches_a_webhook() -> None:
             if wanted.kind == "Destination"
         )
     }
-    assert wired == {"gateway", "payments"}
+    assert wired == {"gateway", "orders", "payments"}
 
 
 def test_a_secret_is_always_a_reference() -> None:

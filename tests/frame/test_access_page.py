@@ -62,6 +62,7 @@ def still(text: str) -> str:
     return CHANGING.sub(lambda found: "#" * len(found[0]), text)
 
 
+@pytest.mark.slow
 def test_the_first_start_goes_as_it_is_told(program: Program) -> None:
     admins, anas = map(still, SESSIONS)
     assert said(program, SESSIONS[0]) == admins
@@ -84,9 +85,10 @@ def assert_keys_open_what_they_are_for(program: Program) -> None:
 
 
 def test_the_first_password_is_where_the_page_says() -> None:
-    (start,) = pages.blocks(PAGE, "sh")
+    start, passwords = pages.blocks(PAGE, "sh")
     assert f"/var/lib/reconciler/{first_admin.FILE} " in start
     assert f"export SERVICE_USER={first_admin.NAME}\n" in start
+    assert set(re.findall(r"> (\S+\.txt)", passwords)) == set(re.findall(r"--password-file (\S+)", "".join(SESSIONS)))
 
 
 def test_the_table_of_roles_is_the_program_s() -> None:

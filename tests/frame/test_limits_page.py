@@ -6,18 +6,21 @@ import pytest
 
 from api import bodies, edge, hooks, objects, queries
 from api.auth import addresses
-from reconciler import signing_in
+from reconciler import cron, signing_in
 from reconciler.access import attempts, changing
 from reconciler.daemon import connections
+from reconciler.delivery import limiting, manager
 from reconciler.documents import limits
 from reconciler.git import ignoring, snapshots, trees
 from reconciler.hooks import deliveries, refusals, secret, signatures
-from reconciler.reading import allowances, children, confining, deaths, requests
+from reconciler.otlp import models as otlp
+from reconciler.reading import allowances, children, confining, deaths, requests, routings
 from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
 from reconciler.remotes import agents, following, signers, sources, verifying
 from reconciler.resources import defining, labels, selectors, violations
 from reconciler.settings import repository_scalars
+from reconciler.settings.models import Delivery
 from tests.frame import pages
 
 PAGE = pages.read(pages.ROOT / "docs/limits.md")
@@ -32,6 +35,10 @@ REQUEST = children.SECONDS[RequestJob]
     ("what", "limit"),
     [
         ("a file in Git", f"{FILE.bytes // MEBIBYTE} MiB"),
+        ("a queue in memory", f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, `sending_queue_queue_size` batches"),
+        ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
+        ("what the Configurations of a project route, destinations included", f"{routings.MOST_BYTES // MEBIBYTE} MiB"),
+        ("versions that are looked through for a destination that is gone", f"{routings.MOST_VERSIONS:,}"),
         ("looks of a repository while they fail", f"{pacing.LOOKS} in {pacing.WINDOW:g} s"),
         (
             "the same over a network, where a person must mend it; where no fetch can bring the head",
@@ -117,6 +124,15 @@ REQUEST = children.SECONDS[RequestJob]
             "passwords compared at a time, and attempts that wait or are compared",
             f"{signing_in.AT_ONCE}, {signing_in.WAITING}",
         ),
+        ("a body of [`/v1/logs`](logs.md), as it comes, and decoded", f"{otlp.MOST_BYTES // MEBIBYTE} MiB each"),
+        ("log records in a request", f"{otlp.MOST_RECORDS:,}"),
+        ("log records of one caller", f"`delivery.recordsPerSecond`, {Delivery().records_per_second:,} a second"),
+        (
+            "bytes of requests with log records in memory",
+            f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
+            "half of it for one sender; what is alone may be larger",
+        ),
+        ("callers whose log records are counted", f"{limiting.MOST:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{addresses.HOPS}"),
         ("projects, people and keys", f"{changing.MOST:,} of each"),
         (

@@ -76,6 +76,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         yield Program(folder, {"SERVICE_SERVER": address, "SERVICE_API_KEY": daemon.key})
 
 
+@pytest.mark.slow
 def test_the_sessions_are_what_the_program_says(program: Program) -> None:
     sessions = [each for block in pages.blocks(PAGE, "console") for each in commands(block)]
     assert len(sessions) >= len(UpdateStatus)

@@ -63,6 +63,7 @@ def still(text: str) -> str:
     return CHANGING.sub(lambda found: "#" * len(found[0]), text)
 
 
+@pytest.mark.slow
 def test_the_night_goes_as_it_is_told(program: Program, source: Repository, document: str) -> None:
     assert len(SESSIONS) == 5
     forbidden, suspended, seen, back, stays = map(still, SESSIONS)

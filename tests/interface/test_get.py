@@ -17,6 +17,10 @@ ALL = (
     resource("AgentVersion", "v", anything=[1, {"at": "all"}]),
 )
 """One of each kind, which may refer to each other."""
+NOT_DELIVERING = {
+    "delivers": False,
+    "reason": "It has no enabled source of type `otlp` and no enabled destination of type `webhook`; add them.",
+}
 
 
 def test_finds_a_resource_by_kind_and_name(project: Project) -> None:
@@ -51,8 +55,8 @@ def test_says_of_each_kind_that_it_is_the_latest_and_who_applied_it(project: Pro
     for update in project.updates(*ALL):
         shown = update["resource"]
         source = {"type": "api", "actor": "key:SERVICE_API_KEY", "date": shown["metadata"]["dateModified"]}
-        ready = {"ready": True} if shown["kind"] == "Configuration" else {}
-        assert shown["status"] == {"latest": True, "source": source, **ready}
+        standing = {"ready": True, "delivery": NOT_DELIVERING} if shown["kind"] == "Configuration" else {}
+        assert shown["status"] == {"latest": True, "source": source, **standing}
 
 
 def test_says_of_a_resource_of_git_where_it_stands_and_which_commit_it_is_of(

@@ -15,7 +15,7 @@ from tests.worlds import World
 
 
 def consistent(world: World) -> None:
-    """References, completeness and readiness of everything stored are as a look at the whole store finds them."""
+    """References, completeness, readiness and delivery are as a look at the whole store finds them."""
     rows = {Key(row["kind"], row["name"]): row for row in world.stored()}
     bodies = {key: _in_clear(row) for key, row in rows.items()}
     referred = {key: {one.key for one in references.references(body)} for key, body in bodies.items()}
@@ -28,6 +28,7 @@ def consistent(world: World) -> None:
     assert {key for key, row in rows.items() if row["incomplete"]} == incomplete
     for key, row in rows.items():
         _has_status(key, json.loads(row["status"]), incomplete=key in incomplete, own=own[key])
+    assert world.routes()[1] == (), "what Configurations say of delivery is what the routes are made from"
 
 
 def no_canary(world: World) -> None:

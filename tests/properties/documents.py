@@ -124,7 +124,8 @@ def destinations(draw: st.DrawFn, parameters: st.SearchStrategy[list[dict[str, A
 def processors(draw: st.DrawFn) -> Document:
     """A processor, which may name others, itself too."""
     spec: dict[str, Any] = {"type": draw(st.sampled_from(["custom", "ta"]))}
-    spec |= draw(st.fixed_dictionaries({}, optional={"processors": _processors(), "parameters": _parameters}))
+    optional = {"processors": _processors(), "parameters": _parameters, "disabled": st.booleans()}
+    spec |= draw(st.fixed_dictionaries({}, optional=optional))
     return document("Processor", draw(st.sampled_from(["p1", "p2"])), spec, **draw(_meta()))
 
 
@@ -134,6 +135,7 @@ def configurations(draw: st.DrawFn, parameters: st.SearchStrategy[list[dict[str,
     named = st.sampled_from([{"name": "d1"}, {"name": "d2:latest"}])
     inline = _component(parameters).map(lambda spec: {"id": "i", **spec})
     spec = {"destinations": draw(st.lists(named | inline, max_size=2, unique_by=lambda one: one.get("name", "i")))}
+    spec |= draw(st.fixed_dictionaries({}, optional={"sources": st.just([{"type": "otlp"}])}))
     return document("Configuration", draw(st.sampled_from(["c1", "c2"])), spec, **draw(_meta()))
 
 
@@ -148,6 +150,8 @@ def others(draw: st.DrawFn) -> Document:
         document("Extension", "e1", {"type": "te", "processors": [{"name": "p2"}]}),
         document("Destination", "d1", _webhook("e1")),
         document("Destination", "d2", _webhook("e2")),
+        document("Destination", "d1", {**_webhook("e1"), "processors": [{"name": "p1"}]}),
+        document("Destination", "d2", {**_webhook("e1"), "disabled": True}),
         document("Destination", "d1", {"typ": "ta"}),
         document("Configuration", "c1", {"nothing": True}),
         document("DestinationType", "ta", {"parameters": [definition("p", "enum")]}),

@@ -126,7 +126,9 @@ def reverted_between(followed: Followed) -> dict[str, str]:
     return first
 
 
-@pytest.mark.parametrize("make", [several, hundred, merged, squashed, reverted_between])
+@pytest.mark.parametrize(
+    "make", [several, pytest.param(hundred, marks=pytest.mark.slow), merged, squashed, reverted_between]
+)
 def test_names_the_commit_that_changed_each_file(
     follow: Follow, source: Repository, make: Callable[[Followed], dict[str, str]]
 ) -> None:

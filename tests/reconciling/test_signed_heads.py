@@ -99,10 +99,10 @@ def test_a_first_head_that_is_not_signed_is_never_read(tmp_path: Path, source: R
     followed = follow(source, verify={"signersFile": str(allow(tmp_path / "allowed", other))})
     shown = followed.daemon.state_of(followed.name, "unsigned")
     assert (shown["commit"], shown["head"], followed.names()) == (None, source.head(), [])
+    assert [run["outcome"] for run in followed.daemon.runs(followed.name)] == ["failed"]
     followed.change()  # without a file of signers
-    assert followed.daemon.run_of(followed.name, source.head())["outcome"] == "failed"
     followed.daemon.state_of(followed.name, "ready")
-    assert followed.names() == ["a"]
+    assert (followed.head()["counts"], followed.names()) == ({"created": 1}, ["a"])
 
 
 def test_heads_must_be_signed_from_the_change_of_the_settings_on(source: Repository, follow: Follow) -> None:

@@ -189,6 +189,7 @@ def test_it_resumes_by_itself_when_its_time_is_over(followed: Followed) -> None:
     assert (state["suspension"], last["trigger"], last["actor"]) == (None, "resume", "system")
 
 
+@pytest.mark.slow
 def test_it_resumes_at_the_start_when_its_time_was_over_while_the_service_stood_still(tmp_path: Path) -> None:
     source = Repository.init(tmp_path / "source")
     source.write("a.yaml", destination("a"))

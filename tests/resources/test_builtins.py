@@ -128,7 +128,7 @@ WEBHOOK: list[tuple[str, str, str, bool, Value]] = [
     ("persistent_queue_storage", "Persistent Queue Storage", "string", True, "file_storage_persistent_queue"),
     ("on_full", "When the Queue Is Full", "enum", False, "reject"),
     ("delivery_schedule", "Delivery Schedule", "string", False, None),
-    ("delivery_window", "Delivery Window", "string", False, None),
+    ("delivery_window", "Delivery Window", "int", False, 60),
     ("delivery_timezone", "Delivery Time Zone", "timezone", False, "UTC"),
 ]
 
@@ -147,7 +147,7 @@ def test_a_webhook_has_the_parameters_of_the_interface_and_ours() -> None:
         ("scheme", ("http", "https")),
         ("verb", ("POST", "PATCH", "PUT")),
         ("format", ("json_array", "single")),
-        ("on_full", ("reject", "drop_oldest", "drop_newest")),
+        ("on_full", ("reject", "drop_newest")),
     ],
 )
 def test_a_webhook_takes_these_values(name: str, values: tuple[str, ...]) -> None:

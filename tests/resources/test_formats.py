@@ -51,6 +51,10 @@ def test_any_text_is_yaml_or_is_not(text: str) -> None:
         ("../UTC", False),
         ("+02:00", False),
         ("localtime", False),
+        ("posixrules", False),
+        ("posix/UTC", False),
+        ("right/UTC", False),
+        ("Factory", False),
     ],
 )
 def test_a_time_zone_goes_by_its_name(text: str, expected: bool) -> None:

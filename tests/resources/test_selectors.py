@@ -185,4 +185,4 @@ def test_the_longest_text_takes_no_time(piece: str) -> None:
     before = time.process_time()
     with contextlib.suppress(BadSelector):
         selectors.parse(text)
-    assert time.process_time() - before < 0.25  # a few milliseconds, and minutes if it were not linear
+    assert time.process_time() - before < 2  # a few milliseconds, and minutes if it were not linear

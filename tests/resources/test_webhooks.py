@@ -148,6 +148,20 @@ BAD: list[Value] = parameters(hostname="a b", headers={"TE": "x"})
 
 
 @pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("0 22 * * 1-5", None),
+        ("*/15 0-6,22 1,15 jan-mar sun", None),
+        ("22:00", "must have five fields, minute, hour, day of the month, month, day of the week: `0 22 * * 1-5`"),
+        ("0 0 31 2 *", "never happens: none of its months has such a day"),
+    ],
+)
+def test_a_schedule_has_five_cron_fields(schedule: str, message: str | None) -> None:
+    expected = [] if message is None else [f"/spec/parameters/0/value: {message}"]
+    assert told(delivery_schedule=schedule) == expected
+
+
+@pytest.mark.parametrize(
     ("owned", "broken"),
     [
         (document("Destination", type="webhook", parameters=BAD), ["/spec"]),

@@ -14,6 +14,7 @@ Each is a context manager on a free port; when it ends, no process, thread or co
 | `ssh` | OpenSSH's sshd for the user who runs the tests: chosen host keys, authorized keys |
 | `gitd` | `git daemon` |
 | `chaos` | a TCP proxy that passes, refuses, resets, stalls, trickles and cuts |
+| `sinks` | a webhook's endpoint: notes every request, answers by a script, and fails in every way |
 | `forward` | an HTTP proxy for CONNECT, which notes where to |
 
 `processes` and `loops` are what these are made of. What is expected of a daemon that asks them is in the tests.

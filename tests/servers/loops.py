@@ -6,6 +6,7 @@ What is served is the caller's; here is the thread, and that nothing stays when 
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TypeVar
@@ -24,14 +25,16 @@ class Listener:
     anybody who would like to have the port.
     """
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None, address: str = ADDRESS) -> None:
         self._handler = handler
+        self._tls = tls
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test server")
         self._server: asyncio.Server | None = None
+        self._address = address
         # Bound and never listening: it keeps the port for us while we refuse connections.
-        self._keeper = _bound(0)
+        self._keeper = _bound(address, 0)
         self.port = int(self._keeper.getsockname()[1])
 
     def begin(self) -> None:
@@ -61,7 +64,8 @@ class Listener:
 
     async def _listen(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._accept, sock=_bound(self.port), backlog=256)
+            bound = _bound(self._address, self.port)
+            self._server = await asyncio.start_server(self._accept, sock=bound, backlog=256, ssl=self._tls)
 
     async def _deafen(self) -> None:
         if self._server is not None:
@@ -113,8 +117,8 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         writer.write_eof()
 
 
-def _bound(port: int) -> socket.socket:
-    bound = socket.socket()
+def _bound(address: str, port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    bound.bind((ADDRESS, port))
+    bound.bind((address, port))
     return bound

@@ -232,21 +232,30 @@ def test_the_store_is_in_the_state_folder_unless_it_is_elsewhere(tmp_path: Path)
     ],
 )
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.1", "service.example"])  # noqa: S104
+@pytest.mark.parametrize(
+    ("before", "key", "after"), [("", "listen", ""), ("delivery: {", "otlpListen", "}")], ids=["listen", "otlpListen"]
+)
 def test_a_listener_beyond_this_machine_needs_tls_or_consent(
-    tmp_path: Path, host: str, more: str, starts: bool
+    tmp_path: Path, *, host: str, more: str, starts: bool, before: str, key: str, after: str
 ) -> None:
-    text = f"listen: '{host}:3001'\n{more}"
+    text = f"{before}{key}: '{host}:3001'{after}\n{more}"
     if starts:
-        assert not load(tmp_path, text).settings.listen.loopback
+        settings = load(tmp_path, text).settings
+        found = settings.delivery.otlp_listen if before else settings.listen
+        assert found is not None
+        assert not found.loopback
     else:
+        where = f"1:{len(before) + 1}: {before.replace(': {', '.')}{key}"
         assert [line.partition(", unless")[0] for line in lines_of(tmp_path, text)] == [
-            "config.yaml:1:1: listen: must be on this machine (127.0.0.1 or [::1])"
+            f"config.yaml:{where}: must be on this machine (127.0.0.1 or [::1])"
         ]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"])
 def test_a_listener_on_this_machine_needs_nothing(tmp_path: Path, host: str) -> None:
-    assert load(tmp_path, f"listen: '{host}:0'\n").settings.listen.loopback
+    settings = load(tmp_path, f"listen: '{host}:0'\ndelivery: {{otlpListen: '{host}:0'}}\n").settings
+    assert settings.listen.loopback
+    assert settings.delivery.otlp_listen == settings.listen
 
 
 def test_half_a_certificate_is_refused(tmp_path: Path) -> None:
@@ -264,12 +273,10 @@ def test_unknown_variables_are_warnings(tmp_path: Path) -> None:
 
 def test_what_nothing_acts_on_yet_is_a_warning_where_it_differs_from_its_default(tmp_path: Path) -> None:
     text = "secrets: {directory: /srv/s, env: [A]}\ndelivery: {drainTimeout: 1s, egress: {deny: [10.0.0.0/8]}}\n"
-    warnings = load(tmp_path, text, SERVICE_OIDC_ISSUER="https://idp.example").warnings
-    message = "is accepted, but this version does not act on it"
-    assert [line.replace(f"{tmp_path}/", "") for line in warnings] == [
+    assert load(tmp_path, text).warnings == ()
+    assert load(tmp_path, text, SERVICE_OIDC_ISSUER="https://idp.example").warnings == (
         "auth.oidc: is accepted, but this version asks no provider: with `oidc`, keys alone are let in",
-        f"config.yaml:2:30: delivery.egress: {message}",
-    ]
+    )
 
 
 def test_patterns_of_variables_are_names_and_none_of_the_services_own(tmp_path: Path) -> None:
@@ -502,7 +509,12 @@ repositories:
     hook: {secretFile: ""}
 secrets: {env: ["DESTINATION_<PROJECT>__*"], directory: ""}
 auth: {type: local}
-delivery: {otlpListen: "", drainTimeout: 5s, egress: {allow: [], deny: []}}
+delivery:
+  otlpListen: ""
+  maxInFlightBytes: 134217728
+  recordsPerSecond: 1000000
+  drainTimeout: 5s
+  egress: {allow: [], deny: []}
 log: {level: info, format: auto}
 """
     written = load(tmp_path, text, HOME="/home/ada").settings
@@ -536,6 +548,12 @@ OPEN = "must be local or oidc, since `listen` is beyond this machine (127.0.0.1 
             {},
             {"listen": "192.0.2.1:80"},
             f"config.yaml:2:8: auth.type: {OPEN}",
+        ),
+        (
+            "delivery: {otlpListen: 0.0.0.0:4318}\ninsecure: true\nauth: {type: none}\n",
+            {},
+            {},
+            f"config.yaml:3:8: auth.type: {OPEN.replace('`listen`', '`delivery.otlpListen`')}",
         ),
     ],
 )

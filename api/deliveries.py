@@ -1,0 +1,119 @@
+"""Looking after the delivery of one destination: showing it, and replaying, discarding and testing.
+
+Belongs here: what a path and a body say, who sees what an endpoint answered, a line in the log for what people do.
+Does not: queues and requests to endpoints (`reconciler.delivery`).
+"""
+
+import json
+import logging
+from typing import Any
+
+from starlette.responses import Response
+
+from api import errors, objects, queries
+from api.answers import Json
+from api.calls import Call
+from reconciler import counting
+from reconciler.access import principals
+from reconciler.access.permissions import Permission
+from reconciler.delivery import contract, showing
+from reconciler.resources import components, names
+from reconciler.resources.keys import Key
+from reconciler.resources.references import WEBHOOK
+
+logger = logging.getLogger(__name__)
+
+QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"
+WHAT = (QUEUE, DEAD_LETTERS, ALL)
+
+
+async def list_all(call: Call) -> Response:
+    """GET /v1/deliveries"""
+    return _answer(call.services.deliveries.all(call.project, answers=_may_see_answers(call)))
+
+
+async def get(call: Call) -> Response:
+    """GET /v1/destinations/{name}/delivery"""
+    return _answer({"delivery": await _shown(call, _name(call))})
+
+
+async def replay(call: Call) -> Response:
+    """POST /v1/destinations/{name}/delivery/replay"""
+    name = await _nothing_said(call)
+    counted = await call.services.deliveries.replay(call.project, name)
+    return _counted(call, name, "replayed", counted)
+
+
+async def discard(call: Call) -> Response:
+    """POST /v1/destinations/{name}/delivery/discard"""
+    queries.none_known(call.query)
+    name = _name(call)
+    body = await objects.read(call, known=("what",))
+    what = body.choice("what", WHAT, required=True)
+    body.check()
+    counted = await call.services.deliveries.discard(
+        call.project, name, queued=what in (QUEUE, ALL), dead=what in (DEAD_LETTERS, ALL)
+    )
+    return _counted(call, name, "discarded", counted)
+
+
+async def test(call: Call) -> Response:
+    """POST /v1/destinations/{name}/delivery/test"""
+    name = await _nothing_said(call)
+    await _shown(call, name)
+    return _answer({"test": await call.services.deliveries.test(call.project, name)})
+
+
+async def _shown(call: Call, name: str) -> dict[str, Any]:
+    """A destination's delivery; a webhook that nothing is delivered to has one, too. Raises UnknownDestination."""
+    try:
+        return call.services.deliveries.shown(call.project, name, answers=_may_see_answers(call))
+    except contract.UnknownDestination:
+        stored = await call.services.store.get(call.project, Key("Destination", name))
+        if stored is None or components.type_of(json.loads(stored)["spec"]) != WEBHOOK.name:
+            raise
+        return showing.idle(name)
+
+
+def _may_see_answers(call: Call) -> bool:
+    """Whether what endpoints answered is for the caller's eyes: it may hold anything."""
+    role = call.principal.role_in(call.project)
+    return principals.may(call.principal, Permission.HANDLE_DELIVERIES, role=role)
+
+
+async def _nothing_said(call: Call) -> str:
+    """The name in the path of a request that says nothing else. Raises `BadRequest`."""
+    queries.none_known(call.query)
+    name = _name(call)
+    (await objects.read(call, known=())).check()
+    return name
+
+
+def _name(call: Call) -> str:
+    """The destination that the path names: a resource's, or `configuration:id` of one in place. Raises `BadRequest`."""
+    name = call.parameter("name")
+    first, colon, last = name.partition(":")
+    problem = names.name(first) or (names.name(last) if colon else None)
+    if problem is not None:
+        raise errors.BadRequest(f"The name in the path {problem}; that of a webhook in place is `configuration:id`.")
+    return name
+
+
+def _counted(call: Call, name: str, done: str, counted: tuple[int, int]) -> Response:
+    batches, records = counted
+    if batches:
+        logger.info(
+            "%s has %s %s (%s) of %s in the project %s.",
+            call.principal.name,
+            done,
+            counting.counted(batches, "batch", "batches"),
+            counting.counted(records, "record"),
+            name,
+            call.project,
+            extra={"fields": {"destination": name, "project": call.project, "request": call.request}},
+        )
+    return _answer({done: {"batches": batches, "records": records}})
+
+
+def _answer(value: dict[str, Any]) -> Response:
+    return Json(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))

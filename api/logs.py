@@ -1,0 +1,148 @@
+"""Taking log records in: POST /v1/logs, OTLP over HTTP.
+
+Belongs here: what one request may cost, in the order in which it is found out, and what comes of it. Does not: what the
+bytes mean (`reconciler.otlp`), where records go (`reconciler.delivery`), the form of answers (`rpc`).
+
+A sender gives up what it is told by 400 or 413 and tries again what it is told by 429 or 503, so whatever may pass
+later is one of the last two, a body that came too slowly as well.
+"""
+
+import asyncio
+from functools import partial
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive
+
+from api import begun, errors, judging, queries, rpc
+from api.answers import Header
+from api.calls import Call
+from reconciler.delivery.limiting import Room
+from reconciler.otlp import encodings, reading
+from reconciler.otlp.models import MOST_BYTES
+from reconciler.otlp.refusals import Malformed
+
+READ_SECONDS = 60.0  # for a whole body
+FULL_SECONDS = 1  # after which there may be room for a body again
+KNOWN = frozenset({"", "identity", "gzip", "x-gzip", "zstd"})  # values of Content-Encoding
+CLOSE: tuple[Header, ...] = ((b"connection", b"close"),)
+FULL = "Too many log records are being taken in at this moment; try again."
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # how what is compressed begins
+TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
+
+
+async def take(call: Call) -> Response:
+    """POST /v1/logs"""
+    if call.query:
+        queries.none_known(call.query)
+    json = rpc.is_json(call.scope["headers"])
+    if json is None:
+        raise errors.UnknownType(f"Log records come with one {TYPES}.")
+    encoding = _encoding(call)
+    services = call.services
+    sender, now = call.principal.name, asyncio.get_running_loop().time
+    _wait(services.rates.wait(sender, now=now()))
+    held = _Held(services.room, sender, _length(call))
+    try:
+        body = await read_body(call.receive, limit=held.size)
+        if services.accounts.directory is not call.state["directory"]:
+            judging.again(call)
+        if encoding:
+            held.change(held.size + MOST_BYTES)
+            body = await encodings.decoded(body, encoding)
+        else:
+            _refuse_compressed(body)
+        held.change(len(body))
+        logs = await reading.read(body, json=json)
+        _wait(services.rates.take(sender, logs.records, now=now()))
+        return rpc.taken(await services.deliveries.take(call.project, logs), json=json)
+    finally:
+        held.change(0)
+
+
+class _Held:
+    """What one request holds of the room."""
+
+    __slots__ = ("room", "sender", "size")
+
+    def __init__(self, room: Room, sender: str, size: int) -> None:
+        """Raises `Unavailable`."""
+        self.room = room
+        self.sender = sender
+        self.size = 0
+        self.change(size)
+
+    def change(self, size: int) -> None:
+        """Hold so many bytes instead. Raises `Unavailable`."""
+        if size != self.size:
+            if not self.room.change(self.sender, self.size, size):
+                raise errors.Unavailable(FULL, after=FULL_SECONDS)
+            self.size = size
+
+
+async def read_body(receive: Receive, *, limit: int, seconds: float = READ_SECONDS) -> bytes:
+    """The body as it came. Raises `TooLarge`, `Unavailable`, `ClientDisconnect`."""
+    try:
+        return await begun.within(partial(_received, receive, limit=limit), seconds=seconds)
+    except TimeoutError:
+        # The rest would be taken for the next request's beginning, or waited for: the connection ends here.
+        sentence = f"The body did not arrive within {seconds:g} seconds."
+        raise errors.Unavailable(sentence, after=FULL_SECONDS, headers=CLOSE) from None
+
+
+async def _received(receive: Receive, *, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        pieces.append(message.get("body", b""))
+        more = message.get("more_body", False)
+        size += len(pieces[-1])
+        if size > limit:
+            raise _too_large()
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _encoding(call: Call) -> str:
+    """The Content-Encoding; empty for none. Raises `UnknownEncoding`."""
+    if b"content-encoding" not in call.headers:
+        return ""
+    values = call.header(b"content-encoding")
+    encoding = values[0].strip().lower().decode("latin-1")
+    if len(values) > 1 or encoding not in KNOWN:
+        # Before the body is read, which the same answer would follow.
+        raise errors.UnknownEncoding("The Content-Encoding is none of gzip, zstd and identity.", known=errors.ENCODINGS)
+    return "" if encoding == "identity" else encoding
+
+
+def _refuse_compressed(body: bytes) -> None:
+    """Of a body that names no encoding. Asked before it is read: to protobuf, what zstd writes in front of a short text
+    may be fields that it passes over, or all of a request without records. Raises `Malformed`.
+    """
+    for magic, encoding in MAGIC.items():
+        if body.startswith(magic):
+            raise Malformed(f"The body is no OTLP: it looks like {encoding}; send `Content-Encoding: {encoding}`.")
+
+
+def _length(call: Call) -> int:
+    """How many bytes the body may have: as many as it says, else the most. Raises `BadRequest`, `TooLarge`."""
+    value = call.headers.get(b"content-length")
+    if value is None:
+        return MOST_BYTES
+    if not value.isdigit():
+        raise errors.BadRequest("The header Content-Length is not a number of bytes.")
+    # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.
+    if len(value) > 20 or int(value) > MOST_BYTES:
+        raise _too_large()
+    return int(value)
+
+
+def _wait(seconds: float) -> None:
+    if seconds > 0:
+        raise errors.TooMany("You send more log records a second than one sender may; try again.", after=seconds)
+
+
+def _too_large() -> errors.TooLarge:
+    return errors.TooLarge(f"The body is over {MOST_BYTES} bytes; send the records in several requests.")

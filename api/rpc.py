@@ -1,0 +1,56 @@
+"""How `/v1/logs` answers: messages of OTLP and, for a failure, a `google.rpc.Status`, in the request's own encoding.
+
+Belongs here: which encoding, and the answer around the bytes. Does not: the bytes themselves (`reconciler.otlp`).
+"""
+
+from collections.abc import Iterable
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from api.answers import Header
+from api.errors import Told
+from reconciler.delivery.contract import Taken
+from reconciler.otlp import answers
+from reconciler.otlp.answers import Answer
+
+TYPES = {answers.PROTOBUF.encode(): False, answers.JSON.encode(): True}
+"""Whether a media type is JSON, of those that there are."""
+
+
+class Message(Response):
+    """An answer of OTLP. It is never changed, so that one may answer many."""
+
+    def __init__(self, answer: Answer, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+        self.status_code = status
+        self.body = answer.body
+        self.background = None
+        about = [(b"content-type", answer.media_type.encode()), (b"content-length", b"%d" % len(answer.body))]
+        self.raw_headers = [*about, *headers]
+
+
+def is_json(headers: Iterable[Header]) -> bool | None:
+    """Whether a body is JSON, or protobuf; None when its Content-Type says neither, or is missing or repeated."""
+    found = [value for name, value in headers if name == b"content-type"]
+    if len(found) != 1:
+        return None
+    known = TYPES.get(found[0])
+    return TYPES.get(found[0].partition(b";")[0].strip().lower()) if known is None else known
+
+
+_SUCCESS = (Message(answers.success(json=False)), Message(answers.success(json=True)))
+
+
+def taken(said: Taken, *, json: bool) -> Response:
+    """The answer to records that were taken in, with those that nobody takes."""
+    if not said.rejected and not said.message:
+        return _SUCCESS[json]
+    return Message(answers.partial_success(rejected=said.rejected, message=said.message, json=json))
+
+
+def failure(scope: Scope, said: Told) -> Response:
+    """The answer to a request that failed. Whose encoding is unknown gets JSON."""
+    after = next((float(value) for name, value in said.headers if name == b"retry-after"), None)
+    json = is_json(scope["headers"]) is not False
+    answer = answers.failure(said.status, " ".join(said.sentences), json=json, retry_after=after)
+    return Message(answer, status=said.status, headers=said.headers)

@@ -1,0 +1,94 @@
+"""Deliveries as a table, and beneath it what needs somebody: why something waits, and the last failure."""
+
+from datetime import UTC, datetime, timedelta
+
+from reconciler.cli import tables, words
+from reconciler.cli.answers import at, lines, text
+from reconciler.documents.values import Value
+from reconciler.escaping import visible
+
+HEADER = ("DESTINATION", "STATE", "BATCHES", "RECORDS", "SIZE", "OLDEST", "DEAD LETTERS", "LAST FAILURE")
+UNITS = ("kB", "MB", "GB", "TB")
+UNUSED = "unused"  # the state of what has nothing else to tell: no Configuration delivers to it
+ANSWER_LINES = 5  # of what an endpoint answered; the API has more of it
+
+
+def render(deliveries: list[dict[str, Value]], *, now: datetime, colour: bool) -> str:
+    """The table, then a line or more for each that is in trouble; nothing when there are none."""
+    if not deliveries:
+        return ""
+    table = tables.render(HEADER, [_row(one) for one in deliveries], colour=colour)
+    trouble = [visible(line) + "\n" for one in deliveries for line in _trouble(one, now=now)]
+    return table + ("\n" + "".join(trouble) if trouble else "")
+
+
+def size(number: Value) -> str:
+    """Bytes for a person: `0 B`, `190 kB`, `1.4 GB`, a thousand to each step."""
+    value, unit = float(number) if isinstance(number, int) else 0.0, "B"
+    for larger in UNITS:
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.1f} {unit}" if value < 10 and unit != "B" else f"{value:.0f} {unit}"
+
+
+def _row(delivery: Value) -> tuple[str, ...]:
+    return (
+        text(delivery, "destination"),
+        UNUSED if _is_unused(delivery) and _is_calm(delivery) else text(delivery, "state"),
+        text(delivery, "queue", "batches"),
+        text(delivery, "queue", "records"),
+        size(at(delivery, "queue", "bytes")),
+        words.moment(text(delivery, "queue", "oldest")),
+        _counted(text(delivery, "deadLetters", "batches")),
+        words.moment(text(delivery, "lastFailure", "at")),
+    )
+
+
+def _counted(number: str) -> str:
+    return "" if number == "0" else number
+
+
+def _is_unused(delivery: Value) -> bool:
+    return at(delivery, "configurations") == []
+
+
+def _is_calm(delivery: Value) -> bool:
+    return text(delivery, "state") in {"idle", "sending"}
+
+
+def _trouble(delivery: Value, *, now: datetime) -> list[str]:
+    """What the service says of its state, and of a failure that nothing has succeeded after."""
+    name, message = text(delivery, "destination"), text(delivery, "message")
+    found = [_named(name, message)] if message else []
+    if at(delivery, "window", "open") is False:
+        found += _until(name, text(delivery, "window", "next"), now=now)
+    if _is_unused(delivery) and not (message and _is_calm(delivery)) and text(delivery, "state") != "orphaned":
+        found.append(f"{name}: no Configuration delivers to it any more")
+    if at(delivery, "lastFailure") is None or _is_over(delivery):
+        return found
+    cause = text(delivery, "lastFailure", "cause")
+    if cause and cause not in message:
+        found.append(_named(name, cause))
+    answer = lines(delivery, "lastFailure", "answer")
+    return [*found, *(f"  {line}" for line in answer[:ANSWER_LINES])]
+
+
+def _until(name: str, opens: str, *, now: datetime) -> list[str]:
+    """When the window opens: the hour alone where that can mean one time only."""
+    try:
+        moment = datetime.fromisoformat(opens).astimezone(UTC)
+    except ValueError:
+        return []
+    form = "%H:%M" if moment - now < timedelta(days=1) else "%Y-%m-%d %H:%M"
+    return [f"{name}: its window is closed until {moment.strftime(form)} UTC"]
+
+
+def _named(name: str, sentence: str) -> str:
+    """The sentence with the name in front, unless it says itself whom it is about."""
+    return sentence if sentence.startswith(f"The destination {name} ") else f"{name}: {sentence}"
+
+
+def _is_over(delivery: Value) -> bool:
+    # Instants of one form are in the order of their texts.
+    return text(delivery, "lastSuccess") > text(delivery, "lastFailure", "at")

@@ -1,0 +1,158 @@
+"""Delivery as the daemon runs it: built from the settings, told of every change of the store, ended with the rest.
+
+Belongs here: settings made plain, and what is begun and ended in which order. Does not: what the parts do.
+"""
+
+import contextlib
+import logging
+import random
+import resource
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from reconciler.applying import Applier
+from reconciler.daemon.routing import Routing
+from reconciler.delivery import expiring
+from reconciler.delivery.expiring import Moment
+from reconciler.delivery.manager import Manager
+from reconciler.egress import machine
+from reconciler.egress.client import Client
+from reconciler.egress.networks import Listener, Policy
+from reconciler.queueing.contract import Queue
+from reconciler.queueing.queues import Queues
+from reconciler.routing.models import Destination
+from reconciler.schedules import Schedules
+from reconciler.secrets import sources
+from reconciler.sending.environment import Environment, system_clock
+from reconciler.sending.exporter import Exporter
+from reconciler.sending.outlet import Outlet
+from reconciler.settings.models import Settings
+from reconciler.store.contract import Store
+
+log = logging.getLogger(__name__)
+
+QUEUES = "queues"
+EXPIRY_SECONDS = 600.0
+DISK_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivering:
+    """Delivery that is up."""
+
+    manager: Manager
+    routing: Routing
+
+    async def keep(self, store: Store) -> None:
+        """Follow what every project routes, for ever."""
+        await self.routing.keep(sorted({*await store.projects(), *await self.manager.projects()}))
+
+
+def policy(settings: Settings, listeners: Sequence[socket.socket]) -> Policy:
+    """Where deliveries may go: never to a listener of the service itself."""
+    return Policy(
+        listeners=tuple(_listener(one) for one in listeners),
+        is_local=machine.has,
+        allow=settings.delivery.egress.allow,
+        deny=settings.delivery.egress.deny,
+    )
+
+
+@contextlib.asynccontextmanager
+async def delivering(
+    settings: Settings, listeners: Sequence[socket.socket], *, applier: Applier, environment: Mapping[str, str]
+) -> AsyncIterator[Delivering]:
+    """Delivery for as long as the context lasts. Before its end, `manager.drain` waits for what is in flight.
+
+    Raises Refused when the queues cannot be had.
+    """
+    delivery = settings.delivery
+    chance = random.Random()  # noqa: S311 (it spreads waits)
+    secrets = sources.configured(settings, environment=environment)
+    queues = Queues(settings.state_dir / QUEUES, reserve=delivery.free_bytes, clock=system_clock)
+    to = policy(settings, listeners)
+    async with Client(policy=to, proxy=settings.outbound.proxy, connections=_most_connections()) as client:
+        outlet = Outlet(client, secrets=secrets, authorities=settings.outbound.ca_file)
+        surroundings = Environment(random=chance)
+
+        def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
+            return Exporter(destination, project=project, queue=queue, outlet=outlet, environment=surroundings)
+
+        async def look_up(project: str, name: str) -> Destination | None:
+            routes = await applier.routes(project, (name,))
+            return next((one for one in (*routes.destinations, *routes.former) if one.name == name), None)
+
+        await queues.start()
+        dead_bytes = delivery.dead_letters.max_bytes
+        manager = Manager(queues, make, look_up, clock=system_clock, dead_bytes=dead_bytes, chance=chance)
+        routing = Routing(applier.routes, manager)
+        manager.follow(routing.ask, routing.is_behind)
+        applier.listen(routing.heard)
+        schedules = Upkeep(manager, queues, max_age=delivery.dead_letters.max_age, now=_now).scheduled()
+        try:
+            yield Delivering(manager, routing)
+        finally:
+            await schedules.stop()
+            await manager.drain(seconds=0)
+            await manager.close()
+
+
+class Upkeep:
+    """What comes round: dead letters that expire, and a look at the disk."""
+
+    def __init__(self, manager: Manager, queues: Queues, *, max_age: float, now: Callable[[], Moment]) -> None:
+        """`max_age` of dead letters in seconds."""
+        self._manager = manager
+        self._queues = queues
+        self._max_age = max_age
+        self._now = now
+        self._before = now()
+        self._is_low = False
+
+    def scheduled(self) -> Schedules:
+        """Begin with it."""
+        schedules = Schedules()
+        schedules.every(EXPIRY_SECONDS, self.expire, name="dead-letters")
+        schedules.every(DISK_SECONDS, self.look_at_disk, name="room-on-the-disk")
+        schedules.start()
+        return schedules
+
+    async def expire(self) -> None:
+        """Forget dead letters that are too old, unless the clock was set since the last time."""
+        before, now = self._before, self._now()
+        self._before = now
+        if expiring.has_jumped(before, now):
+            log.warning("The clock was set by more than an hour; no dead letter expires until the next look.")
+        else:
+            await self._manager.expire(before=now.wall - int(self._max_age * 1000))
+
+    async def look_at_disk(self) -> None:
+        """Say when the disk is down to what queues leave free, and when there is room again."""
+        is_low = self._queues.spare() < 0
+        if is_low and not self._is_low:
+            log.warning(
+                "The disk has less room than `delivery.freeBytes`: log records are refused until there is more."
+            )
+        if self._is_low and not is_low:
+            log.info("The disk has room again; log records are taken.")
+        self._is_low = is_low
+
+
+def _listener(listening: socket.socket) -> Listener:
+    host, port = listening.getsockname()[:2]
+    return Listener(ip_address(host), port)
+
+
+def _most_connections() -> int:
+    """For all destinations together. Each has as many as consumers, and this bound is far away, so that a slow one
+    starves nobody: half of the files that may be open, since queues, repositories and senders need some as well.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 0 if soft == resource.RLIM_INFINITY else soft // 2
+
+
+def _now() -> Moment:
+    return Moment(system_clock(), time.monotonic())

@@ -1,0 +1,62 @@
+"""What the doors see of delivery: taking log records in, and looking after one destination's queue.
+
+Belongs here: the promises and values. Does not: how they are kept (`manager`), HTTP, or who may ask.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reconciler import errors
+from reconciler.otlp.models import Logs
+
+
+class Full(errors.Transient):
+    """A destination cannot take more now, and nothing of the request was kept. `seconds` is when to try again."""
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class NotTaken(errors.Transient):
+    """A destination without a queue did not get the records, or the disk did not take them: the sender keeps them."""
+
+
+class UnknownDestination(errors.Refused):
+    """The project has no such destination, and no queue of that name is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a request: how many of its records nobody takes, and why, in a sentence ('' for none)."""
+
+    rejected: int = 0
+    message: str = ""
+
+
+class Delivery(Protocol):
+    """Log records in, and what operators do. Names of destinations are as in `routing.models.Destination`."""
+
+    async def take(self, project: str, logs: Logs) -> Taken:
+        """Route and queue. When it returns, the records are where the settings of each destination promise (on disk,
+        in memory, delivered). Raises Full, NotTaken, TooLarge.
+        """
+
+    def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
+        """One destination's delivery as the API shows it; what endpoints answered only with `answers`. Raises
+        UnknownDestination, and, like all that follow, Full while the project's Configurations are being read.
+        """
+
+    def all(self, project: str, *, answers: bool) -> dict[str, Any]:
+        """Every destination of a project that something is delivered to or queued for, sorted by name, and the records
+        that no Configuration took.
+        """
+
+    async def replay(self, project: str, name: str) -> tuple[int, int]:
+        """Queue its dead letters again: how many batches and records. Raises UnknownDestination."""
+
+    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> tuple[int, int]:
+        """Forget what is queued, or dead: how many batches and records. Raises UnknownDestination."""
+
+    async def test(self, project: str, name: str) -> dict[str, Any]:
+        """Send one made-up record past the queue, once: what came of it. Raises UnknownDestination."""

@@ -1,0 +1,111 @@
+"""Taking one request into the lanes that it is for.
+
+Belongs here: that all of it is taken or nothing, and what the sender is told. Does not: which lanes those are
+(`manager`), how a queue keeps its promises (`queueing`).
+
+Whether every destination has room is asked before the first one gets anything, and nothing happens in between: the
+questions and the appends are one stretch of the event loop. Destinations without a queue come before that, since what
+they answer may take seconds; then everything is asked again.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from reconciler.delivery import lanes
+from reconciler.delivery.contract import Full, NotTaken
+from reconciler.delivery.lanes import Lane
+from reconciler.delivery.splitting import Share
+from reconciler.otlp.refusals import TooLarge
+from reconciler.queueing.contract import QueueFault, Shortage
+from reconciler.sending.exporter import Undelivered
+
+UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
+SOON_SECONDS = 5.0  # after which a queue that is being emptied has room
+LATER_SECONDS = 15.0  # after which one that is not may have
+
+READING = "The service is reading the project's Configurations; try again."
+STOPPING = "The service stops, and a queue in memory takes nothing more; try again."
+
+Wanted: TypeAlias = tuple[Lane, Share]
+"""A lane, and what a request has for it."""
+
+
+class _Append(NamedTuple):
+    """One destination's share on its way to its queue."""
+
+    lane: Lane
+    records: int
+    written: Awaitable[None]
+
+
+class Intake:
+    """`is_stopping`: what is only in memory takes nothing more."""
+
+    def __init__(self, *, clock: Callable[[], int], chance: random.Random) -> None:
+        """`clock` gives Unix milliseconds."""
+        self.is_stopping = False
+        self._clock = clock
+        self._chance = chance
+
+    async def take(self, wanted: Sequence[Wanted]) -> None:
+        """Take all shares; when it returns, they are where each lane promises. Raises Full, NotTaken, TooLarge."""
+        self._refuse_without_room(wanted)
+        inline = [(lane, share) for lane, share in wanted if lane.queue is None]
+        if inline:
+            await _send(inline)
+            if any(lane.leaving for lane, _ in wanted):  # the settings changed meanwhile: its queue may be gone
+                raise Full(READING, seconds=UNREAD_SECONDS)
+            self._refuse_without_room(wanted)
+        await _written([append for lane, share in wanted if (append := self._append(lane, share)) is not None])
+
+    def _refuse_without_room(self, wanted: Sequence[Wanted]) -> None:
+        for lane, share in wanted:
+            if self.is_stopping and lane.place == lanes.MEMORY:
+                raise Full(STOPPING, seconds=UNREAD_SECONDS)
+            if lane.queue is None or lane.drops:
+                continue
+            shortage = lane.queue.room(size=share.size)
+            if shortage is Shortage.BYTES and lane.exceeds(share.size):
+                message = f"These records are more than the queue of the destination {lane.name} may ever hold"
+                raise TooLarge(f"{message}; send fewer at a time, or raise its `max_bytes`.")
+            if shortage is not None:
+                message = f"The destination {lane.name} cannot take more now: {lanes.SHORT[shortage]}; try again."
+                raise Full(message, seconds=self._patience(lane, shortage))
+
+    def _append(self, lane: Lane, share: Share) -> _Append | None:
+        queue = lane.queue
+        if queue is None:
+            return None
+        if lane.drops and queue.room(size=share.size) is not None:
+            lane.counts.dropped += share.records
+            return None
+        return _Append(lane, share.records, queue.append(share.pieces, records=share.records, at=self._clock()))
+
+    def _patience(self, lane: Lane, shortage: Shortage) -> float:
+        """When to try again, in seconds: not all senders at once."""
+        is_moving = shortage is not Shortage.DISK and lane.exporter is not None and lane.exporter.is_sending
+        return (SOON_SECONDS if is_moving else LATER_SECONDS) * self._chance.uniform(0.5, 1.5)
+
+
+async def _send(inline: Sequence[tuple[Lane, Share]]) -> None:
+    for lane, share in inline:
+        try:
+            await lane.sender.deliver(share.pieces)
+        except Undelivered as failed:
+            raise NotTaken(failed.message) from None
+        lane.counts.taken += share.records
+
+
+async def _written(appends: Sequence[_Append]) -> None:
+    """Wait for all of them, which are under way together."""
+    fault: QueueFault | None = None
+    for append in appends:
+        try:
+            await append.written
+        except QueueFault as problem:
+            fault = problem
+        else:
+            append.lane.counts.taken += append.records
+    if fault is not None:
+        raise NotTaken(f"{fault.message} Keep the records and send them again.") from None

@@ -1,0 +1,84 @@
+"""A lane: one destination of one project, with its queue and what sends from it.
+
+Belongs here: what a lane is, and which settings need another queue. Does not: opening and ending lanes (`manager`).
+"""
+
+from dataclasses import dataclass, field
+
+from reconciler.queueing.contract import Queue, Shortage
+from reconciler.routing.models import Buffering, Destination, OnFull
+from reconciler.sending.exporter import Exporter
+
+SHORT = {
+    Shortage.BATCHES: "its queue holds as many batches as it may",
+    Shortage.BYTES: "its queue takes as many bytes as it may",
+    Shortage.DISK: "the disk has too little room",
+}
+
+
+@dataclass(slots=True)
+class Counts:
+    """Records since the start of the service."""
+
+    taken: int = 0
+    dropped: int = 0
+    discarded: int = 0
+    expired: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """`queue` is None when records are sent while their sender waits. `exporter` is None for a queue that was found
+    and of whose destination nothing is known: it can be discarded, or waits for a destination of this name.
+
+    A lane that is `leaving` takes nothing more: it drains.
+    """
+
+    project: str
+    name: str
+    place: str
+    destination: Destination | None
+    queue: Queue | None
+    exporter: Exporter | None
+    leaving: bool = False
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def sender(self) -> Exporter:
+        """The exporter of a lane that has one."""
+        assert self.exporter is not None
+        return self.exporter
+
+    @property
+    def drops(self) -> bool:
+        """Whether what a full queue cannot take is dropped, rather than the whole request refused."""
+        return self.destination is not None and self.destination.buffering.on_full is OnFull.DROP_NEWEST
+
+    def exceeds(self, size: int) -> bool:
+        """Whether so many bytes would not fit into its queue if that were empty."""
+        storage = None if self.destination is None else self.destination.buffering.storage
+        return storage is not None and size > storage.max_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is queued, and no dead letter is left."""
+        if self.queue is None:
+            return True
+        depth = self.queue.depth()
+        return not depth.batches and not depth.dead_batches
+
+
+def place(buffering: Buffering) -> str:
+    """Where a queue is. With another answer it is another queue."""
+    if not buffering.queue:
+        return NOWHERE
+    return MEMORY if buffering.storage is None else on_disk(buffering.storage.directory)
+
+
+def on_disk(directory: str) -> str:
+    """The place of a queue on disk."""
+    return f"disk {directory}"
+
+
+NOWHERE = "none"
+MEMORY = "memory"

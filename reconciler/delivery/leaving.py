@@ -1,0 +1,88 @@
+"""Lanes that take nothing more: those of destinations that are gone, or have their queue elsewhere now.
+
+Belongs here: draining them, and their end once nothing is left. Does not: which lanes leave, opening what is left on
+disk (`manager`).
+
+A lane without an exporter waits: for a destination of its name, or for somebody who discards its queue.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from reconciler.delivery.lanes import Lane
+from reconciler.queueing.queues import Queues
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0  # between two looks whether dead letters are left
+
+
+class Leaving:
+    """Those of all projects, in the order in which they left."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._lanes: list[Lane] = []
+        self._drains: dict[Lane, asyncio.Task[None]] = {}
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter([*self._lanes])
+
+    def of(self, project: str, name: str | None = None) -> list[Lane]:
+        """Those of a project, or of one of its destinations."""
+        return [lane for lane in self._lanes if lane.project == project and name in (None, lane.name)]
+
+    def add(self, lane: Lane) -> None:
+        """This one takes nothing more."""
+        lane.leaving = True
+        self._lanes.append(lane)
+        self.drain(lane)
+
+    def drain(self, lane: Lane) -> None:
+        """End it once it is empty, if it is one that sends."""
+        if lane.exporter is not None:
+            self._drains[lane] = asyncio.create_task(self._drained(lane), name=f"drain-{lane.project}-{lane.name}")
+
+    def take_back(self, project: str, name: str, place: str) -> Lane | None:
+        """The lane of a destination that is wanted again at the same place: it is not opened twice."""
+        for lane in self.of(project, name):
+            if lane.place == place:
+                self._lanes.remove(lane)
+                self._stop(lane)
+                lane.leaving = False
+                return lane
+        return None
+
+    async def end_empty(self) -> None:
+        """End those that send nothing and are empty."""
+        for lane in self:
+            if lane.exporter is None and lane.is_empty:
+                await self._end(lane)
+
+    def stop(self) -> None:
+        """End none any more."""
+        for lane in [*self._drains]:
+            self._stop(lane)
+
+    async def _drained(self, lane: Lane) -> None:
+        await lane.sender.drained()
+        while not lane.is_empty:  # dead letters, until they are discarded, replayed or too old
+            await asyncio.sleep(LOOK_SECONDS)
+            await lane.sender.drained()
+        await self._end(lane)
+
+    async def _end(self, lane: Lane) -> None:
+        """Its folder goes. Nothing suspends between the look that found it empty and its leaving the list."""
+        self._lanes.remove(lane)
+        self._drains.pop(lane, None)
+        if lane.exporter is not None:
+            await lane.exporter.stop(seconds=0)
+        if lane.queue is not None:
+            await self._queues.remove(lane.queue)
+        log.info("The queue of %s in the project %s is empty, and nobody wants it any more.", lane.name, lane.project)
+
+    def _stop(self, lane: Lane) -> None:
+        task = self._drains.pop(lane, None)
+        if task is not None:
+            task.cancel()

@@ -1,0 +1,360 @@
+"""Delivery: every lane of every project, and the requests that are divided among them.
+
+Belongs here: which lanes there are, which of them a request is for, and what operators ask for. Does not: taking a
+request into lanes (`intake`), where the routes come from (`daemon.routing`), queues and sending.
+
+**Changed settings** reach a lane while it works. Another place for the queue is another lane: the old one takes nothing
+more and drains beside it. So does the lane of a destination that is gone. What is left on disk of either is opened
+again at the next start.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from reconciler.counting import counted
+from reconciler.delivery import lanes, showing
+from reconciler.delivery.contract import Full, Taken, UnknownDestination
+from reconciler.delivery.intake import LATER_SECONDS, READING, UNREAD_SECONDS, Intake
+from reconciler.delivery.lanes import Lane
+from reconciler.delivery.leaving import Leaving
+from reconciler.delivery.splitting import split
+from reconciler.otlp.models import Logs
+from reconciler.queueing.contract import Queue, QueueFault
+from reconciler.queueing.memory import MemoryQueue
+from reconciler.queueing.queues import Found, Queues
+from reconciler.routing.matching import Matcher
+from reconciler.routing.models import Destination, Routes
+from reconciler.sending.exporter import Exporter
+
+log = logging.getLogger(__name__)
+
+MEMORY_BYTES = 64 << 20  # of one queue in memory
+
+NOBODY = "No Configuration of the project takes {}; status.delivery of each says why not."
+
+UNKNOWN = (
+    "There is no such destination that log records are delivered to; status.delivery of the project's Configurations "
+    "says which deliver."
+)
+
+LookUp = Callable[[str, str], Awaitable[Destination | None]]
+"""A webhook of a project by its name, as it is stored now or was last."""
+
+MakeExporter = Callable[[str, Destination, Queue | None], Exporter]
+"""From a project, a destination and its queue."""
+
+
+class Manager:
+    """All of delivery. `change` is told what a project routes; until then nothing of it is taken."""
+
+    def __init__(
+        self,
+        queues: Queues,
+        make: MakeExporter,
+        look_up: LookUp,
+        *,
+        clock: Callable[[], int],
+        dead_bytes: int,
+        chance: random.Random,
+    ) -> None:
+        """`clock` gives Unix milliseconds; `dead_bytes` bounds the dead letters of each queue."""
+        self._unread: Callable[[str], None] = lambda _: None
+        self._is_behind: Callable[[str], bool] = lambda _: False
+        self._queues = queues
+        self._make = make
+        self._look_up = look_up
+        self._clock = clock
+        self._dead_bytes = dead_bytes
+        self._intake = Intake(clock=clock, chance=chance)
+        self._matchers: dict[str, Matcher] = {}
+        self._routes: dict[str, Routes] = {}
+        self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
+        self._leaving = Leaving(queues)
+        self._taken_up: set[str] = set()  # the projects whose queues on disk are open
+        self._changing = asyncio.Lock()
+        self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
+
+    def follow(self, ask: Callable[[str], None], is_behind: Callable[[str], bool]) -> None:
+        """Have `ask` called with a project that sends records and whose routes nobody has said; `is_behind` says
+        whether those of a project are older than what is stored.
+        """
+        self._unread, self._is_behind = ask, is_behind
+
+    # Taking in.
+
+    async def take(self, project: str, logs: Logs) -> Taken:
+        """See the contract."""
+        matcher = self._matchers.get(project)
+        if matcher is None:
+            raise self._not_read(project)
+        divided = split(logs, matcher.of)
+        if divided.unrouted and self._is_behind(project):
+            # Who is told that nobody takes a record gives it up; the Configuration that does may just have been stored.
+            raise Full(READING, seconds=UNREAD_SECONDS)
+        wanted = [(self._open_lane(project, name), share) for name, share in divided.shares.items()]
+        await self._intake.take(wanted)
+        if not divided.unrouted:
+            return Taken()
+        self._unrouted[project] = (self._unrouted.get(project, (0, 0))[0] + divided.unrouted, self._clock())
+        which = "these records" if divided.unrouted == logs.records else f"{divided.unrouted} of these records"
+        return Taken(divided.unrouted, NOBODY.format(which))
+
+    def _not_read(self, project: str) -> Full:
+        self._unread(project)
+        return Full(READING, seconds=UNREAD_SECONDS)
+
+    def _open_lane(self, project: str, name: str) -> Lane:
+        lane = self._lanes[project].get(name)
+        if lane is None:
+            message = f"The queue of the destination {name} cannot be opened; the log says why."
+            raise Full(message, seconds=LATER_SECONDS)
+        return lane
+
+    # Lanes.
+
+    async def change(self, routes: Routes) -> None:
+        """Follow what a project routes now. Raises QueueFault when a queue cannot be opened; the rest is followed."""
+        async with self._changing:
+            if not self._intake.is_stopping:
+                await self._change(routes)
+
+    async def _change(self, routes: Routes) -> None:
+        present = self._lanes.setdefault(routes.project, {})
+        wanted = {destination.name: destination for destination in routes.destinations}
+        faults: list[QueueFault] = []
+        for name, destination in wanted.items():
+            try:
+                await self._ensure(routes.project, destination, present.get(name))
+            except QueueFault as fault:
+                faults.append(fault)
+        self._matchers[routes.project] = Matcher(routes)
+        self._routes[routes.project] = routes
+        for name in sorted(present.keys() - wanted.keys()):
+            self._leaving.add(present.pop(name))
+        await self._take_up(routes.project, {**{one.name: one for one in routes.former}, **wanted})
+        if faults:
+            raise faults[0]
+
+    async def _ensure(self, project: str, destination: Destination, lane: Lane | None) -> None:
+        """The lane of a destination, as its settings are now."""
+        place = lanes.place(destination.buffering)
+        if lane is not None and lane.place == place:
+            self._adjust(lane, destination)
+            return
+        returning = self._leaving.take_back(project, destination.name, place)
+        if returning is not None:
+            self._adjust(returning, destination)
+            fresh = returning
+        else:
+            queue = await self._open(project, destination)
+            fresh = Lane(
+                project=project,
+                name=destination.name,
+                place=place,
+                destination=destination,
+                queue=queue,
+                exporter=self._make(project, destination, queue),
+            )
+            fresh.sender.start()
+        self._lanes[project][destination.name] = fresh
+        if lane is not None:
+            self._leaving.add(lane)
+
+    def _adjust(self, lane: Lane, destination: Destination) -> None:
+        if lane.exporter is None:
+            lane.exporter = self._make(lane.project, destination, lane.queue)
+            lane.exporter.start()
+        elif destination != lane.destination:
+            lane.exporter.change(destination)
+        lane.destination = destination
+        if lane.queue is not None:
+            lane.queue.configure(storage=destination.buffering.storage, max_batches=destination.buffering.max_batches)
+
+    async def _open(self, project: str, destination: Destination) -> Queue | None:
+        buffering = destination.buffering
+        if not buffering.queue:
+            return None
+        if buffering.storage is None:
+            return MemoryQueue(max_batches=buffering.max_batches, max_bytes=MEMORY_BYTES)
+        return await self._queues.open(
+            project=project,
+            name=destination.name,
+            storage=buffering.storage,
+            max_batches=buffering.max_batches,
+            dead_bytes=self._dead_bytes,
+        )
+
+    # What is left on disk of destinations that are gone, or have their queue elsewhere now.
+
+    async def left(self, project: str) -> tuple[str, ...]:
+        """The destinations that are leaving, or have a queue on disk that was not opened yet, sorted: whoever reads
+        the routes of a project looks up what is known of those.
+        """
+        found = set() if project in self._taken_up else {one.name for one in await self._found(project)}
+        return tuple(sorted(found | {lane.name for lane in self._leaving.of(project)}))
+
+    async def projects(self) -> frozenset[str]:
+        """Those that have a queue on disk."""
+        return frozenset(one.project for one in await self._on_disk())
+
+    async def _take_up(self, project: str, known: dict[str, Destination]) -> None:
+        """Open the queues on disk that no lane has: of such a destination, or of nobody."""
+        if project not in self._taken_up:  # nobody else makes queues: what is there later is a lane's
+            taken = {(lane.name, lane.place) for lane in self._of_project(project)}
+            for one in await self._found(project):
+                if (one.name, lanes.on_disk(one.directory)) not in taken:
+                    await self._open_left(one, known.get(one.name))
+            self._taken_up.add(project)
+        for lane in self._leaving.of(project):
+            if lane.exporter is None and lane.name in known:
+                self._adjust(lane, known[lane.name])
+                self._leaving.drain(lane)
+
+    async def _found(self, project: str) -> list[Found]:
+        return [one for one in await self._on_disk() if one.project == project]
+
+    async def _on_disk(self) -> list[Found]:
+        try:
+            return await self._queues.found()
+        except OSError as fault:
+            raise QueueFault(f"The folder of queues cannot be read ({fault.strerror}); look at the disk.") from fault
+
+    async def _open_left(self, found: Found, destination: Destination | None) -> None:
+        try:
+            queue = await self._queues.open_found(found, dead_bytes=self._dead_bytes)
+        except QueueFault as fault:
+            log.warning("A queue of %s that is left cannot be opened: %s", found.name, fault.message)
+            return
+        exporter = None if destination is None else self._make(found.project, destination, queue)
+        lane = Lane(
+            project=found.project,
+            name=found.name,
+            place=lanes.on_disk(found.directory),
+            destination=destination,
+            queue=queue,
+            exporter=exporter,
+        )
+        if exporter is not None:
+            exporter.start()
+        self._leaving.add(lane)
+
+    # What operators ask for.
+
+    def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
+        """See the contract."""
+        return showing.shown(self._named(project, name), self._routed(project, name), answers=answers)
+
+    def all(self, project: str, *, answers: bool) -> dict[str, Any]:
+        """See the contract."""
+        if project not in self._matchers:
+            raise self._not_read(project)
+        names = sorted({lane.name for lane in self._of_project(project)})
+        records, last = self._unrouted.get(project, (0, None))
+        return {
+            "deliveries": [self.shown(project, name, answers=answers) for name in names],
+            "unrouted": showing.unrouted(records, last),
+        }
+
+    def _routed(self, project: str, name: str) -> list[str]:
+        """The Configurations that deliver to a destination."""
+        routes = self._routes[project].routes if project in self._routes else ()
+        return [route.configuration for route in routes if name in route.destinations]
+
+    async def replay(self, project: str, name: str) -> tuple[int, int]:
+        """See the contract."""
+        return _sum([await queue.replay(outages_only=False) for _, queue in self._with_queues(project, name)])
+
+    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> tuple[int, int]:
+        """See the contract."""
+        gone: list[tuple[int, int]] = []
+        for lane, queue in self._with_queues(project, name):
+            settled = lane.exporter.withdraw() if queued and lane.exporter is not None else 0
+            batches, records = await queue.discard(queued=queued, dead=dead)
+            gone.append((batches, records - settled))
+            lane.counts.discarded += gone[-1][1]
+        await self._leaving.end_empty()
+        return _sum(gone)
+
+    async def test(self, project: str, name: str) -> dict[str, Any]:
+        """See the contract."""
+        exporter = await self._exporter(project, name)
+        return showing.tested(await exporter.test())
+
+    async def _exporter(self, project: str, name: str) -> Exporter:
+        """What sends to a destination; one made for the occasion where nothing is delivered to it."""
+        for lane in self._present(project, name):
+            if lane.exporter is not None:
+                return lane.exporter
+        destination = await self._look_up(project, name)
+        if destination is None:
+            raise UnknownDestination(UNKNOWN)
+        return self._make(project, destination, None)
+
+    async def expire(self, *, before: int) -> None:
+        """Forget the dead letters that are too old, or too many."""
+        for lane in [*self._everyone()]:
+            if lane.queue is not None:
+                batches, records = await lane.queue.expire(before=before)
+                lane.counts.expired += records
+                if batches:
+                    letters, held = counted(batches, "dead letter"), counted(records, "record")
+                    log.warning("%s of %s (%s) expired.", letters, lane.name, held)
+        await self._leaving.end_empty()
+
+    async def drain(self, *, seconds: float) -> None:
+        """Claim nothing more; what is in flight, and what is in memory alone, has so many seconds. Records are still
+        taken in, but not into memory.
+        """
+        async with self._changing:
+            self._intake.is_stopping = True
+            self._leaving.stop()
+            await asyncio.gather(*(_wound_down(lane, seconds=seconds) for lane in self._everyone() if lane.exporter))
+
+    async def close(self) -> None:
+        """After `drain`, and when nobody takes records in any more. What is queued on disk stays there."""
+        async with self._changing:
+            for lane in self._everyone():
+                if lane.place == lanes.MEMORY and not lane.is_empty:
+                    log.warning("What %s had in memory alone and was not delivered is lost with this stop.", lane.name)
+            await self._queues.close()
+
+    def _named(self, project: str, name: str) -> list[Lane]:
+        """The lanes of a destination, the one that takes records first. Raises UnknownDestination, Full."""
+        if project not in self._matchers:
+            raise self._not_read(project)
+        found = self._present(project, name)
+        if not found:
+            raise UnknownDestination(UNKNOWN)
+        return found
+
+    def _present(self, project: str, name: str) -> list[Lane]:
+        taking = self._lanes.get(project, {}).get(name)
+        found = [] if taking is None else [taking]
+        return found + self._leaving.of(project, name)
+
+    def _with_queues(self, project: str, name: str) -> list[tuple[Lane, Queue]]:
+        return [(lane, lane.queue) for lane in self._named(project, name) if lane.queue is not None]
+
+    def _of_project(self, project: str) -> list[Lane]:
+        return [lane for lane in self._everyone() if lane.project == project]
+
+    def _everyone(self) -> list[Lane]:
+        return [*(lane for named in self._lanes.values() for lane in named.values()), *self._leaving]
+
+
+async def _wound_down(lane: Lane, *, seconds: float) -> None:
+    """A queue in memory is sent first, while its endpoint takes it: nothing of it outlives the process."""
+    ends = asyncio.get_running_loop().time() + seconds
+    if lane.place == lanes.MEMORY and lane.sender.is_sending:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await lane.sender.drained()
+    await lane.sender.stop(seconds=max(ends - asyncio.get_running_loop().time(), 0.0))
+
+
+def _sum(counted: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(batches for batches, _ in counted), sum(records for _, records in counted)

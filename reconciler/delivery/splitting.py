@@ -1,0 +1,48 @@
+"""Which groups of a request go to which destination; pure.
+
+Belongs here: dividing one request by what a matcher says. Does not: matching (`routing.matching`), queues (`manager`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from reconciler.otlp.models import Group, Logs
+
+Match = Callable[[Mapping[str, str]], tuple[str, ...]]
+"""The destinations of records whose resource has these attributes, each once."""
+
+
+class Share(NamedTuple):
+    """What one destination gets of a request: pieces which one after another are a request again."""
+
+    pieces: tuple[bytes | memoryview, ...]
+    records: int
+    size: int
+
+
+class Split(NamedTuple):
+    """Each destination's share, in the order in which they first occur, and how many records none of them takes."""
+
+    shares: dict[str, Share]
+    unrouted: int
+
+
+def split(logs: Logs, match: Match) -> Split:
+    """Divide a request."""
+    chosen: dict[str, list[Group]] = {}
+    unrouted = 0
+    for group in logs.groups:
+        names = match(group.attributes)
+        if not names:
+            unrouted += group.records
+        for name in names:
+            chosen.setdefault(name, []).append(group)
+    return Split({name: _share(groups) for name, groups in chosen.items()}, unrouted)
+
+
+def _share(groups: Sequence[Group]) -> Share:
+    return Share(
+        tuple(group.data for group in groups),
+        sum(group.records for group in groups),
+        sum(len(group.data) for group in groups),
+    )

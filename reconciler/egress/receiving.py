@@ -1,0 +1,72 @@
+"""One answer to each request, of what a server sends on a connection.
+
+Belongs here: how many messages aiohttp takes from a connection, which without this has no bound. Does not: lengths of
+heads (aiohttp's own limits), bodies (`client`).
+
+aiohttp parses all that comes and puts every message into a queue: any number of interim answers (1xx) before the
+answer, and of answers behind it that nobody asked for, also while a connection waits to be used again. A server that
+sends nothing else would take all of the event loop's time.
+"""
+
+from asyncio import AbstractEventLoop
+from functools import partial
+from typing import Any
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
+
+MOST_INTERIM = 10  # answers before the answer
+_PIECE = 4 << 10  # bytes that are parsed at a time; the shortest messages in them take half a millisecond
+
+
+class Connector(aiohttp.TCPConnector):
+    """Its connections hear one answer to each request."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = partial(_handler, loop=self._loop)  # for what there is no option
+
+
+def _handler(loop: AbstractEventLoop) -> ResponseHandler:
+    return _OneAnswer(loop)
+
+
+class _OneAnswer(ResponseHandler):
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._interim = 0
+        self._answered = True
+
+    def set_response_params(self, **options: Any) -> None:
+        """A request is about to be sent."""
+        self._interim = 0
+        self._answered = False
+        super().set_response_params(**options)
+
+    def data_received(self, data: bytes) -> None:
+        """In pieces, so that what comes too much is noticed before all of it is parsed."""
+        super().data_received(data[:_PIECE])
+        for start in range(_PIECE, len(data), _PIECE):
+            if self.transport is None or self.transport.is_closing():
+                return
+            super().data_received(data[start : start + _PIECE])
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        """A message was parsed. Interim ones tell nothing that we would heed."""
+        if self._answered:
+            self._end()
+        elif 100 <= data[0].code < 200 and data[0].code != 101:
+            self._interim += 1
+            if self._interim > MOST_INTERIM:
+                self._end()
+                self.set_exception(HttpProcessingError(code=400, message="too many interim answers"))
+        else:
+            self._answered = True
+            super().feed_data(data, size)
+
+    def _end(self) -> None:
+        self._answered = True
+        self.force_close()
+        if self.transport is not None:
+            self.transport.abort()

@@ -1,0 +1,74 @@
+"""What senders of log records are answered, in the encoding in which they asked.
+
+Belongs here: the messages of OTLP/HTTP for success, partial success and failure. Does not: which of them (`api`),
+headers beyond the media type. The specification: OTLP/HTTP, "Response".
+"""
+
+import math
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]  # nobody publishes their types
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsPartialSuccess, ExportLogsServiceResponse
+
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
+
+CODES: Final = {
+    400: 3,  # INVALID_ARGUMENT
+    401: 16,  # UNAUTHENTICATED
+    403: 7,  # PERMISSION_DENIED
+    404: 5,  # NOT_FOUND
+    405: 12,  # UNIMPLEMENTED
+    413: 8,  # RESOURCE_EXHAUSTED, as gRPC says of a message over its limit; without RetryInfo it means: not again
+    415: 3,
+    429: 8,
+    500: 13,  # INTERNAL
+    503: 14,  # UNAVAILABLE
+}
+"""The code of google.rpc.Status for a status of HTTP. OTLP/HTTP gives it no meaning; it helps who looks for a fault."""
+
+_RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
+
+
+class Answer(NamedTuple):
+    """A response's body and its Content-Type."""
+
+    body: bytes
+    media_type: str
+
+
+_SUCCESS: Final = (Answer(b"", PROTOBUF), Answer(b"{}", JSON))
+
+
+def success(*, json: bool) -> Answer:
+    """All was taken, or there was nothing to take."""
+    return _SUCCESS[json]
+
+
+def partial_success(*, rejected: int, message: str, json: bool) -> Answer:
+    """So many records were not taken and are not to be sent again; `message` says why."""
+    if json:
+        told = {"rejectedLogRecords": str(rejected), "errorMessage": message}  # 64-bit integers are strings in it
+        return Answer(msgspec.json.encode({"partialSuccess": told}), JSON)
+    told_so = ExportLogsPartialSuccess(rejected_log_records=rejected, error_message=message)
+    return Answer(ExportLogsServiceResponse(partial_success=told_so).SerializeToString(), PROTOBUF)
+
+
+def failure(status: int, message: str, *, json: bool, retry_after: float | None = None) -> Answer:
+    """A google.rpc.Status for a status of HTTP. `retry_after` is in seconds, rounded up like the header beside it."""
+    code = CODES.get(status, 3 if status < 500 else 13)
+    seconds = None if retry_after is None else math.ceil(retry_after)
+    if json:
+        told: dict[str, Any] = {"code": code, "message": message}
+        if seconds is not None:
+            told["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{seconds}s"}]
+        return Answer(msgspec.json.encode(told), JSON)
+    answer = Status(code=code, message=message)
+    if seconds is not None:
+        info = RetryInfo(retry_delay=Duration(seconds=seconds))
+        answer.details.append(AnyMessage(type_url=_RETRY_INFO, value=info.SerializeToString()))
+    return Answer(answer.SerializeToString(), PROTOBUF)

@@ -1,0 +1,114 @@
+"""Bodies as their Content-Encoding has them, decoded: identity, gzip, zstd. The door of zstandard.
+
+Belongs here: decoding within a limit, whatever the input claims of itself, and off the event loop when it takes long.
+Does not: what the bytes mean, how much of a body is read from its connection.
+
+What is refused: a stream that ends early, bytes behind its end, more than `MOST_MEMBERS` gzip members one after another
+(each costs a call and a copy), a zstd window beyond what RFC 9659 lets anybody use over HTTP.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import zstandard
+
+from reconciler.otlp.models import MOST_BYTES
+from reconciler.otlp.refusals import Malformed, TooLarge, UnknownEncoding
+
+MOST_MEMBERS: Final = 64
+MOST_WINDOW: Final = 8 << 20  # bytes; RFC 9659 section 3
+INLINE: Final = 64 << 10  # bytes of input that are decoded on the event loop ...
+INLINE_DECODED: Final = 256 << 10  # ... while they come to no more than this: about a millisecond
+
+_GZIP: Final = 16 + zlib.MAX_WBITS  # with the header and the trailer of gzip, whose checksum zlib compares
+_CHUNK: Final = 64 << 10
+# What goes behind a zstd stream, twice: a frame that holds its text once, not eight times, and a checksum. Its bytes
+# can be taken for the rest of a frame that was cut off; but then the text comes out in another way, or what follows
+# does not begin a frame.
+_END: Final = b"end of the request;" * 8
+_END_FRAMES: Final = zstandard.ZstdCompressor(write_checksum=True).compress(_END) * 2
+_ENDS: Final = _END * 2
+
+_Decode: TypeAlias = Callable[[bytes, int], bytes]
+
+
+async def decoded(body: bytes, encoding: str) -> bytes:
+    """The body without its encoding (the header's value, "" for none), at most MOST_BYTES.
+
+    Long ones are decoded on a thread, in calls that let go of the interpreter. Raises Malformed, TooLarge,
+    UnknownEncoding.
+    """
+    decode = _DECODERS.get(encoding.strip().lower())
+    if decode is None:
+        raise UnknownEncoding("The Content-Encoding of the request is not supported; use gzip, zstd or none.")
+    if decode is _identity:
+        return decode(body, MOST_BYTES)
+    if len(body) <= INLINE:
+        try:
+            return decode(body, INLINE_DECODED)
+        except TooLarge:
+            pass  # for the event loop; the thread finds out whether it is at all
+    return await asyncio.to_thread(decode, body, MOST_BYTES)
+
+
+def _identity(body: bytes, most: int) -> bytes:
+    if len(body) > most:
+        raise _too_large()
+    return body
+
+
+def _gunzip(body: bytes, most: int) -> bytes:
+    pieces: list[bytes] = []
+    size, at = 0, 0
+    for _ in range(MOST_MEMBERS):
+        stream = zlib.decompressobj(_GZIP)
+        while not stream.eof:
+            chunk = body[at : at + _CHUNK]  # small: what is left behind a member's end is copied
+            if not chunk:
+                raise Malformed("The request ends in the middle of its gzip stream; send it whole.")
+            try:
+                piece = stream.decompress(chunk, most - size + 1)
+            except zlib.error:
+                raise Malformed("The body of the request is not gzip, as its Content-Encoding says.") from None
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise _too_large()
+            at += len(chunk) - len(stream.unused_data)
+        if at == len(body):
+            return b"".join(pieces)
+    raise Malformed(f"The request has more than {MOST_MEMBERS} gzip members; compress it as one.")
+
+
+def _unzstd(body: bytes, most: int) -> bytes:
+    """A stream that ends early raises nothing in the library. So frames of ours go behind it: what the stream lacks is
+    taken from those, which then are not read as themselves.
+    """
+    try:
+        if zstandard.get_frame_parameters(body).window_size > MOST_WINDOW:
+            raise TooLarge("The zstd window of the request is over 8 MiB; compress it with a smaller one.")
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
+        with decompressor.stream_reader(body + _END_FRAMES, read_across_frames=True) as stream:
+            data = stream.read(most + len(_ENDS) + 1)
+    except zstandard.ZstdError:
+        raise Malformed("The body of the request is not zstd, as its Content-Encoding says, or not whole.") from None
+    if len(data) > most + len(_ENDS):
+        raise _too_large()
+    if not data.endswith(_ENDS):
+        raise Malformed("The request ends in the middle of its zstd stream; send it whole.")
+    return data[: -len(_ENDS)]
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"The request is over {MOST_BYTES >> 20} MiB when decoded; send fewer records at a time.")
+
+
+_DECODERS: Final[dict[str, _Decode]] = {
+    "": _identity,
+    "identity": _identity,
+    "gzip": _gunzip,
+    "x-gzip": _gunzip,  # the same, by RFC 9110 section 8.4.1.3
+    "zstd": _unzstd,
+}

@@ -1,0 +1,146 @@
+"""The dead letters of one queue: a journal of its own.
+
+Belongs here: putting letters there, listing them, and the ways in which they leave. Does not: why something died.
+
+The time in a letter's frame is that of its death. Whatever is to be appended to the queue again is on disk there before
+it leaves here: a crash between the two makes two of it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from reconciler.queueing import frames, obituaries, payloads
+from reconciler.queueing.contract import DeadLetter, Obituary, Piece, QueueFault, Shortage
+from reconciler.queueing.entries import Entry
+from reconciler.queueing.journals import Journal
+from reconciler.queueing.obituaries import Letter
+from reconciler.queueing.reading import Files
+from reconciler.queueing.walking import Walk
+
+ROUND_BATCHES = 64  # that are appended together
+ROUND_BYTES = 4 << 20
+
+Append = Callable[[Letter, int], asyncio.Future[None]]
+"""Appends a letter's payload, which has so many records, to the queue, on disk."""
+
+
+class DeadLetters:
+    """See the module. Mutations wait for each other; listing sees what is there when it comes to it."""
+
+    def __init__(self, journal: Journal, files: Files, *, limit: int) -> None:
+        """`limit` is how many bytes they may take before `expire` takes the oldest."""
+        self.journal = journal
+        self.limit = limit
+        self.oldest: int | None = None
+        self._files = files
+        self._changing = asyncio.Lock()
+
+    def committed(self, entries: Sequence[Entry]) -> None:
+        """The journal has some more."""
+        if self.oldest is None:
+            self.oldest = entries[0].taken_at
+
+    def bury(
+        self, payload: Sequence[Piece], obituary: Obituary, *, records: int, taken_at: int
+    ) -> asyncio.Future[None]:
+        """Append one; on disk when it is done."""
+        pieces = obituaries.encode(obituary, payload, taken_at=taken_at)
+        return self.journal.appender.append(
+            pieces, records=records, at=obituary.at, keep=False, synced=True, flags=frames.DEAD_LETTER
+        )
+
+    async def letters(self, *, after: int) -> AsyncIterator[tuple[Entry, Letter]]:
+        """In the order of their numbers, with their bytes. What cannot be read is left out, counted, in quarantine."""
+        last = self.journal.last
+        async for entry in self._entries():
+            if entry.number > last:
+                return
+            if entry.number <= after or entry.number in entry.segment.done:
+                continue
+            data = await payloads.payload(entry, self.journal, self._files)
+            letter = obituaries.decode(data) if data is not None else None
+            if letter is not None:
+                yield entry, letter
+            elif entry.number not in entry.segment.done and not entry.segment.is_gone:
+                self.journal.acknowledge([entry])
+                self.journal.damaged(entry.segment, lost=1)
+
+    async def _entries(self) -> AsyncIterator[Entry]:
+        walk = Walk(self.journal, self._files, claims=False)
+        while found := await walk.soon():
+            for entry in found:
+                yield entry
+
+    async def look(self) -> None:
+        """Learn when the oldest died."""
+        self.oldest = None
+        walk = Walk(self.journal, self._files, claims=False)
+        found = await walk.soon()
+        if found:
+            self.oldest = found[0].taken_at
+
+    async def replay(
+        self, append: Append, room: Callable[[int], Shortage | None], *, outages_only: bool, most: int | None
+    ) -> tuple[int, int]:
+        """Append them to the queue and take them off, as many as there is room for."""
+        batches = records = 0
+        async with self._changing:
+            waiting: list[tuple[Entry, asyncio.Future[None]]] = []
+            size = 0
+            async for entry, letter in self.letters(after=0):
+                if outages_only and not letter.obituary.outage:
+                    continue
+                if most is not None and batches + len(waiting) >= most:
+                    break
+                if room(len(letter.payload)) is not None:
+                    break
+                waiting.append((entry, append(letter, entry.records)))
+                size += len(letter.payload)
+                if len(waiting) >= ROUND_BATCHES or size >= ROUND_BYTES:
+                    moved = await self._moved(waiting)
+                    batches, records = batches + len(moved), records + sum(one.records for one in moved)
+                    if len(moved) < len(waiting):
+                        waiting = []
+                        break
+                    waiting, size = [], 0
+            moved = await self._moved(waiting)
+            await self.look()
+            return batches + len(moved), records + sum(one.records for one in moved)
+
+    async def _moved(self, waiting: Sequence[tuple[Entry, asyncio.Future[None]]]) -> list[Entry]:
+        """Take off what is in the queue now."""
+        moved: list[Entry] = []
+        for entry, written in waiting:
+            try:
+                await written
+            except QueueFault:
+                continue
+            moved.append(entry)
+        self.journal.acknowledge(moved)
+        return moved
+
+    async def discard(self) -> tuple[int, int]:
+        """Forget all."""
+        return await self._forget(lambda _: True)
+
+    async def expire(self, *, before: int) -> tuple[int, int]:
+        """Forget those that died before a time, and more, oldest first, while they are over their limit."""
+        return await self._forget(lambda entry: entry.taken_at < before or self.journal.left.size > self.limit)
+
+    async def _forget(self, is_wanted: Callable[[Entry], bool]) -> tuple[int, int]:
+        batches = records = 0
+        async with self._changing:
+            last = self.journal.last
+            async for entry in self._entries():
+                if entry.number > last:
+                    break
+                if is_wanted(entry) and entry.number not in entry.segment.done:
+                    self.journal.acknowledge([entry])
+                    batches, records = batches + 1, records + entry.records
+            await self.look()
+        return batches, records
+
+
+def listed(entry: Entry, letter: Letter) -> DeadLetter:
+    """A letter as it is listed."""
+    return DeadLetter(entry.number, entry.records, len(letter.payload), letter.taken_at, letter.obituary)

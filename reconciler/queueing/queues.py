@@ -1,0 +1,197 @@
+"""All queues on disk of the process: which are open, the thread that writes them, the lock of the root.
+
+Belongs here: opening, removing, and the end of all. Does not: what a queue does, which folder is whose (`folders`).
+
+`<root>/<directory>/<ULID>/` is one queue. The root is locked: two processes never use the same queues.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler import errors
+from reconciler.queueing import committer, identities, recovery, segments
+from reconciler.queueing.committer import Committer
+from reconciler.queueing.contract import Queue, QueueFault, Storage
+from reconciler.queueing.disk import DiskQueue, Limits, Parts
+from reconciler.queueing.folders import Folders, Wanted
+from reconciler.queueing.identities import Found
+from reconciler.queueing.payloads import Kept
+from reconciler.queueing.reading import Files
+from reconciler.queueing.recovery import Recovered
+from reconciler.queueing.space import Space
+from reconciler.queueing.system import System
+
+__all__ = ["Found", "Queues"]
+
+log = logging.getLogger(__name__)
+
+LOCK = ".lock"  # no directory of a storage begins with a dot
+UNLIMITED = 1 << 62
+NAMES = 10  # of queues that are told in one line
+
+
+class _Open(NamedTuple):
+    found: Found
+    queue: DiskQueue
+
+
+class Queues:
+    """One per process, used from one loop. Begin with `start`, end with `close`."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        reserve: int,
+        clock: Callable[[], int],
+        randomness: Callable[[int], bytes] = os.urandom,
+        system: System | None = None,
+    ) -> None:
+        """`reserve` is how many bytes of the disk are left free; `clock` gives Unix milliseconds."""
+        self._root = root
+        self._system = system or System()
+        self._folders = Folders(root, system=self._system, clock=clock, randomness=randomness)
+        self._parts = Parts(
+            Committer(self._system), Files(), Kept(), clock, Space(root, reserve=reserve, monotonic=time.monotonic)
+        )
+        self._open: dict[Path, _Open] = {}
+        self._opening = asyncio.Lock()
+        self._lock: int | None = None
+
+    async def start(self) -> None:
+        """Lock the root, which is made when it is missing, and learn which queues are there. Raises Refused."""
+        try:
+            await self._parts.files.run(self._take_lock)
+            await self._parts.files.run(self._folders.scan)
+        except BlockingIOError:
+            raise errors.Refused(f"Another process uses the queues in {self._root}; stop it.") from None
+        except OSError as fault:
+            raise errors.Refused(
+                f"The queues in {self._root} cannot be used ({fault.strerror}); mend the folder's permissions."
+            ) from fault
+
+    def _take_lock(self) -> None:
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._lock = descriptor
+        identities.sweep(self._root)
+
+    async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
+        """The queue of a destination, which is made when there is none. Raises QueueFault."""
+        limits = Limits(max_batches, storage.max_bytes, dead_bytes)
+        if identities.DIRECTORY.fullmatch(storage.directory) is None:
+            raise QueueFault(f"The queue of {name} cannot be at {storage.directory}: choose a plain name.")
+        async with self._opening:
+            with _faults(name):
+                wanted = Wanted(project, name, storage.directory)
+                found = await self._parts.files.run(lambda: self._folders.find_or_make(wanted))
+                return await self._opened(found, limits, storage.sync)
+
+    async def open_found(self, found: Found, *, dead_bytes: int) -> DiskQueue:
+        """A queue that is on disk, of whose settings nothing is known: without limits. Raises QueueFault."""
+        async with self._opening:
+            with _faults(found.name):
+                return await self._opened(found, Limits(UNLIMITED, UNLIMITED, dead_bytes), "commit")
+
+    async def _opened(self, found: Found, limits: Limits, sync: str) -> DiskQueue:
+        if found.folder in self._open:
+            raise QueueFault(f"The queue of {found.name} is open already.")
+        queued, buried = await self._parts.files.run(lambda: self._recovered(found))
+        queue = DiskQueue(found.folder, queued=queued, buried=buried, parts=self._parts, limits=limits, sync=sync)
+        await queue.start()
+        self._open[found.folder] = _Open(found, queue)
+        return queue
+
+    def _recovered(self, found: Found) -> tuple[Recovered, Recovered]:
+        buried = found.folder / identities.DEAD_LETTERS
+        if not buried.exists():
+            buried.mkdir(mode=0o700)
+            self._system.synchronise_folder(found.folder)
+        return (
+            recovery.recover(found.folder, kind=segments.QUEUE, mark=found.mark, system=self._system),
+            recovery.recover(buried, kind=segments.DEAD, mark=found.mark, system=self._system),
+        )
+
+    async def found(self) -> list[Found]:
+        """The queues that are on disk, sorted by their folders. Raises OSError."""
+        async with self._opening:
+            return await self._parts.files.run(self._folders.all)
+
+    async def remove(self, queue: Queue) -> None:
+        """Close a queue, and remove its folder if it is on disk and nothing is in it. Damaged files are kept."""
+        async with self._opening:  # who opens it again meanwhile would get a folder that is about to go
+            await self._removed(queue)
+
+    async def _removed(self, queue: Queue) -> None:
+        await queue.close()  # first: what is being written is in it then
+        empty = not any((queue.depth().batches, queue.depth().dead_batches))
+        if not isinstance(queue, DiskQueue):
+            return
+        self._open.pop(queue.folder, None)
+        if empty:
+            with contextlib.suppress(OSError):
+                await self._parts.files.run(lambda: self._folders.remove(queue.folder))
+
+    def spare(self) -> int:
+        """Bytes that may be written before the disk is down to its reserve; below zero when it is beyond that."""
+        return self._parts.space.spare()
+
+    async def close(self) -> None:
+        """Close what is open, and let go of the root.
+
+        A disk that hangs is waited for once, `committer.END_SECONDS` for all. The root is locked then until the process
+        ends, since a call that hangs may still write.
+        """
+        try:
+            if await self._closed():
+                self._let_go()
+        finally:
+            self._parts.committer.stop()
+            self._parts.files.close()
+
+    async def _closed(self) -> bool:
+        """Close every queue; whether that ended in time."""
+        closing = [(found, asyncio.create_task(queue.close())) for found, queue in self._open.values()]
+        self._open.clear()
+        try:
+            async with asyncio.timeout(committer.END_SECONDS):
+                await asyncio.gather(*(task for _, task in closing))
+        except TimeoutError:
+            log.error(
+                "The disk of the queues does not answer; what was not written is not kept, of %s.",
+                _names([found for found, task in closing if task.cancelled()]),
+            )
+            return False
+        return True
+
+    def _let_go(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _names(found: Sequence[Found]) -> str:
+    """Queues as a log line names them."""
+    names = sorted(f"{one.name} ({one.project})" for one in found)
+    more = len(names) - NAMES
+    return ", ".join(names[:NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+@contextlib.contextmanager
+def _faults(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        raise QueueFault(f"The queue of {name} cannot be opened ({fault.strerror}); look at the disk.") from fault

@@ -1,0 +1,292 @@
+"""What a journal finds in its folder when it is opened: what is queued, and what a crash or the disk did to it.
+
+Belongs here: one folder of segments, read on a thread before anything is served. Does not: the folder of a queue
+(`queues`), damage that is met later (`walking`).
+
+It always gives something to go on with. Of all segments but the last one only the header, the length and the file of
+acknowledgements are read. A file is read whole when its length is not what the headers say.
+"""
+
+import contextlib
+import logging
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconciler.counting import counted
+from reconciler.queueing import acknowledging, frames, quarantine, reading, segments
+from reconciler.queueing.number_sets import Numbers
+from reconciler.queueing.segments import Header, Segment, Totals
+from reconciler.queueing.system import PASSING, System
+
+log = logging.getLogger(__name__)
+
+NAME_DIGITS = 16
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A journal as it was found. `header` is that of the next segment; `lost` counts batches that cannot be read."""
+
+    header: Header
+    segments: list[Segment] = field(default_factory=list)
+    quarantined: int = 0
+    lost: int = 0
+
+
+@dataclass(slots=True)
+class _Found:
+    """A file: `header` is None when it cannot be read; `content` what is in it when it was read whole."""
+
+    path: Path
+    first: int
+    length: int
+    header: Header | None = None
+    content: "_Content | None" = None
+    highest: int = 0
+    is_foreign: bool = False  # no file, or one of a newer service, or of another journal
+
+
+@dataclass(slots=True)
+class _Content:
+    totals: Totals
+    end: int
+    is_damaged: bool
+    missing: int  # numbers that are between those of its frames
+    own: list[frames.Frame]
+
+
+def recover(folder: Path, *, kind: int, mark: int, system: System) -> Recovered:
+    """Read a folder, which may be missing; mend what a crash left. Raises OSError when the folder cannot be used."""
+    found = [one for path in _files(folder) if (one := _look(path, kind=kind, mark=mark)) is not None]
+    recovered = Recovered(Header(kind, mark, 1, Totals(), 0))
+    served: list[_Found] = []
+    highest = 0
+    for place, one in enumerate(found):
+        if one.header is None and not _is_readable(one, mark=mark):
+            highest = max(highest, one.first + min(one.length, segments.LONGEST_BYTES) // frames.HEADER_BYTES)
+            _put_away(one, kind=kind)
+            continue
+        if place == len(found) - 1 and not _is_drained(one):
+            _mend_end(one, kind=kind, mark=mark, system=system)
+        served.append(one)
+    _settle(served, recovered, kind=kind, mark=mark)
+    highest = max([highest, *(one.highest for one in served)])
+    recovered.header = recovered.header._replace(first=highest + 1)
+    recovered.quarantined = quarantine.count(folder, kind=kind)
+    _sweep(folder)
+    return recovered
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        names = [path for path in folder.iterdir() if path.suffix == segments.SUFFIX]
+    except FileNotFoundError:
+        return []
+    return sorted(path for path in names if _number(path) is not None)
+
+
+def _number(path: Path) -> int | None:
+    if len(path.stem) != NAME_DIGITS:
+        return None
+    try:
+        return int(path.stem, 16)
+    except ValueError:
+        return None
+
+
+def _look(path: Path, *, kind: int, mark: int) -> _Found | None:
+    first = _number(path)
+    assert first is not None
+    status = path.lstat()
+    found = _Found(path, first, status.st_size, is_foreign=not stat.S_ISREG(status.st_mode))
+    try:
+        header = _header(path)
+    except segments.UnknownVersion:
+        found.is_foreign = True
+        return found
+    except OSError as fault:
+        if fault.errno in PASSING:
+            raise
+        return found
+    if header is not None and (header.kind, header.mark) != (kind, mark):
+        found.is_foreign = True
+    elif header is not None:
+        found.header = header
+        found.first = max(first, header.first)
+        # The number in the name counts as used: a segment without frames keeps its name to itself.
+        found.highest = max(first, header.first - 1)
+    return found
+
+
+def _header(path: Path) -> Header | None:
+    descriptor = reading.opened(path)
+    try:
+        return segments.decode(os.pread(descriptor, segments.HEADER_BYTES, 0))
+    finally:
+        os.close(descriptor)
+
+
+def _is_drained(one: _Found) -> bool:
+    return one.header is not None and bool(one.header.flags & segments.DRAINED)
+
+
+def _is_readable(one: _Found, *, mark: int) -> bool:
+    """Whether a file without a header has frames of this queue all the same."""
+    with contextlib.suppress(OSError):
+        if one.length > segments.HEADER_BYTES and not one.is_foreign:
+            one.content = _read(one, mark=mark)
+            return one.content.totals.batches > 0
+    return False
+
+
+def _read(one: _Found, *, mark: int) -> _Content:
+    """What is readable of a file. Raises OSError."""
+    region = reading.whole(one.path, limit=segments.LONGEST_BYTES)
+    scanned = frames.scan(region, segments.HEADER_BYTES, mark=mark)
+    own = [found.frame for found in scanned.frames if found.frame.number >= one.first]
+    totals = _totals(own)
+    one.highest = max([one.highest, *(frame.number for frame in own)])
+    is_longer = one.length > len(region)  # than any that was written here
+    is_damaged = scanned.gaps > 0 or not scanned.torn or one.header is None or is_longer
+    missing = one.highest - one.first + 1 - len(own) if own and scanned.gaps else 0
+    return _Content(totals, scanned.end, is_damaged, missing, own)
+
+
+def _totals(own: list[frames.Frame]) -> Totals:
+    return Totals(len(own), sum(frame.records for frame in own), sum(frame.size for frame in own))
+
+
+def _mend_end(one: _Found, *, kind: int, mark: int, system: System) -> None:
+    """Cut off what a crash left at the end of the last segment."""
+    try:
+        one.content = _read(one, mark=mark)
+        if one.content.is_damaged:
+            _copy(one, kind=kind)  # as it is: the bytes in quarantine are the same ones
+        elif one.content.end < one.length:
+            descriptor = system.open(one.path)
+            try:
+                system.cut(descriptor, one.content.end)
+            finally:
+                system.close(descriptor)
+            log.warning("Of the queue file %s, %d bytes were cut off.", one.path, one.length - one.content.end)
+            one.length = one.content.end
+    except OSError as fault:
+        log.error("The end of the queue file %s cannot be mended (%s).", one.path, fault.strerror)
+
+
+def _put_away(one: _Found, *, kind: int) -> None:
+    """Nothing can be served of it."""
+    try:
+        if one.length <= segments.HEADER_BYTES and not one.is_foreign:
+            one.path.unlink()  # a crash came before the first frame
+            return
+        quarantine.move(one.path, kind=kind)
+    except OSError as fault:
+        log.error("The queue file %s cannot be read, nor moved away (%s).", one.path, fault.strerror)
+    else:
+        log.error("Nothing of the queue file %s can be read; it was moved to %s.", one.path, quarantine.FOLDER)
+
+
+def _copy(one: _Found, *, kind: int) -> None:
+    tell = quarantine.told(one.path)
+    try:
+        quarantine.copy(one.path, kind=kind)
+    except OSError as fault:
+        tell(fault)
+    else:
+        tell(None)
+
+
+def _settle(served: list[_Found], recovered: Recovered, *, kind: int, mark: int) -> None:
+    """Make segments of files: how much is in each says the header of the next one, or its content."""
+    before = Totals()
+    for place, one in enumerate(served):
+        following = served[place + 1] if place + 1 < len(served) else None
+        begins = _begins(one, before if place else None, following)
+        if place and begins.batches > before.batches:
+            _lose(begins.minus(before).batches, one, recovered)
+        expected = following.header.before.minus(begins) if following is not None and following.header else None
+        held = _held(one, expected, recovered, kind=kind, mark=mark)
+        recovered.segments.append(_segment(one, begins, held, kind=kind, mark=mark))
+        before = begins.plus(held)
+        if expected is not None:
+            before = begins.plus(expected)
+        if place:
+            recovered.segments[-2].following = recovered.segments[-1]
+    recovered.header = recovered.header._replace(before=before)
+
+
+def _begins(one: _Found, before: Totals | None, following: _Found | None) -> Totals:
+    """How much was appended before a segment, which may have no header."""
+    if one.header is not None:
+        return one.header.before
+    if before is None and following is not None and following.header is not None and one.content is not None:
+        return following.header.before.minus(one.content.totals).at_least_nothing()
+    return before or Totals()
+
+
+def _held(one: _Found, expected: Totals | None, recovered: Recovered, *, kind: int, mark: int) -> Totals:
+    """How much is in a segment, of which so much is expected."""
+    if _is_drained(one):
+        return Totals()
+    if one.content is None and expected is not None and segments.length(expected) == one.length:
+        return expected
+    if one.content is None:
+        try:
+            one.content = _read(one, mark=mark)
+        except OSError:
+            return expected or Totals()
+    held = one.content.totals
+    if expected is None:
+        _lose(one.content.missing, one, recovered)
+    elif held.batches != expected.batches:
+        _lose(expected.batches - held.batches, one, recovered)
+    if one.content.is_damaged:
+        _copy(one, kind=kind)
+    return held
+
+
+def _lose(batches: int, one: _Found, recovered: Recovered) -> None:
+    if batches > 0:
+        recovered.lost += batches
+        log.error("The queue file %s lacks %s, lost for good.", one.path, counted(batches, "batch", "batches"))
+
+
+def _segment(one: _Found, before: Totals, held: Totals, *, kind: int, mark: int) -> Segment:
+    end = one.content.end if one.content is not None else one.length
+    segment = Segment(one.path, one.first, before, end=end, is_sealed=True)
+    segment.is_damaged = one.content is not None and one.content.is_damaged
+    segment.made_at = one.header.made_at if one.header else 0
+    segment.is_gone = _is_drained(one)
+    segment.done = Numbers(one.first)
+    if segment.is_gone:
+        return segment
+    said = acknowledging.read(_acknowledged(segment.acknowledgements, held, kind=kind), first=one.first, mark=mark)
+    segment.done, segment.progress, segment.acknowledged = said.done, said.progress, said.end
+    segment.gone = said.totals
+    segment.left = held.minus(said.totals).at_least_nothing()
+    if one.content is not None:  # some of what left may be unreadable now: it must not be counted off the rest
+        segment.left = _totals([frame for frame in one.content.own if frame.number not in said.done])
+    one.highest = max(one.highest, said.done.highest() or 0)
+    return segment
+
+
+def _acknowledged(path: Path, held: Totals, *, kind: int) -> bytes:
+    """What is missing or cannot be read is sent again. What is no file goes out of the way of the next one."""
+    with contextlib.suppress(OSError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            quarantine.move(path, kind=kind)
+        return reading.whole(path, limit=acknowledging.longest(held))
+    return b""
+
+
+def _sweep(folder: Path) -> None:
+    """Remove files of acknowledgements whose segment is gone."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob(f"*{segments.ACKNOWLEDGED}"):
+            if not path.with_suffix(segments.SUFFIX).exists():
+                path.unlink()
+        for path in folder.glob("*.new"):
+            path.unlink()

@@ -1,0 +1,57 @@
+"""Writing the files of a journal on the committer's thread: acknowledgements, and segments that are used up.
+
+Belongs here: what is safe when a crash or a full disk comes between two calls. Does not: when, and appending
+(`committer`).
+"""
+
+from pathlib import Path
+
+from reconciler.queueing import segments
+from reconciler.queueing.committer import CLOSED, File
+from reconciler.queueing.system import System
+
+PARTIAL = ".new"
+
+
+def empty(system: System, file: File, header: bytes) -> None:
+    """Leave nothing of a segment but another header. A crash before the end leaves frames that the header disowns."""
+    is_open = file.descriptor != CLOSED
+    descriptor = file.descriptor if is_open else system.open(file.path)
+    try:
+        system.write(descriptor, [header], 0, synced=True)
+        system.remove(file.path.with_suffix(segments.ACKNOWLEDGED))
+        system.cut(descriptor, len(header))
+    finally:
+        if not is_open:
+            system.close(descriptor)
+
+
+def replace(system: System, file: File, header: bytes) -> None:
+    """The same for a segment whose bytes are in quarantine, too: it gets other ones."""
+    write_anew(system, file.path, header)
+    system.remove(file.path.with_suffix(segments.ACKNOWLEDGED))
+
+
+def write_anew(system: System, path: Path, data: bytes) -> None:
+    """Other bytes for a file, all of them or none."""
+    partial = path.with_name(path.name + PARTIAL)
+    try:
+        write(system, partial, 0, data)
+        partial.rename(path)
+    except OSError:
+        system.remove(partial)
+        raise
+
+
+def write(system: System, path: Path, offset: int, data: bytes) -> None:
+    """Bytes of a file of acknowledgements, which is made when it is missing. Raises OSError.
+
+    At their place, so that what a full disk left of an earlier attempt is written over.
+    """
+    descriptor = system.open(path, make=True)
+    try:
+        written = system.write(descriptor, [data], offset, synced=False)
+        if written != len(data):
+            raise OSError("the disk took a part")
+    finally:
+        system.close(descriptor)

@@ -1,0 +1,205 @@
+"""What a project routes: its Configurations one by one, and of everything else only what they name.
+
+Belongs here: finding the documents, and sending what is compiled from them in parts. Does not: what delivers
+(`routing.compiling`), following the routes (`delivery`).
+
+What `status.delivery` says is compared on the way. It is written with every change that it follows from
+(`deciding.delivering`), so that only what an earlier version of the product stored is found to say nothing, or
+something else; that is stored anew.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar, cast
+
+import msgspec
+
+from reconciler import errors
+from reconciler.deciding import stored_secrets
+from reconciler.deciding.type_lookup import Types
+from reconciler.documents.values import Value
+from reconciler.reading.messages import RoutesFound, RoutesJob
+from reconciler.resources import builtins, components, rendering
+from reconciler.resources.component_types import ComponentType
+from reconciler.resources.keys import Key
+from reconciler.routing import compiling, parameters, parts
+from reconciler.routing.compiling import Compiled, Use
+from reconciler.routing.models import Destination, Route, Routes, Storage
+from reconciler.routing.parameters import Webhook
+from reconciler.routing.parts import Part
+from reconciler.store.contract import Changes, Damaged, HeadStatusRow
+from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
+
+PART = 200  # routes or destinations in one part: less than a millisecond of decoding
+STATUSES = 250  # in one part
+MOST_BYTES = 64 * 1024 * 1024  # of all routes of a project; the service holds them in memory
+MOST_VERSIONS = 1_000  # that are looked through for a destination that is gone
+TOO_MANY = (
+    "The Configurations of the project {project} route more than 64 MiB; deliver from fewer, or split the project."
+)
+
+Emit = Callable[[Changes], None]
+Send = Callable[[Routes], None]
+T = TypeVar("T")
+
+
+def find(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, route: Send) -> RoutesFound:
+    """Compile the routes of the project; their parts go to `route`, corrected statuses to `emit`.
+
+    Raises StoreFault, and Refused when a project routes more than the service can hold.
+    """
+    project = job.context.project
+    with view.snapshot() as revision:
+        search = _Search(view, project)
+        restated = 0
+        for rows in _batches(search.compile(), STATUSES):
+            emit(Changes(head_statuses=rows))
+            restated += len(rows)
+        former = search.former(job.left)
+    sent = _parts(search.routes, sorted(search.destinations.values(), key=_name), former)
+    size = 0
+    for part in sent:
+        size += len(msgspec.msgpack.encode(part))
+        if size > MOST_BYTES:
+            raise errors.Refused(TOO_MANY.format(project=project))
+        route(msgspec.structs.replace(part, project=project, revision=revision))
+    return RoutesFound(number, revision, restated)
+
+
+class _Search:
+    """One look at one revision. Every component is read once, when a Configuration first names it."""
+
+    def __init__(self, view: PlanningView, project: str) -> None:
+        self._view = view
+        self._project = project
+        self._types = Types(view, project=project, coming={})
+        self._parts: dict[Key, Part | None] = {}
+        self._webhooks: dict[str, Destination | None] = {}
+        self._storages: dict[str, Storage | None] = {}
+        self.routes: list[Route] = []
+        self.destinations: dict[str, Destination] = {}
+
+    def compile(self) -> Iterator[HeadStatusRow]:
+        """Gather the routes and their destinations; yields the statuses that say otherwise."""
+        for key, stored in self._view.configurations(self._project):
+            try:
+                compiled = self._compiled(key, stored)
+            except Damaged:  # of what nobody can read, nothing can be said
+                continue
+            if compiled.route is not None:
+                self.routes.append(compiled.route)
+                self.destinations |= {one.name: one for one in compiled.destinations}
+            if rendering.delivery(stored.status) != compiled.reason:
+                status = rendering.with_delivery(stored.status, compiled.reason)
+                yield HeadStatusRow(self._project, *key, stored.incomplete, status)
+
+    def former(self, names: Sequence[str]) -> list[Destination]:
+        """What is known of those of these destinations that nothing routes to."""
+        gone = sorted(set(names) - self.destinations.keys())
+        found = (self._former(name) for name in gone)
+        return [destination for destination in found if destination is not None]
+
+    def _compiled(self, key: Key, stored: StoredDocument) -> Compiled:
+        document = stored_secrets.in_clear(key, stored)
+        ready = not stored.incomplete
+        return compiling.compiled(key.name, document["spec"], ready=ready, known=self._part, make=self._make)
+
+    def _part(self, key: Key) -> Part | None:
+        if key not in self._parts:
+            spec = self._spec(key)
+            self._parts[key] = None if spec is None else parts.part(spec)
+            if key.kind == "Destination" and parts.is_webhook(self._parts[key]):
+                self._webhooks[key.name] = self._destination(key.name, _parameters(spec))
+        return self._parts[key]
+
+    def _make(self, use: Use) -> Destination | None:
+        """Its part was asked for before, if it is a resource."""
+        return self._destination(use.name, use.given) if use.key is None else self._webhooks.get(use.key.name)
+
+    def _destination(self, name: str, given: list[Value]) -> Destination | None:
+        webhook = parameters.webhook(given, self._type(parameters.WEBHOOK_TYPE))
+        return None if webhook is None else self._stored(name, webhook)
+
+    def _stored(self, name: str, webhook: Webhook) -> Destination | None:
+        """With its queue where it belongs; None when nobody can say where that is."""
+        if not webhook.storage:
+            return webhook.destination(name, None)
+        storage = self._storage(webhook.storage)
+        return None if storage is None else webhook.destination(name, storage)
+
+    def _storage(self, name: str) -> Storage | None:
+        if name not in self._storages:
+            spec = self._spec(Key("Extension", name))
+            fits = components.type_of(spec) == parameters.STORAGE_TYPE.name
+            given = _parameters(spec)
+            self._storages[name] = (
+                parameters.storage(name, given, self._type(parameters.STORAGE_TYPE)) if fits else None
+            )
+        return self._storages[name]
+
+    def _spec(self, key: Key) -> Value:
+        """The spec of a resource that is stored or built in, secrets in clear; None when nobody can read it."""
+        stored = self._view.documents(self._project, [key]).get(key)
+        if stored is None:
+            built_in = builtins.built_in().get(key)
+            return None if built_in is None else built_in["spec"]
+        try:
+            return stored_secrets.in_clear(key, stored)["spec"]
+        except Damaged:
+            return None
+
+    def _type(self, key: Key) -> ComponentType | None:
+        try:
+            return self._types(key)
+        except Damaged:
+            return None
+
+    def _former(self, name: str) -> Destination | None:
+        """As the newest version has it that was such a webhook, present or not."""
+        configuration, colon, given_id = name.partition(":")
+        key = Key("Configuration", configuration) if colon else Key("Destination", name)
+        for version in self._view.versions_back(self._project, key, most=MOST_VERSIONS):
+            spec = _spec_of(version)
+            component = _in_place(spec, given_id) if colon else spec
+            if parts.is_webhook(parts.part(component)):
+                return self._destination(name, _parameters(component))
+        return None
+
+
+def _spec_of(version: StoredVersion) -> Value:
+    try:
+        return stored_secrets.in_clear(version.key, version)["spec"]
+    except Damaged:
+        return None
+
+
+def _in_place(spec: Value, given_id: str) -> Value:
+    """The destination in place that has this id."""
+    listed = parts.entries(cast("Mapping[str, Value]", spec).get("destinations")) if isinstance(spec, Mapping) else []
+    return next((each for each in listed if parts.name(each) is None and each.get("id") == given_id), None)
+
+
+def _parameters(spec: Value) -> list[Value]:
+    given = spec.get("parameters") if isinstance(spec, Mapping) else None
+    return given if isinstance(given, list) else []
+
+
+def _name(destination: Destination) -> str:
+    return destination.name
+
+
+def _parts(routes: list[Route], destinations: list[Destination], former: list[Destination]) -> Iterator[Routes]:
+    """At least one, so that somebody is told that there is nothing."""
+    empty = Routes(project="")
+    yield empty
+    for some in _batches(iter(routes), PART):
+        yield msgspec.structs.replace(empty, routes=some)
+    for some_destinations in _batches(iter(destinations), PART):
+        yield msgspec.structs.replace(empty, destinations=some_destinations)
+    for some_former in _batches(iter(former), PART):
+        yield msgspec.structs.replace(empty, former=some_former)
+
+
+def _batches(items: Iterator[T], size: int) -> Iterator[tuple[T, ...]]:
+    while batch := tuple(islice(items, size)):
+        yield batch

@@ -1,0 +1,171 @@
+"""The values of a webhook's and a queue storage's parameters, as the structs that delivery works with.
+
+Belongs here: one component's parameters over the defaults of its type. Does not: which components are used
+(`compiling`), what values are allowed (`resources.fitting`).
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler import cron
+from reconciler.documents.values import Value
+from reconciler.resources import conforming, fitting, references, secret_files
+from reconciler.resources.component_types import ComponentType
+from reconciler.resources.components import Component, unversioned
+from reconciler.resources.keys import Key
+from reconciler.routing.models import Buffering, Destination, Endpoint, Format, OnFull, Retry, Schedule, Storage, Sync
+
+WEBHOOK_TYPE = references.WEBHOOK
+STORAGE_TYPE = Key("ExtensionType", references.STORAGE_TYPE)
+
+
+class Webhook(NamedTuple):
+    """What a webhook's parameters say. `storage` is the name of the Extension that keeps its queue, '' for none."""
+
+    endpoint: Endpoint
+    retry: Retry
+    buffering: Buffering
+    schedule: Schedule | None
+    storage: str
+
+    def destination(self, name: str, storage: Storage | None) -> Destination:
+        """The destination of this name, with its queue in that storage."""
+        return Destination(
+            name=name,
+            endpoint=self.endpoint,
+            retry=self.retry,
+            buffering=msgspec.structs.replace(self.buffering, storage=storage),
+            schedule=self.schedule,
+        )
+
+
+class _Webhook(msgspec.Struct, frozen=True):
+    """The parameters by name. What has no default here has one in the type, which is not empty."""
+
+    scheme: str
+    hostname: str
+    port: int
+    verb: str
+    content_type: str
+    format: Format
+    timeout: int
+    insecure_skip_verify: bool
+    mutual_tls: bool
+    retry_on_failure_enabled: bool
+    retry_on_failure_initial_interval: int
+    retry_on_failure_max_interval: int
+    retry_on_failure_max_elapsed_time: int
+    sending_queue_enabled: bool
+    sending_queue_num_consumers: int
+    sending_queue_queue_size: int
+    persistent_queue_enabled: bool
+    persistent_queue_storage: str
+    on_full: OnFull
+    delivery_window: int
+    delivery_timezone: str
+    path: str = ""
+    headers: dict[str, str] = {}  # msgspec copies it
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    delivery_schedule: str = ""
+
+
+class _Storage(msgspec.Struct, frozen=True):
+    sync: Sync
+    max_bytes: int
+    directory: str = ""
+
+
+def webhook(given: list[Value], component_type: ComponentType | None) -> Webhook | None:
+    """What the parameters of a webhook say, secrets in clear; None when they do not fit the type, which is told to
+    whoever stores them.
+    """
+    if component_type is None or _misfits("Destination", given, component_type):
+        return None
+    try:
+        values = msgspec.convert(conforming.settled(given, component_type), _Webhook)
+    except msgspec.ValidationError:
+        return None
+    schedule = _schedule(values)
+    if schedule is not None and cron.wrong(schedule.cron, timezone=schedule.timezone) is not None:
+        return None
+    is_stored = values.sending_queue_enabled and values.persistent_queue_enabled
+    return Webhook(
+        endpoint=_endpoint(values),
+        retry=_retry(values),
+        buffering=_buffering(values),
+        schedule=schedule,
+        storage=unversioned(values.persistent_queue_storage) if is_stored else "",
+    )
+
+
+def storage(name: str, given: list[Value], component_type: ComponentType | None) -> Storage | None:
+    """What the parameters of the Extension of this name say; None when they do not fit the type."""
+    if component_type is None or _misfits("Extension", given, component_type):
+        return None
+    try:
+        values = msgspec.convert(conforming.settled(given, component_type), _Storage)
+    except msgspec.ValidationError:
+        return None
+    return Storage(directory=values.directory or name, max_bytes=values.max_bytes, sync=values.sync)
+
+
+def _misfits(kind: str, given: list[Value], component_type: ComponentType) -> bool:
+    component = Component(kind, component_type.name, (), given)
+    return bool(fitting.misfitting(component, component_type))
+
+
+def _endpoint(values: _Webhook) -> Endpoint:
+    """What concerns TLS counts under `https` alone, and what concerns mutual TLS where that is on."""
+    secure = values.scheme == "https"
+    mutual = secure and values.mutual_tls
+    return Endpoint(
+        scheme=values.scheme,
+        host=values.hostname,
+        port=values.port,
+        path=values.path,
+        verb=values.verb,
+        content_type=values.content_type,
+        format=values.format,
+        headers=tuple(values.headers.items()),
+        timeout=float(values.timeout),
+        insecure_skip_verify=secure and values.insecure_skip_verify,
+        ca_file=_file(values.ca_file) if secure else "",
+        mutual_tls=mutual,
+        cert_file=_file(values.cert_file) if mutual else "",
+        key_file=_file(values.key_file) if mutual else "",
+    )
+
+
+def _file(value: str) -> str:
+    """The name of a file, however it is written. What is none is left as it is: reading it says what is wrong."""
+    reference = secret_files.named(value)
+    return value if reference is None else reference.name
+
+
+def _retry(values: _Webhook) -> Retry:
+    return Retry(
+        enabled=values.retry_on_failure_enabled,
+        initial_interval=float(values.retry_on_failure_initial_interval),
+        max_interval=float(values.retry_on_failure_max_interval),
+        max_elapsed=float(values.retry_on_failure_max_elapsed_time),
+    )
+
+
+def _buffering(values: _Webhook) -> Buffering:
+    """Without its storage, which somebody else looks up."""
+    return Buffering(
+        queue=values.sending_queue_enabled,
+        consumers=values.sending_queue_num_consumers,
+        max_batches=values.sending_queue_queue_size,
+        on_full=values.on_full,
+        storage=None,
+    )
+
+
+def _schedule(values: _Webhook) -> Schedule | None:
+    if not values.delivery_schedule:
+        return None
+    return Schedule(cron=values.delivery_schedule, window=values.delivery_window, timezone=values.delivery_timezone)

@@ -1,0 +1,273 @@
+"""One attempt at a parcel, and what follows from its outcome.
+
+Belongs here: making a request of a parcel or a round of them, telling the breaker, dividing, letting wait, giving up.
+Does not: the rules for that (`retrying`, `verdicts`, `parcels`), what is next (`supply`), one request (`outlet`).
+"""
+
+import logging
+from collections.abc import Callable
+
+from reconciler.queueing.contract import Obituary, Reason
+from reconciler.routing.models import Destination, Format
+from reconciler.sending import parcels, payloads, retrying, rounds
+from reconciler.sending.environment import Environment
+from reconciler.sending.gate import Gate
+from reconciler.sending.holdings import Holdings
+from reconciler.sending.outlet import Channel
+from reconciler.sending.parcels import Parcel
+from reconciler.sending.reporting import Report
+from reconciler.sending.retrying import Again
+from reconciler.sending.rounds import NOTED_EVERY, Round
+from reconciler.sending.supply import Job, Supply
+from reconciler.sending.verdicts import TOO_LARGE, Verdict
+
+log = logging.getLogger(__name__)
+
+STUMBLED_SECONDS = 30.0
+STUMBLED = Verdict(False, cause="The service itself failed while sending; its log has more.")
+
+
+class Attempts:
+    """Of one destination. `kick` is called when there may be more to do, `learned` after each outcome, with whether the
+    endpoint went down or came back by it.
+    """
+
+    def __init__(
+        self,
+        destination: Destination,
+        channel: Channel,
+        *,
+        project: str,
+        supply: Supply,
+        holdings: Holdings,
+        environment: Environment,
+        report: Report,
+        gate: Gate,
+        kick: Callable[[], None],
+        learned: Callable[[Verdict, bool], None],
+    ) -> None:
+        self._destination = destination
+        self._channel = channel
+        self._project = project
+        self._supply = supply
+        self._holdings = holdings
+        self._environment = environment
+        self._report = report
+        self._gate = gate
+        self._kick = kick
+        self._learned = learned
+        self._arrivals = 0
+        self.sending = 0  # batches
+        self.is_stopping = False
+        self.is_replay_owed = False  # dead letters of an outage wait for its end
+
+    def change(self, destination: Destination, channel: Channel) -> None:
+        """Other settings from the next request on."""
+        self._destination, self._channel = destination, channel
+
+    async def run(self, job: Job) -> None:
+        """Do what is next. Raises nothing."""
+        batches = len(job.parcel.held)
+        self.sending += batches
+        try:
+            if job.round is not None:
+                await self._record(job.round, job.position)
+            elif self._destination.endpoint.format is Format.SINGLE:
+                await self._open_round(job.parcel, is_probe=job.is_probe)
+            else:
+                await self._array(job.parcel, is_probe=job.is_probe)
+        except Exception as problem:  # a mistake of ours must neither lose records nor stop the rest
+            self._tell(problem)
+            self._stumbled(job)
+        finally:
+            self.sending -= batches
+
+    def _stumbled(self, job: Job) -> None:
+        if job.is_probe:
+            self._gate.abandon()
+        if job.round is None or job.round.is_over:
+            self._supply.put_off(job.parcel, delay=STUMBLED_SECONDS)
+
+    def _tell(self, problem: Exception) -> None:
+        """By its kind alone: what it says may hold what was sent."""
+        log.error("Sending to %s failed within the service: %s", self._destination.name, type(problem).__name__)
+
+    async def _array(self, parcel: Parcel, *, is_probe: bool) -> None:
+        """All of a parcel in one request."""
+        bodies = await self._load(parcel)
+        if not bodies:
+            self._gate.abandon() if is_probe else None
+            return
+        body = payloads.json_array(bodies)
+        if self._supply.cap is not None and len(body) > self._supply.cap and parcel.size > 1:
+            self._gate.abandon() if is_probe else None
+            self._supply.put(parcels.halves(parcel))
+            return
+        del bodies
+        delivery = parcels.delivery_id(parcel, project=self._project, destination=self._destination.name)
+        verdict, took = await self._post(body, parcel, delivery, records=parcel.size, is_probe=is_probe)
+        if verdict.delivered:
+            parcels.arrived(parcel)
+            await self._holdings.arrived(parcel)
+            return
+        if verdict.status == TOO_LARGE and parcel.size > 1:
+            self._supply.too_large(len(body))
+        del body
+        await self._failed(parcel, verdict, took=took, may_divide=True)
+
+    async def _open_round(self, parcel: Parcel, *, is_probe: bool) -> None:
+        """A request for each record of a parcel."""
+        if len(parcel.held) > 1:
+            self._supply.put(parcels.apart(parcel))
+            self._gate.abandon() if is_probe else None
+            return
+        bodies = await self._load(parcel)
+        if not bodies:
+            self._gate.abandon() if is_probe else None
+            return
+        places = parcel.records or tuple(range(len(bodies)))
+        opened = Round(parcel, places, bodies, is_probe=is_probe)
+        position = opened.begin()
+        self._supply.open(opened)
+        if not is_probe:
+            self._kick()
+        await self._record(opened, position)
+
+    async def _record(self, opened: Round, position: int) -> None:
+        """One record of a round; whoever is the last settles it."""
+        parcel, place = opened.parcel, opened.places[position]
+        delivery = parcels.delivery_id(parcel, project=self._project, destination=self._destination.name, place=place)
+        is_probe = opened.is_probe and position == 0
+        verdict, took = STUMBLED, 0.0
+        try:
+            verdict, took = await self._post(opened.bodies[position], parcel, delivery, records=1, is_probe=is_probe)
+        except Exception as problem:  # a mistake of ours: the others of the round go on
+            self._tell(problem)
+        finally:
+            opened.in_flight -= 1
+        if verdict.delivered:
+            self._note_done(opened, place)
+        else:
+            opened.fail(position, verdict, took=took)
+        if not self._may_go_on(opened):
+            opened.untried += opened.stop()
+        if opened.is_over:
+            await self._settle(opened)
+
+    def _may_go_on(self, opened: Round) -> bool:
+        if opened.failed and self._supply.is_line:
+            return False
+        return self._gate.is_up and self._gate.is_open and not self.is_stopping
+
+    def _note_done(self, opened: Round, place: int) -> None:
+        held = opened.parcel.held[0]
+        held.done.add(place)
+        opened.noted += 1
+        if opened.noted % NOTED_EVERY == 0:
+            self._holdings.note_done(held)
+
+    async def _settle(self, opened: Round) -> None:
+        """Each record has a decision of its own; those that failed alike go on together."""
+        failures, untried = [*opened.failed.values()], opened.untried
+        if not failures and not untried:
+            await self._holdings.arrived(opened.parcel)
+            return
+        self._holdings.note_done(opened.parcel.held[0])
+        if self._destination.retry.enabled and not self._gate.is_up and not self._supply.is_line:
+            failures, untried = rounds.joined(failures, untried)
+        groups = [tuple(one.places) for one in failures]
+        parts = parcels.parted(opened.parcel, [*groups, untried] if untried else groups)
+        if untried:
+            self._supply.put_off(parts.pop(), delay=0.0)
+        for part, failure in zip(parts, failures, strict=True):
+            await self._failed(part, failure.verdict, took=failure.took, may_divide=False)
+
+    async def _post(
+        self, body: bytes, parcel: Parcel, delivery: str, *, records: int, is_probe: bool
+    ) -> tuple[Verdict, float]:
+        """One request, and how long it took as far as that counts: not behind an open breaker."""
+        counts = self._gate.is_up
+        started = self._environment.monotonic()
+        attempt = parcel.attempts + 1
+        try:
+            verdict = await self._channel.post(body, delivery=delivery, attempt=attempt)
+        except BaseException:
+            if is_probe:
+                self._gate.abandon()
+            raise
+        self._report.outcome(verdict, records=records)
+        if attempt > 1:
+            self._report.counts.retried += records
+        self._arrivals += verdict.delivered
+        self._learned(verdict, self._gate.note(verdict, is_probe=is_probe))
+        return verdict, self._environment.monotonic() - started if counts else 0.0
+
+    async def _load(self, parcel: Parcel) -> list[bytes]:
+        """The records of a parcel as JSON; nothing when there is nothing to send, and then the parcel is settled."""
+        if parcel.records is not None and self._supply.is_line:
+            parcel.records = tuple(sorted(parcel.records))  # some wait in another order, from before it was a line
+        payload = await self._holdings.payload(parcel)
+        if payload is None:
+            return []
+        try:
+            found = await payloads.records(payload)
+            if parcel.records is not None:
+                found = [found[place] for place in parcel.records]
+            if parcel.records is None and len(found) != parcel.size:
+                raise payloads.Unreadable("What is stored does not hold as many records as it should.")
+        except (payloads.Unreadable, IndexError):
+            if len(parcel.held) > 1:
+                self._supply.put(parcels.apart(parcel))  # it is one of them
+                return []
+            now, cause = self._environment.clock(), "What is stored is no export request of so many log records."
+            await self._holdings.give_up(parcel, Obituary(Reason.UNREADABLE, now, parcel.attempts, cause))
+            return []
+        if not found:
+            await self._holdings.arrived(parcel)
+        return found
+
+    async def _failed(self, parcel: Parcel, verdict: Verdict, *, took: float, may_divide: bool) -> None:
+        """A parcel did not arrive: divide it, let it wait, or give it up."""
+        retry = self._destination.retry
+        parcel.attempts += 1
+        parcel.spent += took
+        parcel.tried = self._environment.monotonic()
+        parcel.outage = verdict.outage
+        if parcel.arrivals is None:
+            parcel.arrivals = self._arrivals
+        parts = parcels.divided(parcel) if may_divide and verdict.splits else []
+        if parts:
+            self._supply.put(parts)
+            return
+        decision = retrying.decide(
+            retry,
+            attempts=parcel.attempts,
+            spent=parcel.spent,
+            retry_after=verdict.retry_after,
+            chance=self._environment.random,
+        )
+        if verdict.outage and retry.enabled and not self._gate.is_up:
+            own = decision.delay if isinstance(decision, Again) else 0.0
+            self._supply.put_off(parcel, delay=max(own, verdict.retry_after))
+        elif isinstance(decision, Again):
+            parcel.spent = decision.spent
+            self._supply.put_off(parcel, delay=decision.delay)
+        else:
+            await self._give_up(parcel, verdict)
+            return
+        self._holdings.progressed(parcel)
+
+    async def _give_up(self, parcel: Parcel, verdict: Verdict) -> None:
+        is_retrying = self._destination.retry.enabled
+        is_outage = verdict.outage and parcel.arrivals == self._arrivals  # else others arrived meanwhile
+        self.is_replay_owed |= is_outage and (is_retrying or not self._gate.is_up)
+        obituary = Obituary(
+            Reason.GIVEN_UP if is_retrying else Reason.NO_RETRY,
+            self._environment.clock(),
+            parcel.attempts,
+            verdict.cause,
+            verdict.status,
+            verdict.answer,
+            is_outage,
+        )
+        await self._holdings.give_up(parcel, obituary)

@@ -1,0 +1,67 @@
+"""Whether an endpoint as a whole is down: a state machine; pure.
+
+Belongs here: when it opens, when a probe may go, when it closes. Does not: timers, which request is the probe.
+
+Closed: requests go. `OPENS_AFTER` failures in a row that say nothing against what was sent (an outage's kind) open it.
+Open: nothing goes until `probe_at`. Then one request goes, the probe, and no other: it closes the breaker by arriving,
+or by being refused for what is in it, since somebody answered; else the next probe waits longer. Times are seconds of a
+monotonic clock.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+OPENS_AFTER = 5
+
+
+class Phase(StrEnum):
+    """What the breaker lets through: all, nothing, or one probe that is under way."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    PROBING = "probing"
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """`failures` counts those in a row: up to `OPENS_AFTER` while it is closed, then one more for each probe."""
+
+    phase: Phase = Phase.CLOSED
+    failures: int = 0
+    probe_at: float = 0.0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether requests go as they come."""
+        return self.phase is Phase.CLOSED
+
+    def may_probe(self, now: float) -> bool:
+        """Whether the one probe may go now."""
+        return self.phase is Phase.OPEN and now >= self.probe_at
+
+
+CLOSED = Breaker()
+
+
+def probing(breaker: Breaker) -> Breaker:
+    """The probe goes."""
+    assert breaker.phase is Phase.OPEN
+    return replace(breaker, phase=Phase.PROBING)
+
+
+def failed(breaker: Breaker, *, is_probe: bool, now: float, delay: float) -> Breaker:
+    """A request failed in an outage's way. `delay` is how long the next probe waits, should it come to that.
+
+    What was in flight when the breaker opened, and fails later, says nothing new.
+    """
+    if not breaker.is_closed and not (is_probe and breaker.phase is Phase.PROBING):
+        return breaker
+    failures = breaker.failures + 1
+    if failures < OPENS_AFTER:
+        return replace(breaker, failures=failures)
+    return Breaker(Phase.OPEN, failures, now + delay)
+
+
+def abandoned(breaker: Breaker, *, now: float) -> Breaker:
+    """The probe ended without an outcome: another may go at once. Whoever waits for `probe_at` looks again for that."""
+    return replace(breaker, phase=Phase.OPEN, probe_at=now) if breaker.phase is Phase.PROBING else breaker

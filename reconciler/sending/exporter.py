@@ -1,0 +1,155 @@
+"""What sends to one destination, queue or none.
+
+    exporter = Exporter(destination, project="acme", queue=queue, outlet=outlet, environment=Environment(random=chance))
+    exporter.start()
+
+Belongs here: what `delivery.manager` asks for. Does not: consuming a queue (`consuming`), sending without one
+(`inline`), the queue itself.
+"""
+
+import json
+from collections.abc import Sequence
+
+from reconciler.otlp import made_up
+from reconciler.queueing.contract import Piece, Queue
+from reconciler.routing.models import Destination, Format
+from reconciler.sending import payloads, requests
+from reconciler.sending.consuming import Consumers
+from reconciler.sending.environment import Environment
+from reconciler.sending.gate import Gate
+from reconciler.sending.inline import Inline, Undelivered
+from reconciler.sending.outlet import Outlet
+from reconciler.sending.reporting import Report, Shown, State, Tested
+
+__all__ = ["Environment", "Exporter", "Undelivered"]
+
+TEST_MESSAGE = "A test of this destination, asked for by a person."
+
+
+class Exporter:
+    """One destination's; belongs to the running loop. `queue` is None when records are sent inline, by `deliver`."""
+
+    def __init__(
+        self, destination: Destination, *, project: str, queue: Queue | None, outlet: Outlet, environment: Environment
+    ) -> None:
+        self._destination = destination
+        self._project = project
+        self._outlet = outlet
+        self._environment = environment
+        self._channel = outlet.channel(destination, project=project)
+        self._report = Report(environment, project=project, name=destination.name)
+        self._gate = Gate(environment, retry=destination.retry, schedule=destination.schedule)
+        self._inline = Inline(
+            destination,
+            self._channel,
+            project=project,
+            environment=environment,
+            report=self._report,
+            gate=self._gate,
+        )
+        self._consumers: Consumers | None = None
+        if queue is not None:
+            self._consumers = Consumers(
+                queue,
+                destination,
+                self._channel,
+                project=project,
+                environment=environment,
+                report=self._report,
+                gate=self._gate,
+            )
+
+    def start(self) -> None:
+        """Begin to send what is queued."""
+        if self._consumers is not None:
+            self._consumers.start()
+
+    def change(self, destination: Destination) -> None:
+        """Other settings from the next request on; what is in flight ends as it began."""
+        if destination.endpoint != self._destination.endpoint:
+            self._channel = self._outlet.channel(destination, project=self._project)
+        self._destination = destination
+        self._gate.change(retry=destination.retry, schedule=destination.schedule)
+        self._inline.change(destination, self._channel)
+        if self._consumers is not None:
+            self._consumers.change(destination, self._channel)
+
+    async def stop(self, *, seconds: float) -> None:
+        """Claim nothing more; wait for what is in flight at most so long; the rest is queued still."""
+        if self._consumers is not None:
+            await self._consumers.stop(seconds=seconds)
+        self._report.stop()
+
+    def withdraw(self) -> int:
+        """Give back what waits for another attempt, so that `discard`, called right after this without a pause, finds
+        it: how many records of it arrived before, or are dead letters.
+        """
+        return 0 if self._consumers is None else self._consumers.withdraw()
+
+    async def drained(self) -> None:
+        """Until the queue is empty, and nothing is in flight or waits."""
+        if self._consumers is not None:
+            await self._consumers.drained()
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether room can be hoped for: the endpoint is not down, and the window open."""
+        return self._gate.is_up and self._gate.is_open
+
+    # Past the queue.
+
+    async def deliver(self, pieces: Sequence[Piece]) -> None:
+        """Send records while their sender waits, for a limited time. Raises Undelivered."""
+        try:
+            await self._inline.deliver(pieces)
+        finally:
+            self._report.change(self._state)
+
+    async def test(self) -> Tested:
+        """Send one made-up record, once, whatever the window and the breaker say. It counts nowhere."""
+        now = self._environment.clock()
+        text = json.dumps({"message": TEST_MESSAGE, "destination": self._destination.name})
+        (record,) = await payloads.records(made_up.request(text, at=now))
+        is_single = self._destination.endpoint.format is Format.SINGLE
+        origin = requests.origin(project=self._project, destination=self._destination.name, at=now)
+        started = self._environment.monotonic()
+        verdict = await self._channel.post(
+            record if is_single else payloads.json_array([record]), delivery=f"{origin}:test", attempt=1
+        )
+        took = self._environment.monotonic() - started
+        message = f"The endpoint of {self._destination.name} took it." if verdict.delivered else verdict.cause
+        return Tested(verdict.delivered, verdict.status, took, message, verdict.answer)
+
+    # What is shown.
+
+    def shown(self) -> Shown:
+        """This moment."""
+        consumers, state = self._consumers, self._state
+        self._report.change(state)
+        return Shown(
+            state=state,
+            message=self._message(state),
+            since=self._report.since,
+            in_flight=self._inline.under_way if consumers is None else consumers.in_flight,
+            waiting=0 if consumers is None else consumers.waiting,
+            counts=self._report.counts,
+            last_success=self._report.last_success,
+            last_failure=self._report.last_failure,
+            window=self._gate.window(),
+        )
+
+    @property
+    def _state(self) -> State:
+        if self._consumers is not None:
+            return self._consumers.state
+        if not self._gate.is_open:
+            return State.CLOSED
+        if not self._gate.is_up:
+            return State.DOWN
+        return State.SENDING if self._inline.under_way else State.IDLE
+
+    def _message(self, state: State) -> str:
+        if state is State.CLOSED:
+            return "Outside of its delivery window; records are queued until it opens."
+        last = self._report.last_failure
+        return last.cause if last is not None and state in (State.DOWN, State.WAITING) else ""

@@ -1,0 +1,93 @@
+"""Whether requests may go now: the breaker and the delivery window together.
+
+Belongs here: asking both, and when to ask again. Does not: the rules of either (`breaker`, `routing.windows`).
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from reconciler.routing.models import Retry, Schedule
+from reconciler.routing.windows import Window, window
+from reconciler.sending import breaker, retrying
+from reconciler.sending.breaker import OPENS_AFTER, Breaker, Phase
+from reconciler.sending.environment import Environment
+from reconciler.sending.verdicts import Verdict
+
+LOOK_SECONDS = 0.05  # the shortest wait
+LOOK_AGAIN_SECONDS = 30.0  # the longest wait for a window to open: the clock may jump
+
+
+class Gate:
+    """Of one destination."""
+
+    def __init__(self, environment: Environment, *, retry: Retry, schedule: Schedule | None) -> None:
+        self._environment = environment
+        self._retry = retry
+        self._schedule = schedule
+        self._window: Window | None = None
+        self._looked_at = datetime.max.replace(tzinfo=UTC)  # for which the window is known, until it ends
+        self.breaker: Breaker = breaker.CLOSED
+
+    def change(self, *, retry: Retry, schedule: Schedule | None) -> None:
+        """Other settings from now on."""
+        self._retry, self._schedule, self._window = retry, schedule, None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the breaker lets everything through."""
+        return self.breaker.is_closed
+
+    def window(self) -> Window | None:
+        """The window now; None when there is no schedule."""
+        if self._schedule is None:
+            return None
+        now = self._instant()
+        known = self._window
+        if known is None or not self._looked_at <= now < (known.until or known.next):
+            known = self._window = window(self._schedule, now=now)
+            self._looked_at = now
+        return known
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the window lets anything through."""
+        seen = self.window()
+        return seen is None or seen.open
+
+    def opens_in(self) -> float:
+        """Seconds after which to ask the window again."""
+        seen = self.window()
+        assert seen is not None
+        return min(max((seen.next - self._instant()).total_seconds(), LOOK_SECONDS), LOOK_AGAIN_SECONDS)
+
+    def probe(self) -> None:
+        """The probe goes now."""
+        self.breaker = breaker.probing(self.breaker)
+
+    def hurry(self) -> None:
+        """Somebody changed the endpoint: a probe may go at once."""
+        if self.breaker.phase is Phase.OPEN:
+            self.breaker = replace(self.breaker, probe_at=self._environment.monotonic())
+
+    def abandon(self) -> None:
+        """The probe came to nothing that says anything about the endpoint."""
+        self.breaker = breaker.abandoned(self.breaker, now=self._environment.monotonic())
+
+    def note(self, verdict: Verdict, *, is_probe: bool) -> bool:
+        """What came of a request; whether the breaker opened or closed by it."""
+        before = self.breaker.is_closed
+        if verdict.delivered or not verdict.outage:
+            self.breaker = breaker.CLOSED
+        else:
+            attempts = max(self.breaker.failures + 2 - OPENS_AFTER, 1)
+            wait = retrying.interval(self._retry, attempts=attempts, chance=self._environment.random)
+            self.breaker = breaker.failed(
+                self.breaker,
+                is_probe=is_probe,
+                now=self._environment.monotonic(),
+                delay=max(wait, verdict.retry_after),
+            )
+        return before is not self.breaker.is_closed
+
+    def _instant(self) -> datetime:
+        return datetime.fromtimestamp(self._environment.clock() / 1000, UTC)

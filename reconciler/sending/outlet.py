@@ -1,0 +1,144 @@
+"""Requests to one endpoint, with the secrets as they are now.
+
+    channel = Outlet(client, secrets=sources).channel(destination, project="acme")
+    verdict = await channel.post(body, delivery="acme/siem/19ab:1-4", attempt=1)
+
+Belongs here: resolving secrets and reading TLS files when a request is made, and one request's way to a verdict. Does
+not: what follows from the verdict (`attempting`, `inline`).
+
+What was read is used for one second, so that a thousand requests read files once; then it is forgotten, whether another
+request comes or not. Files are read on a thread. What does not depend on secrets is made once.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from reconciler import errors
+from reconciler.egress.client import Client
+from reconciler.egress.exchange import Headers, Limits
+from reconciler.routing.models import Destination, Endpoint
+from reconciler.secrets import resolving
+from reconciler.secrets.sources import Sources
+from reconciler.sending import environment, requests, tls, verdicts
+from reconciler.sending.tls import Files
+from reconciler.sending.verdicts import Verdict
+
+KEPT_SECONDS = 1.0
+_REFERENCE = "${"
+
+
+class Unprepared(errors.Transient):
+    """What a request needs could not be read in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What requests of the next second have in common; `note` is what is wrong with the client certificate."""
+
+    headers: Headers = field(repr=False)
+    tls: ssl.SSLContext | None
+    note: str
+
+
+class Outlet:
+    """What all destinations send through: one client, one place of secrets."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        secrets: Sources,
+        authorities: Path | None = None,
+        clock: Callable[[], int] = environment.system_clock,
+    ) -> None:
+        """`authorities` is a PEM file that is trusted instead of the system's authorities, where a destination has
+        no `ca_file`. `clock` gives Unix milliseconds.
+        """
+        self.client = client
+        self.secrets = secrets
+        self.authorities = authorities
+        self.clock = clock
+
+    def channel(self, destination: Destination, *, project: str) -> "Channel":
+        """The way to one destination's endpoint as it is set now."""
+        return Channel(self, destination.endpoint, name=destination.name, project=project)
+
+
+class Channel:
+    """One endpoint; belongs to the running loop."""
+
+    def __init__(self, outlet: Outlet, endpoint: Endpoint, *, name: str, project: str) -> None:
+        self._outlet = outlet
+        self._endpoint = endpoint
+        self._name = name
+        self._project = project
+        self._target = requests.target(endpoint)
+        self._limits = Limits(connect=endpoint.timeout, total=endpoint.timeout)
+        self._is_ordinary = tls.is_ordinary(endpoint, authorities=outlet.authorities)
+        is_static = self._is_ordinary and not any(_REFERENCE in value for _, value in endpoint.headers)
+        self._context: tuple[Files, ssl.SSLContext] | None = None
+        self._kept: _Prepared | None = None
+        if is_static:
+            self._kept = _Prepared(requests.headers(endpoint, endpoint.headers), None, "")
+        self._preparing: asyncio.Task[_Prepared] | None = None
+
+    async def post(self, body: bytes, *, delivery: str, attempt: int) -> Verdict:
+        """Send a body once. Whatever happens is a verdict."""
+        note = ""
+        try:
+            prepared = self._kept or await self._prepared()
+            note = prepared.note
+            request = requests.request(
+                self._endpoint,
+                to=self._target,
+                common=prepared.headers,
+                body=body,
+                delivery=delivery,
+                attempt=attempt,
+            )
+            answer = await self._outlet.client.send(request, limits=self._limits, tls=prepared.tls)
+        except errors.ReconcilerError as problem:
+            return verdicts.unanswered(problem, endpoint=self._endpoint, name=self._name, note=note)
+        return verdicts.answered(answer, endpoint=self._endpoint, name=self._name, now_ms=self._outlet.clock())
+
+    async def _prepared(self) -> _Prepared:
+        """Read what is needed, once for all who ask meanwhile. Raises Refused, Unprepared."""
+        if self._preparing is None:
+            self._preparing = asyncio.create_task(asyncio.to_thread(self._read), name=f"prepare-{self._name}")
+            self._preparing.add_done_callback(self._keep)
+        try:
+            async with asyncio.timeout(self._endpoint.timeout):
+                return await asyncio.shield(self._preparing)
+        except TimeoutError:
+            raise Unprepared("its secrets could not be read in time; look at the folder of secrets.") from None
+
+    def _keep(self, done: asyncio.Task[_Prepared]) -> None:
+        self._preparing = None
+        if not done.cancelled() and done.exception() is None:
+            self._kept = done.result()
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget)
+
+    def _forget(self) -> None:
+        self._kept = None
+
+    def _read(self) -> _Prepared:
+        """On a thread."""
+        endpoint, sources, project = self._endpoint, self._outlet.secrets, self._project
+        resolved = tuple(
+            (name, resolving.resolve(value, sources=sources, project=project) if _REFERENCE in value else value)
+            for name, value in endpoint.headers
+        )
+        common = requests.headers(endpoint, resolved)
+        if self._is_ordinary:
+            return _Prepared(common, None, "")
+        files = tls.read(endpoint, sources=sources, project=project, authorities=self._outlet.authorities)
+        if self._context is None or self._context[0] != files:
+            self._context = (files, tls.context(endpoint, files))
+        return _Prepared(common, self._context[1], tls.expired(files, now=self._now()))
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._outlet.clock() / 1000, UTC)

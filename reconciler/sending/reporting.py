@@ -1,0 +1,144 @@
+"""What came of sending, for those who look: counts, the last success and failure, dead letters in the log.
+
+Belongs here: remembering that, and how it is shown. Does not: what follows from an outcome (`attempting`). Log lines
+hold sentences of ours alone: nothing that was sent, and nothing that the endpoint wrote.
+"""
+
+import logging
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.counting import counted
+from reconciler.queueing.contract import Obituary
+from reconciler.routing.windows import Window
+from reconciler.sending.environment import Environment, Timer
+from reconciler.sending.verdicts import Verdict
+
+log = logging.getLogger(__name__)
+
+TELL_SECONDS = 10.0  # between two log lines about dead letters
+
+
+class State(StrEnum):
+    """What a destination is doing."""
+
+    IDLE = "idle"
+    SENDING = "sending"
+    WAITING = "waiting"  # something failed, and waits for another attempt
+    DOWN = "down"  # the endpoint is; it is probed
+    CLOSED = "closed"  # outside of its window
+
+
+class Failure(NamedTuple):
+    """The last one: `at` in Unix ms; `answer` is the first kilobyte of the endpoint's, a stranger's text."""
+
+    at: int
+    status: int | None
+    cause: str
+    answer: bytes
+
+
+class Tested(NamedTuple):
+    """What came of one made-up record. `answer` as in Failure."""
+
+    delivered: bool
+    status: int | None
+    seconds: float
+    message: str
+    answer: bytes
+
+
+@dataclass(slots=True)
+class Counts:
+    """Records since the start: those that arrived, those that were sent once more, those that became dead letters."""
+
+    delivered: int = 0
+    retried: int = 0
+    dead: int = 0
+
+
+class Shown(NamedTuple):
+    """One moment. `since` and `last_success` are Unix ms; `in_flight` and `waiting` count batches."""
+
+    state: State
+    message: str
+    since: int
+    in_flight: int
+    waiting: int
+    counts: Counts
+    last_success: int | None
+    last_failure: Failure | None
+    window: Window | None
+
+
+class Report:
+    """Of one destination."""
+
+    def __init__(self, environment: Environment, *, project: str, name: str) -> None:
+        self._environment = environment
+        self._who = f"{name} in the project {project}"
+        self._state = State.IDLE
+        self.since = environment.clock()
+        self.counts = Counts()
+        self.last_success: int | None = None
+        self.last_failure: Failure | None = None
+        self._untold = 0  # records
+        self._cause = ""  # of the last of them
+        self._telling: Timer | None = None  # while a line was written lately
+
+    def change(self, state: State) -> None:
+        """It is doing this now."""
+        if state is not self._state:
+            self._state = state
+            self.since = self._environment.clock()
+
+    def outcome(self, verdict: Verdict, *, records: int) -> None:
+        """What came of one request."""
+        now = self._environment.clock()
+        if verdict.delivered:
+            self.counts.delivered += records
+            self.last_success = now
+        else:
+            self.last_failure = Failure(now, verdict.status, verdict.cause, verdict.answer)
+
+    def down(self, cause: str) -> None:
+        """The breaker opened."""
+        log.warning("Sending to %s waits until its endpoint is back: %s", self._who, cause)
+
+    def up(self) -> None:
+        """The breaker closed."""
+        log.info("The endpoint of %s is back; sending goes on.", self._who)
+
+    def replayed(self, batches: int, records: int) -> None:
+        """Dead letters of an outage are queued again."""
+        letters, held = counted(batches, "dead letter"), counted(records, "record")
+        log.info("Of %s, %s (%s) %s queued again.", self._who, letters, held, "is" if batches == 1 else "are")
+
+    def buried(self, records: int, obituary: Obituary) -> None:
+        """Records became a dead letter. A line tells of them: at once, or after a while when there was one lately."""
+        self.counts.dead += records
+        self._untold += records
+        self._cause = obituary.cause
+        if self._telling is None:
+            self._tell()
+
+    def stop(self) -> None:
+        """Nothing more becomes of anything: tell what was not told."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        self._log_dead()
+
+    def _tell(self) -> None:
+        """Log what there is, and look again after a while, until there is nothing."""
+        has_told = self._log_dead()
+        self._telling = self._environment.later(TELL_SECONDS, self._tell) if has_told else None
+
+    def _log_dead(self) -> bool:
+        if not self._untold:
+            return False
+        records, are = counted(self._untold, "record"), "is a dead letter" if self._untold == 1 else "are dead letters"
+        log.warning("%s for %s %s: %s", records, self._who, are, self._cause)
+        self._untold = 0
+        return True

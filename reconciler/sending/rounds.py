@@ -1,0 +1,84 @@
+"""One attempt at a parcel whose records have a request each.
+
+Belongs here: which record is next, what came of each, when the round is over. Does not: sending (`attempting`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reconciler.sending.parcels import Parcel
+from reconciler.sending.verdicts import Verdict
+
+NOTED_EVERY = 64  # records that arrived, after which that is remembered
+
+
+@dataclass(slots=True, eq=False)
+class Failure:
+    """Records that failed alike, so that one decision is each one's own. `took` is seconds of the longest request."""
+
+    verdict: Verdict
+    places: list[int] = field(default_factory=list)
+    took: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Round:
+    """`bodies` are those of `places`, the records of the parcel's one batch.
+
+    `is_probe`: its first record is the only one until that has been answered.
+    """
+
+    parcel: Parcel
+    places: tuple[int, ...]
+    bodies: Sequence[bytes]
+    is_probe: bool = False
+    next: int = 0
+    in_flight: int = 0
+    failed: dict[tuple[bool, int | None, int], Failure] = field(default_factory=dict)
+    untried: tuple[int, ...] = ()
+    noted: int = 0
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is a record that nobody sends."""
+        return self.next < len(self.places)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every record that was begun has its outcome, and no other will be."""
+        return not self.in_flight and not self.has_more
+
+    def begin(self) -> int:
+        """The position of the next record."""
+        position = self.next
+        self.next += 1
+        self.in_flight += 1
+        return position
+
+    def fail(self, position: int, verdict: Verdict, *, took: float) -> None:
+        """A record did not arrive. Waits of the same second are alike: a date comes to other fractions each time."""
+        alike = verdict.outage, verdict.status, math.ceil(verdict.retry_after)
+        failure = self.failed.setdefault(alike, Failure(verdict))
+        failure.places.append(self.places[position])
+        failure.took = max(failure.took, took)
+        if verdict.retry_after > failure.verdict.retry_after:
+            failure.verdict = verdict
+
+    def stop(self) -> tuple[int, ...]:
+        """Begin no other record; those that were not."""
+        rest = self.places[self.next :]
+        self.next = len(self.places)
+        return rest
+
+
+def joined(failures: Sequence[Failure], untried: tuple[int, ...]) -> tuple[list[Failure], tuple[int, ...]]:
+    """Failures and untried records of a round that an outage ended: what waits for its end waits as one, else every
+    probe would part another record from its batch. The one that failed last is the next probe's last choice.
+    """
+    of_outage = [one for one in failures if one.verdict.outage]
+    if not of_outage or not untried:
+        return list(failures), untried
+    # No time counts: the records that were not tried spent none.
+    all_of_it = Failure(of_outage[-1].verdict, [*untried, *(place for one in of_outage for place in one.places)])
+    return [*(one for one in failures if not one.verdict.outage), all_of_it], ()

@@ -1,0 +1,200 @@
+"""What there is to send to one destination, and which comes next.
+
+Belongs here: parcels that are ready, waiting or in rounds, claiming more, the probe of an endpoint that is down. Does
+not: sending them (`attempting`), who sends when (`consuming`).
+
+With one consumer all that was claimed is a line: what came first goes first, nothing overtakes what waits for another
+attempt, and nothing is claimed before the line is empty. So records arrive in their order.
+
+Records that come in small batches are claimed at most every `linger` seconds, so that they go together; a first one
+goes at once, and so does a backlog.
+"""
+
+import asyncio
+import heapq
+import math
+from collections import deque
+from collections.abc import Collection, Iterable
+from itertools import count
+from typing import NamedTuple
+
+from reconciler.routing.models import Destination, Format
+from reconciler.sending import parcels
+from reconciler.sending.environment import Environment
+from reconciler.sending.gate import Gate
+from reconciler.sending.holdings import Holdings
+from reconciler.sending.parcels import Parcel
+from reconciler.sending.rounds import Round
+from reconciler.sending.waiting import Waiting
+
+MOST_WAITING = 2_000  # batches that wait for another attempt; with more, none is claimed
+MOST_TRIED_IN_TURN = 8  # parcels that are probes in turn, before another batch is claimed for it
+LEAST_CAP = 16 * 1024  # bytes of a body, however small the bodies are that the endpoint finds too large
+
+
+class Job(NamedTuple):
+    """What a consumer does next: an attempt at a parcel, or one record of a round."""
+
+    parcel: Parcel
+    round: Round | None = None
+    position: int = 0
+    is_probe: bool = False
+
+
+class Supply:
+    """Of one destination. `hungry` is set when there was nothing to claim; `cap` bounds bodies, in bytes."""
+
+    def __init__(self, holdings: Holdings, destination: Destination, *, environment: Environment, gate: Gate) -> None:
+        self._holdings = holdings
+        self._destination = destination
+        self._environment = environment
+        self._gate = gate
+        self._ready: list[tuple[tuple[int, int], int, Parcel]] = []  # a heap: what came first is first
+        self._order = count()
+        self._rounds: deque[Round] = deque()
+        self._claims_at = 0.0
+        self._probes = 0
+        self._was_open = True  # when somebody last looked what is next
+        self._looked_at = 0.0  # when somebody last looked what is next
+        self.waiting = Waiting()
+        self.hungry = asyncio.Event()
+        self.cap: int | None = None
+
+    def change(self, destination: Destination, *, is_elsewhere: bool) -> None:
+        """Other settings; what failed for an outage is tried at once with another endpoint."""
+        self._destination = destination
+        if is_elsewhere:
+            self._gate.hurry()
+            self.hurry()
+            self.cap = None
+
+    @property
+    def is_line(self) -> bool:
+        """Whether nothing may overtake."""
+        return self._destination.buffering.consumers == 1
+
+    @property
+    def idle(self) -> list[Parcel]:
+        """What is claimed, and nobody sends now."""
+        return [*(parcel for _, _, parcel in self._ready), *self.waiting]
+
+    def drop(self, gone: Collection[Parcel]) -> None:
+        """These are not sent any more; more can be claimed."""
+        self._ready = [one for one in self._ready if one[2] not in gone]
+        heapq.heapify(self._ready)
+        self.waiting.drop(gone)
+        self.hungry.set()
+
+    def hurry(self) -> None:
+        """What waits for an outage to end is due."""
+        self.waiting.hurry(self._environment.monotonic())
+
+    def put(self, ready: Iterable[Parcel]) -> None:
+        """These are next."""
+        for parcel in ready:
+            heapq.heappush(self._ready, (parcels.place(parcel), next(self._order), parcel))
+
+    def _take_ready(self) -> Parcel | None:
+        return heapq.heappop(self._ready)[2] if self._ready else None
+
+    def put_off(self, parcel: Parcel, *, delay: float) -> None:
+        """Let one wait for so many seconds."""
+        self.waiting.put(parcel, due=self._environment.monotonic() + delay)
+
+    def open(self, opened: Round) -> None:
+        """Its records are next."""
+        self._rounds.append(opened)
+
+    def too_large(self, size: int) -> None:
+        """The endpoint does not take a body of so many bytes."""
+        self.cap = max(size // 2, LEAST_CAP)
+
+    def pick(self) -> Job | None:
+        """What is next, or None. Whoever gets it does it."""
+        self._was_open = self._gate.is_open
+        if not self._was_open:
+            return None
+        now = self._looked_at = self._environment.monotonic()
+        if not self._gate.is_up:
+            return self._probe(now)
+        while self._rounds:
+            first = self._rounds[0]
+            if first.has_more:
+                return Job(first.parcel, first, first.begin())
+            self._rounds.popleft()
+        if self.is_line:
+            parcel = self._first_in_line(now, due_by=now)
+        else:
+            parcel = self._take_ready() or self.waiting.pop(now) or self._claim(now)
+        return None if parcel is None else Job(parcel)
+
+    def _first_in_line(self, now: float, *, due_by: float) -> Parcel | None:
+        waits = self.waiting.first_in_line
+        if waits is None:
+            return self._take_ready() or self._claim(now)
+        place, _ = waits
+        if self._ready and self._ready[0][0] < place:
+            return self._take_ready()
+        return self.waiting.pop_first_in_line(due_by)
+
+    def _probe(self, now: float) -> Job | None:
+        """The one request that finds out whether the endpoint is back."""
+        if not self._gate.breaker.may_probe(now):
+            return None
+        parcel = self._first_in_line(now, due_by=math.inf) if self.is_line else self._in_turn(now)
+        if parcel is None:
+            return None
+        self._probes += 1
+        self._gate.probe()
+        return Job(parcel, is_probe=True)
+
+    def _in_turn(self, now: float) -> Parcel | None:
+        """All that waits has its turn, and now and then a new batch, since what waits may be why the endpoint fails."""
+        is_new = len(self.waiting) < MOST_TRIED_IN_TURN or self._probes % 4 == 3
+        parcel = self._take_ready()
+        if parcel is None and is_new and self._probes % 2:
+            parcel = self._claim(now)
+        return parcel or self.waiting.pop_longest_untried() or self._claim(now)
+
+    def _claim(self, now: float) -> Parcel | None:
+        if self.waiting.batches >= MOST_WAITING or now < self._claims_at:
+            return None
+        most_records, most_bytes = self._environment.most_records, self._most_bytes
+        held = self._holdings.claim(most_records=most_records, most_bytes=most_bytes)
+        if not held:
+            self.hungry.set()
+            return None
+        is_single = self._destination.endpoint.format is Format.SINGLE
+        records, size = sum(one.batch.records for one in held), sum(one.batch.size for one in held)
+        is_backlog = is_single or records * 2 >= most_records or size * 2 >= most_bytes
+        self._claims_at = now if is_backlog else now + self._environment.linger
+        made = parcels.each(held) if is_single else parcels.merged(held)
+        self.put(made[1:])
+        return made[0]
+
+    @property
+    def _due(self) -> float | None:
+        """When something that waits may go."""
+        if not self.is_line:
+            return self.waiting.due
+        first = self.waiting.first_in_line
+        return None if first is None else first[1]
+
+    @property
+    def _most_bytes(self) -> int:
+        most = self._environment.most_bytes
+        return most if self.cap is None else min(most, self.cap)
+
+    def next_in(self) -> float | None:
+        """Seconds after which there may be something to do."""
+        if not self._was_open:
+            return 0.0 if self._gate.is_open else self._gate.opens_in()
+        # What was not due when it was looked at, though it may be now: nobody else would look again.
+        now = self._looked_at
+        times = [self._claims_at] if self._claims_at > now else []
+        if self._gate.is_up:
+            due = self._due
+            times += [] if due is None else [due]
+        elif self._gate.breaker.probe_at > now:
+            times.append(self._gate.breaker.probe_at)
+        return min(times) - self._environment.monotonic() if times else None

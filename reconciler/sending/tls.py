@@ -1,0 +1,132 @@
+"""TLS as an endpoint's settings want it, from files in the project's folder of secrets.
+
+Belongs here: reading those files, the context that they make, and what is wrong with them. Does not: when they are read
+again (`outlet`), what a failed handshake means (`verdicts`).
+
+Everything here reads files or computes for milliseconds: it belongs on a thread.
+"""
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from reconciler import regular_files
+from reconciler.errors import Refused
+from reconciler.routing.models import Endpoint
+from reconciler.secrets import directory
+from reconciler.secrets.directory import Unusable
+from reconciler.secrets.sources import Sources
+from reconciler.sending import validity
+
+MOST_BYTES = 1 << 20  # of `outbound.caFile`; the system's own is a quarter of that
+
+
+class UnusableFile(Refused):
+    """A file of TLS cannot be read, or does not hold what it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What the files of an endpoint held when they were read; empty where none is wanted."""
+
+    authority: str = field(default="", repr=False)
+    certificate: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+
+
+def is_ordinary(endpoint: Endpoint, *, authorities: Path | None) -> bool:
+    """Whether nothing but the system's authorities is wanted."""
+    return endpoint.scheme != "https" or not (
+        authorities or endpoint.insecure_skip_verify or endpoint.ca_file or endpoint.mutual_tls
+    )
+
+
+def read(endpoint: Endpoint, *, sources: Sources, project: str, authorities: Path | None) -> Files:
+    """The texts of the files; those of `authorities` where the endpoint has no `ca_file`. Raises UnusableFile."""
+
+    def text(parameter: str, name: str) -> str:
+        try:
+            return directory.read(sources.directory, name, project=project)
+        except Unusable:
+            place = sources.directory.place(name, project=project)
+            raise UnusableFile(
+                f"`{parameter}` leads to nothing: put a PEM file of at most 64 KiB at {place}, which the service can "
+                "read and to which no link leads."
+            ) from None
+
+    if endpoint.scheme != "https":
+        return Files()
+    authority = text("ca_file", endpoint.ca_file) if endpoint.ca_file else _outbound(authorities)
+    if not endpoint.mutual_tls:
+        return Files(authority)
+    return Files(authority, text("cert_file", endpoint.cert_file), text("key_file", endpoint.key_file))
+
+
+def _outbound(authorities: Path | None) -> str:
+    if authorities is None:
+        return ""
+    try:
+        return regular_files.read(authorities, limit=MOST_BYTES).decode()
+    except (OSError, ValueError, regular_files.NotAFile, regular_files.TooLarge):
+        raise UnusableFile(f"`outbound.caFile` cannot be read: put a PEM file at {authorities}.") from None
+
+
+def context(endpoint: Endpoint, files: Files) -> ssl.SSLContext:
+    """What connections to the endpoint are made with. With `ca_file`, its authorities are the only ones. Raises
+    UnusableFile.
+    """
+    try:
+        made = ssl.create_default_context(cadata=files.authority or None)
+    except (ssl.SSLError, ValueError):
+        raise UnusableFile(
+            f"{'`ca_file`' if endpoint.ca_file else '`outbound.caFile`'} does not hold certificates in PEM; "
+            "correct the file."
+        ) from None
+    if endpoint.insecure_skip_verify:
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+    if files.certificate:
+        _load(made, files)
+    return made
+
+
+def expired(files: Files, *, now: datetime) -> str:
+    """What is wrong with the time of the client certificate, as a sentence's rest; empty for nothing."""
+    span = validity.of(files.certificate) if files.certificate else None
+    if span is not None and now > span.until:
+        return f"the client certificate in `cert_file` expired on {span.until:%Y-%m-%d}; renew it."
+    if span is not None and now < span.since:
+        return f"the client certificate in `cert_file` holds from {span.since:%Y-%m-%d} on; check the service's clock."
+    return ""
+
+
+def _load(made: ssl.SSLContext, files: Files) -> None:
+    with _in_memory(files.certificate) as certificate, _in_memory(files.key) as key:
+        try:
+            made.load_cert_chain(certificate, key, password=_no_password)
+        except (ssl.SSLError, ValueError, OSError):
+            raise UnusableFile(
+                "`cert_file` and `key_file` do not hold a certificate and its key, in PEM and without a password; "
+                "correct the files."
+            ) from None
+
+
+def _no_password() -> str:
+    """Without it OpenSSL would ask for one on the terminal."""
+    return ""
+
+
+@contextmanager
+def _in_memory(text: str) -> Iterator[str]:
+    """A path to a text, since `load_cert_chain` takes nothing else; it is on no disk."""
+    descriptor = os.memfd_create("reconciler-tls", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(text.encode())
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,146 @@
+"""What an answer means, or that none came: whether it arrived, whose fault it is, and the likely cause; pure.
+
+Belongs here: that judgement, and its sentences. Does not: what follows from it (`retrying`, `breaker`, `attempting`).
+
+A failure is either an **outage's**, which says nothing against what was sent (no answer, no credentials, a redirect,
+too many requests, the server's own fault), or it is the **batch's**, and another batch may fare better. No sentence
+holds anything that the endpoint wrote, nor what was sent to it.
+"""
+
+import math
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
+
+from reconciler import errors
+from reconciler.egress.exchange import Answer, Cause, Denied, Unanswered
+from reconciler.resources import hosts
+from reconciler.routing.models import Endpoint
+from reconciler.sending.retrying import clamped
+
+ANSWER_BYTES = 1024  # that are kept of an answer
+
+_OF_AN_OUTAGE = frozenset({401, 403, 404, 405, 407, 408, 421, 425, 429})  # of the 4xx
+_SMALLER_MAY_PASS = frozenset({400, 413, 422})
+TOO_LARGE = 413
+
+
+class Verdict(NamedTuple):
+    """`status` is None when nobody answered. `retry_after` is seconds, 0 when the endpoint asked for none. `splits`:
+    a part of what was sent may pass.
+    """
+
+    delivered: bool
+    outage: bool = False
+    status: int | None = None
+    cause: str = ""
+    retry_after: float = 0.0
+    answer: bytes = b""
+    splits: bool = False
+
+
+def answered(answer: Answer, *, endpoint: Endpoint, name: str, now_ms: int) -> Verdict:
+    """What an answer means."""
+    status = answer.status
+    if 200 <= status < 300:
+        return Verdict(True, status=status, answer=answer.body_start[:ANSWER_BYTES])
+    return Verdict(
+        False,
+        outage=not 400 <= status < 500 or status in _OF_AN_OUTAGE,
+        status=status,
+        cause=f"{_who(name, endpoint)} answered {status}{_meaning(status, endpoint)}",
+        retry_after=retry_after(answer, now_ms=now_ms),
+        answer=answer.body_start[:ANSWER_BYTES],
+        splits=status in _SMALLER_MAY_PASS,
+    )
+
+
+def unanswered(problem: errors.ReconcilerError, *, endpoint: Endpoint, name: str, note: str = "") -> Verdict:
+    """What a request without an answer means; `note` is what is known to be wrong with the client certificate."""
+    if isinstance(problem, Unanswered):
+        # The message begins with the host and port, which `_who` names already.
+        words = str(problem).partition(" ")[2]
+        return Verdict(False, outage=True, cause=f"{_who(name, endpoint)} {words}: {_advice(problem, endpoint, note)}")
+    said = problem.message.removesuffix(".")
+    kind = "nothing was sent" if isinstance(problem, Denied) else "the request cannot be made"
+    return Verdict(False, outage=True, cause=f"The destination {name}: {kind}: {said}.")
+
+
+def retry_after(answer: Answer, *, now_ms: int) -> float:
+    """What the endpoint asked for, in seconds, at most an hour; 0 for nothing that can be read (RFC 9110, 10.2.3)."""
+    for header, value in answer.headers:
+        if header.lower() == "retry-after":
+            return _seconds(value.strip(), now_ms)
+    return 0.0
+
+
+def _seconds(text: str, now_ms: int) -> float:
+    if text.isascii() and text.isdigit():
+        return clamped(float(text[:12]))
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return 0.0
+    at = (date if date.tzinfo else date.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
+    seconds = at.total_seconds() - now_ms / 1000
+    return clamped(seconds) if math.isfinite(seconds) else 0.0
+
+
+def _who(name: str, endpoint: Endpoint) -> str:
+    return f"The destination {name} ({endpoint.scheme}://{hosts.bracketed(endpoint.host)}:{endpoint.port})"
+
+
+def _advice(problem: Unanswered, endpoint: Endpoint, note: str) -> str:
+    if note and problem.cause in _MAY_BE_OUR_CERTIFICATE:
+        return note
+    advice = _ADVICE[problem.cause].format(timeout=f"{endpoint.timeout:g}")
+    if endpoint.scheme != "https" or problem.cause not in _MAY_BE_OUR_CERTIFICATE:
+        return advice
+    if endpoint.mutual_tls:
+        ours = "a client certificate that it does not trust; renew `cert_file` and `key_file`."
+    else:
+        ours = "a missing client certificate; set `mutual_tls`, `cert_file` and `key_file`."
+    return ours if problem.cause is Cause.CLIENT else f"{advice.removesuffix('.')}; or {ours}"
+
+
+_MAY_BE_OUR_CERTIFICATE = frozenset({Cause.CLIENT, Cause.TLS, Cause.ANSWER})
+
+_ADVICE: dict[Cause, str] = {
+    Cause.NAME: "a wrong hostname; check `hostname`.",
+    Cause.CONNECT: "a wrong hostname or port, or its server is down; check `hostname` and `port`.",
+    Cause.TLS: "a wrong port or scheme; check `port` and `scheme`.",
+    Cause.UNTRUSTED: "an untrusted certificate, or one for another name; check `hostname`, or set `ca_file`.",
+    Cause.CLIENT: "a missing client certificate.",
+    Cause.TIME: "a wrong hostname or port, or its server is slow: `timeout` is {timeout} s; check them.",
+    Cause.PROXY: "check the proxy in `outbound.proxy`.",
+    Cause.ANSWER: "a wrong port or scheme, or its server fails; check `port` and `scheme`.",
+}
+
+
+def _meaning(status: int, endpoint: Endpoint) -> str:
+    if 300 <= status < 400:
+        return ", a redirect, which is not followed: a wrong hostname, port or path; name where it leads to."
+    known = _MEANINGS.get(status)
+    if known is not None:
+        return known.format(verb=endpoint.verb, content_type=endpoint.content_type)
+    if 400 <= status < 500:
+        return (
+            ": it does not take these records; compare `format`, `content_type` and the records with what it expects."
+        )
+    return ": its server fails; look at its own logs."
+
+
+_MEANINGS: dict[int, str] = {
+    401: ": a missing, wrong or expired `Authorization` header; renew what `headers` holds.",
+    403: ": a missing, wrong or expired `Authorization` header, or no right to post there; renew what `headers` holds.",
+    404: ": a wrong hostname, port or path; check `path`.",
+    405: ": a wrong path, or it does not take {verb}; check `path` and `verb`.",
+    407: ": the proxy in `outbound.proxy` wants a password.",
+    408: ": it did not get the request in time; it is overloaded, or the network is slow.",
+    413: ": the request is too large for it; it is sent in smaller parts.",
+    415: ": it does not take `{content_type}`; check `content_type`.",
+    421: ": it does not serve this hostname; check `hostname`.",
+    425: ": it does not take the request yet.",
+    429: ": it gets too many requests; send less, or raise its limit.",
+    503: ": it is overloaded or down for maintenance.",
+}

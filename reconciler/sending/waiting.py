@@ -1,0 +1,82 @@
+"""Parcels that wait for another attempt, by when they are due.
+
+Belongs here: their order, that of probes, and that of the line. Does not: how long each waits (`retrying`).
+"""
+
+import heapq
+from collections.abc import Collection, Iterator
+from itertools import count
+
+from reconciler.sending import parcels
+from reconciler.sending.parcels import Parcel
+
+
+class Waiting:
+    """Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Parcel]] = []
+        self._order = count()
+        self.batches = 0  # those in several parcels are counted as often
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[Parcel]:
+        return (parcel for _, _, parcel in self._heap)
+
+    @property
+    def due(self) -> float | None:
+        """When the first is due."""
+        return self._heap[0][0] if self._heap else None
+
+    def put(self, parcel: Parcel, *, due: float) -> None:
+        """Let one wait."""
+        heapq.heappush(self._heap, (due, next(self._order), parcel))
+        self.batches += len(parcel.held)
+
+    def pop(self, now: float) -> Parcel | None:
+        """One that is due."""
+        if not self._heap or self._heap[0][0] > now:
+            return None
+        return self._taken(heapq.heappop(self._heap)[2])
+
+    def pop_longest_untried(self) -> Parcel | None:
+        """The next probe: all have their turn, since one of them may be why the endpoint fails."""
+        if not self._heap:
+            return None
+        return self._taken_at(min(range(len(self._heap)), key=lambda at: self._heap[at][2].tried))
+
+    def pop_first_in_line(self, due_by: float) -> Parcel | None:
+        """The one that came first, if it is due by then."""
+        at = self._first_in_line()
+        return None if at is None or self._heap[at][0] > due_by else self._taken_at(at)
+
+    @property
+    def first_in_line(self) -> tuple[tuple[int, int], float] | None:
+        """The place of the one that came first, and when it is due."""
+        at = self._first_in_line()
+        return None if at is None else (parcels.place(self._heap[at][2]), self._heap[at][0])
+
+    def _first_in_line(self) -> int | None:
+        return min(range(len(self._heap)), key=lambda at: parcels.place(self._heap[at][2]), default=None)
+
+    def drop(self, gone: Collection[Parcel]) -> None:
+        """These do not wait any more."""
+        self._heap = [one for one in self._heap if one[2] not in gone]
+        heapq.heapify(self._heap)
+        self.batches = sum(len(parcel.held) for parcel in self)
+
+    def hurry(self, now: float) -> None:
+        """The endpoint is back: those that failed for its outage are due now."""
+        self._heap = [(now if parcel.outage else due, order, parcel) for due, order, parcel in self._heap]
+        heapq.heapify(self._heap)
+
+    def _taken_at(self, index: int) -> Parcel:
+        parcel = self._heap.pop(index)[2]
+        heapq.heapify(self._heap)
+        return self._taken(parcel)
+
+    def _taken(self, parcel: Parcel) -> Parcel:
+        self.batches -= len(parcel.held)
+        return parcel

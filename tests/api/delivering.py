@@ -1,0 +1,88 @@
+"""A delivery without queues: it keeps what it takes, knows the destinations that it is told of, and does as it is told.
+
+What real queues do is tested beside them; here are the doors alone.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.delivery.contract import Taken, UnknownDestination
+from reconciler.otlp.models import Logs
+
+SHOWN: dict[str, Any] = {
+    "destination": "siem",
+    "state": "idle",
+    "message": "",
+    "since": "2026-11-21T06:12:00.123Z",
+    "queue": {
+        "kind": "disk",
+        "batches": 0,
+        "records": 0,
+        "bytes": 0,
+        "diskBytes": 0,
+        "maxBatches": 5000,
+        "maxBytes": 1073741824,
+        "oldest": None,
+        "inFlight": 0,
+        "waiting": 0,
+        "quarantined": 0,
+        "lost": 0,
+    },
+    "deadLetters": {"batches": 0, "records": 0, "bytes": 0, "oldest": None},
+    "counts": dict.fromkeys(("taken", "delivered", "retried", "dead", "dropped", "discarded", "expired"), 0),
+    "lastSuccess": None,
+    "lastFailure": None,
+    "window": None,
+    "configurations": ["checkout"],
+}
+ANSWERED = "canary-what-the-endpoint-said"
+FAILURE = {"at": "2026-11-21T06:11:00.000Z", "status": 503, "cause": "The endpoint answered 503."}
+TESTED = {"delivered": True, "status": 200, "seconds": 0.25, "message": "", "answer": ANSWERED}
+
+
+async def _taken(_project: str, _logs: Logs) -> Taken:
+    return Taken()
+
+
+@dataclass
+class Kept:
+    """See `reconciler.delivery.contract.Delivery`. `known` are names, `done` is what operators asked for."""
+
+    known: set[str] = field(default_factory=set)
+    taking: Callable[[str, Logs], Awaitable[Taken]] = _taken
+    taken: list[tuple[str, Logs]] = field(default_factory=list)
+    done: list[tuple[object, ...]] = field(default_factory=list)
+    handled: tuple[int, int] = (2, 30)  # the batches and records of a replay
+
+    async def take(self, project: str, logs: Logs) -> Taken:
+        self.taken.append((project, logs))
+        return await self.taking(project, logs)
+
+    def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
+        self._check(name)
+        failure = {**FAILURE, "answer": ANSWERED} if answers else FAILURE
+        return {**SHOWN, "destination": name, "lastFailure": failure, "configurations": [f"of-{project}"]}
+
+    def all(self, project: str, *, answers: bool) -> dict[str, Any]:
+        deliveries = [self.shown(project, name, answers=answers) for name in sorted(self.known)]
+        return {"deliveries": deliveries, "unrouted": {"records": 40, "last": "2026-11-21T06:12:00.123Z"}}
+
+    async def replay(self, project: str, name: str) -> tuple[int, int]:
+        self._check(name)
+        self.done.append(("replay", project, name))
+        return self.handled
+
+    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> tuple[int, int]:
+        self._check(name)
+        self.done.append(("discard", project, name, queued, dead))
+        return 3, 40
+
+    async def test(self, project: str, name: str) -> dict[str, Any]:
+        self._check(name)
+        self.done.append(("test", project, name))
+        return dict(TESTED)
+
+    def _check(self, name: str) -> None:
+        if name not in self.known:
+            raise UnknownDestination("There is no such destination that log records are delivered to.")

@@ -1,0 +1,167 @@
+"""Looking after deliveries: what the doors take, answer and log, and who sees what an endpoint said."""
+
+import dataclasses
+import logging
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from reconciler.access.actors import Role
+from reconciler.daemon.services import Services
+from tests.api import delivering
+from tests.api.conftest import connect, make_key
+from tests.api.delivering import Kept
+
+pytestmark = pytest.mark.anyio
+
+PATH = "/v1/destinations/siem/delivery"
+UNKNOWN = {"errors": ["There is no such destination that log records are delivered to."]}
+NAME_RULE = (
+    "The name in the path must be 1 to 63 letters, digits, `-`, `_` or `.`, and begin and end with a letter or digit; "
+    "that of a webhook in place is `configuration:id`."
+)
+ACTIONS = ("replay", "discard", "test")
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept(known={"siem", "checkout:hook"})
+
+
+@pytest.fixture
+def served(services: Services, kept: Kept) -> Services:
+    return dataclasses.replace(services, deliveries=kept)
+
+
+@pytest.fixture
+async def client(served: Services, project: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with connect(served, project=project) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", ["siem", "checkout:hook"])
+async def test_a_destination_is_shown_by_its_name(client: httpx2.AsyncClient, project: str, name: str) -> None:
+    answer = await client.get(f"/v1/destinations/{name}/delivery")
+    failure = {**delivering.FAILURE, "answer": delivering.ANSWERED}
+    shown = {**delivering.SHOWN, "destination": name, "lastFailure": failure, "configurations": [f"of-{project}"]}
+    assert (answer.status_code, answer.json()) == (200, {"delivery": shown})
+
+
+@pytest.mark.parametrize(("role", "sees"), [(Role.VIEWER, False), (Role.USER, False), (Role.ADMIN, True)])
+async def test_what_an_endpoint_answered_is_for_admins(served: Services, project: str, role: Role, sees: bool) -> None:
+    async with connect(served, key=await make_key(served, role, project=project)) as client:
+        one, every = await client.get(PATH), await client.get("/v1/deliveries")
+    assert (delivering.ANSWERED in one.text, delivering.ANSWERED in every.text) == (sees, sees)
+
+
+async def test_the_deliveries_of_a_project_are_listed(client: httpx2.AsyncClient) -> None:
+    answer = (await client.get("/v1/deliveries")).json()
+    assert [one["destination"] for one in answer["deliveries"]] == ["checkout:hook", "siem"]
+    assert answer["unrouted"] == {"records": 40, "last": "2026-11-21T06:12:00.123Z"}
+
+
+async def test_dead_letters_are_replayed(
+    client: httpx2.AsyncClient, kept: Kept, project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="api")
+    answer = await client.post(f"{PATH}/replay")
+    assert (answer.status_code, answer.json()) == (200, {"replayed": {"batches": 2, "records": 30}})
+    assert kept.done == [("replay", project, "siem")]
+    assert _said(caplog) == [
+        f"key:SERVICE_API_KEY has replayed 2 batches (30 records) of siem in the project {project}."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "meant"), [("queue", (True, False)), ("deadLetters", (False, True)), ("all", (True, True))]
+)
+async def test_what_is_named_is_discarded(
+    client: httpx2.AsyncClient, kept: Kept, project: str, what: str, meant: tuple[bool, bool]
+) -> None:
+    answer = await client.post(f"{PATH}/discard", json={"what": what})
+    assert (answer.status_code, answer.json()) == (200, {"discarded": {"batches": 3, "records": 40}})
+    assert kept.done == [("discard", project, "siem", *meant)]
+
+
+async def test_a_discard_is_logged(client: httpx2.AsyncClient, project: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="api")
+    await client.post(f"{PATH}/discard", json={"what": "all"})
+    assert _said(caplog) == [
+        f"key:SERVICE_API_KEY has discarded 3 batches (40 records) of siem in the project {project}."
+    ]
+
+
+async def test_what_changed_nothing_is_not_logged(
+    client: httpx2.AsyncClient, kept: Kept, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="api")
+    kept.handled = (0, 0)
+    answer = await client.post(f"{PATH}/replay")
+    assert (answer.json(), _said(caplog)) == ({"replayed": {"batches": 0, "records": 0}}, [])
+
+
+async def test_one_of_each_is_logged_as_one(
+    client: httpx2.AsyncClient, kept: Kept, project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="api")
+    kept.handled = (1, 1)
+    await client.post(f"{PATH}/replay")
+    assert _said(caplog) == [f"key:SERVICE_API_KEY has replayed 1 batch (1 record) of siem in the project {project}."]
+
+
+def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "api.deliveries"]
+
+
+async def test_a_test_tells_what_came_of_it(client: httpx2.AsyncClient, kept: Kept, project: str) -> None:
+    answer = await client.post(f"{PATH}/test")
+    assert (answer.status_code, answer.json()) == (200, {"test": delivering.TESTED})
+    assert kept.done == [("test", project, "siem")]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"", "The body must be an object."),
+        (b"{}", "/what: is required"),
+        (b'{"what": "some"}', "/what: must be one of queue, deadLetters, all"),
+        (b'{"what": 1}', "/what: must be a string"),
+        (b'{"what": "all", "why": "x"}', "/why: unknown key; only `what` is allowed"),
+        (b"[]", "The body must be an object."),
+    ],
+)
+async def test_a_discard_says_what(client: httpx2.AsyncClient, kept: Kept, body: bytes, sentence: str) -> None:
+    answer = await client.post(f"{PATH}/discard", content=body)
+    assert (answer.status_code, answer.json(), kept.done) == (400, {"errors": [sentence]}, [])
+
+
+@pytest.mark.parametrize("action", ["replay", "test"])
+async def test_the_others_take_no_body(client: httpx2.AsyncClient, kept: Kept, action: str) -> None:
+    answer = await client.post(f"{PATH}/{action}", json={"what": "all"})
+    assert (answer.status_code, kept.done) == (400, [])
+
+
+@pytest.mark.parametrize("action", ["", *ACTIONS])
+async def test_an_unknown_destination_is_404(client: httpx2.AsyncClient, action: str) -> None:
+    path = "/v1/destinations/nobody/delivery"
+    body = {"what": "all"} if action == "discard" else None
+    answer = await (client.post(f"{path}/{action}", json=body) if action else client.get(path))
+    assert (answer.status_code, answer.json()) == (404, UNKNOWN)
+
+
+@pytest.mark.parametrize("name", ["-", "a" * 64, "a:", ":a", "a:b:c", "a%20b", "a%0ab"])
+@pytest.mark.parametrize("action", ["", *ACTIONS])
+async def test_a_name_that_nothing_can_have_is_400(client: httpx2.AsyncClient, name: str, action: str) -> None:
+    path = f"/v1/destinations/{name}/delivery"
+    body = {"what": "all"} if action == "discard" else None
+    answer = await (client.post(f"{path}/{action}", json=body) if action else client.get(path))
+    assert (answer.status_code, answer.json()) == (400, {"errors": [NAME_RULE]})
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.USER])
+async def test_only_admins_do_anything(served: Services, kept: Kept, project: str, action: str, role: Role) -> None:
+    async with connect(served, key=await make_key(served, role, project=project)) as client:
+        answer = await client.post(f"{PATH}/{action}", json={"what": "all"})
+    assert (answer.status_code, kept.done) == (403, [])

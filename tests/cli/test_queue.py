@@ -1,0 +1,300 @@
+"""`queue status`, `replay` and `discard`: what each asks for, and what it says."""
+
+import json
+import os
+import subprocess
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import PROGRAM, TIME_LIMIT, Program, Service
+
+AT = "2026-11-21T06:12:00.123Z"
+LATER = "2026-11-21T06:13:00.123Z"
+SIEM = "/v1/destinations/siem/delivery"
+REFUSED = "The destination siem (https://siem.example.org:443) refused the connection: a wrong port; check `port`."
+UNKNOWN = "error: log records are delivered to no destination siem; `reconciler queue status` shows those there are\n"
+
+
+def delivery(name: str = "siem", **more: Any) -> dict[str, Any]:
+    """A delivery as the service shows it, that has nothing to do."""
+    return {
+        "destination": name,
+        "state": "idle",
+        "message": "",
+        "since": AT,
+        "queue": {
+            **{"kind": "disk", "batches": 0, "records": 0, "bytes": 0, "diskBytes": 0, "oldest": None},
+            **{"maxBatches": 5000, "maxBytes": 1 << 30, "inFlight": 0, "waiting": 0, "quarantined": 0, "lost": 0},
+        },
+        "deadLetters": {"batches": 0, "records": 0, "bytes": 0, "oldest": None},
+        "counts": dict.fromkeys(("taken", "delivered", "retried", "dead", "dropped", "discarded", "expired"), 0),
+        "lastSuccess": None,
+        "lastFailure": None,
+        "window": None,
+        "configurations": ["edge"],
+        **more,
+    }
+
+
+def down(**failure: Any) -> dict[str, Any]:
+    """One that does not get through."""
+    queue = {**delivery()["queue"], "batches": 120, "records": 12_345, "bytes": 2_345_678, "oldest": AT}
+    return delivery(
+        state="down",
+        message="siem.example.org does not answer; one request every 30 s tries whether it does again.",
+        queue=queue,
+        deadLetters={"batches": 2, "records": 20, "bytes": 4000, "oldest": AT},
+        lastSuccess=AT,
+        lastFailure={"at": LATER, "status": None, "cause": REFUSED, **failure},
+    )
+
+
+def sent(service: Service) -> list[tuple[str, str, Any]]:
+    return [(request.method, request.path, request.body) for request in service.requests]
+
+
+def test_each_delivery_is_a_row_and_trouble_stands_beneath(program: Program, service: Service) -> None:
+    calm = delivery("archive", state="sending", lastSuccess=LATER, lastFailure={"at": AT, "cause": "It was slow."})
+    service.answer("GET /v1/deliveries", {"deliveries": [calm, down()]})
+    assert program("queue", "status") == (
+        0,
+        "DESTINATION   STATE     BATCHES   RECORDS   SIZE     OLDEST                 DEAD LETTERS   LAST FAILURE\n"
+        "archive       sending   0         0         0 B      -                      -              "
+        "2026-11-21T06:12:00Z\n"
+        "siem          down      120       12345     2.3 MB   2026-11-21T06:12:00Z   2              "
+        "2026-11-21T06:13:00Z\n"
+        "\n"
+        "siem: siem.example.org does not answer; one request every 30 s tries whether it does again.\n"
+        f"{REFUSED}\n",
+        "",
+    )
+
+
+def test_one_destination_is_asked_for_by_its_name(program: Program, service: Service) -> None:
+    service.answer("GET /v1/destinations/edge%3A01H/delivery", {"delivery": delivery("edge:01H")})
+    outcome = program("queue", "status", "edge:01H")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[1].split()[:2] == ["edge:01H", "idle"]
+
+
+def test_what_the_endpoint_said_is_set_in_and_bounded(program: Program, service: Service) -> None:
+    answer = "\n".join(f"line {number}" for number in range(9))
+    service.answer(f"GET {SIEM}", {"delivery": down(answer=answer)})
+    told = program("queue", "status", "siem").out.splitlines()
+    assert told[-6:] == [
+        REFUSED,
+        *(f"  line {number}" for number in range(5)),
+    ]
+
+
+def test_json_and_yaml_are_what_the_service_says(program: Program, service: Service) -> None:
+    found = [delivery("archive"), down()]
+    whole = {"deliveries": found, "unrouted": {"records": 3, "last": AT}}
+    service.answer("GET /v1/deliveries", whole)
+    service.answer(f"GET {SIEM}", {"delivery": found[1]})
+    assert json.loads(program("queue", "status", "-o", "json").out) == whole
+    assert list(yaml.safe_load_all(program("queue", "status", "-o", "yaml").out)) == found
+    assert json.loads(program("queue", "status", "siem", "-o", "json").out) == found[1]
+    assert yaml.safe_load(program("queue", "status", "siem", "-o", "yaml").out) == found[1]
+
+
+@pytest.mark.parametrize(
+    ("records", "note"),
+    [
+        (0, ""),
+        (1, "1 record was taken by no Configuration\n"),
+        (12, "12 records were taken by no Configuration\n"),
+    ],
+)
+def test_records_that_nothing_takes_are_told(program: Program, service: Service, records: int, note: str) -> None:
+    unrouted = {"records": records, "last": AT if records else None}
+    service.answer("GET /v1/deliveries", {"deliveries": [delivery()], "unrouted": unrouted})
+    service.answer("GET /v1/resources/Configuration", {"resources": [configuration("edge", "")]})
+    outcome = program("queue", "status")
+    assert (outcome.code, outcome.err) == (0, note)
+    lists = [path for _, path, _ in sent(service) if path.startswith("/v1/resources")]
+    assert lists == (["/v1/resources/Configuration"] if records else [])
+
+
+def configuration(name: str, reason: str, **spec: Any) -> dict[str, Any]:
+    delivers = {"delivers": False, "reason": reason} if reason else {"delivers": True}
+    return {"kind": "Configuration", "metadata": {"name": name}, "spec": spec, "status": {"delivery": delivers}}
+
+
+def test_the_configurations_that_do_not_deliver_are_named_those_that_want_to_first(
+    program: Program, service: Service
+) -> None:
+    service.answer("GET /v1/deliveries", {"deliveries": [delivery()], "unrouted": {"records": 2, "last": AT}})
+    unsure = [configuration(f"w{number}", "Bad\x1b[31m.", sources=[{"type": "otlp"}]) for number in (3, 1, 2)]
+    other = [configuration(f"a{number}", "It has `raw`.", raw="") for number in range(4)]
+    listed = [*other, configuration("edge", ""), *unsure]
+    service.answer("GET /v1/resources/Configuration", {"resources": listed})
+    assert program("queue", "status").err == (
+        "2 records were taken by no Configuration\n"
+        + "".join(f"Configuration/w{number} does not deliver: Bad\\x1b[31m.\n" for number in (1, 2, 3))
+        + "".join(f"Configuration/a{number} does not deliver: It has `raw`.\n" for number in (0, 1))
+        + "2 more do not deliver\n"
+    )
+    assert [request.query for request in service.requests[1:]] == [{"limit": "1000"}]
+
+
+LEAVING = "Nothing is delivered to it any more; what is queued is still sent."
+UNWANTED = "siem: no Configuration delivers to it any more\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "shown", "beneath"),
+    [
+        ("idle", LEAVING, "unused", f"siem: {LEAVING}\n"),
+        ("sending", LEAVING, "unused", f"siem: {LEAVING}\n"),
+        ("sending", "", "unused", UNWANTED),
+        ("down", "It is down.", "down", f"siem: It is down.\n{UNWANTED}"),
+        ("orphaned", "A queue is left.", "orphaned", "siem: A queue is left.\n"),
+    ],
+)
+def test_a_destination_that_no_configuration_sends_to_is_marked(
+    program: Program, service: Service, *, state: str, message: str, shown: str, beneath: str
+) -> None:
+    left = delivery(state=state, message=message, configurations=[])
+    service.answer("GET /v1/deliveries", {"deliveries": [left]})
+    _, row, *told = program("queue", "status").out.splitlines(keepends=True)
+    assert (row.split()[1], "".join(told)) == (shown, f"\n{beneath}")
+
+
+@pytest.mark.parametrize(("hours", "form"), [(23, "%H:%M"), (47, "%Y-%m-%d %H:%M")])
+def test_a_closed_window_says_when_it_opens(program: Program, service: Service, hours: int, form: str) -> None:
+    opens = datetime.now(UTC) + timedelta(hours=hours)
+    window = {"open": False, "until": None, "next": opens.strftime("%Y-%m-%dT%H:%M:00.000Z")}
+    service.answer(f"GET {SIEM}", {"delivery": delivery(state="closed", message="Outside.", window=window)})
+    told = program("queue", "status", "siem").out.splitlines()
+    assert told[-2:] == ["siem: Outside.", f"siem: its window is closed until {opens.strftime(form)} UTC"]
+
+
+def test_no_delivery_says_so(program: Program, service: Service) -> None:
+    service.answer("GET /v1/deliveries", {"deliveries": []})
+    note = "the project has no destination that log records are delivered to, and no queue is left of one\n"
+    assert program("queue", "status") == (0, "", note)
+    assert program("queue", "status", "-o", "json") == (0, '{\n  "deliveries": []\n}\n', note)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["status", "siem"], ["replay", "siem"], ["discard", "siem", "--all", "--yes"]], ids=" ".join
+)
+def test_an_unknown_destination_is_one_sentence(program: Program, arguments: list[str]) -> None:
+    assert program("queue", *arguments) == (1, "", UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("replayed", "told"),
+    [
+        ({"batches": 1, "records": 3}, "1 dead letter (3 records) queued again"),
+        ({"batches": 2, "records": 1}, "2 dead letters (1 record) queued again"),
+    ],
+)
+def test_replaying_says_how_much(program: Program, service: Service, replayed: dict[str, int], told: str) -> None:
+    service.answer(f"POST {SIEM}/replay", {"replayed": replayed})
+    assert program("queue", "replay", "siem") == (0, f"siem: {told}\n", "")
+    assert sent(service) == [("POST", f"{SIEM}/replay", None)]
+
+
+@pytest.mark.parametrize(
+    ("dead", "told"),
+    [
+        (0, "there are no dead letters"),
+        (1, "there is no room in the queue for 1 dead letter"),
+        (2, "there is no room in the queue for 2 dead letters"),
+    ],
+)
+def test_replaying_nothing_says_why(program: Program, service: Service, dead: int, told: str) -> None:
+    service.answer(f"POST {SIEM}/replay", {"replayed": {"batches": 0, "records": 0}})
+    service.answer(f"GET {SIEM}", {"delivery": delivery(deadLetters={"batches": dead, "records": dead})})
+    assert program("queue", "replay", "siem") == (0, f"siem: {told}\n", "")
+    assert [method for method, _, _ in sent(service)] == ["POST", "GET"]
+
+
+@pytest.mark.parametrize(("option", "what"), [("--queued", "queue"), ("--dead", "deadLetters"), ("--all", "all")])
+def test_discarding_says_what_and_how_much(program: Program, service: Service, option: str, what: str) -> None:
+    service.answer(f"POST {SIEM}/discard", {"discarded": {"batches": 2, "records": 3}})
+    # The queue was the last of its destination, which is gone with it.
+    assert program("queue", "discard", "siem", option, "--yes") == (0, "siem: 2 batches (3 records) discarded\n", "")
+    asked = [] if what == "deadLetters" else [("GET", SIEM, None)]
+    assert sent(service) == [("POST", f"{SIEM}/discard", {"what": what}), *asked]
+
+
+@pytest.mark.parametrize(
+    ("sending", "note"),
+    [
+        (0, ""),
+        (1, "siem: 1 batch is being sent and stays; try again\n"),
+        (2, "siem: 2 batches are being sent and stay; try again\n"),
+    ],
+)
+def test_what_is_being_sent_and_stays_is_told(program: Program, service: Service, sending: int, note: str) -> None:
+    service.answer(f"POST {SIEM}/discard", {"discarded": {"batches": 0, "records": 0}})
+    service.answer(f"GET {SIEM}", {"delivery": delivery(queue={**delivery()["queue"], "inFlight": sending})})
+    told = "siem: 0 batches (0 records) discarded\n"
+    assert program("queue", "discard", "siem", "--queued", "--yes") == (0, told, note)
+
+
+def test_what_is_being_sent_cannot_be_asked_for_without_the_right(program: Program, service: Service) -> None:
+    service.answer(f"POST {SIEM}/discard", {"discarded": {"batches": 0, "records": 0}})
+    service.answer(f"GET {SIEM}", {"errors": ["Your role does not allow that."]}, 403)
+    outcome = program("queue", "discard", "siem", "--queued", "--yes")
+    assert (outcome.code, outcome.err) == (1, "error: your role does not allow that\n")
+
+
+def test_discarding_wants_to_know_what(program: Program, service: Service) -> None:
+    outcome = program("queue", "discard", "siem", "--yes")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.endswith("error: give --queued, --dead or --all\n")
+    assert sent(service) == []
+
+
+def test_nothing_is_discarded_where_nobody_can_answer(program: Program, service: Service) -> None:
+    service.answer(f"GET {SIEM}", {"delivery": down()})
+    told = (1, "", "error: nobody is here to answer; give --yes\n")
+    assert program("queue", "discard", "siem", "--all") == told
+    assert [method for method, _, _ in sent(service)] == ["GET"]
+
+
+@pytest.mark.parametrize(
+    ("option", "question"),
+    [
+        ("--queued", b"Discard 12345 records in the queue of siem, for good? [y/N]"),
+        ("--dead", b"Discard 20 records among the dead letters of siem, for good? [y/N]"),
+        ("--all", b"Discard 12345 records in the queue and 20 records among the dead letters of siem, for good? [y/N]"),
+    ],
+)
+@pytest.mark.parametrize("answer", [b"y\n", b"n\n", b"\n"])
+def test_somebody_is_asked_first(
+    program: Program, service: Service, answer: bytes, option: str, question: bytes
+) -> None:
+    service.answer(f"GET {SIEM}", {"delivery": down()})
+    service.answer(f"POST {SIEM}/discard", {"discarded": {"batches": 1, "records": 1}})
+    terminal, its = os.openpty()
+    try:
+        os.write(terminal, answer)
+        ran = subprocess.run(
+            [PROGRAM, "queue", "discard", "siem", option],
+            stdin=its,
+            env=program.variables({}),
+            capture_output=True,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+    finally:
+        os.close(its)
+        os.close(terminal)
+    assert question in ran.stderr
+    is_yes = answer == b"y\n"
+    assert (ran.returncode, ran.stdout) == ((0, b"siem: 1 batch (1 record) discarded\n") if is_yes else (130, b""))
+    checks = [] if option == "--dead" else ["GET"]
+    assert [method for method, _, _ in sent(service)] == (["GET", "POST", *checks] if is_yes else ["GET"])
+
+
+def test_a_refusal_is_told_as_the_service_says_it(program: Program, service: Service) -> None:
+    service.answer(f"POST {SIEM}/replay", {"errors": ["Your role does not allow that."]}, 403)
+    assert program("queue", "replay", "siem") == (1, "", "error: your role does not allow that\n")

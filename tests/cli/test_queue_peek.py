@@ -1,0 +1,191 @@
+"""`queue peek`: which queue is read, what is shown of it, and how much. What files hold is tested with the queue."""
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.otlp import made_up
+from reconciler.queueing.contract import Obituary, Reason
+from reconciler.queueing.queues import Queues
+from reconciler.routing.models import Storage
+from reconciler.settings import loading
+from tests import hostile_text
+from tests.cli.conftest import Program
+from tests.hostile_text import EVERYTHING
+
+AT = 1_795_241_520_123
+MOMENT = "2026-11-21T06:12:00.123Z"
+DIED = Obituary(Reason.GIVEN_UP, AT, 3, "The destination siem answered 422.", 422, b"no \xff")
+
+ELSEWHERE = (
+    "name the service's `stateDir` with --state-dir or SERVICE_STATE_DIR (queues in memory, and destinations without a "
+    "queue, have no files)"
+)
+
+
+def fill(
+    state: Path,
+    texts: Sequence[str],
+    *,
+    project: str = "default",
+    name: str = "siem",
+    dead: int = 0,
+    died: Obituary = DIED,
+) -> None:
+    """A queue of one record a batch; the first `dead` of them are dead letters."""
+
+    async def run() -> None:
+        queues = Queues(state / "queues", reserve=0, clock=lambda: AT)
+        await queues.start()
+        queue = await queues.open(project=project, name=name, storage=Storage(), max_batches=1000, dead_bytes=1 << 20)
+        for text in texts:
+            await queue.append([made_up.request(text, at=AT)], records=1, at=AT)
+        for batch in queue.claim(most_records=max(dead, 1), most_bytes=1 << 20)[:dead]:
+            payload = await queue.payload(batch)
+            assert payload is not None
+            await queue.bury(batch, [payload], died, records=1)
+        await queue.close()
+        await queues.close()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state directory in which a queue has two batches and a dead letter."""
+    fill(tmp_path / "state", ["first", '{"n": 9223372036854775807}', "third"], dead=1)
+    return tmp_path / "state"
+
+
+def test_what_waits_is_a_table(alone: Program, state: Path) -> None:
+    assert alone("queue", "peek", "siem", "--state-dir", str(state)) == (
+        0,
+        "NUMBER   STATE    RECORDS   SIZE   TAKEN                  ATTEMPTS   STATUS   REASON\n"
+        f"2        queued   1         {size(state, 0)} B   2026-11-21T06:12:00Z   -          -        -\n"
+        f"3        queued   1         {size(state, 1)} B   2026-11-21T06:12:00Z   -          -        -\n",
+        "",
+    )
+
+
+def size(state: Path, place: int) -> int:
+    told = json.loads(Program(state)("queue", "peek", "siem", "--state-dir", str(state), "-o", "json").out)
+    return int(told["batches"][place]["bytes"])
+
+
+def test_bodies_are_shown_as_they_would_be_sent(alone: Program, state: Path) -> None:
+    assert alone("queue", "peek", "siem", "--bodies", SERVICE_STATE_DIR=str(state)) == (
+        0,
+        "2: 1 record, taken at 2026-11-21T06:12:00Z\n"
+        '  {"n": 9223372036854775807}\n'
+        "3: 1 record, taken at 2026-11-21T06:12:00Z\n"
+        '  "third"\n',
+        "",
+    )
+
+
+def test_dead_letters_say_why(alone: Program, state: Path) -> None:
+    assert alone("queue", "peek", "siem", "--dead", "--bodies", SERVICE_STATE_DIR=str(state)) == (
+        0,
+        "1: 1 record, taken at 2026-11-21T06:12:00Z\n1: The destination siem answered 422.\n"
+        '1: status 422, 3 attempts; it answered: no \ufffd\n  "first"\n',
+        "",
+    )
+
+
+def test_json_and_yaml_have_everything(alone: Program, state: Path) -> None:
+    arguments = ["queue", "peek", "siem", "--dead", "--bodies", "--state-dir", str(state)]
+    (letter,) = json.loads(alone(*arguments, "-o", "json").out)["batches"]
+    assert {key: value for key, value in letter.items() if key != "bytes"} == {
+        **{"number": 1, "state": "dead", "records": 1, "takenAt": MOMENT, "attempts": 3, "done": []},
+        **{"reason": "given-up", "status": 422, "cause": DIED.cause, "diedAt": MOMENT, "answer": "no \ufffd"},
+        "bodies": ["first"],
+    }
+    assert list(yaml.safe_load_all(alone(*arguments, "-o", "yaml").out)) == [letter]
+
+
+def test_no_more_is_shown_than_asked_for(alone: Program, state: Path) -> None:
+    outcome = alone("queue", "peek", "siem", "--limit", "1", "--bodies", SERVICE_STATE_DIR=str(state))
+    assert outcome.out == '2: 1 record, taken at 2026-11-21T06:12:00Z\n  {"n": 9223372036854775807}\n'
+    assert (outcome.code, outcome.err) == (0, "there are more than 1; --limit shows more\n")
+
+
+def test_one_queue_is_read_by_its_folder(alone: Program, state: Path) -> None:
+    (folder,) = (state / "queues").glob("*/*/")
+    outcome = alone("queue", "peek", "--folder", str(folder), "-o", "json")
+    assert [batch["number"] for batch in json.loads(outcome.out)["batches"]] == [2, 3]
+    assert alone("queue", "peek", "--folder", str(state)) == (
+        1,
+        "",
+        f"error: {state} is not the folder of a queue: it has no queue.json that can be read\n",
+    )
+
+
+def test_which_queue_is_meant_is_told(alone: Program, state: Path) -> None:
+    fill(state, ["other"], project="web")
+    fill(state, [], name="archive")
+    assert alone("queue", "peek", "siem", SERVICE_STATE_DIR=str(state)) == (
+        1,
+        "",
+        "error: siem is in the projects default, web; choose one with --project\n",
+    )
+    other = alone("queue", "peek", "siem", "--project", "web", "--bodies", SERVICE_STATE_DIR=str(state))
+    assert other.out.splitlines()[1] == '  "other"'
+    assert alone("queue", "peek", "archive", SERVICE_STATE_DIR=str(state)) == (0, "", "nothing is queued\n")
+    assert alone("queue", "peek", "x", SERVICE_STATE_DIR=str(state)) == (
+        1,
+        "",
+        f"error: there is no queue of x that can be read in {state}, but those of archive, siem; {ELSEWHERE}\n",
+    )
+
+
+@pytest.mark.parametrize("named", ["XDG_STATE_HOME", "HOME", "STATE_DIRECTORY"])
+def test_the_state_directory_is_that_of_serve(alone: Program, tmp_path: Path, named: str) -> None:
+    below = {"XDG_STATE_HOME": "reconciler", "HOME": ".local/state/reconciler", "STATE_DIRECTORY": ""}[named]
+    state = loading.default_state_dir({"HOME": str(tmp_path), named: str(tmp_path)}, user=os.geteuid())
+    if os.geteuid() != 0 or named == "STATE_DIRECTORY":
+        assert Path(state) == tmp_path / below
+        fill(tmp_path / below, ["mine"])
+        assert alone("queue", "peek", "siem", "--bodies", **{named: str(tmp_path)}).out.endswith('  "mine"\n')
+    told = alone("queue", "peek", "x", "--project", "none", **{named: str(tmp_path)}).err
+    assert told == f"error: there is no queue of x that can be read in {state}, nor any other; {ELSEWHERE}\n"
+
+
+def test_what_an_endpoint_answered_is_one_line(alone: Program, tmp_path: Path) -> None:
+    died = DIED._replace(answer=EVERYTHING.encode() + b"\n9: forged", status=None, attempts=1)
+    fill(tmp_path / "state", ["one"], dead=1, died=died)
+    outcome = alone("queue", "peek", "siem", "--dead", "--bodies", SERVICE_STATE_DIR=str(tmp_path / "state"))
+    assert hostile_text.unseen(outcome.out) == []
+    lines = outcome.out.split("\n")
+    assert (len(lines), lines[2].startswith("1: no status, 1 attempt; it answered: ")) == (5, True)
+
+
+@pytest.mark.parametrize("arguments", [[], ["siem", "--folder", "."]])
+def test_either_a_destination_or_a_folder_is_named(alone: Program, arguments: list[str]) -> None:
+    outcome = alone("queue", "peek", *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.endswith("error: give either DESTINATION or --folder\n")
+
+
+@pytest.mark.parametrize("form", ["table", "json", "yaml"])
+def test_what_strangers_sent_acts_on_nothing(alone: Program, tmp_path: Path, form: str) -> None:
+    fill(tmp_path / "state", [EVERYTHING, f'"{EVERYTHING}"'])
+    outcome = alone("queue", "peek", "siem", "--bodies", "-o", form, SERVICE_STATE_DIR=str(tmp_path / "state"))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert hostile_text.unseen(outcome.out) == []
+    assert "evil" in outcome.out
+
+
+def test_files_that_are_damaged_are_told(alone: Program, state: Path) -> None:
+    (segment,) = (state / "queues").glob("*/*/*.seg")
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    outcome = alone("queue", "peek", "siem", SERVICE_STATE_DIR=str(state))
+    assert [line.split()[:2] for line in outcome.out.splitlines()[1:]] == [["2", "queued"], ["3", "damaged"]]
+    outcome = alone("queue", "peek", "siem", "--bodies", SERVICE_STATE_DIR=str(state))
+    assert outcome.out.splitlines()[-1] == "3: it is damaged, and what it holds cannot be read"

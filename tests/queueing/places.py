@@ -1,0 +1,86 @@
+"""Queues of tests: real files in a folder of the test, a clock that stands still."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.queueing.contract import Batch, Obituary, Queue, Reason
+from reconciler.queueing.disk import DiskQueue
+from reconciler.queueing.queues import Queues
+from reconciler.queueing.system import System
+
+NOW = 1_790_000_000_000
+PLENTY = 1 << 30
+OBITUARY = Obituary(Reason.GIVEN_UP, NOW, 3, "The endpoint answered 503.", status=503, answer=b"busy\xff")
+
+
+@dataclass(frozen=True)
+class Storage:
+    directory: str = "here"
+    max_bytes: int = PLENTY
+    sync: str = "commit"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How a test wants its queue."""
+
+    storage: Storage = Storage()
+    max_batches: int = 100_000
+    dead_bytes: int = PLENTY
+    name: str = "siem"
+
+    def with_storage(self, **changes: object) -> "Wanted":
+        return replace(self, storage=replace(self.storage, **changes))  # type: ignore[arg-type] # names of fields
+
+
+async def open_queue(queues: Queues, wanted: Wanted = Wanted()) -> DiskQueue:
+    return await queues.open(
+        project="shop",
+        name=wanted.name,
+        storage=wanted.storage,
+        max_batches=wanted.max_batches,
+        dead_bytes=wanted.dead_bytes,
+    )
+
+
+def make(root: Path, *, system: System | None = None, reserve: int = 0) -> Queues:
+    return Queues(root, reserve=reserve, clock=lambda: NOW, system=system)
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    root: Path, wanted: Wanted = Wanted(), *, system: System | None = None, reserve: int = 0
+) -> AsyncIterator[DiskQueue]:
+    """A queue for as long as the context lasts; afterwards it is closed in order."""
+    queues = make(root, system=system, reserve=reserve)
+    await queues.start()
+    try:
+        yield await open_queue(queues, wanted)
+    finally:
+        await queues.close()
+
+
+async def claimed(queue: Queue, *, most_records: int = 1 << 30, most_bytes: int = 1 << 40) -> list[Batch]:
+    """All that can be claimed without new arrivals."""
+    found: list[Batch] = []
+    while len(found) < queue.depth().batches:
+        some = queue.claim(most_records=most_records, most_bytes=most_bytes)
+        if some:
+            found += some
+        elif queue.depth().claimed >= queue.depth().batches:
+            break
+        else:
+            await queue.wait()
+    return found
+
+
+async def payloads(queue: Queue) -> list[bytes | None]:
+    """The payloads of all that can be claimed, which stays claimed."""
+    return [await queue.payload(batch) for batch in await claimed(queue)]
+
+
+async def fill(queue: Queue, *texts: bytes, records: int = 1) -> None:
+    for text in texts:
+        await queue.append([text], records=records, at=NOW)

@@ -1,0 +1,173 @@
+"""Which Configurations deliver, and why the others do not."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.documents.values import Value
+from reconciler.resources.keys import Key
+from reconciler.routing import compiling, parts
+from reconciler.routing.compiling import Use, Verdict
+from reconciler.routing.models import Destination, Endpoint, Route
+from reconciler.routing.parts import Part
+
+RESOURCES: dict[Key, dict[str, Any]] = {
+    Key("Source", "in"): {"type": "otlp"},
+    Key("Source", "in-5"): {"type": "otlp:5"},
+    Key("Source", "file"): {"type": "file"},
+    Key("Source", "off"): {"type": "otlp", "disabled": True},
+    Key("Source", "masked"): {"type": "otlp", "processors": [{"name": "mask"}]},
+    Key("Source", "quiet"): {
+        "type": "otlp",
+        "processors": [{"name": "sleeping"}, {"type": "custom", "disabled": True}],
+    },
+    Key("Processor", "mask"): {"type": "custom"},
+    Key("Processor", "sleeping"): {"type": "custom", "disabled": True},
+    Key("Destination", "siem"): {"type": "webhook"},
+    Key("Destination", "otlp"): {"type": "otlp"},
+    Key("Destination", "off"): {"type": "webhook", "disabled": True},
+    Key("Destination", "masked"): {"type": "webhook", "processors": [{"type": "custom"}]},
+    Key("Extension", "queue"): {"type": "file_storage"},
+}
+IN, OUT = [{"name": "in"}], [{"name": "siem"}]
+
+
+def known(key: Key) -> Part | None:
+    return parts.part(RESOURCES[key]) if key in RESOURCES else None
+
+
+def verdict(*, ready: bool = True, **spec: Any) -> Verdict:
+    return compiling.verdict("all", spec, ready=ready, known=known)
+
+
+def why(**spec: Any) -> str:
+    found = verdict(**spec)
+    assert not found.reason or not found.webhooks
+    return found.reason
+
+
+def in_place(given_id: str | None = "hook", **more: Any) -> dict[str, Any]:
+    return {"type": "webhook", **({} if given_id is None else {"id": given_id}), **more}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"sources": IN, "destinations": OUT},
+        {"sources": [{"name": "in-5:latest"}], "destinations": [{"name": "siem:3"}]},
+        {"sources": [{"type": "otlp"}], "destinations": [in_place()]},
+        {
+            "sources": [{"name": "file"}, {"name": "off"}, *IN],
+            "destinations": [{"name": "otlp"}, {"name": "off"}, *OUT],
+        },
+        {"sources": [{"name": "quiet"}], "destinations": OUT, "processors": [{"name": "sleeping"}]},
+        {"sources": IN, "destinations": OUT, "processors": [{"type": "custom", "disabled": True}]},
+        {"sources": IN, "destinations": [{"name": "siem", "routes": {}}], "extensions": [{"name": "queue"}]},
+        # What is disabled counts for nothing, with all that stands in it.
+        {"sources": [*IN, {"name": "file", "disabled": True, "routes": {"logs": []}}], "destinations": OUT},
+        {"sources": [*IN, {"name": "masked", "disabled": True}], "destinations": OUT},
+        {"sources": [*IN, {"name": "off", "processors": [{"name": "mask"}]}], "destinations": OUT},
+        {"sources": IN, "destinations": [*OUT, in_place(None, disabled=True)]},
+        {"sources": IN, "destinations": [{"name": "siem", "processors": [{"name": "mask", "disabled": True}]}]},
+    ],
+)
+def test_these_deliver(spec: dict[str, Any]) -> None:
+    assert why(**spec) == ""
+
+
+ROUTES = " has `routes`, which the service does not follow yet; remove them or disable the component."
+PROCESSOR = " has an enabled processor, which the service cannot run yet; remove or disable it."
+IS_PROCESSOR = " is an enabled processor, which the service cannot run yet; remove or disable it."
+BAD_ID = (
+    "/spec/destinations/0 is a webhook in place, and its `id` must be 1 to 63 letters, digits, `-`, `_` or `.`, and "
+    "begin and end with a letter or digit; choose another."
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"ready": False}, "It is incomplete; complete what `status.incomplete` lists."),
+        ({"raw": ""}, "It holds `raw`, which the service does not run; use sources and destinations."),
+        ({"sources": [{"name": "in", "routes": {"logs": []}}], "destinations": OUT}, "/spec/sources/0" + ROUTES),
+        ({"sources": IN, "destinations": [{"name": "siem", "routes": {"a": 1}}]}, "/spec/destinations/0" + ROUTES),
+        (
+            {"sources": IN, "destinations": OUT, "extensions": [{"name": "queue", "routes": {"a": 1}}]},
+            "/spec/extensions/0" + ROUTES,
+        ),
+        ({"sources": IN, "destinations": OUT, "processors": [{"type": "custom"}]}, "/spec/processors/0" + IS_PROCESSOR),
+        ({"sources": IN, "destinations": OUT, "processors": [{"name": "mask"}]}, "/spec/processors/0" + IS_PROCESSOR),
+        ({"sources": [{"name": "masked"}], "destinations": OUT}, "/spec/sources/0" + PROCESSOR),
+        ({"sources": IN, "destinations": [{"name": "masked"}]}, "/spec/destinations/0" + PROCESSOR),
+        (
+            {"sources": [{"type": "otlp", "processors": [{"name": "mask"}]}], "destinations": OUT},
+            "/spec/sources/0" + PROCESSOR,
+        ),
+        (
+            {"sources": IN, "destinations": [{"name": "siem", "processors": [{"type": "custom"}]}]},
+            "/spec/destinations/0" + PROCESSOR,
+        ),
+        # A source that nothing is taken from has telemetry of its own, which nobody processes either.
+        (
+            {"sources": [*IN, {"name": "file", "processors": [{"name": "mask"}]}], "destinations": OUT},
+            "/spec/sources/1" + PROCESSOR,
+        ),
+        ({"destinations": OUT}, "It has no enabled source of type `otlp`; add one."),
+        ({"sources": [{"name": "off"}], "destinations": OUT}, "It has no enabled source of type `otlp`; add one."),
+        ({"sources": IN}, "It has no enabled destination of type `webhook`; add one."),
+        (
+            {"sources": IN, "destinations": [{"name": "otlp"}, {"name": "off"}, {"name": "siem", "disabled": True}]},
+            "It has no enabled destination of type `webhook`; add one.",
+        ),
+        ({}, "It has no enabled source of type `otlp` and no enabled destination of type `webhook`; add them."),
+        (
+            {"sources": IN, "destinations": [in_place(None)]},
+            "/spec/destinations/0 is a webhook in place without an `id`; give it one, since its name is made of it.",
+        ),
+        ({"sources": IN, "destinations": [in_place("a/b")]}, BAD_ID),
+        ({"sources": IN, "destinations": [in_place("a" * 64)]}, BAD_ID),
+        (
+            {"sources": IN, "destinations": [in_place(), in_place()]},
+            "/spec/destinations/1 is a webhook in place with the `id` of another one; give it an `id` of its own.",
+        ),
+        (
+            {"sources": [{"name": "gone"}], "destinations": OUT},
+            "/spec/sources/0 names a Source that cannot be read; apply that anew.",
+        ),
+        (
+            {"sources": [{"type": "otlp", "processors": [{"name": "gone"}]}], "destinations": OUT},
+            "/spec/sources/0 names a Processor that cannot be read; apply that anew.",
+        ),
+    ],
+)
+def test_these_do_not_and_say_why(spec: dict[str, Any], reason: str) -> None:
+    assert why(**spec) == reason
+
+
+def test_its_webhooks_are_the_named_ones_each_once_and_those_in_place_under_its_own_name() -> None:
+    given: list[Value] = [{"name": "url", "value": 1}]
+    found = verdict(sources=IN, destinations=[*OUT, in_place("b", parameters=given), *OUT, in_place("a")])
+    assert found.webhooks == (
+        Use("siem", ("spec", "destinations", 0), Key("Destination", "siem"), []),
+        Use("all:b", ("spec", "destinations", 1), None, given),
+        Use("all:a", ("spec", "destinations", 3), None, []),
+    )
+
+
+def made(use: Use) -> Destination | None:
+    return None if use.name == "all:bad" else Destination(name=use.name, endpoint=Endpoint(host="h"))
+
+
+def test_a_route_has_the_labels_of_the_selector_and_the_destinations() -> None:
+    spec: Any = {"sources": IN, "destinations": [*OUT, in_place()], "selector": {"matchLabels": {"b": "", "a": "1"}}}
+    found = compiling.compiled("all", spec, ready=True, known=known, make=made)
+    assert found.route == Route(configuration="all", labels=(("a", "1"), ("b", "")), destinations=("siem", "all:hook"))
+    assert [one.name for one in found.destinations] == ["siem", "all:hook"]
+    assert found.reason == ""
+
+
+def test_with_a_webhook_that_does_not_fit_its_type_it_does_not_deliver() -> None:
+    spec: Any = {"sources": IN, "destinations": [*OUT, in_place("bad")]}
+    found = compiling.compiled("all", spec, ready=True, known=known, make=made)
+    reason = "/spec/destinations/1 is a webhook with parameters that do not fit their type; correct them."
+    assert found == compiling.Compiled(reason)

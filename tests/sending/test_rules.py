@@ -1,0 +1,305 @@
+"""The pure parts: intervals and the longest time, the breaker, what answers mean, requests, what is left of a batch."""
+
+import random
+from contextlib import suppress
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.egress.exchange import Answer, Cause, Denied, Target, Unanswered
+from reconciler.queueing.contract import Batch
+from reconciler.routing.models import Endpoint, Retry
+from reconciler.sending import breaker, parcels, remains, requests, retrying, verdicts
+from reconciler.sending.breaker import CLOSED, OPENS_AFTER, Breaker, Phase
+from reconciler.sending.retrying import LONGEST_RETRY_AFTER, Again
+from tests.sending.worlds import BEGAN, bodies, otlp
+
+ENDPOINT = Endpoint(host="hook.example", port=443)
+retries = st.builds(
+    Retry,
+    enabled=st.just(True),
+    initial_interval=st.floats(0.001, 1000),
+    max_interval=st.floats(0.001, 1000),
+    max_elapsed=st.sampled_from([0.0, 1.0, 300.0, 86_400.0]),
+)
+chances = st.integers(0, 1 << 32).map(random.Random)
+
+
+# Retrying
+
+
+@given(retries, st.integers(1, 10_000), chances)
+def test_an_interval_grows_by_half_is_randomised_by_half_and_then_cut(
+    retry: Retry, attempts: int, chance: random.Random
+) -> None:
+    wait = retrying.interval(retry, attempts=attempts, chance=chance)
+
+    assert wait <= retry.max_interval
+    grown = retry.initial_interval * 1.5 ** min(attempts - 1, 100)
+    assert min(grown * 0.5, retry.max_interval) <= wait <= grown * 1.5
+
+
+@given(retries, st.integers(1, 1000), st.floats(0, 90_000), st.floats(0, 1e9), chances)
+def test_time_spent_never_passes_the_longest_and_what_was_asked_for_is_waited(
+    retry: Retry, attempts: int, spent: float, asked: float, chance: random.Random
+) -> None:
+    decision = retrying.decide(retry, attempts=attempts, spent=spent, retry_after=asked, chance=chance)
+
+    if decision is None:
+        assert retry.max_elapsed > 0
+        assert spent + retry.max_interval > retry.max_elapsed
+    else:
+        assert decision.delay >= min(asked, LONGEST_RETRY_AFTER)
+        assert decision.delay <= max(retry.max_interval, LONGEST_RETRY_AFTER)
+        assert spent <= decision.spent <= spent + retry.max_interval
+        assert not retry.max_elapsed or decision.spent <= retry.max_elapsed
+
+
+@given(retries, st.floats(3600, 1e9), chances)
+def test_a_retry_after_beyond_the_longest_time_gives_nothing_up(
+    retry: Retry, asked: float, chance: random.Random
+) -> None:
+    decision = retrying.decide(retry, attempts=1, spent=0.5, retry_after=asked, chance=chance)
+
+    assert decision == Again(max(3600.0, decision.delay if isinstance(decision, Again) else 0), 0.5)
+
+
+def test_without_retry_the_first_failure_is_the_last() -> None:
+    decision = retrying.decide(
+        Retry(enabled=False),
+        attempts=1,
+        spent=1.0,
+        retry_after=9.0,
+        chance=random.Random(1),  # noqa: S311
+    )
+
+    assert decision is None
+
+
+# The breaker
+
+
+def test_only_failures_in_a_row_open_it_and_then_one_probe_at_a_time_goes() -> None:
+    now = CLOSED
+    for _ in range(OPENS_AFTER - 1):
+        now = breaker.failed(now, is_probe=False, now=10.0, delay=5.0)
+        assert now.is_closed
+    now = breaker.failed(now, is_probe=False, now=10.0, delay=5.0)
+    assert (now.phase, now.may_probe(14.9), now.may_probe(15.0)) == (Phase.OPEN, False, True)
+
+    now = breaker.probing(now)
+    assert not now.may_probe(1e9)
+    late = breaker.failed(now, is_probe=False, now=16.0, delay=9.0)  # what was in flight when it opened
+    assert late == now
+    now = breaker.failed(now, is_probe=True, now=16.0, delay=9.0)
+    assert (now.may_probe(24.9), now.may_probe(25.0), now.failures) == (False, True, OPENS_AFTER + 1)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["ok", "fail", "probe", "abandon"]), st.floats(0, 100)), max_size=60))
+def test_whatever_happens_a_probe_is_always_ahead_or_under_way(steps: list[tuple[str, float]]) -> None:
+    now, state, probing = 0.0, CLOSED, False
+    for step, seconds in steps:
+        now += seconds
+        if step == "ok":
+            state, probing = CLOSED, False
+        elif step == "probe" and state.may_probe(now):
+            state, probing = breaker.probing(state), True
+        elif step == "abandon":
+            state, probing = breaker.abandoned(state, now=now), False
+        elif step == "fail":
+            state = breaker.failed(state, is_probe=probing, now=now, delay=30.0)
+            probing = False
+        assert state.is_closed or state.phase is Phase.PROBING or state.may_probe(now + 30.0)
+        assert state.is_closed == (state.failures < OPENS_AFTER)
+
+
+def test_an_abandoned_probe_lets_another_go_at_once() -> None:
+    assert breaker.abandoned(Breaker(Phase.PROBING, 9, 1.0), now=5.0).may_probe(5.0)
+    assert breaker.abandoned(CLOSED, now=5.0) == CLOSED
+
+
+# What answers mean
+
+
+def said(status: int, *, retry_after: str | None = None, body: bytes = b"") -> verdicts.Verdict:
+    headers = () if retry_after is None else (("retry-after", retry_after),)
+    answer = Answer(status, "", headers, body)
+    return verdicts.answered(answer, endpoint=ENDPOINT, name="siem", now_ms=BEGAN)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_2xx_is_delivered(status: int) -> None:
+    assert said(status).delivered
+
+
+@pytest.mark.parametrize("status", [199, 301, 302, 307, 401, 403, 404, 405, 407, 408, 421, 425, 429, 500, 503, 599])
+def test_what_says_nothing_against_the_records_is_an_outage(status: int) -> None:
+    verdict = said(status)
+
+    assert (verdict.delivered, verdict.outage, verdict.splits) == (False, True, False)
+
+
+@pytest.mark.parametrize(("status", "splits"), [(400, True), (413, True), (422, True), (402, False), (415, False)])
+def test_other_refusals_are_the_batchs(status: int, splits: bool) -> None:
+    verdict = said(status)
+
+    assert (verdict.delivered, verdict.outage, verdict.splits) == (False, False, splits)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (401, "a missing, wrong or expired `Authorization` header"),
+        (403, "a missing, wrong or expired `Authorization` header"),
+        (404, "a wrong hostname, port or path"),
+        (308, "a wrong hostname, port or path"),
+        (500, "its server fails"),
+    ],
+)
+def test_the_likely_cause_is_in_the_interfaces_words(status: int, words: str) -> None:
+    cause = said(status, body=b"canary-stranger").cause
+
+    assert cause.startswith(f"The destination siem (https://hook.example:443) answered {status}")
+    assert words in cause
+    assert "canary" not in cause
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("7", 7.0),
+        ("0", 0.0),
+        ("3600", 3600.0),
+        ("86400", 3600.0),
+        ("9" * 5000, 3600.0),
+        ("-5", 0.0),
+        ("1.5", 0.0),
+        ("soon", 0.0),
+        ("", 0.0),
+        ("٣", 0.0),
+        (formatdate(BEGAN / 1000 + 90, usegmt=True), 90.0),
+        (formatdate(BEGAN / 1000 - 90, usegmt=True), 0.0),
+        (formatdate(BEGAN / 1000 + 90_000, usegmt=True), 3600.0),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
+        ("Sun, 99 Nov 1994 08:49:37 GMT", 0.0),
+        ("Sun, 06 Nov 99999999999 08:49:37 GMT", 0.0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date_and_an_hour_at_most(text: str, seconds: float) -> None:
+    assert said(503, retry_after=text).retry_after == pytest.approx(seconds, abs=1.0)
+
+
+@given(st.text(max_size=40))
+def test_no_retry_after_breaks_anything(text: str) -> None:
+    assert 0.0 <= said(429, retry_after=text).retry_after <= 3600.0
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (Cause.NAME, "a wrong hostname; check `hostname`."),
+        (Cause.CONNECT, "a wrong hostname or port, or its server is down"),
+        (Cause.TIME, "`timeout` is 5 s"),
+        (Cause.TLS, "a wrong port or scheme"),
+        (Cause.UNTRUSTED, "an untrusted certificate"),
+        (Cause.CLIENT, "a missing client certificate"),
+        (Cause.ANSWER, "a wrong port or scheme"),
+        (Cause.PROXY, "`outbound.proxy`"),
+    ],
+)
+def test_no_answer_is_an_outage_with_a_likely_cause(cause: Cause, words: str) -> None:
+    problem = Unanswered(Target("https", "hook.example", 443), cause, "did something")
+    verdict = verdicts.unanswered(problem, endpoint=ENDPOINT, name="siem")
+
+    assert (verdict.delivered, verdict.outage, verdict.status) == (False, True, None)
+    assert verdict.cause.startswith("The destination siem (https://hook.example:443) did something: ")
+    assert words in verdict.cause
+
+
+def test_what_may_not_be_connected_to_is_an_outage() -> None:
+    problem = Denied(Target("https", "hook.example", 443), "is link-local")
+    verdict = verdicts.unanswered(problem, endpoint=ENDPOINT, name="siem")
+
+    assert verdict.outage
+    assert "its address is link-local" in verdict.cause
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("", "/"),
+        ("/", "/"),
+        ("/a/b", "/a/b"),
+        ("//a", "/a"),
+        ("/a?b=c//d&e", "/a?b=c//d&e"),
+        ("/?x=/", "/?x=/"),
+    ],
+)
+def test_one_slash_stands_between_port_and_path_and_the_query_is_kept(path: str, sent: str) -> None:
+    assert requests.target(Endpoint(host="h", path=path)).path == sent
+
+
+def test_content_type_and_our_own_headers_win_and_each_is_sent_once() -> None:
+    wanted = Endpoint(host="h", content_type="application/x-ndjson")
+    given_ones = (
+        ("content-TYPE", "text/plain"),
+        ("x-service-delivery-id", "forged"),
+        ("X-Service-Attempt", "0"),
+        ("User-Agent", "theirs"),
+    )
+    common = requests.headers(wanted, given_ones)
+    request = requests.request(
+        wanted, to=requests.target(wanted), common=common, body=b"[]", delivery="a/b/1:1-2", attempt=3
+    )
+
+    assert request.headers == (
+        ("Content-Type", "application/x-ndjson"),
+        ("User-Agent", "theirs"),
+        ("X-Service-Delivery-Id", "a/b/1:1-2"),
+        ("X-Service-Attempt", "3"),
+    )
+
+
+def test_a_delivery_id_holds_what_headers_may_hold_and_tells_a_new_queue_from_an_old_one() -> None:
+    one = requests.origin(project="acme", destination="collect:0 ü", at=BEGAN)
+
+    assert one == f"acme/collect%3A0%20%C3%BC/{BEGAN:x}"
+    assert one != requests.origin(project="acme", destination="collect:0 ü", at=BEGAN + 1)
+
+
+def test_parts_of_a_batch_have_ids_of_their_own() -> None:
+    whole = parcels.merged([parcels.hold(Batch(7, 5, 100, BEGAN))])[0]
+    first, second = parcels.halves(whole)
+    ids = [parcels.delivery_id(one, project="p", destination="d") for one in (whole, first, second)]
+    holed = parcels.merged([parcels.hold(Batch(7, 5, 100, BEGAN, done=frozenset({2})))])[0]
+
+    start = f"p/d/{BEGAN:x}:7"
+    assert ids == [f"{start}-7", f"{start}:0-1", f"{start}:2-4"]
+    assert parcels.delivery_id(holed, project="p", destination="d").startswith(f"{start}:0-4.")
+    assert parcels.delivery_id(whole, project="p", destination="d", place=3) == f"{start}:3"
+
+
+# What is left of a batch
+
+
+@given(st.lists(st.lists(st.text(max_size=300), max_size=6), min_size=1, max_size=5), st.data())
+def test_what_is_left_of_a_batch_is_a_request_with_those_records(groups: list[list[str]], data: st.DataObject) -> None:
+    payload = b"".join(otlp(*texts) for texts in groups)
+    texts = [text for group in groups for text in group]
+    keep = data.draw(st.sets(st.sampled_from(range(len(texts))))) if texts else set()
+
+    left = b"".join(remains.only(payload, keep))
+
+    assert bodies(left) == [text for place, text in enumerate(texts) if place in keep]
+    assert keep or not left
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_request_is_told(payload: bytes) -> None:
+    with suppress(ValueError):
+        remains.only(payload, {0})

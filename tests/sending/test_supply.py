@@ -1,0 +1,111 @@
+"""What is next, and when to look again."""
+
+import itertools
+import random
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.queueing.contract import Batch
+from reconciler.queueing.memory import MemoryQueue
+from reconciler.routing.models import Retry
+from reconciler.sending import parcels
+from reconciler.sending.environment import Environment
+from reconciler.sending.gate import Gate
+from reconciler.sending.holdings import Holdings
+from reconciler.sending.supply import Supply
+from reconciler.sending.verdicts import Verdict
+from reconciler.sending.waiting import Waiting
+from tests.sending.worlds import BEGAN, Time, destination, exporting, otlp, pass_time, put, settle
+from tests.servers import sinks
+
+pytestmark = pytest.mark.anyio
+
+LINGER = 0.5
+DOWN = Verdict(False, outage=True, status=503, cause="It answered 503.")
+
+
+class World(NamedTuple):
+    queue: MemoryQueue
+    supply: Supply
+    gate: Gate
+
+
+@pytest.fixture(params=[1, 10], ids=["line", "crowd"])
+async def world(request: pytest.FixtureRequest) -> World:
+    """Of which each look at the clock finds another tenth of a second past."""
+    ticks = itertools.count()
+    environment = Environment(
+        monotonic=lambda: next(ticks) / 10,
+        random=random.Random(7),  # noqa: S311
+        linger=LINGER,
+    )
+    queue = MemoryQueue(max_batches=100, max_bytes=1 << 20)
+    wanted = destination(80, consumers=request.param, retry=Retry())
+    gate = Gate(environment, retry=wanted.retry, schedule=None)
+    holdings = Holdings(queue, name="siem", buried=lambda *_: None, later=lambda *_: None)
+    return World(queue, Supply(holdings, wanted, environment=environment, gate=gate), gate)
+
+
+async def looked(world: World) -> int:
+    """How often one looks until something is next, looking again whenever one is told to."""
+    for times in range(1, 10_000):
+        if world.supply.pick() is not None:
+            return times
+        assert world.supply.next_in() is not None, "nobody would look again"
+    pytest.fail("nothing is ever next")
+
+
+async def test_whatever_time_passes_between_two_looks_records_that_linger_are_not_forgotten(world: World) -> None:
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    assert world.supply.pick() is not None
+    await world.queue.append([otlp("2")], records=1, at=BEGAN)
+
+    assert await looked(world) > 1
+
+
+async def test_whatever_time_passes_between_two_looks_what_waits_is_not_forgotten(world: World) -> None:
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    job = world.supply.pick()
+    assert job is not None
+    world.supply.put_off(job.parcel, delay=2.0)
+
+    assert await looked(world) > 1
+
+
+async def test_whatever_time_passes_between_two_looks_a_probe_is_not_forgotten(world: World) -> None:
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    job = world.supply.pick()
+    assert job is not None
+    for _ in range(5):
+        world.gate.note(DOWN, is_probe=False)
+    world.supply.put_off(job.parcel, delay=0.0)
+
+    assert await looked(world) > 1
+
+
+def test_the_next_probe_is_what_was_not_tried_for_longest_whenever_it_is_due() -> None:
+    waiting = Waiting()
+    made = parcels.each([parcels.hold(Batch(number, 1, 10, BEGAN)) for number in range(1, 5)])
+    for parcel, tried, due in zip(made, (3.0, 1.0, 4.0, 2.0), (10.0, 40.0, 20.0, 30.0), strict=True):
+        parcel.tried = tried
+        waiting.put(parcel, due=due)
+
+    assert [waiting.pop_longest_untried() for _ in range(5)] == [made[1], made[3], made[0], made[2], None]
+    assert (len(waiting), waiting.batches) == (0, 0)
+
+
+async def test_of_all_that_waits_for_an_endpoint_each_has_its_turn_as_the_probe() -> None:
+    queue, time = MemoryQueue(max_batches=100, max_bytes=1 << 20), Time()
+    with sinks.listening() as sink:
+        sink.script(sinks.says(503))
+        async with exporting(destination(sink.port, retry=Retry()), queue, environment=time.environment()) as exporter:
+            for number in range(5):
+                await put(queue, [str(number)])
+                await settle(lambda number=number: exporter.shown().waiting == number + 1)  # type: ignore[misc]
+            before = len(sink.received)
+            await pass_time(time, exporter, seconds=600)
+
+    probes = [one.body for one in sink.received[before:]]
+    assert sorted(probes[:5]) == [b"[%d]" % number for number in range(5)]
+    assert probes[5:15] == probes[:5] * 2

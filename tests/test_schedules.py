@@ -1,0 +1,100 @@
+"""Work that comes round, on a real loop: it never overlaps itself, and nothing that goes wrong with it ends it."""
+
+import asyncio
+import logging
+
+import pytest
+
+from reconciler import errors
+from reconciler.schedules import Schedules
+
+pytestmark = pytest.mark.anyio
+
+SOON = 0.01  # seconds
+PATIENCE = 20.0  # seconds, until a test is given up
+
+
+class Often:
+    """Work that counts how often it was begun, and does something else each time."""
+
+    def __init__(self, *ends: Exception | None) -> None:
+        self.begun = 0
+        self._ends = ends
+        self._moved = asyncio.Condition()
+
+    async def __call__(self) -> None:
+        async with self._moved:
+            self.begun += 1
+            self._moved.notify_all()
+        end = self._ends[self.begun - 1] if self.begun <= len(self._ends) else None
+        if end is not None:
+            raise end
+
+    async def times(self, number: int) -> None:
+        async with self._moved:
+            await asyncio.wait_for(self._moved.wait_for(lambda: self.begun >= number), PATIENCE)
+
+
+async def test_work_comes_round_until_the_stop() -> None:
+    work, later, schedules = Often(), Often(), Schedules()
+    schedules.every(SOON, work, name="work")
+    schedules.start()
+    schedules.every(SOON, later, name="later")
+    await work.times(3)
+    await later.times(3)
+    await schedules.stop()
+    assert not schedules._scheduler.running
+    assert schedules._running == {}
+
+
+async def test_work_that_fails_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    work, schedules = Often(errors.Transient("The disk is full."), RuntimeError("odd")), Schedules()
+    schedules.every(SOON, work, name="dead-letters")
+    schedules.start()
+    await work.times(4)
+    await schedules.stop()
+    assert [
+        (record.name, record.levelname, record.getMessage())
+        for record in caplog.records
+        if record.name.startswith("reconciler")
+    ] == [
+        ("reconciler.schedules", "WARNING", "The work on dead-letters is left until the next time: The disk is full."),
+        (
+            "reconciler.schedules",
+            "ERROR",
+            "The work on dead-letters met a fault of the program; it is done again the next time.",
+        ),
+    ]
+
+
+async def test_work_never_overlaps_itself_and_is_cancelled_by_the_stop() -> None:
+    begun, cancelled = 0, 0
+    other, schedules = Often(), Schedules()
+
+    async def slow() -> None:
+        nonlocal begun, cancelled
+        begun += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled += 1
+            raise
+
+    schedules.every(SOON, slow, name="slow")
+    schedules.every(SOON, other, name="other")
+    schedules.start()
+    await other.times(10)
+    assert (begun, cancelled) == (1, 0)
+    await schedules.stop()
+    assert (begun, cancelled) == (1, 1)
+
+
+async def test_of_one_name_the_last_one_counts() -> None:
+    first, last, schedules = Often(), Often(), Schedules()
+    schedules.start()
+    schedules.every(3600.0, first, name="work")
+    schedules.every(SOON, last, name="work")
+    await last.times(2)
+    await schedules.stop()
+    assert first.begun == 0
