@@ -21,13 +21,14 @@ install: .venv/installed
 run: install
 	@.venv/bin/reconciler demo
 
-# Three processes for two cores, since some wait for daemons; a file stays whole, since its tests share one.
+# Three processes for two cores, since some wait for daemons; a file stays whole, since its tests share one. Files come
+# in the order of tests/conftest.py, and not those of many tests first, which are short.
 test: .venv/installed-for-development
-	scripts/test --numprocesses=3 --dist=loadfile
+	scripts/test --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 # pytest ends with 5 when it finds no test: a project without slow tests is no failure.
 test-slow: .venv/installed-for-development
-	scripts/test -m slow --numprocesses=2 --dist=loadfile || [ $$? -eq 5 ]
+	scripts/test -m slow --numprocesses=3 --dist=loadfile --no-loadscope-reorder || [ $$? -eq 5 ]
 
 # What concerns Git, where root and others differ: who owns a repository, and who may read it.
 test-as-ordinary-user: .venv/installed-for-development

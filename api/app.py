@@ -19,6 +19,7 @@ from api import (
     identities,
     logs,
     openapi,
+    plans,
     projects,
     redactions,
     repositories,
@@ -73,6 +74,9 @@ ROUTES = (
     ("/v1/repositories/{name}/resume", Endpoint(POST=of_repository(suspensions.resume, SUSPEND))),
     ("/v1/runs", Endpoint(GET=within_reach(runs.list_all, READ))),
     ("/v1/runs/{id}", Endpoint(GET=within_reach(runs.get, READ))),
+    ("/v1/plan", Endpoint(POST=within_reach(plans.make, READ))),
+    ("/v1/plans", Endpoint(GET=within_reach(plans.list_all, READ))),
+    ("/v1/plans/{id}", Endpoint(GET=within_reach(plans.get, READ))),
     ("/v1/deliveries", Endpoint(GET=in_project(deliveries.list_all, READ))),
     ("/v1/destinations/{name}/delivery", Endpoint(GET=in_project(deliveries.get, READ))),
     ("/v1/destinations/{name}/delivery/replay", Endpoint(POST=in_project(deliveries.replay, HANDLE))),
@@ -120,6 +124,7 @@ def _pattern(path: str) -> str:
 PUBLIC = frozenset(path for path, endpoint in ROUTES if endpoint.is_public)
 """The paths that need no credential. Any other does, also one that leads nowhere."""
 
+_LITERAL = frozenset(path for path, _ in ROUTES if "{" not in path)
 _PUBLIC_PATTERN = re.compile("|".join(_pattern(path) for path in sorted(PUBLIC) if "{" in path))
 
 
@@ -159,7 +164,9 @@ def failure(scope: Scope, said: Told) -> Response:
 
 def is_public(path: str) -> bool:
     """Whether a request of this path needs no credential."""
-    return path in PUBLIC or _PUBLIC_PATTERN.fullmatch(path) is not None
+    if path in _LITERAL:
+        return path in PUBLIC
+    return _PUBLIC_PATTERN.fullmatch(path) is not None
 
 
 async def unknown(_scope: Scope, _receive: Receive, _send: Send) -> None:

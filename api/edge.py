@@ -22,6 +22,7 @@ from api.calls import State
 from api.errors import Told
 from reconciler import ids
 from reconciler.clock import Clock
+from reconciler.daemon.connections import WHOLE_ANSWER
 from reconciler.daemon.services import Services
 
 logger = logging.getLogger(__name__)
@@ -41,24 +42,44 @@ def usual(_scope: Scope, said: Told) -> Response:
     return errors.as_json(said)
 
 
+class Common:
+    """The headers of every answer, also as lines."""
+
+    def __init__(self, headers: tuple[Header, ...]) -> None:
+        self.headers = headers
+        self.lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+
+
 class Outgoing:
     """`send`, with the headers of every answer added and the body of an answer to HEAD left out."""
 
-    __slots__ = ("head", "headers", "send", "started")
+    __slots__ = ("common", "request", "scope", "send", "started")
 
-    def __init__(self, send: Send, *, request: str, head: bool, common: tuple[Header, ...]) -> None:
+    def __init__(self, scope: Scope, send: Send, *, request: str, common: Common) -> None:
+        self.scope = scope
         self.send = send
-        self.head = head
-        self.headers = [(b"x-request-id", request.encode()), *common]
+        self.request = request
+        self.common = common
         self.started = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            message["headers"] = [*message.get("headers", ()), *self.headers]
-        elif self.head:
+            own = (b"x-request-id", self.request.encode())
+            message["headers"] = [*message.get("headers", ()), own, *self.common.headers]
+        elif self.scope["method"] == "HEAD":
             message["body"] = b""
         await self.send(message)
+
+    def whole(self, status: int, head: bytes, body: bytes) -> bool:
+        """Send an answer at once, where the server can; False when it was not sent. `head` is lines of headers."""
+        extensions = self.scope.get("extensions")
+        answer = extensions.get(WHOLE_ANSWER) if extensions else None
+        if answer is None:
+            return False
+        lines = b"%bx-request-id: %b\r\n%b" % (head, self.request.encode(), self.common.lines)
+        self.started = bool(answer(self.scope, status, lines, body))
+        return self.started
 
 
 class Edge:
@@ -77,6 +98,7 @@ class Edge:
             services.accounts, services.signing_in, service_key=services.api_key, anybody=services.anybody
         )
         self.in_flight = services.in_flight
+        self.common = Common(services.headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -84,8 +106,7 @@ class Edge:
             return
         request = request_id(self.services.clock)
         scope["state"] = State(services=self.services, request=request)
-        is_head = scope["method"] == "HEAD"
-        outgoing = Outgoing(send, request=request, head=is_head, common=self.services.headers)
+        outgoing = Outgoing(scope, send, request=request, common=self.common)
         try:
             await self._admit(scope, receive, outgoing)
         except ClientDisconnect:

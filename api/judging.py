@@ -130,6 +130,11 @@ def reach(call: Call) -> frozenset[str] | None:
     return frozenset(principal.roles)
 
 
+def permits(call: Call, permission: Permission, *, project: str) -> bool:
+    """Whether who asks may do something in a project."""
+    return principals.may(call.principal, permission, role=call.principal.role_in(project))
+
+
 def is_within(reachable: frozenset[str] | None, project: str) -> bool:
     """Whether a project is among those."""
     return reachable is None or project in reachable

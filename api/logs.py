@@ -14,13 +14,14 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive
 
-from api import begun, errors, judging, queries, rpc
+from api import begun, disconnects, errors, judging, queries, rpc
 from api.answers import Header
 from api.calls import Call
+from reconciler.delivery import limiting
 from reconciler.delivery.limiting import Room
 from reconciler.otlp import encodings, reading
 from reconciler.otlp.models import MOST_BYTES
-from reconciler.otlp.refusals import Malformed
+from reconciler.otlp.refusals import Malformed, TooLarge, UnknownEncoding
 
 READ_SECONDS = 60.0  # for a whole body
 FULL_SECONDS = 1  # after which there may be room for a body again
@@ -28,6 +29,8 @@ KNOWN = frozenset({"", "identity", "gzip", "x-gzip", "zstd"})  # values of Conte
 CLOSE: tuple[Header, ...] = ((b"connection", b"close"),)
 FULL = "Too many log records are being taken in at this moment; try again."
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # how what is compressed begins
+BEGINNINGS = tuple(MAGIC)
+REFUSALS = (Malformed, TooLarge, UnknownEncoding, errors.TooLarge)  # of what was read: that it was costs the sender
 TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
 
 
@@ -54,8 +57,16 @@ async def take(call: Call) -> Response:
             _refuse_compressed(body)
         held.change(len(body))
         logs = await reading.read(body, json=json)
-        _wait(services.rates.take(sender, logs.records, now=now()))
-        return rpc.taken(await services.deliveries.take(call.project, logs), json=json)
+    except REFUSALS:
+        services.rates.charge(sender, limiting.cost(held.size), now=now())
+        raise
+    else:
+        _wait(services.rates.take(sender, logs.records or 1, now=now()))
+        taking = services.deliveries.take(call.project, logs)
+        if services.deliveries.sends_at_once(call.project):
+            # Who waits for an endpoint and goes away sends all of it again: nobody needs the answer to this.
+            taking = disconnects.unless_gone(call.receive, taking)
+        return rpc.taken(await taking, json=json)
     finally:
         held.change(0)
 
@@ -121,9 +132,9 @@ def _refuse_compressed(body: bytes) -> None:
     """Of a body that names no encoding. Asked before it is read: to protobuf, what zstd writes in front of a short text
     may be fields that it passes over, or all of a request without records. Raises `Malformed`.
     """
-    for magic, encoding in MAGIC.items():
-        if body.startswith(magic):
-            raise Malformed(f"The body is no OTLP: it looks like {encoding}; send `Content-Encoding: {encoding}`.")
+    if body.startswith(BEGINNINGS):
+        encoding = next(name for magic, name in MAGIC.items() if body.startswith(magic))
+        raise Malformed(f"The body is no OTLP: it looks like {encoding}; send `Content-Encoding: {encoding}`.")
 
 
 def _length(call: Call) -> int:

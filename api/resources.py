@@ -8,11 +8,10 @@ from contextlib import aclosing
 
 from starlette.responses import Response
 
-from api import answers, changes, disconnects, errors, etags, queries, streams
+from api import answers, changes, disconnects, errors, etags, judging, queries, streams
 from api.answers import Header, Json
 from api.calls import Call
 from reconciler import browsing
-from reconciler.access import principals
 from reconciler.access.permissions import Permission
 from reconciler.resources import kinds, names, selectors
 from reconciler.resources.keys import Key
@@ -91,8 +90,7 @@ def _hides(call: Call, kind: str) -> bool:
     """Whether a part of the resources of this kind is not for whoever asks."""
     if kind != CONFIGURATION:
         return False
-    role = call.principal.role_in(call.project)
-    return not principals.may(call.principal, Permission.READ_RAW, role=role)
+    return not judging.permits(call, Permission.READ_RAW, project=call.project)
 
 
 def _shown(call: Call, resource: bytes, *, kind: str) -> bytes:

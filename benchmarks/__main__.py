@@ -19,8 +19,11 @@ from benchmarks import (
     lineage,
     many,
     otlp,
+    planning,
+    plans,
     polls,
     queueing,
+    validating,
 )
 
 
@@ -30,7 +33,9 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="measure more files, more repositories, longer")
     arguments = parser.parse_args()
     print(figures.machine(), end="\n\n", flush=True)
-    found = [idle.version(), *idle.memory(), get_one.measure(), first_read.measure(files=10_000)]
+    found = [idle.version(), validating.measure(), *idle.memory(), get_one.measure(), first_read.measure(files=10_000)]
+    found.append(planning.measure(files=10_000))
+    found += plans.rendering()
     found += lineage.measure(commits=1_000, files=10_000)
     found += authorization.measure()
     found.append(hooks.measure())

@@ -14,5 +14,5 @@ __all__ = ["COMMAND", "Daemon", "daemon"]
 def daemon(folder: Path, *, repository: Path | None) -> Iterator[Daemon]:
     """Start it, wait until it is ready, and stop it."""
     repositories = [] if repository is None else [daemons.watched("bench", repository)]
-    with daemons.running(folder, repositories=repositories) as running:
+    with daemons.running(folder, repositories=repositories, is_started=True) as running:
         yield running

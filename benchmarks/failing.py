@@ -32,7 +32,7 @@ def measure(*, seconds: float) -> list[Figure]:
         folder = Path(temporary)
         servers = stack.enter_context(_servers(folder))
         asked: dict[str, list[float]] = {}
-        with daemons.running(folder / "daemon", repositories=_repositories(folder, servers)):
+        with daemons.running(folder / "daemon", repositories=_repositories(folder, servers), is_started=True):
             begun = time.monotonic()
             known = [0] * len(servers)
             while time.monotonic() - begun < seconds:

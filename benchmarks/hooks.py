@@ -36,7 +36,7 @@ def measure() -> Figure:
             by_hand = Repository.init(folder / "by-hand", bare=True)
             hook = {"secretFile": str(secret)}
             watched = {"name": NAME, "url": server.url(), "branch": "main", "interval": "24h", "hook": hook}
-            with daemons.running(folder / "daemon", repositories=[watched]) as running:
+            with daemons.running(folder / "daemon", repositories=[watched], is_started=True) as running:
                 _until_readable(running, "0", seconds=FIRST_SECONDS)
                 ours, floor = [], []
                 for number in range(1, DELIVERIES + 1):

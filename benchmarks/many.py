@@ -90,7 +90,9 @@ def _daemon(folder: Path, server: gitd.Server, proxy: Proxy, *, repositories: in
     ]
     slow = {**followed[0], "name": SLOW, "url": server.url("r0.git", port=proxy.port), "project": SLOW}
     settings = {"log": {"level": "debug"}}
-    with daemons.running(folder / "daemon", repositories=[slow, *followed], settings=settings) as running:
+    with daemons.running(
+        folder / "daemon", repositories=[slow, *followed], settings=settings, is_started=True
+    ) as running:
         until(lambda: _ready(running) == repositories + 1, "all are read", seconds=START_SECONDS)
         yield running
 

@@ -93,7 +93,7 @@ def _figure(case: Case, folder: Path, *, polls: int) -> Figure:
 def _daemon(case: Case, folder: Path, *, polls: int) -> float:
     """CPU seconds of one poll."""
     settings = {"log": {"level": "debug"}}
-    with daemons.running(folder, repositories=[_watched(case, "1h")], settings=settings) as running:
+    with daemons.running(folder, repositories=[_watched(case, "1h")], settings=settings, is_started=True) as running:
         running.state_of("bench", "ready")
         idle = _idle(running)
         running.follow(_watched(case, OFTEN))

@@ -28,6 +28,8 @@ from reconciler.reading.messages import (
     RedactPlanned,
     RequestJob,
     RequestPlanned,
+    ReviewJob,
+    ReviewPlanned,
     RoutesFound,
     RoutesJob,
     Verb,
@@ -226,6 +228,15 @@ class Applier:
                 with contextlib.suppress(Moved):
                     await _to_its_end(self._store.commit(answered.parts(), record=Record(), planned_at=found.revision))
         return await _joined(answered.routes, project=project, revision=found.revision)
+
+    async def review(self, job: Callable[[Context], ReviewJob], *, project: str) -> ReviewPlanned:
+        """Plan what merging a proposal would do. Nothing is stored, and no change waits for it.
+
+        Raises GitFault, Refused, StoreFault, ReaderGone, Overdue, Busy.
+        """
+        answered = await self._reader.plan(job(await self._context(project)))
+        assert isinstance(answered.planned, ReviewPlanned)
+        return answered.planned
 
     async def secrets(self, project: str) -> Available:
         """The names that a project may refer to now, as the next plan is told."""

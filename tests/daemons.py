@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests import canaries
+from tests.cli import forking
 from tests.repositories import Repository
 
 COMMAND = Path(sys.executable).with_name("reconciler")
@@ -31,6 +32,7 @@ STOP_SECONDS = 30.0
 ANSWER_SECONDS = 60.0
 WAIT_SECONDS = 20.0  # what takes longer does not happen; nearly everything takes a fraction of a second
 STEP_SECONDS = 0.01
+LONGEST_STEP_SECONDS = 0.05  # each look takes processor time from what is waited for
 
 T = TypeVar("T")
 
@@ -55,8 +57,12 @@ class Daemon:
         settings: Mapping[str, object] | None = None,
         environment: Mapping[str, str] | None = None,
         prefix: Sequence[str | Path] = (),
+        is_started: bool = False,
     ) -> None:
-        """`prefix` is a command that runs the daemon's, in other mounts for instance."""
+        """`prefix` is a command that runs the daemon's, in other mounts for instance.
+
+        `is_started`: each process is a start of Python, which takes a second longer; else see `forking`.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.config = folder / "config.json"
         self.log = folder / "log"
@@ -64,7 +70,8 @@ class Daemon:
         self.key = KEY
         self.host, self.port = "127.0.0.1", 0
         self.tls: ssl.SSLContext | None = None
-        self.process: subprocess.Popen[bytes]
+        self.process: subprocess.Popen[bytes] | forking.Process
+        self._is_started = is_started or bool(prefix)
         self._prefix = prefix
         self._environment = environment or {}
         self._settings: dict[str, object] = {"stateDir": str(self.state), "listen": "127.0.0.1:0", **(settings or {})}
@@ -80,11 +87,20 @@ class Daemon:
 
     def launch(self) -> None:
         """Start the process, and do not wait."""
+        arguments = ["serve", "--config", str(self.config)]
         environment = {**os.environ, "SERVICE_API_KEY": self.key, **self._environment}
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self._prefix, COMMAND, "serve", "--config", self.config], env=environment, stderr=log, stdout=log
-            )
+        with self.log.open("ab") as log, Path(os.devnull).open("rb") as nothing:
+            if self._is_started:
+                command = [*self._prefix, COMMAND, *arguments]
+                self.process = subprocess.Popen(command, env=environment, stdin=nothing, stderr=log, stdout=log)
+            else:
+                self.process = forking.Process(
+                    COMMAND,
+                    arguments,
+                    streams=[nothing.fileno(), log.fileno(), log.fileno()],
+                    folder=Path.cwd(),
+                    environment=forking.without_start(environment),
+                )
 
     def start(self) -> "Daemon":
         """Start it and wait until it listens."""
@@ -278,13 +294,14 @@ class Daemon:
 
 def until(look: Callable[[], T | None], what: str, *, seconds: float = WAIT_SECONDS) -> T:
     """What a look finds, tried again and again until it is something."""
-    end = time.monotonic() + seconds
+    end, step = time.monotonic() + seconds, STEP_SECONDS
     while True:
         found = look()
         if found is not None and found is not False:
             return found
         assert time.monotonic() < end, f"it did not come to this within {seconds:g} seconds: {what}"
-        time.sleep(STEP_SECONDS)
+        time.sleep(step)
+        step = min(step * 1.2, LONGEST_STEP_SECONDS)
 
 
 def watched(name: str, url: Path, **settings: object) -> dict[str, object]:
@@ -364,9 +381,17 @@ def running(
     settings: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
     prefix: Sequence[str | Path] = (),
+    is_started: bool = False,
 ) -> Iterator[Daemon]:
     """A daemon that answers, for as long as the context lasts."""
-    daemon = Daemon(folder, repositories=repositories, settings=settings, environment=environment, prefix=prefix)
+    daemon = Daemon(
+        folder,
+        repositories=repositories,
+        settings=settings,
+        environment=environment,
+        prefix=prefix,
+        is_started=is_started,
+    )
     try:
         yield daemon.start()
     finally:

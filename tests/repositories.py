@@ -7,8 +7,12 @@
 The same calls give the same commit ids on every machine.
 """
 
+import atexit
+import functools
 import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 AUTHOR = "Ada Lovelace"
@@ -26,11 +30,9 @@ class Repository:
     @classmethod
     def init(cls, path: Path, branch: str = "main", *, bare: bool = False, object_format: str = "sha1") -> "Repository":
         """A new repository without a commit."""
-        path.mkdir(parents=True, exist_ok=True)
-        repository = cls(path)
-        kind = ["--bare"] if bare else []
-        repository.git("init", "--quiet", *kind, f"--initial-branch={branch}", f"--object-format={object_format}", ".")
-        return repository
+        empty = _empty(branch, object_format, bare=bare)
+        shutil.copytree(empty, path if bare else path / ".git", dirs_exist_ok=True)
+        return cls(path)
 
     def git(self, *arguments: str, data: bytes | None = None, statuses: tuple[int, ...] = (0,)) -> str:
         """Run git here and give back what it wrote, without the last line's end. A failure shows git's words."""
@@ -67,7 +69,7 @@ class Repository:
         self._second += 60
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", f"--message={message}")
-        return self.head()
+        return self._tip() or self.head()
 
     def commit_tree(self, tree: str, *, branch: str = "main") -> str:
         """Let the branch name a new commit with exactly this tree, which no working tree need be able to hold."""
@@ -140,6 +142,15 @@ class Repository:
         other._second = self._second
         return other
 
+    def _tip(self) -> str | None:
+        """The commit that HEAD is at, where a file says so: a run of git less."""
+        git = self.path / ".git"
+        if not git.is_dir():
+            return None
+        kind, _, ref = (git / "HEAD").read_text().strip().partition(": ")
+        file = git / ref
+        return file.read_text().strip() if kind == "ref" and file.is_file() else None
+
     def _environment(self) -> dict[str, str]:
         date = f"{self._second} +0000"
         return {
@@ -148,6 +159,10 @@ class Repository:
             "LC_ALL": "C",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
+            # No commit looks whether there is anything to clean up, which is a process of its own.
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "maintenance.auto",
+            "GIT_CONFIG_VALUE_0": "false",
             "GIT_AUTHOR_NAME": AUTHOR,
             "GIT_AUTHOR_EMAIL": ADDRESS,
             "GIT_AUTHOR_DATE": date,
@@ -155,3 +170,24 @@ class Repository:
             "GIT_COMMITTER_EMAIL": ADDRESS,
             "GIT_COMMITTER_DATE": date,
         }
+
+
+@functools.cache
+def _empty(branch: str, object_format: str, *, bare: bool) -> Path:
+    """What git makes of a new repository, without samples of hooks; made once in a process, and copied."""
+    folder = _folder() / f"{branch.replace('/', '-')}-{object_format}-{bare}"
+    folder.mkdir()
+    kind = ["--bare"] if bare else []
+    options = [*kind, f"--initial-branch={branch}", f"--object-format={object_format}"]
+    Repository(folder).git("init", "--quiet", *options, ".")
+    git = folder if bare else folder / ".git"
+    for sample in (git / "hooks").glob("*.sample"):
+        sample.unlink()
+    return git
+
+
+@functools.cache
+def _folder() -> Path:
+    made = tempfile.TemporaryDirectory(prefix="repositories-")
+    atexit.register(made.cleanup)
+    return Path(made.name)

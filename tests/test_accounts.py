@@ -137,7 +137,8 @@ async def test_whoever_waits_for_a_change_sees_the_next_one(accounts: Accounts) 
     await asyncio.sleep(0)
     assert not waiting.done()
     await accounts.amend(removing("una"), actor="user:root", request="R1")
-    await asyncio.wait_for(waiting, timeout=5)
+    async with asyncio.timeout(5):
+        await waiting
     again = asyncio.create_task(accounts.change())
     await asyncio.sleep(0)
     assert not again.done()

@@ -169,7 +169,8 @@ async def test_who_is_alone_waits_for_those_inside_and_is_not_overtaken() -> Non
     await asyncio.sleep(0.01)
     assert told == []
     leave.set()
-    await asyncio.wait_for(asyncio.gather(*tasks), 5)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*tasks)
     assert told == ["inside ends", "alone begins", "alone ends", "newcomer"]
 
 
@@ -217,10 +218,13 @@ async def test_who_waits_for_nobody_to_be_inside_is_overtaken_and_then_alone() -
     await asyncio.sleep(0)
     tasks.append(asyncio.create_task(idle()))
     await asyncio.sleep(0)
-    await asyncio.wait_for(newcomer("first"), 1)
+    async with asyncio.timeout(1):
+        await newcomer("first")
     leave.set()
-    await asyncio.wait_for(begun.wait(), 1)
-    await asyncio.wait_for(newcomer("second"), 1)
+    async with asyncio.timeout(1):
+        await begun.wait()
+    async with asyncio.timeout(1):
+        await newcomer("second")
     await asyncio.gather(*tasks)
     assert told == ["first", "inside ends", "idle begins", "idle ends", "second"]
 
@@ -236,5 +240,6 @@ async def test_who_waits_for_nobody_to_be_inside_goes_behind_who_is_alone() -> N
         task = asyncio.create_task(idle())
         await asyncio.sleep(0.01)
         told.append("alone ends")
-    await asyncio.wait_for(task, 1)
+    async with asyncio.timeout(1):
+        await task
     assert told == ["alone ends", "idle"]

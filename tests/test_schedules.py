@@ -32,7 +32,8 @@ class Often:
 
     async def times(self, number: int) -> None:
         async with self._moved:
-            await asyncio.wait_for(self._moved.wait_for(lambda: self.begun >= number), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                await self._moved.wait_for(lambda: self.begun >= number)
 
 
 async def test_work_comes_round_until_the_stop() -> None:

@@ -19,11 +19,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pygit2
 
 from reconciler.clock import rfc3339
 from reconciler.git.faults import State
-from reconciler.reading import commits, requests, routings
+from reconciler.plans.models import Entry
+from reconciler.reading import commits, requests, reviews, routings
 from reconciler.reading.messages import (
     CommitJob,
     CommitPlanned,
@@ -31,6 +33,7 @@ from reconciler.reading.messages import (
     Neighbour,
     RequestJob,
     RequestPlanned,
+    ReviewJob,
     RoutesJob,
     Verb,
 )
@@ -136,12 +139,21 @@ class Mirror:
 
     def commit(self, files: Mapping[str, str]) -> str:
         """A commit of exactly these files upon the one before; its id."""
+        parents = [] if self._repository.is_empty else [str(self._repository.references["refs/heads/main"].target)]
+        return self._commit("refs/heads/main", files, parents)
+
+    def propose(self, files: Mapping[str, str], *, onto: str) -> str:
+        """A commit of exactly these files upon this one, which no branch holds; its id."""
+        return self._commit(None, files, [onto])
+
+    def _commit(self, ref: str | None, files: Mapping[str, str], parents: list[str]) -> str:
         pack = pygit2.PackBuilder(self._repository)
         pack.set_threads(1)
         tree = self._folder(_nested(files), pack)
         signature = pygit2.Signature(*SIGNATURE, next(self._seconds))
-        parents = [] if self._repository.is_empty else [self._repository.references["refs/heads/main"].target]
-        made = self._repository.create_commit("refs/heads/main", signature, signature, "Change", tree, parents)
+        made = self._repository.create_commit(
+            ref, signature, signature, "Change", tree, [pygit2.Oid(hex=parent) for parent in parents]
+        )
         pack.add(made)
         pack.write(str(self.path / "objects" / "pack"))
         return str(made)
@@ -277,6 +289,15 @@ class World:
         parts: list[Changes] = []
         planned = commits.plan(self._commit_job(repository, full=full), self.view, number=1, emit=parts.append)
         return Ran(planned, tuple(parts))
+
+    def review(self, repository: str, head: str, *, base: str | None = None) -> Entry:
+        """What merging a commit into the newest head would do; or into `base`, which nobody follows."""
+        newest = self._commit_job(repository, full=False)
+        into = msgspec.structs.replace(newest, commit=base or newest.commit)
+        job = ReviewJob(commit=into, head=head, followed=base is None)
+        planned = reviews.plan(job, self.view, number=1, rests=lambda: False)
+        assert not planned.conflicts
+        return msgspec.msgpack.decode(planned.entry, type=Entry)
 
     def request(self, verb: Verb, body: Any, options: Options) -> Answered:
         """A planned request, not stored."""

@@ -17,7 +17,7 @@ class Permission(StrEnum):
     READ = "read"  # everything of the project; secrets are masked for everybody
     READ_RAW = "read-raw"  # `spec.raw`, which is text that nobody can mask
 
-    CHANGE = "change"  # apply, delete and plan; of types only with the next
+    CHANGE = "change"  # apply and delete; of types only with the next
     CHANGE_TYPES = "change-types"
     RECONCILE = "reconcile"
 

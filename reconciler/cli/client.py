@@ -6,7 +6,7 @@ What a command does with an answer is the command's own business.
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 from urllib.parse import quote, urlsplit
 
 from reconciler.cli.answers import objects, strings, text
@@ -15,6 +15,8 @@ from reconciler.errors import Refused, Transient
 from reconciler.version import __version__
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 CONNECT = 5.0  # seconds
@@ -79,7 +81,7 @@ class Client:
                 timeout=httpx2.Timeout(ANSWER, connect=CONNECT),
                 # A proxy of the environment is for other machines; it must not see a local server's key.
                 # A transport of our own has none, and still minds SSL_CERT_FILE.
-                transport=httpx2.HTTPTransport() if parts.hostname in LOOPBACK else None,
+                transport=httpx2.HTTPTransport(verify=_verifying(parts.scheme)) if parts.hostname in LOOPBACK else None,
             )
         except OSError:  # nothing is connected yet: only the authorities were read
             raise Refused(
@@ -91,6 +93,11 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self._http.close()
+
+    @property
+    def server(self) -> str:
+        """Where the service is, as a URL."""
+        return self._server
 
     def get(self, *path: str, query: Query | None = None) -> dict[str, Value]:
         """A GET whose answer is an object."""
@@ -192,6 +199,13 @@ def _not_connected(server: str, problem: str) -> str:
         f"cannot reach {server}; is the service running there (`reconciler serve`), and is --server "
         "or SERVICE_SERVER right?"
     )
+
+
+def _verifying(scheme: str) -> "ssl.SSLContext | Literal[True]":
+    """The usual authorities; for http none, which trusts nobody: reading them takes longer than most commands."""
+    import ssl  # noqa: PLC0415 - as above
+
+    return True if scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _headers(target: Target) -> dict[str, str]:

@@ -20,6 +20,7 @@ ENTRIES = {
     "serve": Entry("reconciler.cli.serve:serve", "Run the service."),
     "demo": Entry("reconciler.cli.demo:demo", "Try the service with an example repository."),
     "validate": Entry("reconciler.cli.validate:validate", "Check files without a server."),
+    "plan": Entry("reconciler.cli.plan:plan", "Show what merging a branch would do."),
     "apply": Entry("reconciler.cli.apply:apply", "Create or update resources from files."),
     "delete": Entry("reconciler.cli.delete:delete", "Delete resources."),
     "get": Entry("reconciler.cli.get:get", "Show resources."),

@@ -70,6 +70,11 @@ def line(text: str) -> None:
     write(visible(text) + "\n")
 
 
+def rendered(text: str) -> None:
+    """Write to standard output what was made safe where it was made: the skins of a plan."""
+    _put(sys.stdout, text)
+
+
 def note(text: str) -> None:
     """Write one line to standard error: counts and remarks that no program reads."""
     _put(sys.stderr, visible(text) + "\n")

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 HEADER = ("NUMBER", "STATE", "RECORDS", "SIZE", "TAKEN", "ATTEMPTS", "STATUS", "REASON")
 LIMIT = 20
 ELSEWHERE = (
-    "name the service's `stateDir` with --state-dir or SERVICE_STATE_DIR (queues in memory, and destinations without a "
-    "queue, have no files)"
+    "name the service's settings with --config or SERVICE_CONFIG, or its `stateDir` with --state-dir (queues in memory "
+    "and destinations without a queue, have no files)"
 )
 folder_type = click.Path(path_type=Path, file_okay=False, exists=True)
 
@@ -44,7 +44,8 @@ class Batch(NamedTuple):
 
 @click.command()
 @click.argument("destination", required=False)
-@click.option("--state-dir", envvar="SERVICE_STATE_DIR", type=folder_type, help="The service's; else that of `serve`.")
+@click.option("--config", type=click.Path(path_type=Path), help="The service's settings file, for its `stateDir`.")
+@click.option("--state-dir", type=folder_type, help="The service's `stateDir`, whatever its settings say.")
 @click.option("--folder", type=folder_type, help="The folder of one queue, wherever it is; no DESTINATION then.")
 @click.option("--project", envvar="SERVICE_PROJECT", help="The project, when several have such a destination.")
 @click.option("--dead", is_flag=True, help="The dead letters instead of the queue.")
@@ -59,6 +60,7 @@ class Batch(NamedTuple):
 def peek(
     *,
     destination: str | None,
+    config: Path | None,
     state_dir: Path | None,
     folder: Path | None,
     project: str | None,
@@ -73,7 +75,7 @@ def peek(
     """
     if (destination is None) == (folder is None):
         raise click.UsageError("give either DESTINATION or --folder")
-    queues = [_in(folder)] if folder else _of(destination or "", state_dir or _state_dir(), project or None)
+    queues = [_in(folder)] if folder else _of(destination or "", state_dir or _state_dir(config), project or None)
     peeked = _peeked(queues, dead=dead)
     shown = list(_with_bodies(islice(peeked, limit), most=limit if bodies else 0))
     if form == "json":
@@ -88,11 +90,12 @@ def peek(
         output.note(f"there are more than {limit}; --limit shows more")
 
 
-def _state_dir() -> Path:
-    """The one that `serve` takes when nobody names one."""
+def _state_dir(config: Path | None) -> Path:
+    """The one of the settings, which are read as `serve` reads them. Raises SettingsError with every mistake."""
     from reconciler.settings import loading  # noqa: PLC0415 - only for those who peek
 
-    return Path(loading.default_state_dir(os.environ, user=os.geteuid()))
+    loaded = loading.load(config=config, environment=os.environ, overrides={})
+    return Path(loaded.settings.state_dir)
 
 
 def _in(folder: Path) -> "Found":

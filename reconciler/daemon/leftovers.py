@@ -16,8 +16,9 @@ from reconciler.remotes.credentials import Credentials
 
 MIRRORS = "mirrors"
 HOMES = "git"
-# What we name, and only that: `<name>-<12 hex>.git`, and `.….git.new` or `.….git.old` while a mirror is made anew.
-MIRROR = re.compile(r"\.?[^/]+-[0-9a-f]{12}\.git(\.new|\.old)?")
+# What we name, and only that: `<name>-<12 hex>.git`, beside it `.git.proposals-<number>`, and of either `.….new` or
+# `.….old` while it is made anew.
+MIRROR = re.compile(r"\.?[^/]+-[0-9a-f]{12}\.git(\.proposals-[0-9]+)?(\.new|\.old)?")
 HOME = re.compile(r"[^/]+-[0-9a-f]{12}")
 UNREADABLE = re.compile(r"[^A-Za-z0-9]+")
 NAME_CHARACTERS = 40  # of a remote's own name, in that of its folders
@@ -33,9 +34,11 @@ def place(url: str, credentials: Credentials) -> str:
 
 
 def put_aside(state_directory: Path, *, kept: Iterable[str]) -> list[Path]:
-    """Rename mirrors that belong to no place in `kept`, and every home; the renamed folders, which are nobody's now.
+    """Rename mirrors that belong to no place in `kept`, those of proposals, and every home; the renamed folders, which
+    are nobody's now.
 
     What is in a home serves one process: it is written anew when git is run, and a killed process leaves files there.
+    So do proposals, which are fetched again when somebody asks for them.
     Renames are quick, and after them a repository that is added again cannot meet its own removal. Call it before
     any repository is followed.
     """

@@ -26,6 +26,7 @@ from reconciler.delivery.limiting import Rates, Room
 from reconciler.reading.client import Reader
 from reconciler.reconciling.repositories import Environment, Repositories
 from reconciler.remotes.following import Remotes
+from reconciler.reviewing.asking import Reviewing
 from reconciler.secrets import available, sources
 from reconciler.settings.models import Settings
 from reconciler.signing_in import SigningIn
@@ -66,6 +67,7 @@ async def built(
                     store=store,
                     applier=applier,
                     repositories=repositories,
+                    reviewing=Reviewing(repositories, store=store, applier=applier, clock=clock.now),
                     accounts=accounts,
                     signing_in=signing_in,
                     clock=clock.now,

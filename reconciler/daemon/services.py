@@ -16,6 +16,7 @@ from reconciler.daemon.headers import Header
 from reconciler.delivery.contract import Delivery
 from reconciler.delivery.limiting import Rates, Room
 from reconciler.hooks.memory import Memory
+from reconciler.reviewing.asking import Reviewing
 from reconciler.signing_in import SigningIn
 from reconciler.store.contract import Store
 
@@ -77,6 +78,7 @@ class Services:
     store: Store
     applier: Applier
     repositories: Repositories
+    reviewing: Reviewing
     accounts: Accounts
     signing_in: SigningIn
     clock: Clock

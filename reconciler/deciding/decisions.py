@@ -183,7 +183,8 @@ class _Change:
                     accepting.add(number)
         targets = {target for _, draft in judged.values() for target in draft.references}
         stored = self._world.view.stored(self._world.project, targets)
-        return Coming(judged, arriving, stored.keys() | (targets & builtins.built_in().keys()), accepting)
+        there = stored.keys() | (targets & builtins.built_in().keys()) | (targets & self._world.assumed)
+        return Coming(judged, arriving, there, accepting)
 
 
 def _part(whole: Mapping[int, T], first: int, length: int) -> dict[int, T]:
@@ -235,15 +236,25 @@ def _guessing(batch: Batch, kept: Kept, world: World, *, lookup: Types) -> froze
     """The documents that hold a secret in clear where the answer would tell whether it is the stored one and nothing
     else came of a wrong guess: all of a dry run, else those of what another owns.
     """
-    hidden = {
+    of_another = {
         key
         for key, present in batch.stored.items()
-        if world.hide_guesses or not planner.is_free(present, actor=batch.actor, suspended=world.suspended)
+        if not planner.is_free(present, actor=batch.actor, suspended=world.suspended)
     }
-    asked = {ordinal: candidate for ordinal, candidate in enumerate(batch.candidates) if candidate.key in hidden}
+    asked = {
+        ordinal: candidate
+        for ordinal, candidate in enumerate(batch.candidates)
+        if candidate.key in of_another or (world.hide_guesses and _may_be_guessed(candidate, batch, world))
+    }
     if not asked:
         return frozenset()
     return stored_secrets.guesses(asked, kept.places, world.view, project=world.project, lookup=lookup)
+
+
+def _may_be_guessed(candidate: Candidate, batch: Batch, world: World) -> bool:
+    if candidate.key is None or candidate.key not in batch.stored or candidate.draft is None:
+        return False
+    return world.known.get(candidate.key) != candidate.draft.digest
 
 
 def _blinding(change: _Change, world: World, *, lookup: Types) -> Blinding:

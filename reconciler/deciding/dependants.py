@@ -57,7 +57,7 @@ def find(
     project: str,
     lookup: Lookup,
     type_of: TypeOf,
-    available: Available,
+    available: Available | None,
     incomplete: Iterable[Key],
     doubtful: Collection[Key] = (),
     blinding: Blinding | None = None,
@@ -81,7 +81,7 @@ class _Search:
         project: str,
         judging: Blinding,
         type_of: TypeOf,
-        available: Available,
+        available: Available | None,
         written: Mapping[Key, tuple[Draft, Fit]],
     ) -> None:
         self._view = view

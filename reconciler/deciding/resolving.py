@@ -58,7 +58,7 @@ def resolve(
     *,
     lookup: Lookup,
     type_of: TypeOf,
-    available: Available,
+    available: Available | None,
     tell: Tell,
     check: Callable[[], object] = bool,
 ) -> Resolved:
@@ -89,7 +89,7 @@ def lines(found: Sequence[Violation]) -> tuple[str, ...]:
 
 
 def _fits(
-    coming: Coming, lookup: Lookup, available: Available, *, check: Callable[[], object]
+    coming: Coming, lookup: Lookup, available: Available | None, *, check: Callable[[], object]
 ) -> tuple[dict[int, Fit], dict[int, str]]:
     """How each fits its types, or why that cannot be told: one damaged type must not stop everything else."""
     fits, faults = {}, {}

@@ -3,7 +3,7 @@
 Belongs here: what stands under a key before the change. Does not: deciding anything (`decisions`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from reconciler.deciding.changes import Decided, Stock
@@ -23,8 +23,10 @@ class World:
     hmac_key: bytes = field(repr=False)
     hide_guesses: bool = False  # a dry run: nothing may show whether a secret that comes in is the stored one
     suspended: frozenset[str] = frozenset()  # repositories whose resources an admin may write
-    available: Available = NOTHING  # the secrets that the project may refer to
+    available: Available | None = NOTHING  # the secrets that the project may refer to; None when nobody can say
     check: Callable[[], object] = bool  # called before each document is judged: raises when there is no time left
+    assumed: Set[Key] = frozenset()  # taken to be there, since nobody can say
+    known: Mapping[Key, bytes] = field(default_factory=dict)  # by digest: what whoever asks has read; it is no guess
 
     def stored(self, keys: Iterable[Key]) -> dict[Key, Stored]:
         """What is stored under these keys, or stands for a name that nobody else may have."""

@@ -42,6 +42,11 @@ class Delivery(Protocol):
         in memory, delivered). Raises Full, NotTaken, TooLarge.
         """
 
+    def sends_at_once(self, project: str) -> bool:
+        """Whether a destination of the project has no queue, so that `take` may wait for its endpoint. Who gives that
+        up cancels `take`.
+        """
+
     def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
         """One destination's delivery as the API shows it; what endpoints answered only with `answers`. Raises
         UnknownDestination, and, like all that follow, Full while the project's Configurations are being read.

@@ -8,8 +8,9 @@ questions and the appends are one stretch of the event loop. Destinations withou
 they answer may take seconds; then everything is asked again.
 """
 
+import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from reconciler.delivery import lanes
@@ -22,6 +23,7 @@ from reconciler.sending.exporter import Undelivered
 
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
 SOON_SECONDS = 5.0  # after which a queue that is being emptied has room
+MOST_AT_ONCE = 16  # destinations without a queue that are asked at a time, of one request
 LATER_SECONDS = 15.0  # after which one that is not may have
 
 READING = "The service is reading the project's Configurations; try again."
@@ -42,17 +44,15 @@ class _Append(NamedTuple):
 class Intake:
     """`is_stopping`: what is only in memory takes nothing more."""
 
-    def __init__(self, *, clock: Callable[[], int], chance: random.Random) -> None:
-        """`clock` gives Unix milliseconds."""
+    def __init__(self, *, chance: random.Random) -> None:
         self.is_stopping = False
-        self._clock = clock
         self._chance = chance
 
     async def take(self, wanted: Sequence[Wanted]) -> None:
         """Take all shares; when it returns, they are where each lane promises. Raises Full, NotTaken, TooLarge."""
         self._refuse_without_room(wanted)
-        inline = [(lane, share) for lane, share in wanted if lane.queue is None]
-        if inline:
+        if any(lane.queue is None for lane, _ in wanted):
+            inline = [(lane, share) for lane, share in wanted if lane.queue is None]
             await _send(inline)
             if any(lane.leaving for lane, _ in wanted):  # the settings changed meanwhile: its queue may be gone
                 raise Full(READING, seconds=UNREAD_SECONDS)
@@ -63,9 +63,9 @@ class Intake:
         for lane, share in wanted:
             if self.is_stopping and lane.place == lanes.MEMORY:
                 raise Full(STOPPING, seconds=UNREAD_SECONDS)
-            if lane.queue is None or lane.drops:
+            if lane.gathering is None or lane.drops:
                 continue
-            shortage = lane.queue.room(size=share.size)
+            shortage = lane.gathering.room(share)
             if shortage is Shortage.BYTES and lane.exceeds(share.size):
                 message = f"These records are more than the queue of the destination {lane.name} may ever hold"
                 raise TooLarge(f"{message}; send fewer at a time, or raise its `max_bytes`.")
@@ -74,13 +74,13 @@ class Intake:
                 raise Full(message, seconds=self._patience(lane, shortage))
 
     def _append(self, lane: Lane, share: Share) -> _Append | None:
-        queue = lane.queue
-        if queue is None:
+        gathering = lane.gathering
+        if gathering is None:
             return None
-        if lane.drops and queue.room(size=share.size) is not None:
+        if lane.drops and gathering.room(share) is not None:
             lane.counts.dropped += share.records
             return None
-        return _Append(lane, share.records, queue.append(share.pieces, records=share.records, at=self._clock()))
+        return _Append(lane, share.records, gathering.add(share))
 
     def _patience(self, lane: Lane, shortage: Shortage) -> float:
         """When to try again, in seconds: not all senders at once."""
@@ -88,13 +88,24 @@ class Intake:
         return (SOON_SECONDS if is_moving else LATER_SECONDS) * self._chance.uniform(0.5, 1.5)
 
 
-async def _send(inline: Sequence[tuple[Lane, Share]]) -> None:
-    for lane, share in inline:
-        try:
-            await lane.sender.deliver(share.pieces)
-        except Undelivered as failed:
-            raise NotTaken(failed.message) from None
+async def _send(inline: Sequence[Wanted]) -> None:
+    """To all of them at once, some at a time; each has its own limit of time. The first that fails is told."""
+    turns = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def send(lane: Lane, share: Share) -> str:
+        async with turns:
+            try:
+                await lane.sender.deliver(share.pieces)
+            except Undelivered as failed:
+                return failed.message
         lane.counts.taken += share.records
+        return ""
+
+    async with asyncio.TaskGroup() as group:
+        sent = [group.create_task(send(*one), name=f"deliver-{one[0].name}") for one in inline]
+    failed = next(filter(None, (one.result() for one in sent)), "")
+    if failed:
+        raise NotTaken(failed)
 
 
 async def _written(appends: Sequence[_Append]) -> None:

@@ -5,6 +5,7 @@ Belongs here: what a lane is, and which settings need another queue. Does not: o
 
 from dataclasses import dataclass, field
 
+from reconciler.delivery.gathering import Gathering
 from reconciler.queueing.contract import Queue, Shortage
 from reconciler.routing.models import Buffering, Destination, OnFull
 from reconciler.sending.exporter import Exporter
@@ -28,8 +29,9 @@ class Counts:
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """`queue` is None when records are sent while their sender waits. `exporter` is None for a queue that was found
-    and of whose destination nothing is known: it can be discarded, or waits for a destination of this name.
+    """`queue` is None when records are sent while their sender waits, and so is `gathering`, which stands in front of
+    it. `exporter` is None for a queue that was found and of whose destination nothing is known: it can be discarded, or
+    waits for a destination of this name.
 
     A lane that is `leaving` takes nothing more: it drains.
     """
@@ -40,6 +42,7 @@ class Lane:
     destination: Destination | None
     queue: Queue | None
     exporter: Exporter | None
+    gathering: Gathering | None = None
     leaving: bool = False
     counts: Counts = field(default_factory=Counts)
 
@@ -64,6 +67,8 @@ class Lane:
         """Whether nothing is queued, and no dead letter is left."""
         if self.queue is None:
             return True
+        if self.gathering is not None and not self.gathering.is_empty:
+            return False
         depth = self.queue.depth()
         return not depth.batches and not depth.dead_batches
 

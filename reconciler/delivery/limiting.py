@@ -5,7 +5,13 @@ Pure: time is an argument. Belongs here: counting. Does not: who a sender is, wh
 
 from dataclasses import dataclass
 
+BYTES = 1024  # of a body that was refused: looking through them costs no more than a record
 MOST = 10_000  # senders that are remembered before those are forgotten that have waited long enough
+
+
+def cost(size: int) -> int:
+    """The tokens for a body of so many bytes that was refused."""
+    return 1 + size // BYTES
 
 
 @dataclass(slots=True)
@@ -51,6 +57,11 @@ class Rates:
             return (needed - bucket.tokens) / full
         bucket.tokens -= records
         return 0.0
+
+    def charge(self, sender: str, tokens: int, *, now: float) -> None:
+        """Count a request that was refused for what it is, even into debt: finding that out had its cost."""
+        if self.take(sender, tokens, now=now) > 0.0:
+            self._buckets[sender].tokens -= tokens
 
     def _forget(self, now: float) -> None:
         """Those whose bucket is full again need none; nobody in debt is forgotten."""

@@ -18,6 +18,7 @@ from typing import Any
 from reconciler.counting import counted
 from reconciler.delivery import lanes, showing
 from reconciler.delivery.contract import Full, Taken, UnknownDestination
+from reconciler.delivery.gathering import Gathering
 from reconciler.delivery.intake import LATER_SECONDS, READING, UNREAD_SECONDS, Intake
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.leaving import Leaving
@@ -69,10 +70,11 @@ class Manager:
         self._look_up = look_up
         self._clock = clock
         self._dead_bytes = dead_bytes
-        self._intake = Intake(clock=clock, chance=chance)
+        self._intake = Intake(chance=chance)
         self._matchers: dict[str, Matcher] = {}
         self._routes: dict[str, Routes] = {}
         self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
+        self._without_queue: set[str] = set()  # projects that have a destination without one
         self._leaving = Leaving(queues)
         self._taken_up: set[str] = set()  # the projects whose queues on disk are open
         self._changing = asyncio.Lock()
@@ -103,6 +105,10 @@ class Manager:
         which = "these records" if divided.unrouted == logs.records else f"{divided.unrouted} of these records"
         return Taken(divided.unrouted, NOBODY.format(which))
 
+    def sends_at_once(self, project: str) -> bool:
+        """See the contract."""
+        return project in self._without_queue
+
     def _not_read(self, project: str) -> Full:
         self._unread(project)
         return Full(READING, seconds=UNREAD_SECONDS)
@@ -132,6 +138,10 @@ class Manager:
             except QueueFault as fault:
                 faults.append(fault)
         self._matchers[routes.project] = Matcher(routes)
+        if all(one.buffering.queue for one in routes.destinations):
+            self._without_queue.discard(routes.project)
+        else:
+            self._without_queue.add(routes.project)
         self._routes[routes.project] = routes
         for name in sorted(present.keys() - wanted.keys()):
             self._leaving.add(present.pop(name))
@@ -158,6 +168,7 @@ class Manager:
                 destination=destination,
                 queue=queue,
                 exporter=self._make(project, destination, queue),
+                gathering=None if queue is None else Gathering(queue, clock=self._clock),
             )
             fresh.sender.start()
         self._lanes[project][destination.name] = fresh
@@ -204,11 +215,12 @@ class Manager:
     async def _take_up(self, project: str, known: dict[str, Destination]) -> None:
         """Open the queues on disk that no lane has: of such a destination, or of nobody."""
         if project not in self._taken_up:  # nobody else makes queues: what is there later is a lane's
-            taken = {(lane.name, lane.place) for lane in self._of_project(project)}
-            for one in await self._found(project):
-                if (one.name, lanes.on_disk(one.directory)) not in taken:
+            found = await self._found(project)
+            for one in found:
+                if not self._queues.is_open(one):
                     await self._open_left(one, known.get(one.name))
             self._taken_up.add(project)
+            _tell_copies(found)
         for lane in self._leaving.of(project):
             if lane.exporter is None and lane.name in known:
                 self._adjust(lane, known[lane.name])
@@ -237,6 +249,7 @@ class Manager:
             destination=destination,
             queue=queue,
             exporter=exporter,
+            gathering=Gathering(queue, clock=self._clock),
         )
         if exporter is not None:
             exporter.start()
@@ -344,6 +357,22 @@ class Manager:
 
     def _everyone(self) -> list[Lane]:
         return [*(lane for named in self._lanes.values() for lane in named.values()), *self._leaving]
+
+
+def _tell_copies(found: Sequence[Found]) -> None:
+    """Of queues in several folders: a folder was copied, or restored beside what there was. Each is sent."""
+    folders: dict[tuple[str, str], list[Found]] = {}
+    for one in found:
+        folders.setdefault((one.name, one.directory), []).append(one)
+    for (name, _), several in sorted(folders.items()):
+        if len(several) > 1:
+            log.warning(
+                "%s has %d queues, as if one were a copy, in %s. What stands in several of them is sent as often. "
+                "Where that is not wanted, stop the service and move one of them away.",
+                name,
+                len(several),
+                ", ".join(str(one.folder) for one in several),
+            )
 
 
 async def _wound_down(lane: Lane, *, seconds: float) -> None:

@@ -25,14 +25,28 @@ from contextvars import ContextVar
 from functools import lru_cache
 from ipaddress import ip_address
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import aiohttp
+from aiohttp import hdrs
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import Connection
+from multidict import istr
 from yarl import URL
 
-from reconciler.egress.exchange import Answer, Cause, Denied, Limits, Request, Target, Unanswered, Unsendable, check
+from reconciler.egress.exchange import (
+    Answer,
+    Cause,
+    Denied,
+    Headers,
+    Limits,
+    Request,
+    Target,
+    Unanswered,
+    Unsendable,
+    check,
+)
 from reconciler.egress.naming import Resolve, SystemNames
 from reconciler.egress.networks import Policy, refusal
 from reconciler.egress.receiving import Connector
@@ -44,6 +58,7 @@ log = logging.getLogger(__name__)
 MOST_ADDRESSES = 16  # of one name; aiohttp tries n of them up to n² / 2 times
 LONGEST_LINE = 8190  # bytes of an answer's status line, and of each of its headers
 MOST_HEADERS = 64  # of an answer
+_USER_AGENT = ("User-Agent", f"reconciler/{__version__}")
 _NOT_AN_ADDRESS = "is not an IP address"
 _PATH = "".join(map(chr, range(0x21, 0x7F)))  # sent as they are; the rest is percent-encoded as UTF-8
 
@@ -62,21 +77,21 @@ class Client:
         self._proxy = proxy or None
         self._sockets = policy.for_proxy() if proxy else policy
         self._names = SystemNames()
+        self._connector = Connector(
+            resolver=_Resolver(resolve or self._names),
+            use_dns_cache=False,
+            socket_factory=self._socket,
+            limit=connections,
+        )
         self._session = aiohttp.ClientSession(
-            connector=Connector(
-                resolver=_Resolver(resolve or self._names),
-                use_dns_cache=False,
-                socket_factory=self._socket,
-                limit=connections,
-            ),
+            connector=self._connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             auto_decompress=False,
             max_line_size=LONGEST_LINE,
             max_field_size=LONGEST_LINE,
             max_headers=MOST_HEADERS,
-            headers={"User-Agent": f"reconciler/{__version__}"},
-            skip_auto_headers=("Accept-Encoding",),  # an answer is not decompressed, so none is asked for
+            request_class=_Request,
         )
 
     async def __aenter__(self) -> "Client":
@@ -99,14 +114,16 @@ class Client:
         Unanswered (it may have arrived). An answer whose head came is an answer, even when its body is cut off. A PUT
         whose connection breaks is sent once more by aiohttp.
         """
-        check(request)
+        named = request.common.headers + request.headers
+        if "user-agent" not in check(request):
+            named += (_USER_AGENT,)
         target = request.target
         if self._proxy is not None:
             self._judge(target)  # the proxy connects; else the address is judged when a socket is made for it
         attempts: dict[str, str | None] = {}
         token = _attempts.set(attempts)
         try:
-            return await self._exchange(request, limits=limits, tls=tls)
+            return await self._exchange(request, named, limits=limits, tls=True if tls is None else tls)
         except (aiohttp.ClientError, OSError) as problem:
             rules = list(attempts.values())
             if rules and None not in rules:
@@ -126,26 +143,59 @@ class Client:
             log.warning("nothing is sent to %s, since its address %s", target, rule)
             raise Denied(target, rule)
 
-    async def _exchange(self, request: Request, *, limits: Limits, tls: ssl.SSLContext | None) -> Answer:
+    async def _exchange(
+        self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool
+    ) -> Answer:
         until = asyncio.get_running_loop().time() + limits.total
+        begin = self._begin if self._proxy is None and request.method != "PUT" else self._begin_by_session
         async with asyncio.timeout_at(until):
-            response = await self._session.request(
-                request.method,
-                _url(request.target),
-                data=request.body,
-                headers=request.headers,
-                allow_redirects=False,
-                proxy=self._proxy,
-                ssl=True if tls is None else tls,
-                timeout=_patience(limits.connect),
-                read_bufsize=limits.answer_bytes,
-            )
+            response = await begin(request, headers, limits=limits, tls=tls)
         try:
             start = await _start(response.content, size=limits.answer_bytes, until=until)
         finally:
             if not response.content.at_eof():
                 response.close()  # what is left is not read to keep the connection: it may never end
         return Answer(response.status, response.reason or "", tuple(response.headers.items()), start)
+
+    async def _begin_by_session(
+        self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool
+    ) -> aiohttp.ClientResponse:
+        """The head of the answer, by way of a proxy, and with the second try of a PUT."""
+        return await self._session.request(
+            request.method,
+            _url(request.target),
+            data=request.body,
+            headers=headers,
+            allow_redirects=False,
+            proxy=self._proxy,
+            ssl=tls,
+            timeout=_patience(limits.connect),
+            read_bufsize=limits.answer_bytes,
+        )
+
+    async def _begin(
+        self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool
+    ) -> aiohttp.ClientResponse:
+        """The head of the answer, as the session gets it, with the same parts of aiohttp. What is left out (cookies,
+        redirects, authentication, its own timers) does nothing for us, and takes as long as all of ours.
+        """
+        loop, url = asyncio.get_running_loop(), _url(request.target)
+        made = _Request(
+            request.method, url, headers=headers, data=request.body, loop=loop, session=self._session, ssl=tls
+        )
+        try:
+            connection = await self._connector.connect(made, traces=[], timeout=_patience(limits.connect))
+        except TimeoutError as late:
+            raise aiohttp.ConnectionTimeoutError from late
+        try:
+            return await _sent(made, connection, size=limits.answer_bytes)
+        except BaseException as problem:
+            connection.close()
+            if not isinstance(problem, OSError) or isinstance(problem, aiohttp.ClientError):
+                raise
+            if isinstance(problem, TimeoutError) and problem.errno is None:
+                raise
+            raise aiohttp.ClientOSError(*problem.args) from problem
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
         """A socket for one attempt, unless the address of this very attempt is refused."""
@@ -161,6 +211,32 @@ class Client:
             return refusal(ip_address(address), port=port, policy=self._sockets)
         except ValueError:
             return _NOT_AN_ADDRESS
+
+
+class _Request(aiohttp.ClientRequest):
+    """Asks for no compression, since no answer is decompressed."""
+
+    DEFAULT_HEADERS: ClassVar[dict[istr, str]] = {hdrs.ACCEPT: "*/*"}  # type: ignore[misc]  # aiohttp says no ClassVar
+
+
+async def _sent(request: _Request, connection: Connection, *, size: int) -> aiohttp.ClientResponse:
+    """The head of the answer to a request that was sent over this connection."""
+    assert connection.protocol is not None
+    connection.protocol.set_response_params(
+        read_until_eof=True,
+        auto_decompress=False,
+        read_bufsize=size,
+        max_line_size=LONGEST_LINE,
+        max_field_size=LONGEST_LINE,
+        max_headers=MOST_HEADERS,
+    )
+    response = await request.send(connection)
+    try:
+        await response.start(connection)
+    except BaseException:
+        response.close()
+        raise
+    return response
 
 
 class _Resolver(AbstractResolver):

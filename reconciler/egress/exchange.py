@@ -4,10 +4,13 @@ Belongs here: the values, and whether a request may be sent as it is; pure. Does
 address lies (`networks`).
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Set
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Literal
+
+import msgspec
 
 from reconciler.errors import Refused, Transient
 from reconciler.resources import headers, hosts, webhooks
@@ -28,14 +31,30 @@ class Target:
         return f"{hosts.bracketed(self.host)}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is sent. Headers carry credentials, so neither they nor the body are shown."""
+class Common(msgspec.Struct, frozen=True):
+    """Headers that many requests have, found to be what the rules allow: see `common`."""
+
+    headers: Headers = ()
+    names: frozenset[str] = frozenset()  # in lower case
+    size: int = 0  # bytes
+
+    def __repr__(self) -> str:
+        """Without the values."""
+        return f"Common({', '.join(sorted(self.names))})"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is sent. Headers carry credentials, so neither they nor the body are shown. `common` come first."""
 
     target: Target
     method: Literal["POST", "PUT", "PATCH"] = "POST"
-    headers: Headers = field(default=(), repr=False)
-    body: bytes = field(default=b"", repr=False)
+    headers: Headers = ()
+    body: bytes = b""
+    common: Common = Common()
+
+    def __repr__(self) -> str:
+        """Without headers and body."""
+        return f"Request({self.method} {self.target})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +66,17 @@ class Limits:
     answer_bytes: int = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a server said, whatever the status; all of it is a stranger's text. `body_start` is not decompressed."""
 
     status: int
     reason: str
-    headers: Headers = field(repr=False)
-    body_start: bytes = field(repr=False)
+    headers: Headers
+    body_start: bytes
+
+    def __repr__(self) -> str:
+        """The status alone."""
+        return f"Answer({self.status})"
 
 
 class Cause(StrEnum):
@@ -93,19 +115,30 @@ class Unanswered(Transient):
         self.cause = cause
 
 
-def check(request: Request) -> None:
-    """Unsendable, unless every part of the request is what the rules of webhooks allow.
+def common(headers_: Headers, *, target: Target) -> Common:
+    """Headers of many requests to a target, looked at once for all of them. Raises Unsendable."""
+    names, size = _checked(headers_, Common(), target)
+    return Common(headers_, frozenset(names), size)
+
+
+def check(request: Request) -> Set[str]:
+    """The names of its headers, in lower case. Raises Unsendable, unless every part of the request is what the rules of
+    webhooks allow.
 
     Values are judged here again, because references to secrets are known only now: a file that ends in a line end would
     end a header's line.
     """
-    target = request.target
-    wrong = _wrong_target(target)
+    wrong = _wrong_target(request.target)
     if wrong is not None:
         raise Unsendable(wrong)
-    together = 0
-    seen: set[str] = set()
-    for name, value in request.headers:
+    return _checked(request.headers, request.common, request.target)[0]
+
+
+def _checked(given: Headers, before: Common, target: Target) -> tuple[set[str], int]:
+    """The names and the size of all headers, those before among them."""
+    seen = set(before.names)
+    together = before.size
+    for name, value in given:
         size = headers.size(name, value)
         wrong = _wrong(name, value, size, seen)
         if wrong is not None:
@@ -113,7 +146,8 @@ def check(request: Request) -> None:
         seen.add(name.lower())
         together += size
     if len(seen) > headers.MOST or together > headers.LONGEST_TOGETHER:
-        raise Unsendable(f"a request to {target} {headers.wrong_together(request.headers)}")
+        raise Unsendable(f"a request to {target} {headers.wrong_together((*before.headers, *given))}")
+    return seen, together
 
 
 @lru_cache(maxsize=1024)

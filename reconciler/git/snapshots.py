@@ -1,11 +1,13 @@
-"""A snapshot: the files of one commit, read from the mirror's objects. The only module that imports pygit2.
+"""A snapshot: the files of one commit, read from the objects of a mirror, or of a person's checkout.
 
 Synchronous: it runs in the reader child. Nothing is checked out and no name from a tree ever becomes a path on disk.
-What a tree's bytes mean is in `trees`, which files count in `selecting`.
+What a tree's bytes mean is in `trees`, which files count in `selecting`, and where merges and checkouts come from in
+`merging` and `checkouts`. Nobody outside this folder imports pygit2.
 """
 
 import contextlib
 import functools
+import os
 import re
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
@@ -19,10 +21,14 @@ from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 from reconciler.errors import Refused
 from reconciler.git import faults, history, trees
 from reconciler.git.faults import GitFault, State
+from reconciler.git.memory import Memory
 from reconciler.git.trees import Change, Entry, File, Place, Raw
 
 MAX_TREE_BYTES = 64 << 20  # 64 MiB, of one folder: a million names
 MAX_SIGNATURE_CHARACTERS = 256  # of a name, and of an address
+DAMAGED_MIRROR = f"an object is missing or damaged in the mirror; {faults.REBUILT}"
+
+_OF_OTHERS = (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL)
 
 # What has no place in one line of text about a person: control characters, line breaks, turned writing, brackets.
 UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069<>]")
@@ -37,21 +43,34 @@ class CommitInfo(NamedTuple):
 
 
 class Snapshot:
-    """One commit of a mirror. Belongs to the thread that opened it; close it, or use it in a `with` statement."""
+    """One commit of a mirror. Belongs to the thread that opened it; close it, or use it in a `with` statement.
 
-    def __init__(self, repository: pygit2.Repository, commit: pygit2.Commit) -> None:
+    `damaged` is what to say when the object store complains. `memory` has the objects that are not stored, if any.
+    """
+
+    def __init__(
+        self,
+        repository: pygit2.Repository,
+        commit: pygit2.Commit,
+        *,
+        damaged: str = DAMAGED_MIRROR,
+        memory: Memory | None = None,
+    ) -> None:
         self._repository = repository
         self._objects = repository.odb
         self._commit = commit
-        self._sizes: dict[str, int] = {}  # by blob: what a commit and a file may take is asked apart, before it is read
+        self._told = damaged
+        self._memory = memory
+        # By blob: what a commit and a file may take is asked apart, before it is read.
+        self._sizes = dict(memory.sizes) if memory else {}
 
     @classmethod
     def open(cls, mirror: Path, commit: str) -> "Snapshot":
         """Open a commit by its full id. Raises GitFault mirror-corrupt when it is not there whole."""
-        _ignore_configuration_of_others()
-        with _damage():
+        ignore_configuration_of_others()
+        with damage(DAMAGED_MIRROR):
             repository = pygit2.Repository(str(mirror), RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
-            repository.set_odb(_packs(mirror))
+            repository.set_odb(packs(mirror))
             found = repository.get(pygit2.Oid(hex=commit))
         if found is None:
             raise GitFault(
@@ -83,7 +102,7 @@ class Snapshot:
         tree = str(self._commit.tree_id)
         for part in trees.parts(path):
             wanted = part.encode("utf-8", "surrogateescape")
-            found = list(trees.named(raw for raw in self._raw(tree) if raw[1] == wanted))
+            found = list(trees.named(raw for raw in self.raw(tree) if raw[1] == wanted))
             if part == ".." or not found or not found[0].is_folder:
                 at = faults.short(str(self._commit.id))
                 raise GitFault(
@@ -91,6 +110,19 @@ class Snapshot:
                 )
             tree = found[0].id
         return tree
+
+    def blob(self, path: str) -> str | None:
+        """The id of a regular file; None when there is none under this path."""
+        folder, _, name = path.rpartition("/")
+        try:
+            entries = trees.named(self.raw(self.tree(folder)))
+        except GitFault as fault:
+            if fault.state is State.PATH_MISSING:
+                return None
+            raise
+        place = trees.place(folder)
+        files = (place.file(entry) for entry in entries if entry.name == name and not entry.is_folder)
+        return next((file.blob for file in files if file.readable), None)
 
     def files(self, path: str) -> Iterator[File]:
         """Every file below a folder, sorted by path, save what is in folders that begin with a dot."""
@@ -103,7 +135,7 @@ class Snapshot:
 
     def has(self, object_id: str) -> bool:
         """Whether the mirror holds an object: an old commit may be gone after the mirror was built again."""
-        with _damage():
+        with damage(self._told):
             return object_id in self._objects
 
     def size(self, blob: str) -> int:
@@ -112,7 +144,7 @@ class Snapshot:
         return self._size(blob) if known is None else known
 
     def _size(self, blob: str) -> int:
-        with _damage():
+        with damage(self._told):
             kind, size = self._objects.read_header(blob)
         if kind != ObjectType.BLOB:
             raise GitFault(
@@ -126,14 +158,14 @@ class Snapshot:
         size = self.size(blob)
         if size > limit:
             raise Refused(f"the file has {size} bytes, and at most {limit} are read; split it")
-        with _damage():
-            return self._objects.read(blob)[1]
+        with damage(self._told):
+            return self._read(blob)
 
     def is_ancestor(self, old: str, new: str) -> bool:
         """Whether the history of `new` contains `old`. A commit that the mirror lacks is nobody's ancestor."""
         if not self.has(old):
             return False
-        with _damage():
+        with damage(self._told):
             return old == new or self._repository.descendant_of(new, old)
 
     def is_unrelated(self, old: str, new: str) -> bool:
@@ -142,7 +174,7 @@ class Snapshot:
         """
         if not self.has(old) or not self.has(new) or self._repository.is_shallow:
             return False
-        with _damage():
+        with damage(self._told):
             return self._repository.merge_base(old, new) is None
 
     def last_changes(self, paths: Collection[str], *, go_on: Callable[[], bool]) -> dict[str, CommitInfo]:
@@ -154,7 +186,7 @@ class Snapshot:
 
     def _walk(self, tree: str, place: Place) -> Iterator[File]:
         # Git sorts a folder as if its name ended in a slash, so that a walk in stored order is sorted by path.
-        entries = self._raw(tree)
+        entries = self.raw(tree)
         place.count(len(entries))
         for entry in trees.named(entries):
             if not entry.is_folder:
@@ -164,8 +196,8 @@ class Snapshot:
 
     def _compare(self, old_tree: str | None, new_tree: str | None, place: Place) -> Iterator[Change]:
         """Differences by object ids alone: what is below equal ids is not looked at, and no file is read."""
-        old_entries = self._raw(old_tree) if old_tree else []
-        new_entries = self._raw(new_tree) if new_tree else []
+        old_entries = self.raw(old_tree) if old_tree else []
+        new_entries = self.raw(new_tree) if new_tree else []
         place.count(len(old_entries) + len(new_entries))
         same = set(old_entries).intersection(new_entries)
         gone = {entry.name: entry for entry in trees.named(raw for raw in old_entries if raw not in same)}
@@ -184,7 +216,7 @@ class Snapshot:
             yield from self._compare(old_tree, new_tree, place.below(folder))
 
     def _found(self, commit: str) -> pygit2.Commit:
-        with _damage():
+        with damage(self._told):
             found = self._repository[commit]
         assert isinstance(found, pygit2.Commit)  # the walk has read it as one
         return found
@@ -194,38 +226,48 @@ class Snapshot:
         with contextlib.suppress(pygit2.GitError, KeyError, ValueError):
             kind, size = self._objects.read_header(commit)
             if kind == ObjectType.COMMIT and size <= history.MAX_COMMIT_BYTES:
-                return history.parse(self._objects.read(commit)[1])
+                return history.parse(self._read(commit))
         return None
 
-    def _raw(self, tree: str) -> list[Raw]:
-        with _damage():
+    def _read(self, object_id: str) -> bytes:
+        try:
+            return self._objects.read(object_id)[1]
+        except KeyError:
+            if self._memory is None:
+                raise
+            return self._memory.read(object_id)
+
+    def raw(self, tree: str) -> list[Raw]:
+        """The entries of a folder's tree, as they are stored."""
+        with damage(self._told):
             return trees.parse(self._stored_folder(tree))
 
     def _stored_folder(self, tree: str) -> bytes:
         if tree == trees.EMPTY:
             return b""
-        with _damage():
+        with damage(self._told):
             kind, size = self._objects.read_header(tree)
             if kind == ObjectType.TREE and size <= MAX_TREE_BYTES:
-                return self._objects.read(tree)[1]
+                return self._read(tree)
         raise GitFault(
             State.UNSUPPORTED_FORMAT,
             f"the tree {faults.short(tree)} is no folder or has more than {MAX_TREE_BYTES} bytes of names; split it",
         )
 
 
-def _packs(mirror: Path) -> pygit2.Odb:
-    """The packs of a mirror, which is all that a fetch writes.
+def packs(*mirrors: Path) -> pygit2.Odb:
+    """The packs of mirrors, which is all that a fetch writes.
 
     Objects in files of their own are left out: libgit2 1.9 reads one that was cut short for ever.
     """
     objects = pygit2.Odb()
-    objects.add_backend(pygit2.OdbBackendPack(str(mirror / "objects")), 1)
+    for mirror in mirrors:
+        objects.add_backend(pygit2.OdbBackendPack(str(mirror / "objects")), 1)
     return objects
 
 
 def _info(commit: pygit2.Commit) -> CommitInfo:
-    with _damage():
+    with damage(DAMAGED_MIRROR):
         author = commit.author
     text = f"{_plain(author.raw_name)} <{_plain(author.raw_email)}>"
     return CommitInfo(str(commit.id), text, _date(author.time))
@@ -245,18 +287,37 @@ def _date(seconds: int) -> datetime:
 
 
 @contextlib.contextmanager
-def _damage() -> Iterator[None]:
-    """Whatever the object store complains of is damage of the mirror, never a file that is absent."""
+def damage(told: str) -> Iterator[None]:
+    """Whatever the object store complains of is damage of the repository, never a file that is absent."""
     try:
         yield
     except (pygit2.GitError, KeyError, ValueError, OSError) as error:
-        raise GitFault(
-            State.MIRROR_CORRUPT, f"an object is missing or damaged in the mirror; {faults.REBUILT}"
-        ) from error
+        raise GitFault(State.MIRROR_CORRUPT, told) from error
 
 
 @functools.cache
-def _ignore_configuration_of_others() -> None:
-    """Keep libgit2 from the configuration of the user, the machine and the desktop, as the git program is kept."""
-    for level in (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL):
+def ignore_configuration_of_others() -> dict[ConfigLevel, str]:
+    """Keep libgit2 from the configuration of the user, the machine and the desktop, as the git program is kept.
+
+    The answer is where that configuration is looked for otherwise.
+    """
+    places = {level: pygit2.settings.search_path[level] for level in _OF_OTHERS}
+    for level in _OF_OTHERS:
         pygit2.settings.search_path[level] = ""
+    return places
+
+
+@contextlib.contextmanager
+def configuration_of_the_person() -> Iterator[None]:
+    """Let it count for what is opened here. It is a setting of the whole process: for a command, not for a service.
+
+    A home that may not be entered counts for nothing, as git has it: containers often run with that of somebody else.
+    """
+    places = ignore_configuration_of_others()
+    try:
+        for level, place in places.items():
+            pygit2.settings.search_path[level] = place if os.access(place, os.R_OK | os.X_OK) else ""
+        yield
+    finally:
+        for level in places:
+            pygit2.settings.search_path[level] = ""

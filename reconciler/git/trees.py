@@ -18,6 +18,8 @@ MAX_DEPTH = 100  # folders in folders
 MAX_PATH_CHARACTERS = 4096
 MAX_ENTRIES = 1_000_000  # in one walk: a tree can hold the next one ten times on every level
 
+KIND, FOLDER, SUBMODULE = 0o170000, 0o040000, 0o160000  # bits of a mode, as in stat(2)
+
 EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the folder without entries, which need not be stored anywhere
 
 Raw: TypeAlias = tuple[bytes, bytes, bytes]  # mode in octal, name, object id of 20 bytes
@@ -72,7 +74,7 @@ class Entry(NamedTuple):
     @property
     def is_folder(self) -> bool:
         """Whether it is a folder."""
-        return self.mode & 0o170000 == 0o040000
+        return self.mode & KIND == FOLDER
 
     @property
     def tree(self) -> str | None:
@@ -117,6 +119,15 @@ class Place:
                 f"the path {path[:200]}… has more than {MAX_PATH_CHARACTERS} characters; shorten it",
             )
         return File(path, entry.id, mode)
+
+
+def check_size(entries: int, depth: int) -> None:
+    """Refuse a tree with too many entries, its folders' included, or too many folders in folders."""
+    if entries > MAX_ENTRIES or depth > MAX_DEPTH:
+        raise GitFault(
+            State.UNSUPPORTED_FORMAT,
+            f"a tree holds more than {MAX_ENTRIES} files, or folders more than {MAX_DEPTH} levels deep; split it",
+        )
 
 
 def place(path: str) -> Place:
@@ -169,13 +180,18 @@ def escaped(raw: bytes) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def escaped_path(raw: bytes) -> str:
+    """A path whose names are fit to be shown."""
+    return "/".join(map(escaped, raw.split(b"/")))
+
+
 def _escape(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
 @functools.cache  # a handful of modes, asked for every file
 def _mode(mode: int) -> Mode:
-    kind = mode & 0o170000
+    kind = mode & KIND
     if kind == 0o100000:
         return Mode.EXECUTABLE if mode & 0o111 else Mode.REGULAR
-    return {0o120000: Mode.SYMLINK, 0o160000: Mode.SUBMODULE}.get(kind, Mode.HOSTILE)
+    return {0o120000: Mode.SYMLINK, SUBMODULE: Mode.SUBMODULE}.get(kind, Mode.HOSTILE)

@@ -4,7 +4,6 @@ Belongs here: the values. Does not: reading them (`wire`, `json_requests`), what
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 MOST_RECORDS = 10_000  # of one request
@@ -24,8 +23,7 @@ class Group(NamedTuple):
     attributes: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Logs:
+class Logs(NamedTuple):
     """One export request that was found to be sound. `size` is the bytes of all groups."""
 
     groups: tuple[Group, ...]

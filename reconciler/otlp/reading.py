@@ -6,9 +6,9 @@ Belongs here: the order of the steps, and pausing between them. Does not: any of
 import asyncio
 from typing import Final
 
-from reconciler.otlp import json_requests, protobuf, wire
+from reconciler.otlp import json_requests, protobuf, small, wire
 from reconciler.otlp.models import Group, Logs
-from reconciler.otlp.wire import Cut
+from reconciler.otlp.wire import Cut, Run
 
 _PAUSE: Final = 16 << 10  # bytes of resources whose attributes are read at a stretch, about a millisecond
 
@@ -20,7 +20,14 @@ async def read(body: bytes, *, json: bool) -> Logs:
     Malformed, TooLarge.
     """
     request = await json_requests.protobuf(body) if json else body
-    return await _grouped(request, await _checked(request))
+    cuts = small.cuts(request) if len(request) < small.SMALL else None
+    if cuts is None:
+        return await _grouped(request, await _checked(request))
+    protobuf.check(request, Run(0, 0, len(request)))
+    if len(cuts) == 1 and cuts[0].end - cuts[0].start == len(request):
+        cut = cuts[0]
+        return Logs((Group(request, cut.records, protobuf.attributes(cut.resource)),), cut.records, len(request))
+    return await _grouped(request, cuts)
 
 
 async def _checked(request: bytes) -> list[Cut]:

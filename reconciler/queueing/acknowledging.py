@@ -22,11 +22,13 @@ PROGRESS_BYTES = 64  # about, of one record
 DONE = 1
 PROGRESSED = 2
 SEVERAL = 3
+REPLAYED = 4
 
 _PREFIX = struct.Struct("<IIB")  # checksum of all after it, length of the body, kind
 _CHECKSUM_BYTES = 4
 _DONE = struct.Struct("<QII")  # number, records, bytes
 _PROGRESSED = struct.Struct("<QIQ")  # number, attempts, spent; then a bit for each record that is done
+_REPLAYED = struct.Struct("<QQ")  # number, when it died first
 _SEVERAL = struct.Struct("<QQQQ")  # first number, batches, records, bytes; then a bit for each number
 
 
@@ -39,9 +41,9 @@ def rewrite_at(tried: int, size: int) -> int:
 
 def longest(held: Totals) -> int:
     """No file is longer beside a segment that holds so much: once it may grow beyond where it is written anew, by what
-    was tried of each batch, with a bit for each record, and that it left.
+    was tried of each batch, with a bit for each record, that it was a dead letter, and that it left.
     """
-    return rewrite_at(held.batches, held.batches) + held.batches * PROGRESS_BYTES + held.records
+    return rewrite_at(2 * held.batches, held.batches) + 2 * held.batches * PROGRESS_BYTES + held.records
 
 
 def done(number: int, totals: Totals, *, mark: int) -> bytes:
@@ -53,6 +55,11 @@ def progressed(number: int, progress: Progress, *, mark: int) -> bytes:
     """What was tried of one batch; the last record of a batch counts."""
     body = _PROGRESSED.pack(number, progress.attempts, progress.spent) + progress.done
     return _record(PROGRESSED, body, mark=mark)
+
+
+def replayed(number: int, died: int, *, mark: int) -> bytes:
+    """One batch was a dead letter, which died first at that time."""
+    return _record(REPLAYED, _REPLAYED.pack(number, died), mark=mark)
 
 
 def several(first: int, bits: bytes, totals: Totals, *, mark: int) -> bytes:
@@ -72,6 +79,7 @@ class Acknowledged:
     done: Numbers
     totals: Totals = NOTHING
     progress: dict[int, Progress] = field(default_factory=dict)
+    died: dict[int, int] = field(default_factory=dict)
     end: int = 0
 
 
@@ -103,11 +111,16 @@ def _take(found: Acknowledged, kind: int, body: bytes, *, first: int) -> Totals:
             return Totals()
         found.done.add(number)
         found.progress.pop(number, None)
+        found.died.pop(number, None)
         return Totals(1, records, size)
     if kind == PROGRESSED:
         number, attempts, spent = _PROGRESSED.unpack_from(body)
         if number >= first and number not in found.done:
             found.progress[number] = Progress(attempts, spent, body[_PROGRESSED.size :])
+    elif kind == REPLAYED:
+        number, died = _REPLAYED.unpack(body)
+        if number >= first and number not in found.done:
+            found.died[number] = died
     elif kind == SEVERAL:
         begins, *totals = _SEVERAL.unpack_from(body)
         if begins >= first:

@@ -92,6 +92,11 @@ class Appender:
         return len(self._waiting) + (len(self._under_way.waiting) if self._under_way else 0)
 
     @property
+    def next_number(self) -> int:
+        """Of what is appended next."""
+        return self._next
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is waiting or under way."""
         return not self._waiting and self._under_way is None

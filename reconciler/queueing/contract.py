@@ -172,7 +172,7 @@ class Queue(Protocol):
         """Forget what is queued and not claimed, or dead, or both: how many batches and records."""
 
     async def expire(self, *, before: int) -> tuple[int, int]:
-        """Forget dead letters that died before a time, and more of them, oldest first, while they are over their
+        """Forget dead letters that died first before a time, and more of them, oldest first, while they are over their
         limit of bytes: how many batches and records.
         """
 

@@ -2,7 +2,8 @@
 
 Belongs here: putting letters there, listing them, and the ways in which they leave. Does not: why something died.
 
-The time in a letter's frame is that of its death. Whatever is to be appended to the queue again is on disk there before
+The time in a letter's frame is that of its death; of one that was replayed and died again, of its first: its age does
+not begin anew. Whatever is to be appended to the queue again is on disk there before
 it leaves here: a crash between the two makes two of it.
 """
 
@@ -20,8 +21,8 @@ from reconciler.queueing.walking import Walk
 ROUND_BATCHES = 64  # that are appended together
 ROUND_BYTES = 4 << 20
 
-Append = Callable[[Letter, int], asyncio.Future[None]]
-"""Appends a letter's payload, which has so many records, to the queue, on disk."""
+Append = Callable[[Entry, Letter], asyncio.Future[None]]
+"""Appends a letter's payload to the queue, on disk."""
 
 
 class DeadLetters:
@@ -37,16 +38,21 @@ class DeadLetters:
 
     def committed(self, entries: Sequence[Entry]) -> None:
         """The journal has some more."""
-        if self.oldest is None:
-            self.oldest = entries[0].taken_at
+        oldest = min(entry.taken_at for entry in entries)
+        self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
 
     def bury(
-        self, payload: Sequence[Piece], obituary: Obituary, *, records: int, taken_at: int
+        self, payload: Sequence[Piece], obituary: Obituary, *, records: int, taken_at: int, died: int | None
     ) -> asyncio.Future[None]:
-        """Append one; on disk when it is done."""
+        """Append one; on disk when it is done. `died` is when it died first, if it did before."""
         pieces = obituaries.encode(obituary, payload, taken_at=taken_at)
         return self.journal.appender.append(
-            pieces, records=records, at=obituary.at, keep=False, synced=True, flags=frames.DEAD_LETTER
+            pieces,
+            records=records,
+            at=obituary.at if died is None else died,
+            keep=False,
+            synced=True,
+            flags=frames.DEAD_LETTER,
         )
 
     async def letters(self, *, after: int) -> AsyncIterator[tuple[Entry, Letter]]:
@@ -72,12 +78,12 @@ class DeadLetters:
                 yield entry
 
     async def look(self) -> None:
-        """Learn when the oldest died."""
+        """Learn when the oldest died, of those that come first: whatever was replayed may come later, and be older."""
         self.oldest = None
         walk = Walk(self.journal, self._files, claims=False)
         found = await walk.soon()
         if found:
-            self.oldest = found[0].taken_at
+            self.oldest = min(entry.taken_at for entry in found)
 
     async def replay(
         self, append: Append, room: Callable[[int], Shortage | None], *, outages_only: bool, most: int | None
@@ -94,7 +100,7 @@ class DeadLetters:
                     break
                 if room(len(letter.payload)) is not None:
                     break
-                waiting.append((entry, append(letter, entry.records)))
+                waiting.append((entry, append(entry, letter)))
                 size += len(letter.payload)
                 if len(waiting) >= ROUND_BATCHES or size >= ROUND_BYTES:
                     moved = await self._moved(waiting)

@@ -29,7 +29,7 @@ MOST_BYTES = frames.MOST_BYTES - (64 << 10)  # of a batch, which fits in a dead 
 ROLLS = 16  # segments of a queue that is full, at least: space comes back in such parts
 
 
-class Parts(NamedTuple):
+class Shared(NamedTuple):
     """What all queues share."""
 
     committer: Committer
@@ -51,32 +51,33 @@ class DiskQueue:
     """See the contract."""
 
     def __init__(
-        self, folder: Path, *, queued: Recovered, buried: Recovered, parts: Parts, limits: Limits, sync: str
+        self, folder: Path, *, queued: Recovered, buried: Recovered, shared: Shared, limits: Limits, sync: str
     ) -> None:
         self.folder = folder
-        self._parts = parts
+        self._shared = shared
         self._journal = Journal(
             folder,
             recovered=queued,
-            committer=parts.committer,
-            clock=parts.clock,
+            committer=shared.committer,
+            clock=shared.clock,
             committed=self._committed,
             refused=self._refused,
-            forget=parts.files.forget,
+            forget=shared.files.forget,
         )
         dead_journal = Journal(
             folder / identities.DEAD_LETTERS,
             recovered=buried,
-            committer=parts.committer,
-            clock=parts.clock,
+            committer=shared.committer,
+            clock=shared.clock,
             committed=self._buried,
             refused=lambda _: None,
-            forget=parts.files.forget,
+            forget=shared.files.forget,
         )
-        self._dead = DeadLetters(dead_journal, parts.files, limit=limits.dead_bytes)
-        self._line = Line(self._journal, parts.files)
+        self._dead = DeadLetters(dead_journal, shared.files, limit=limits.dead_bytes)
+        self._line = Line(self._journal, shared.files)
         self._limits = limits
         self._kept = 0
+        self._replayed: dict[int, int] = {}  # by numbers of batches that are being written: when they died first
         self._configure(limits, sync)
 
     def configure(self, *, storage: Storage | None, max_batches: int) -> None:
@@ -105,25 +106,34 @@ class DiskQueue:
         refused = appender.refused_at
         if refused is not None and asyncio.get_running_loop().time() < refused + REFUSED_SECONDS:
             return Shortage.DISK
-        return Shortage.DISK if self._parts.space.spare() < size else None
+        return Shortage.DISK if self._shared.space.spare() < size else None
 
     def append(self, payload: Sequence[Piece], *, records: int, at: int) -> asyncio.Future[None]:
         """See the contract."""
-        return self._append(payload, records=records, at=at, synced=False)
+        return self._append(payload, records=records, at=at)
 
-    def _append(self, payload: Sequence[Piece], *, records: int, at: int, synced: bool) -> asyncio.Future[None]:
+    def _append(
+        self, payload: Sequence[Piece], *, records: int, at: int, died: int | None = None
+    ) -> asyncio.Future[None]:
+        """`died` is when a dead letter that is queued again died first; it is on disk then, whatever the mode."""
         size = sum(map(len, payload))
         if size > MOST_BYTES:
             return _refusal(size)
-        keep = self._line.has_room and self._kept + size <= payloads.KEPT_OF_ONE and self._parts.kept.take(size)
+        keep = self._line.has_room and self._kept + size <= payloads.KEPT_OF_ONE and self._shared.kept.take(size)
         if keep:
             self._kept += size
-        self._parts.space.take(size)
-        return self._journal.appender.append(payload, records=records, at=at, keep=keep, synced=synced)
+        self._shared.space.take(size)
+        if died is not None:
+            self._replayed[self._journal.appender.next_number] = died
+        return self._journal.appender.append(payload, records=records, at=at, keep=keep, synced=died is not None)
 
     def _committed(self, entries: Sequence[Entry]) -> None:
         for entry in self._line.add(entries):
             self._drop(entry)
+        for entry in entries if self._replayed else ():
+            died = self._replayed.pop(entry.number, None)
+            if died is not None:
+                self._journal.replayed(entry, died)
 
     def _buried(self, entries: Sequence[Entry]) -> None:
         self._dead.committed(entries)
@@ -131,13 +141,14 @@ class DiskQueue:
     def _refused(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self._drop(entry)
+            self._replayed.pop(entry.number, None)
 
     def _drop(self, entry: Entry) -> None:
         """Keep the bytes of an entry in memory no more."""
         if entry.kept is not None:
             entry.kept = None
             self._kept -= entry.size
-            self._parts.kept.give(entry.size)
+            self._shared.kept.give(entry.size)
 
     def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
         """See the contract."""
@@ -156,7 +167,7 @@ class DiskQueue:
         if kept is not None:
             self._drop(held.entry)
             return kept
-        data = await payloads.payload(held.entry, self._journal, self._parts.files)
+        data = await payloads.payload(held.entry, self._journal, self._shared.files)
         if data is None and batch.number in self._line.claimed:
             self._leave([batch.number])
             self._journal.damaged(held.entry.segment, lost=1)
@@ -190,7 +201,9 @@ class DiskQueue:
     ) -> asyncio.Future[None]:
         """See the contract."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        written = self._dead.bury(payload, obituary, records=records, taken_at=batch.taken_at)
+        held = self._line.claimed.get(batch.number)
+        died = None if held is None else held.entry.segment.died.get(batch.number)
+        written = self._dead.bury(payload, obituary, records=records, taken_at=batch.taken_at, died=died)
 
         def hear(done: asyncio.Future[None]) -> None:
             failure = done.exception()
@@ -210,8 +223,8 @@ class DiskQueue:
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """See the contract."""
 
-        def append(letter: Letter, records: int) -> asyncio.Future[None]:
-            return self._append([letter.payload], records=records, at=letter.taken_at, synced=True)
+        def append(entry: Entry, letter: Letter) -> asyncio.Future[None]:
+            return self._append([letter.payload], records=entry.records, at=letter.taken_at, died=entry.taken_at)
 
         return await self._dead.replay(append, lambda size: self.room(size=size), outages_only=outages_only, most=most)
 
@@ -268,7 +281,7 @@ class DiskQueue:
         await self._dead.journal.close()
         for journal in (self._journal, self._dead.journal):
             for segment in journal.segments:
-                self._parts.files.forget(segment.path)
+                self._shared.files.forget(segment.path)
 
 
 def _refusal(size: int) -> asyncio.Future[None]:

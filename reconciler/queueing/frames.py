@@ -83,7 +83,7 @@ def find(region: bytes, start: int, *, mark: int) -> int | None:
         start += 1
 
 
-class Found(NamedTuple):
+class Placed(NamedTuple):
     """A frame and where it begins in the region. Its header is whole; of its payload nothing is known."""
 
     offset: int
@@ -97,7 +97,7 @@ class Scanned(NamedTuple):
     as a write leaves it that a crash cut short.
     """
 
-    frames: list[Found]
+    frames: list[Placed]
     gaps: int
     end: int
     torn: bool
@@ -105,7 +105,7 @@ class Scanned(NamedTuple):
 
 def scan(region: bytes, start: int, *, mark: int) -> Scanned:
     """Everything readable from `start` on. Unreadable stretches are skipped."""
-    found: list[Found] = []
+    found: list[Placed] = []
     gaps, at, end = 0, start, start
     while at + HEADER_BYTES <= len(region):
         frame = decode(region, at, mark=mark)
@@ -115,7 +115,7 @@ def scan(region: bytes, start: int, *, mark: int) -> Scanned:
                 break
             gaps, at = gaps + 1, following
             continue
-        found.append(Found(at, frame))
+        found.append(Placed(at, frame))
         at = end = at + frame.length
     return Scanned(found, gaps, end, _is_torn(region, end, mark=mark))
 

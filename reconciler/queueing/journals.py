@@ -115,6 +115,7 @@ class Journal:
             segment, totals = entry.segment, entry.totals
             segment.done.add(entry.number)
             segment.progress.pop(entry.number, None)
+            segment.died.pop(entry.number, None)
             segment.unsaved.discard(entry.number)
             segment.left, segment.gone = segment.left.minus(totals), segment.gone.plus(totals)
             segment.unwritten.append(acknowledging.done(entry.number, totals, mark=self.mark))
@@ -126,6 +127,12 @@ class Journal:
         """Remember what was tried. Only the last of several within 100 ms is written."""
         entry.segment.progress[entry.number] = progress
         entry.segment.unsaved.add(entry.number)
+        self._touch(entry.segment)
+
+    def replayed(self, entry: Entry, died: int) -> None:
+        """Remember of a batch that was a dead letter when it died first."""
+        entry.segment.died[entry.number] = died
+        entry.segment.unwritten.append(acknowledging.replayed(entry.number, died, mark=self.mark))
         self._touch(entry.segment)
 
     def acknowledge_rest(self, segment: Segment, first: int, last: int) -> Totals:
@@ -198,12 +205,17 @@ class Journal:
 
     def _write(self, segment: Segment) -> _Write | None:
         """What is to be written of a segment: what is new, or all anew once that is far less than the file has."""
-        if segment.acknowledged >= acknowledging.rewrite_at(len(segment.progress), segment.done.size):
+        if segment.acknowledged >= acknowledging.rewrite_at(
+            len(segment.progress) + len(segment.died), segment.done.size
+        ):
             segment.unwritten.clear()
             segment.unsaved = set(segment.progress)
             segment.unwritten.append(
                 acknowledging.several(segment.done.first, segment.done.bits(), segment.gone, mark=self.mark)
             )
+            segment.unwritten += [
+                acknowledging.replayed(number, died, mark=self.mark) for number, died in sorted(segment.died.items())
+            ]
             return self._taken(segment, offset=0, is_anew=True)
         if not segment.unwritten and not segment.unsaved:
             return None

@@ -19,6 +19,7 @@ from reconciler.queueing.entries import Entry
 from reconciler.queueing.journals import Journal
 from reconciler.queueing.reading import Files
 from reconciler.queueing.segments import Progress
+from reconciler.queueing.waiters import Waiters
 from reconciler.queueing.walking import Walk
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Line:
         self._first_held: list[int] = []
         self._walk = Walk(journal, files, claims=True)
         self._filling: asyncio.Task[None] | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
 
     @property
     def has_room(self) -> bool:
@@ -122,21 +123,11 @@ class Line:
 
     async def wait(self) -> None:
         """Until there is something to claim."""
-        while not self._has_next():
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                if waiter.cancelled() and waiter in self._waiters:
-                    self._waiters.remove(waiter)
+        await self._waiters.until(self._has_next)
 
     def wake(self) -> None:
         """Let everybody who waits look again."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.wake()
 
     def give_back(self, batches: Iterable[Batch]) -> None:
         """See the contract."""

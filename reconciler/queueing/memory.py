@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.queueing.contract import Batch, DeadLetter, Depth, Obituary, Piece, Shortage, Storage
+from reconciler.queueing.waiters import Waiters
 
 
 @dataclass(eq=False, slots=True)
@@ -29,9 +30,11 @@ class MemoryQueue:
         self._first_returned: list[int] = []
         self._claimed: dict[int, _Held] = {}
         self._dead: deque[tuple[DeadLetter, bytes]] = deque()
+        self._died: dict[int, int] = {}  # when each dead letter died first
+        self._died_before: dict[int, int] = {}  # the same of batches that were dead letters
         self._last = self._last_dead = 0
         self._records = self._size = self._dead_size = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
 
     def configure(self, *, storage: Storage | None, max_batches: int) -> None:  # noqa: ARG002 - it has no storage
         """See the contract."""
@@ -51,7 +54,7 @@ class MemoryQueue:
         self._ready.append(_Held(Batch(self._last, records, len(data), at), data))
         self._records += records
         self._size += len(data)
-        self._wake()
+        self._waiters.wake()
         return _done()
 
     def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
@@ -83,20 +86,7 @@ class MemoryQueue:
 
     async def wait(self) -> None:
         """See the contract."""
-        while self._next() is None:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                if waiter.cancelled() and waiter in self._waiters:
-                    self._waiters.remove(waiter)
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        await self._waiters.until(lambda: self._next() is not None)
 
     async def payload(self, batch: Batch) -> bytes | None:
         """See the contract."""
@@ -111,6 +101,7 @@ class MemoryQueue:
                 self._forget(held)
 
     def _forget(self, held: _Held) -> None:
+        self._died_before.pop(held.batch.number, None)
         self._records -= held.batch.records
         self._size -= held.batch.size
 
@@ -128,7 +119,7 @@ class MemoryQueue:
                 held.batch = batch
                 self._returned[batch.number] = held
                 heapq.heappush(self._first_returned, batch.number)
-        self._wake()
+        self._waiters.wake()
 
     def bury(
         self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
@@ -138,6 +129,7 @@ class MemoryQueue:
         self._last_dead += 1
         letter = DeadLetter(self._last_dead, records, len(data), batch.taken_at, obituary)
         self._dead.append((letter, data))
+        self._died[letter.number] = self._died_before.get(batch.number, obituary.at)
         self._dead_size += len(data)
         if leaves:
             self.delivered([batch])
@@ -158,12 +150,15 @@ class MemoryQueue:
             # Its bytes move from one side of the limit to the other.
             if (most is not None and batches >= most) or self.room(size=0) is not None:
                 break
+            died = self._died[letter.number]
             self._bring_out(letter, data)
             self.append([data], records=letter.records, at=letter.taken_at)
+            self._died_before[self._last] = died
             batches, records = batches + 1, records + letter.records
         return batches, records
 
     def _bring_out(self, letter: DeadLetter, data: bytes) -> None:
+        self._died.pop(letter.number, None)
         self._dead.remove((letter, data))
         self._dead_size -= len(data)
 
@@ -190,7 +185,7 @@ class MemoryQueue:
         """See the contract. What is dead has no limit of its own in memory."""
         batches = records = 0
         for letter, data in [*self._dead]:
-            if letter.obituary.at < before:
+            if self._died[letter.number] < before:
                 self._bring_out(letter, data)
                 batches, records = batches + 1, records + letter.records
         return batches, records
@@ -208,7 +203,7 @@ class MemoryQueue:
             dead_batches=len(self._dead),
             dead_records=sum(letter.records for letter, _ in self._dead),
             dead_size=self._dead_size,
-            dead_oldest=self._dead[0][0].obituary.at if self._dead else None,
+            dead_oldest=min(self._died.values(), default=None),
         )
 
     async def close(self) -> None:

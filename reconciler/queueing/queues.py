@@ -19,7 +19,7 @@ from reconciler import errors
 from reconciler.queueing import committer, identities, recovery, segments
 from reconciler.queueing.committer import Committer
 from reconciler.queueing.contract import Queue, QueueFault, Storage
-from reconciler.queueing.disk import DiskQueue, Limits, Parts
+from reconciler.queueing.disk import DiskQueue, Limits, Shared
 from reconciler.queueing.folders import Folders, Wanted
 from reconciler.queueing.identities import Found
 from reconciler.queueing.payloads import Kept
@@ -58,7 +58,7 @@ class Queues:
         self._root = root
         self._system = system or System()
         self._folders = Folders(root, system=self._system, clock=clock, randomness=randomness)
-        self._parts = Parts(
+        self._shared = Shared(
             Committer(self._system), Files(), Kept(), clock, Space(root, reserve=reserve, monotonic=time.monotonic)
         )
         self._open: dict[Path, _Open] = {}
@@ -68,8 +68,8 @@ class Queues:
     async def start(self) -> None:
         """Lock the root, which is made when it is missing, and learn which queues are there. Raises Refused."""
         try:
-            await self._parts.files.run(self._take_lock)
-            await self._parts.files.run(self._folders.scan)
+            await self._shared.files.run(self._take_lock)
+            await self._shared.files.run(self._folders.scan)
         except BlockingIOError:
             raise errors.Refused(f"Another process uses the queues in {self._root}; stop it.") from None
         except OSError as fault:
@@ -96,7 +96,7 @@ class Queues:
         async with self._opening:
             with _faults(name):
                 wanted = Wanted(project, name, storage.directory)
-                found = await self._parts.files.run(lambda: self._folders.find_or_make(wanted))
+                found = await self._shared.files.run(lambda: self._folders.find_or_make(wanted))
                 return await self._opened(found, limits, storage.sync)
 
     async def open_found(self, found: Found, *, dead_bytes: int) -> DiskQueue:
@@ -108,8 +108,8 @@ class Queues:
     async def _opened(self, found: Found, limits: Limits, sync: str) -> DiskQueue:
         if found.folder in self._open:
             raise QueueFault(f"The queue of {found.name} is open already.")
-        queued, buried = await self._parts.files.run(lambda: self._recovered(found))
-        queue = DiskQueue(found.folder, queued=queued, buried=buried, parts=self._parts, limits=limits, sync=sync)
+        queued, buried = await self._shared.files.run(lambda: self._recovered(found))
+        queue = DiskQueue(found.folder, queued=queued, buried=buried, shared=self._shared, limits=limits, sync=sync)
         await queue.start()
         self._open[found.folder] = _Open(found, queue)
         return queue
@@ -127,12 +127,23 @@ class Queues:
     async def found(self) -> list[Found]:
         """The queues that are on disk, sorted by their folders. Raises OSError."""
         async with self._opening:
-            return await self._parts.files.run(self._folders.all)
+            return await self._shared.files.run(self._folders.all)
+
+    def is_open(self, found: Found) -> bool:
+        """Whether this very queue is."""
+        return found.folder in self._open
 
     async def remove(self, queue: Queue) -> None:
-        """Close a queue, and remove its folder if it is on disk and nothing is in it. Damaged files are kept."""
+        """Close a queue, and remove its folder if it is on disk and nothing is in it. Damaged files are kept.
+
+        A disk that hangs is waited for, `committer.END_SECONDS`. Then the queue stays as it is until the next start.
+        """
         async with self._opening:  # who opens it again meanwhile would get a folder that is about to go
-            await self._removed(queue)
+            try:
+                async with asyncio.timeout(committer.END_SECONDS):
+                    await self._removed(queue)
+            except TimeoutError:
+                log.error("The disk of the queues does not answer; an empty queue stays there until the next start.")
 
     async def _removed(self, queue: Queue) -> None:
         await queue.close()  # first: what is being written is in it then
@@ -142,11 +153,11 @@ class Queues:
         self._open.pop(queue.folder, None)
         if empty:
             with contextlib.suppress(OSError):
-                await self._parts.files.run(lambda: self._folders.remove(queue.folder))
+                await self._shared.files.run(lambda: self._folders.remove(queue.folder))
 
     def spare(self) -> int:
         """Bytes that may be written before the disk is down to its reserve; below zero when it is beyond that."""
-        return self._parts.space.spare()
+        return self._shared.space.spare()
 
     async def close(self) -> None:
         """Close what is open, and let go of the root.
@@ -158,8 +169,8 @@ class Queues:
             if await self._closed():
                 self._let_go()
         finally:
-            self._parts.committer.stop()
-            self._parts.files.close()
+            self._shared.committer.stop()
+            self._shared.files.close()
 
     async def _closed(self) -> bool:
         """Close every queue; whether that ended in time."""

@@ -264,7 +264,7 @@ def _segment(one: _Found, before: Totals, held: Totals, *, kind: int, mark: int)
     if segment.is_gone:
         return segment
     said = acknowledging.read(_acknowledged(segment.acknowledgements, held, kind=kind), first=one.first, mark=mark)
-    segment.done, segment.progress, segment.acknowledged = said.done, said.progress, said.end
+    segment.done, segment.progress, segment.died, segment.acknowledged = said.done, said.progress, said.died, said.end
     segment.gone = said.totals
     segment.left = held.minus(said.totals).at_least_nothing()
     if one.content is not None:  # some of what left may be unreadable now: it must not be counted off the rest

@@ -112,7 +112,8 @@ class Segment:
     queue, `out` what of that was read and is held in memory.
 
     `done` are the numbers that left, `gone` what they came to, `progress` what is remembered of others. For the file of
-    acknowledgements, which is `acknowledged` bytes long, are `unwritten` and `unsaved`, numbers in `progress`.
+    acknowledgements, which is `acknowledged` bytes long, are `unwritten` and `unsaved`, numbers in `progress`. `died`
+    has those that were dead letters before, with when each died first, in Unix milliseconds.
     """
 
     path: Path
@@ -129,6 +130,7 @@ class Segment:
     is_sealed: bool = False
     done: Numbers = field(default_factory=Numbers)
     progress: dict[int, "Progress"] = field(default_factory=dict)
+    died: dict[int, int] = field(default_factory=dict)
     unsaved: set[int] = field(default_factory=set)
     unwritten: list[bytes] = field(default_factory=list)
     acknowledged: int = 0

@@ -56,7 +56,7 @@ class Allowance:
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._limits = limits
-        self._aside = aside
+        self.aside = aside
         self._at = at
         self._clock = clock
         self._end = clock() + limits.seconds
@@ -75,7 +75,7 @@ class Allowance:
         self._bytes += size
         self.known(self._bytes, files=self._files)
         self.time()
-        if blob in self._aside:
+        if blob in self.aside:
             raise Refused(ASIDE)
         if self._at is not None:
             self._at(blob)

@@ -18,7 +18,7 @@ import msgspec
 
 from reconciler import errors
 from reconciler.git.faults import GitFault
-from reconciler.reading import commits, confining, lineages, messages, redactions, requests, routings
+from reconciler.reading import commits, confining, lineages, messages, redactions, requests, reviews, routings
 from reconciler.reading.allowances import Exhausted
 from reconciler.reading.messages import (
     Answer,
@@ -33,6 +33,7 @@ from reconciler.reading.messages import (
     Planned,
     RedactJob,
     RequestJob,
+    ReviewJob,
     RoutesJob,
     RoutesPart,
 )
@@ -63,7 +64,7 @@ class Child:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        sorts = (CommitJob, RequestJob, LineageJob, RedactJob, RoutesJob)
+        sorts = (CommitJob, RequestJob, LineageJob, RedactJob, RoutesJob, ReviewJob)
         self._lanes: dict[type[Job], Lane] = {sort: Lane(sort.__name__, self._run) for sort in sorts}
 
     def serve(self, jobs: BinaryIO) -> None:
@@ -116,6 +117,8 @@ class Child:
                 return redactions.plan(job, view, number=number, emit=emit)
             case RoutesJob() as job:
                 return routings.find(job, view, number=number, emit=emit, route=route)
+            case ReviewJob() as job:
+                return reviews.plan(job, view, number=number, rests=self._is_wanted)
 
     def _send(self, message: Answer) -> None:
         frame = messages.frame(message)

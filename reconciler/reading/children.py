@@ -31,6 +31,7 @@ from reconciler.reading.messages import (
     Planned,
     RedactJob,
     RequestJob,
+    ReviewJob,
     RoutesJob,
     RoutesPart,
 )
@@ -66,6 +67,7 @@ SECONDS: Mapping[type[Job], Seconds] = {
     LineageJob: Seconds(run=900.0),
     RedactJob: Seconds(run=900.0, wait=60.0),
     RoutesJob: Seconds(run=300.0),
+    ReviewJob: Seconds(run=300.0, wait=60.0),
 }
 
 

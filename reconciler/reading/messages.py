@@ -144,7 +144,26 @@ class RoutesJob(msgspec.Struct, frozen=True, tag="routes"):
     left: tuple[str, ...] = ()
 
 
-Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob
+class ReviewJob(msgspec.Struct, frozen=True, kw_only=True, tag="review"):
+    """Plan what merging `head` into `base` would do; nothing is stored.
+
+    `commit` says how the repository is read; its `commit` is the base. Both are full ids. `proposals` is the mirror of
+    what is not followed, '' when there is none. `followed`: the base is what the repository follows, and nothing that
+    somebody may have written to ask about it.
+    """
+
+    commit: CommitJob
+    head: str
+    proposals: str = ""
+    followed: bool = False
+
+    @property
+    def context(self) -> Context:
+        """That of the repository."""
+        return self.commit.context
+
+
+Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob | ReviewJob
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -263,6 +282,23 @@ class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
     restated: int = 0
 
 
+class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):
+    """The end of a planned review, as of a revision of the store.
+
+    `entry` is a `plans.models.Entry` in msgpack, empty when the two do not merge: then `conflicts` names the files that
+    stand against each other, or is empty too, and they have no history in common. `merge_base`, `behind` and `ahead`
+    are as in `plans.models.Plan`.
+    """
+
+    number: int
+    revision: int
+    entry: bytes
+    merge_base: str
+    behind: int
+    ahead: int
+    conflicts: tuple[str, ...] = ()
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The job could not be planned. `state` is a repository's state when git is the cause."""
 
@@ -274,7 +310,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     lasting: bool = False  # the commit takes more than one may, and will again
 
 
-Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound
+Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned
 Answer: TypeAlias = Begun | At | Part | RoutesPart | Planned | Failed
 """Everything that the child sends."""
 

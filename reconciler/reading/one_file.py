@@ -4,7 +4,7 @@ Belongs here: bytes of one file to candidates, within what the commit is allowed
 (`trees`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from reconciler.deciding import candidates
@@ -14,7 +14,7 @@ from reconciler.errors import Refused
 from reconciler.git import ignoring
 from reconciler.git.selecting import Globs
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import File, Mode
+from reconciler.git.trees import Change, File, Mode
 from reconciler.reading.allowances import Allowance
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Place
@@ -37,6 +37,8 @@ class Scope:
     rules: Rules
     allowance: Allowance
     globs: Globs
+    only: Set[str] | None = None  # the files that are looked at; None for all
+    also: tuple[Change, ...] = ()  # files that are read although they are what they were
 
 
 @dataclass(frozen=True, slots=True)

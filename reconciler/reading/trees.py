@@ -108,18 +108,29 @@ def read_all(snapshot: Snapshot, view: PlanningView, *, scope: Scope) -> TreeRea
 
     Raises GitFault.
     """
-    present = list(snapshot.files(scope.folder))
-    rules = {file.path: file.blob for file in present if _is_ignore_file(file.path) and file.readable}
-    # Where nothing counts anyway, rules that cannot be used must not keep what counts elsewhere from going.
-    rules = {path: blob for path, blob in rules.items() if not scope.globs.excluded_folder(path.rpartition("/")[0])}
-    ignore, unusable = one_file.ignore(rules, snapshot, scope=scope)
-    matter = [file for file in present if _matters(file, ignore, scope) and not _is_below(file.path, unusable)]
+    matter, rules, unusable = _considered(snapshot, scope)
     scope.allowance.known(sum(one_file.size(file, snapshot) for file in matter), files=len(matter))
     read = [one_file.read(file, snapshot, scope=scope) for file in matter]
     # Ignore files are in the index too, so that a changed file finds those above it without a walk.
     files = _ordered([*read, *(unusable.get(path) or FileReading(path, blob) for path, blob in rules.items())])
     reading = TreeReading(tree=snapshot.tree(scope.folder), full=True, files=files)
     return _keeping(reading, view, unusable, scope=scope) if unusable else reading
+
+
+def considered(snapshot: Snapshot, *, scope: Scope) -> list[File]:
+    """The files of the commit that are read in full reads. Raises GitFault."""
+    return _considered(snapshot, scope)[0]
+
+
+def _considered(snapshot: Snapshot, scope: Scope) -> tuple[list[File], dict[str, str], dict[str, FileReading]]:
+    """The files that matter; the ignore files, by path and blob; and those of them that cannot be used."""
+    present = list(snapshot.files(scope.folder))
+    rules = {file.path: file.blob for file in present if _is_ignore_file(file.path) and file.readable}
+    # Where nothing counts anyway, rules that cannot be used must not keep what counts elsewhere from going.
+    rules = {path: blob for path, blob in rules.items() if not scope.globs.excluded_folder(path.rpartition("/")[0])}
+    ignore, unusable = one_file.ignore(rules, snapshot, scope=scope)
+    matter = [file for file in present if _matters(file, ignore, scope) and not _is_below(file.path, unusable)]
+    return matter, rules, unusable
 
 
 def _keeping(reading: TreeReading, view: PlanningView, unusable: Iterable[str], *, scope: Scope) -> TreeReading:
@@ -151,6 +162,8 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
     if not snapshot.has(since):
         return None
     changed = snapshot.changes(since, tree, scope.folder)
+    named = {change.path for change in changed}
+    changed += [change for change in scope.also if change.path not in named]
     if any(_is_ignore_file(change.path) for change in changed):
         return None
     above = sorted({rules for change in changed for rules in _ignore_files_above(change.path)})
@@ -188,6 +201,8 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
 def _matters(file: File | Change, ignore: ignoring.Ignore, scope: Scope) -> bool:
     """Whether a file is read, or, as a link of any name, may stand where a file or a folder of files stood before."""
     scope.allowance.time()  # each may be held against thousands of patterns
+    if scope.only is not None and file.path not in scope.only:
+        return False
     if _is_ignore_file(file.path):
         return False  # rules when it is a file, nothing when it is a link
     globs = scope.globs

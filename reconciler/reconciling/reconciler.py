@@ -14,8 +14,8 @@ from reconciler.applying import Applier
 from reconciler.clock import Clock, rfc3339
 from reconciler.git.faults import GitFault, State
 from reconciler.git.refs import Head, Kind
-from reconciler.reading.messages import CommitJob, CommitPlanned, Context, Neighbour
-from reconciler.reconciling import recording, suspending, verdicts
+from reconciler.reading.messages import CommitJob, CommitPlanned, Context, Neighbour, ReviewJob
+from reconciler.reconciling import jobs, recording, suspending, verdicts
 from reconciler.reconciling.lineage import Lineage
 from reconciler.reconciling.pacing import Failure, most_looks
 from reconciler.reconciling.recording import Attempt
@@ -25,6 +25,7 @@ from reconciler.reconciling.trusting import Trust
 from reconciler.reconciling.verdicts import Findings
 from reconciler.reconciling.watched import Watched
 from reconciler.remotes.following import Following
+from reconciler.remotes.proposing import Proposal, Proposing
 from reconciler.resources.secret_references import Available
 from reconciler.store.contract import Record, RepositoryRow, Store, SuspensionRow
 
@@ -115,6 +116,37 @@ class Reconciler:
         """In the background: find which commits changed what was read. Raises nothing."""
         if self._following.is_ready:
             await self.lineage.explain(self.mirror)
+
+    # Reviews: whatever state the repository is in
+
+    @property
+    def proposing(self) -> Proposing:
+        """What of the remote may be proposed."""
+        return self._following.proposing
+
+    def review(self, context: Context, proposed: Proposal, *, plan: str) -> ReviewJob:
+        """The job that plans what merging a proposal would do, judged as the run after the merge would judge it.
+
+        `plan` is an id, which stands where that of the run would.
+        """
+        remembered = self.remembered
+        judged = jobs.commit(
+            self.watched,
+            context,
+            commit=proposed.base,
+            branch=self.branch,
+            run=plan,
+            full=remembered is None or remembered.fingerprint != self._fingerprint(context.secrets),
+            mirror=proposed.mirror,
+            origin=self._reader.origin,
+            neighbours=self._neighbours(),
+        )
+        return ReviewJob(
+            commit=judged,
+            head=proposed.head,
+            proposals=str(proposed.proposals or ""),
+            followed=proposed.is_followed,
+        )
 
     # Suspensions: no run is under way when one begins, and none but ours when one ends
 
@@ -248,25 +280,14 @@ class Reconciler:
         def job(context: Context) -> CommitJob:
             # A secret may have come or gone since the look began: what is recorded is what the plan was told.
             self._judge_by(attempt, context.secrets)
-            watched = self.watched
-            return CommitJob(
-                context=context,
-                repository=watched.name,
-                mirror=str(self.mirror),
+            return jobs.commit(
+                self.watched,
+                context,
                 commit=head.commit,
                 branch=_branch_of(head),
-                path=watched.path,
                 run=attempt.run.id,
                 full=attempt.full,
-                prune=watched.prune,
-                prune_min_count=watched.prune_min_count,
-                prune_max_percent=watched.prune_max_percent,
-                atomic=watched.atomic,
-                allowed_kinds=watched.allowed_kinds,
-                allowed_names=watched.allowed_names,
-                accept_invalid=watched.accept_invalid,
-                include=watched.include,
-                exclude=watched.exclude,
+                mirror=self.mirror,
                 origin=self._reader.origin,
                 neighbours=self._neighbours(),
             )

@@ -102,6 +102,11 @@ class Repositories:
         loop = self._loops.get(name)
         return None if loop is None else await showing.shown(loop.reconciler, self._environment.store)
 
+    def reconciler(self, name: str) -> Reconciler | None:
+        """What knows a repository; None for an unknown one. After a reload it may be another."""
+        loop = self._loops.get(name)
+        return None if loop is None else loop.reconciler
+
     def project_of(self, name: str) -> str | None:
         """The project that a repository fills, or None for an unknown one."""
         loop = self._loops.get(name)

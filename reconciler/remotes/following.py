@@ -12,6 +12,7 @@ from pathlib import Path
 from reconciler.git.faults import GitFault, State
 from reconciler.git.refs import Followed, Head, Kind
 from reconciler.remotes import retiring
+from reconciler.remotes.proposing import Proposals, Proposing
 from reconciler.remotes.sharing import Address, Place, Remote
 from reconciler.remotes.signers import Signers
 from reconciler.remotes.slots import Slots
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 AT_ONCE = 64  # git programs that talk to remotes; and as many that read repositories and mirrors on this machine
 OF_ONE_HOST = 8  # of those that talk to remotes: a host that does not answer takes no more of them
 INSISTING = 8  # on top of either, for what a person waits for when no other is free
+PROPOSED = 8  # remotes that are asked for what is proposed at a time; and as many repositories on this machine
+PROPOSED_OF_ONE_HOST = 4
 RECALLS = 3  # for one mirror: a server may refuse in words that nobody knows, and that must not last
 REFUSED = frozenset({State.BRANCH_MISSING, State.UNSUPPORTED_FORMAT})  # of a commit that is fetched by its id
 
@@ -29,7 +32,8 @@ REFUSED = frozenset({State.BRANCH_MISSING, State.UNSUPPORTED_FORMAT})  # of a co
 class Following:
     """One repository's side of a remote."""
 
-    def __init__(self, remote: Remote, source: Source) -> None:
+    def __init__(self, remote: Remote, source: Source, proposals: Proposals) -> None:
+        self.proposing = Proposing(proposals, source)
         self._remote = remote
         self._follows = source.follows
         self._taken = float("-inf")  # when the last look that it was told of began
@@ -111,35 +115,47 @@ class Remotes:
         # Apart, so that slow remotes never delay what is on this machine.
         self._remote_slots = Slots(AT_ONCE, each=OF_ONE_HOST, beyond=INSISTING)
         self._local_slots = Slots(AT_ONCE, beyond=INSISTING)
+        self._proposals: dict[Address, Proposals] = {}
+        # Apart from these, so that what is proposed never delays what is followed.
+        self._remote_proposal_slots = Slots(PROPOSED, each=PROPOSED_OF_ONE_HOST)
+        self._local_proposal_slots = Slots(PROPOSED)
 
     def follow(self, source: Source) -> Following:
         """Begin to follow something of a remote; `keep` says when it ends."""
         address = source.url, source.credentials
         if address not in self._remotes:
             slots = self._local_slots if source.is_local else self._remote_slots
-            self._remotes[address] = Remote(
+            remote = self._remotes[address] = Remote(
                 address, self._places(source), slots=slots, own_slots=self._local_slots, clock=self._clock
             )
+            slots = self._local_proposal_slots if source.is_local else self._remote_proposal_slots
+            self._proposals[address] = Proposals(remote, slots=slots)
         remote = self._remotes[address]
         remote.sources |= {source}
-        return Following(remote, source)
+        return Following(remote, source, self._proposals[address])
 
     async def keep(self, sources: Iterable[Source]) -> None:
         """Follow exactly these from now on; nobody may wait for anything else, and what was fetched of it goes."""
         kept: dict[Address, list[Source]] = {}
         for source in sources:
             kept.setdefault((source.url, source.credentials), []).append(source)
-        gone = [self._remotes.pop(address) for address in self._remotes.keys() - kept.keys()]
+        unused = self._remotes.keys() - kept.keys()
+        gone = [self._remotes.pop(address) for address in unused]
+        proposals = [self._proposals.pop(address) for address in unused]
         for address, remote in self._remotes.items():
             remote.follow(kept[address])
+        await asyncio.gather(*(each.close() for each in proposals))
         await _close(gone)
         folders = [folder for remote in gone for folder in (remote.place.mirror, remote.place.home)]
+        folders += [folder for each in proposals for folder in each.folders]
         retiring.remove(await asyncio.to_thread(retiring.put_aside, folders))
 
     async def close(self) -> None:
         """Follow nothing any more; the mirrors stay for the next process."""
-        gone = list(self._remotes.values())
+        gone, proposals = list(self._remotes.values()), list(self._proposals.values())
         self._remotes.clear()
+        self._proposals.clear()
+        await asyncio.gather(*(each.close() for each in proposals))
         await _close(gone)
 
 

@@ -40,12 +40,16 @@ SLOW_OWN = "look whether the disk of `stateDir` hangs"
 
 
 class Mirror:
-    """One bare repository under the state directory. Its content can be fetched again at any time."""
+    """One bare repository under the state directory. Its content can be fetched again at any time.
 
-    def __init__(self, path: Path, program: GitProgram, *, url: str) -> None:
+    What the mirror beside it called `borrows` holds is not fetched, but read there.
+    """
+
+    def __init__(self, path: Path, program: GitProgram, *, url: str, borrows: str = "") -> None:
         self.path = path
         self.program = program
         self.url = url  # for what people read
+        self._borrows = borrows
         self._untidy_packs = 0  # as many as there were when they could not be joined
 
     async def ensure(self) -> None:
@@ -63,6 +67,8 @@ class Mirror:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         await _to_its_end(sweeping.remove, fresh)
         await self._own("init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", str(fresh))
+        if self._borrows:  # from our folder of objects, so that no name of a folder above is in the file
+            (fresh / "objects/info/alternates").write_text(f"../../{self._borrows}/objects\n", encoding="utf-8")
         await _to_its_end(sweeping.remove, old)
         sweeping.swap(fresh, path=self.path, old=old)
         await _to_its_end(sweeping.remove, old)
@@ -79,6 +85,13 @@ class Mirror:
             for ref, kind, target in lines
             if target in commits
         }
+
+    async def reaches(self, commit: str) -> bool:
+        """Whether one of our refs leads to this commit. That the object is there says nothing of who may have it."""
+        if (await self._peeled([commit])).get(commit) != commit:
+            return False
+        lacking = await self._in_mirror("rev-list", "--max-count=1", commit, "--not", f"--glob={refs.PRIVATE}*")
+        return not lacking.stdout
 
     async def drop(self, private_refs: Collection[str]) -> None:
         """Follow these no longer. Their commits stay."""

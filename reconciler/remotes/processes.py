@@ -90,9 +90,11 @@ async def run(command: Command) -> Finished:
                 status = await process.wait()
             ended = not truncated and kept.stopped is None
     finally:
-        if not ended:
-            await end(process)
-        process.close()
+        try:
+            if not ended:
+                await end(process)
+        finally:  # whoever is cancelled while it ends leaves no pipe either
+            process.close()
     if status == NOT_FOUND and _is_missing(command):  # which the shell only says
         raise missing(command.arguments[0], folder=command.folder)
     return Finished(status, stdout, truncated, *kept.parts(), kept.stopped)
@@ -129,10 +131,15 @@ async def _start(command: Command) -> Child:
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
+        while not starting.done():  # it takes a moment, and whoever is cancelled twice must not forget it
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({starting})
         with contextlib.suppress(Refused, Transient):
-            process = await starting
-            await end(process)
-            process.close()
+            process = starting.result()
+            try:
+                await end(process)
+            finally:
+                process.close()
         raise
 
 

@@ -226,6 +226,8 @@ class GitProgram:
         answers = access.answers
         led = None if answers is None else answers.redirect(self._url)
         notes = [finished.stopped, None if led is None else f"redirected to {led}"]
+        if finished.stopped is not None and finished.status == 0:
+            finished = finished._replace(status=FAILED)  # it ended by itself before the signal reached it
         strayed = answers is not None and answers.has_strayed
         if answers is not None and (strayed or (finished.status == 0 and answers.is_foreign)):
             # Git takes any page for a repository of the oldest kind, which has no refs: it would seem to be empty.

@@ -1,4 +1,5 @@
-"""Until when a remote wants to be left alone: what it said with `Retry-After`, to whoever asked it.
+"""Until when a remote wants to be left alone: what it said with `Retry-After`, to whoever asked it; and how it fared
+when it was asked last.
 
 Belongs here: remembering it, for all who would ask the same remote. Does not: reading the answer (`http_answers`), and
 when each repository looks again.
@@ -7,7 +8,9 @@ when each repository looks again.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from reconciler.git.faults import GitFault
+from reconciler.git.faults import GitFault, State
+
+OF_ALL = frozenset({State.UNREACHABLE, State.UNAUTHORIZED})  # states that say how the remote fares, not what it has
 
 
 class Rest:
@@ -17,6 +20,7 @@ class Rest:
         self._clock = clock
         self._until = float("-inf")
         self._fault: GitFault | None = None
+        self._met: tuple[float, GitFault] | None = None  # when it was asked last, should that have failed
         self._insisting = 0  # how many wait for an answer however much it wants to be left alone
 
     @contextmanager
@@ -28,6 +32,12 @@ class Rest:
             yield
         finally:
             self._insisting -= insists
+
+    def check(self, *, pause: float) -> None:
+        """Raise the GitFault that the remote was asked in vain with less than `pause` seconds ago, or as `asking`."""
+        self._check()
+        if self._met is not None and self._clock() - self._met[0] < pause:
+            raise self._met[1].with_traceback(None)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
@@ -42,7 +52,9 @@ class Rest:
         except GitFault as fault:
             if is_asked_for(fault):
                 self._until, self._fault = self._clock() + (fault.retry_after or 0), fault
+            self._met = (self._clock(), fault) if fault.state in OF_ALL and not fault.of_head else None
             raise
+        self._met = None
         if self._fault is before:  # else it was asked before it said so
             self._fault = None
 

@@ -67,7 +67,7 @@ class Remote:
         self._known: dict[Followed, Answer[Head]] = {}  # what the last looks told
         self._unfit = Unfit()
         self._probe = looking.Probe(clock)
-        self._rest = Rest(clock)
+        self.rest = Rest(clock)
         self._writing = asyncio.Lock()  # whoever writes the mirror
         self._mirror: Mirror | None = None
         self._inspector: Inspector | None = None  # of a repository on this machine
@@ -86,7 +86,7 @@ class Remote:
         """
         if insists:
             self._probe.forget()
-        with self._rest.waiting(insists=insists):
+        with self.rest.waiting(insists=insists):
             known = self._known.get(followed)
             if known is not None and known.began > since:
                 return known
@@ -104,12 +104,42 @@ class Remote:
             return head
         if not insists:
             self._unfit.check(followed, head, self._bounds())
-        with self._rest.waiting(insists=insists):
+        with self.rest.waiting(insists=insists):
             return (await self._fetches.ask((followed, head), since=self.clock(), insists=insists)).value()
 
     def has_head(self, commit: str) -> bool:
         """Whether the mirror is known to hold a commit, since one of our refs leads to it."""
         return commit in {held.commit for held in self._heads.values()}
+
+    def seen(self) -> list[tuple[float, Head]]:
+        """Where what is followed was at the last look of each, and when that began."""
+        return [(known.began, known.result) for known in self._known.values() if isinstance(known.result, Head)]
+
+    async def ready(self) -> Mirror:
+        """The mirror, made once per process and free of what a killed one left; tried again after a fault.
+
+        Raises GitFault.
+        """
+        mirror = self._opened()
+        if not self.is_ready:
+            async with self._writing:
+                if not self.is_ready:
+                    await mirror.ensure()
+                    self._heads = await mirror.heads()
+                    self.is_ready = True
+        return mirror
+
+    def source(self) -> Source:
+        """The remote with the widest limits of all who follow something of it."""
+        url, credentials = self._address
+        every = self.sources or {Source(url=url, credentials=credentials)}
+        return Source(
+            url=url,
+            credentials=credentials,
+            timeout=max(source.timeout for source in every),
+            max_bytes=max(source.max_bytes for source in every),
+            max_objects=max(source.max_objects for source in every),
+        )
 
     async def rebuild(self, generation: int) -> None:
         """Make the mirror anew, unless that happened after `generation`: many meet the same damage."""
@@ -141,21 +171,21 @@ class Remote:
     # Called by the rounds, and under the lock where they write
 
     async def _look(self, followed: frozenset[Followed]) -> Mapping[Followed, Head | Exception]:
-        mirror = await self._ready()
+        mirror = await self.ready()
         names = {one.full for one in followed}
         await self._inspect(names)
-        with self._rest.asking():
-            found = await looking.look(mirror, self._source(), followed, probe=self._probe)
+        with self.rest.asking():
+            found = await looking.look(mirror, self.source(), followed, probe=self._probe)
         if any(one not in self._known or self._known[one].result != head for one, head in found.items()):
             await self._inspect(names)  # what is new may come from elsewhere, if it was changed under git's eyes
         return found
 
     async def _check(self, asked: frozenset[tuple[Head, Signers]]) -> Mapping[tuple[Head, Signers], Exception | None]:
-        mirror = await self._ready()
+        mirror = await self.ready()
         return {(head, allowed): await _verdict(mirror, head, allowed) for head, allowed in asked}
 
     async def _fetch(self, asked: frozenset[tuple[Followed, Head]]) -> Mapping[tuple[Followed, Head], Head | Exception]:
-        mirror = await self._ready()
+        mirror = await self.ready()
         wanted: dict[Followed, set[Head]] = {}
         for followed, head in sorted(asked):
             wanted.setdefault(followed, set()).add(head)
@@ -187,8 +217,8 @@ class Remote:
 
     async def _fetched(self, mirror: Mirror, lacking: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
         try:
-            with self._rest.asking():
-                return await mirror.fetch(self._source(), lacking)
+            with self.rest.asking():
+                return await mirror.fetch(self.source(), lacking)
         except GitFault as fault:
             if fault.of_head and len(lacking) == 1:
                 return dict.fromkeys(lacking, fault)
@@ -209,18 +239,7 @@ class Remote:
     async def _inspect(self, refs: Collection[str]) -> None:
         """Judge what git is about to open, which whoever owns the repository may have changed since the last time."""
         if self._inspector is not None:
-            await self._inspector.inspect(sorted(refs), seconds=self._source().timeout)
-
-    async def _ready(self) -> Mirror:
-        """Once per process: make the mirror, and sweep what a killed one left in it; tried again after a fault."""
-        mirror = self._opened()
-        if not self.is_ready:
-            async with self._writing:
-                if not self.is_ready:
-                    await mirror.ensure()
-                    self._heads = await mirror.heads()
-                    self.is_ready = True
-        return mirror
+            await self._inspector.inspect(sorted(refs), seconds=self.source().timeout)
 
     async def _drop(self, mirror: Mirror) -> None:
         """Drop our refs that none of the sources follows any more, those of a former process included."""
@@ -233,7 +252,7 @@ class Remote:
     def _opened(self) -> Mirror:
         if self._mirror is None:
             url, credentials = self._address
-            folder = self._source().folder
+            folder = self.source().folder
             safe = [] if folder is None else [folder]
             self._inspector = None if folder is None else Inspector(url, folder, state=self.place.state)
             program = GitProgram(self.place.home, safe_directories=safe, url=url, credentials=credentials)
@@ -241,20 +260,8 @@ class Remote:
         return self._mirror
 
     def _bounds(self) -> Bounds:
-        source = self._source()
+        source = self.source()
         return Bounds(source.max_bytes, source.max_objects)
-
-    def _source(self) -> Source:
-        """The remote with the widest limits of all who follow something of it."""
-        url, credentials = self._address
-        every = self.sources or {Source(url=url, credentials=credentials)}
-        return Source(
-            url=url,
-            credentials=credentials,
-            timeout=max(source.timeout for source in every),
-            max_bytes=max(source.max_bytes for source in every),
-            max_objects=max(source.max_objects for source in every),
-        )
 
 
 async def _verdict(mirror: Mirror, head: Head, allowed: Signers) -> Exception | None:

@@ -134,15 +134,17 @@ def _enabled(spec: Value, known: Parts) -> Iterator[_Enabled]:
 
 
 def _joined(name: str, enabled: list[_Enabled], known: Parts) -> Verdict:
+    has_source = any(one.kind == "Source" and one.part.type == OTLP for one in enabled)
+    webhooks = [one for one in enabled if one.kind == "Destination" and one.part.type == WEBHOOK]
+    if not has_source and not webhooks:
+        return Verdict(NEITHER)  # first: it is not meant to deliver, and to mend something else would not help it
     for one in enabled:
         if one.component.get("routes"):
             raise _Refused(ROUTES, at=one.at)
     for one in enabled:
         _refuse_processors(one, known)
-    has_source = any(one.kind == "Source" and one.part.type == OTLP for one in enabled)
-    webhooks = [one for one in enabled if one.kind == "Destination" and one.part.type == WEBHOOK]
     if not has_source:
-        return Verdict(NO_SOURCE if webhooks else NEITHER)
+        return Verdict(NO_SOURCE)
     if not webhooks:
         return Verdict(NO_DESTINATION)
     return Verdict(webhooks=tuple(_uses(name, webhooks)))

@@ -13,13 +13,14 @@ request comes or not. Files are read on a thread. What does not depend on secret
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from reconciler import errors
+from reconciler.egress import exchange
 from reconciler.egress.client import Client
-from reconciler.egress.exchange import Headers, Limits
+from reconciler.egress.exchange import Common, Limits
 from reconciler.routing.models import Destination, Endpoint
 from reconciler.secrets import resolving
 from reconciler.secrets.sources import Sources
@@ -39,7 +40,7 @@ class Unprepared(errors.Transient):
 class _Prepared:
     """What requests of the next second have in common; `note` is what is wrong with the client certificate."""
 
-    headers: Headers = field(repr=False)
+    headers: Common
     tls: ssl.SSLContext | None
     note: str
 
@@ -79,11 +80,9 @@ class Channel:
         self._target = requests.target(endpoint)
         self._limits = Limits(connect=endpoint.timeout, total=endpoint.timeout)
         self._is_ordinary = tls.is_ordinary(endpoint, authorities=outlet.authorities)
-        is_static = self._is_ordinary and not any(_REFERENCE in value for _, value in endpoint.headers)
+        self._is_static = self._is_ordinary and not any(_REFERENCE in value for _, value in endpoint.headers)
         self._context: tuple[Files, ssl.SSLContext] | None = None
         self._kept: _Prepared | None = None
-        if is_static:
-            self._kept = _Prepared(requests.headers(endpoint, endpoint.headers), None, "")
         self._preparing: asyncio.Task[_Prepared] | None = None
 
     async def post(self, body: bytes, *, delivery: str, attempt: int) -> Verdict:
@@ -107,6 +106,9 @@ class Channel:
 
     async def _prepared(self) -> _Prepared:
         """Read what is needed, once for all who ask meanwhile. Raises Refused, Unprepared."""
+        if self._is_static:
+            self._kept = self._read()  # which reads nothing then, and is not forgotten
+            return self._kept
         if self._preparing is None:
             self._preparing = asyncio.create_task(asyncio.to_thread(self._read), name=f"prepare-{self._name}")
             self._preparing.add_done_callback(self._keep)
@@ -126,13 +128,13 @@ class Channel:
         self._kept = None
 
     def _read(self) -> _Prepared:
-        """On a thread."""
+        """On a thread, since it reads files. Raises Refused."""
         endpoint, sources, project = self._endpoint, self._outlet.secrets, self._project
         resolved = tuple(
             (name, resolving.resolve(value, sources=sources, project=project) if _REFERENCE in value else value)
             for name, value in endpoint.headers
         )
-        common = requests.headers(endpoint, resolved)
+        common = exchange.common(requests.headers(endpoint, resolved), target=self._target)
         if self._is_ordinary:
             return _Prepared(common, None, "")
         files = tls.read(endpoint, sources=sources, project=project, authorities=self._outlet.authorities)

@@ -11,7 +11,7 @@ one that the URL gives; where the request goes stays as it is.
 from functools import lru_cache
 from urllib.parse import quote
 
-from reconciler.egress.exchange import Headers, Request, Target
+from reconciler.egress.exchange import Common, Headers, Request, Target
 from reconciler.routing.models import Endpoint
 
 DELIVERY_ID = "X-Service-Delivery-Id"
@@ -36,12 +36,12 @@ def headers(endpoint: Endpoint, resolved: Headers) -> Headers:
     return (("Content-Type", endpoint.content_type), *own)
 
 
-def request(endpoint: Endpoint, *, to: Target, common: Headers, body: bytes, delivery: str, attempt: int) -> Request:
+def request(endpoint: Endpoint, *, to: Target, common: Common, body: bytes, delivery: str, attempt: int) -> Request:
     """One request. `attempt` counts from 1."""
-    named = (*common, (DELIVERY_ID, delivery), (ATTEMPT, str(attempt)))
     method = endpoint.verb
     assert method in ("POST", "PUT", "PATCH")
-    return Request(to, method, named, body)  # type: ignore[arg-type]
+    named = ((DELIVERY_ID, delivery), (ATTEMPT, str(attempt)))
+    return Request(to, method, named, body, common)  # type: ignore[arg-type]
 
 
 def origin(*, project: str, destination: str, at: int) -> str:

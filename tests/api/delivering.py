@@ -53,11 +53,15 @@ class Kept:
     taking: Callable[[str, Logs], Awaitable[Taken]] = _taken
     taken: list[tuple[str, Logs]] = field(default_factory=list)
     done: list[tuple[object, ...]] = field(default_factory=list)
+    inline: set[str] = field(default_factory=set)  # projects with a destination without a queue
     handled: tuple[int, int] = (2, 30)  # the batches and records of a replay
 
     async def take(self, project: str, logs: Logs) -> Taken:
         self.taken.append((project, logs))
         return await self.taking(project, logs)
+
+    def sends_at_once(self, project: str) -> bool:
+        return project in self.inline
 
     def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
         self._check(name)

@@ -25,6 +25,7 @@ from reconciler.remotes.following import Remotes
 from reconciler.remotes.sharing import Place
 from reconciler.remotes.sources import Source
 from reconciler.resources.secret_references import Available
+from reconciler.reviewing.asking import Reviewing
 from reconciler.signing_in import SigningIn
 from reconciler.store.sqlite import SqliteStore
 from tests import entries
@@ -96,6 +97,7 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
             store=store,
             applier=applier,
             repositories=repositories,
+            reviewing=Reviewing(repositories, store=store, applier=applier, clock=clock),
             accounts=accounts,
             signing_in=SigningIn(accounts),
             clock=clock,

@@ -394,6 +394,28 @@ async def test_who_sends_too_many_records_a_second_is_429(served: Services, proj
     assert served.room.taken == 0
 
 
+@pytest.mark.parametrize(
+    ("sent", "status", "seconds"),
+    [
+        ((b"\xff" * 20_480, {}), 400, "2"),  # 21 of 10 tokens a second
+        ((gzip.compress(bytes(MOST_BYTES + 1)), {"Content_Encoding": "gzip"}), 413, "819"),  # as what it would become
+        ((b"", {}), 200, "1"),  # nothing in it
+    ],
+    ids=["malformed", "a bomb", "empty"],
+)
+async def test_who_sends_what_is_refused_or_nothing_over_and_over_is_429(
+    served: Services, project: str, sent: tuple[bytes, dict[str, str]], status: int, seconds: str
+) -> None:
+    content, headers = sent
+    served = dataclasses.replace(served, rates=Rates(10))
+    key = await make_key(served, Role.VIEWER, project=project, scopes=frozenset({Scope.LOGS}))
+    async with connect(served, key=key) as client:
+        answers = [await post(client, content, PROTOBUF, **headers) for _ in range(12)]
+    assert answers[0].status_code == status
+    assert {answer.status_code for answer in answers} == {status, 429}
+    assert answers[-1].headers["retry-after"] == seconds
+
+
 @pytest.mark.parametrize("length", [None, ROOM // 4])
 async def test_while_there_is_no_room_for_a_body_it_is_not_read(
     client: httpx2.AsyncClient, served: Services, length: int | None
@@ -468,6 +490,40 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(served: Services) -
 
     await api.app.build(served)(scope, receive, send)
     assert (sent, served.room.taken, served.in_flight) == ([], 0, {})
+
+
+async def test_who_goes_away_while_an_endpoint_is_waited_for_ends_that(served: Services, kept: Kept) -> None:
+    ended: list[str] = []
+
+    async def waiting(project: str, _logs: Logs) -> Taken:
+        try:
+            return await asyncio.Future()
+        finally:
+            ended.append(project)
+
+    kept.taking = waiting
+    kept.inline.add("default")
+    messages: list[Message] = [
+        {"type": "http.request", "body": body(PROTOBUF, "one"), "more_body": False},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/logs",
+        "query_string": b"",
+        "headers": [(b"x-service-api-key", parts.KEY.encode()), (b"content-type", PROTOBUF.encode())],
+    }
+    async with asyncio.timeout(5):
+        await api.app.build(served)(scope, receive, send)
+    assert (ended, served.room.taken, served.in_flight) == (["default"], 0, {})
 
 
 async def test_a_key_that_is_revoked_while_its_records_arrive_is_401(

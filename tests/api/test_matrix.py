@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 import api.app
 from api.judging import Place, Rule
 from reconciler.access.amendments import Amendment, Audited
+from reconciler.reviewing import questions
 from tests.access import directories
 from tests.api import callers, parts
 from tests.api.callers import OTHER, OWN, UNKNOWN, Answer, Caller, ask
@@ -49,6 +50,10 @@ resumeRepository    named         403    403   ok    ok    403   403     404
 listRuns            reach         ok     ok    ok    ok    403   403     404
 listRuns            unnamed       ok     ok    ok    ok    403   403     ok
 getRun              reached       ok     ok    ok    ok    403   403     404
+makePlan            reached       ok     ok    ok    ok    403   403     404
+listPlans           reach         ok     ok    ok    ok    403   403     404
+listPlans           unnamed       ok     ok    ok    ok    403   403     ok
+getPlan             reached       ok     ok    ok    ok    403   403     404
 sendLogs            chosen        403    403   403   every ok    403     404
 listDeliveries      chosen        ok     ok    ok    ok    403   403     404
 getDelivery         chosen        ok     ok    ok    ok    403   403     404
@@ -124,12 +129,13 @@ class Asked(NamedTuple):
 
 
 class World(NamedTuple):
-    """The application, who asks it, and the run of each project."""
+    """The application, who asks it, and the run and the plan of each project."""
 
     app: ASGIApp
     parts: parts.Parts
     callers: Mapping[str, Caller]
     runs: Mapping[str, str]
+    plans: Mapping[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +156,10 @@ async def world(populated: Populated, tmp_path_factory: pytest.TempPathFactory) 
     made = Amendment(Audited("created", "Key", "two"), keys=tuple(kept))
     await services.accounts.amend(lambda _: made, actor="user:root", request=None)
     runs = {project: await _run(populated, f"of-{project}") for project in (OWN, OTHER)}
-    yield World(app, populated.parts, populated.callers, {**runs, UNKNOWN: "01KAH30ZPT8Q1X2Y3Z4A5B6C7D"})
+    asked = [questions.PlanRequest(f"of-{one}", head="refs/heads/main", base=None) for one in (OWN, OTHER)]
+    plans = {project: (await services.reviewing.plan(one)).id for project, one in zip((OWN, OTHER), asked, strict=True)}
+    nothing = {UNKNOWN: "01KAH30ZPT8Q1X2Y3Z4A5B6C7D"}
+    yield World(app, populated.parts, populated.callers, {**runs, **nothing}, {**plans, **nothing})
     await populated.parts.repositories.start(())
 
 
@@ -257,7 +266,10 @@ async def _ask(world: World, asked: Asked, *, path: str, method: str, name: str,
     """What would do something, unless it is to be let through."""
     headers = [*asked.caller.headers, *([("X-Service-Project", asked.header)] if asked.header else [])]
     body: object = BODIES.get(name)
-    address = _address(path, asked.target, run=world.runs[asked.target], raw=name == "getRaw")
+    if name == "makePlan":  # of which the body says what it is about
+        body = {"repository": f"of-{asked.target}", "head": "refs/heads/main"}
+    made = world.plans if name == "getPlan" else world.runs
+    address = _address(path, asked.target, run=made[asked.target], raw=name == "getRaw")
     if is_allowed and method != "GET":
         body = HARMLESS.get(name, body)
         address += "" if name in HARMLESS else "?nonsense=1"

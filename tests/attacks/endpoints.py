@@ -202,6 +202,16 @@ _WIRE = (
         denied("hook.example", "is denied by `delivery.egress`"),
     ),
     _wire(
+        "a flood of interim answers before the answer",
+        at_a_server(to("127.0.0.1"), b"HTTP/1.1 103 Early Hints\r\n\r\n" * 200_000 + OK),
+        "127.0.0.1:<port> did not answer in HTTP, or at too great length; 1 connections, 1 requests",
+    ),
+    _wire(
+        "a flood of answers behind the answer",
+        at_a_server(to("127.0.0.1"), OK * 100_000),
+        "200; 1 connections, 1 requests",
+    ),
+    _wire(
         "a secret with a line end in a header",
         at_a_server(a_resolved_line_end),
         "a header of a request to 127.0.0.1:<port> (`A`) must not hold line ends, NUL or other control "

@@ -90,6 +90,7 @@ class Scene:
         self.base = self.pushed.head()
         self.daemon = Daemon(
             folder / "daemon",
+            is_started=True,  # what /proc shows of it counts
             settings={"log": {"level": "debug"}},
             environment=self._hostile_environment(),
             repositories=[
@@ -150,12 +151,13 @@ class Scene:
             assert update["status"] == "created", update
         for role, project in ROLES:
             self.keys[role if project == "default" else "other"] = self._make_key(role, project)
+        self.keys["logs"] = self._make_key("viewer", "default", scopes=["logs"])
         self.daemon.run_of("platform", self.head)
         self.daemon.run_of("pushed", self.base)
         return self
 
-    def _make_key(self, role: str, project: str) -> str:
-        body = {"name": f"{role} of {project}", "project": project, "role": role}
+    def _make_key(self, role: str, project: str, **more: object) -> str:
+        body = {"name": f"{role} of {project}", "project": project, "role": role, **more}
         answer = self.daemon.post("/v1/api-keys", body)
         assert answer.status == 201, answer
         return str(answer.body["apiKey"]["key"])
@@ -192,6 +194,16 @@ class Scene:
             content = answer.read()
         said = told(answer.status, json.loads(content) if content else None)
         return re.sub(r"key:[0-9A-Z]{26}", "key:<id>", said)
+
+    def send(self, body: bytes) -> str:
+        """POST /v1/logs with JSON and a key for log records alone: the status, and what is said."""
+        headers = {"Authorization": f"Bearer {self.keys['logs']}", "Content-Type": "application/json"}
+        connection = http.client.HTTPConnection(self.daemon.host, self.daemon.port, timeout=SECONDS)
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/logs", body, headers)
+            answer = connection.getresponse()
+            said = json.loads(answer.read())
+        return f"{answer.status} {said.get('message') or said}"
 
     def apply(self, *resources: object, query: str = "", role: str = "user") -> str:
         """POST /v1/apply."""

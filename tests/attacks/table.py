@@ -14,6 +14,7 @@ class Holds(StrEnum):
 
     KEY = "a key of role user"
     PUSH = "the right to push to one repository"
+    PROPOSE = "the right to propose a branch, and a key of role viewer"
     NETWORK = "the network, without a key"
     FILES = "the file system of the secrets, or of the watched repository"
     ENDPOINT = "the receiver of a delivery, or a name server"

@@ -60,6 +60,7 @@ class Gathering:
         self.leaky = Repository.init(folder / "leaky")  # committed in clear
         self.daemon = Daemon(
             folder / "daemon",
+            is_started=True,  # what /proc shows of it counts
             settings={"log": {"level": "debug"}},
             environment={
                 "DESTINATION_DEFAULT__TOKEN": canary("environment"),

@@ -23,8 +23,8 @@ MOMENT = "2026-11-21T06:12:00.123Z"
 DIED = Obituary(Reason.GIVEN_UP, AT, 3, "The destination siem answered 422.", 422, b"no \xff")
 
 ELSEWHERE = (
-    "name the service's `stateDir` with --state-dir or SERVICE_STATE_DIR (queues in memory, and destinations without a "
-    "queue, have no files)"
+    "name the service's settings with --config or SERVICE_CONFIG, or its `stateDir` with --state-dir (queues in memory "
+    "and destinations without a queue, have no files)"
 )
 
 
@@ -141,6 +141,29 @@ def test_which_queue_is_meant_is_told(alone: Program, state: Path) -> None:
         "",
         f"error: there is no queue of x that can be read in {state}, but those of archive, siem; {ELSEWHERE}\n",
     )
+
+
+def test_the_state_directory_is_that_of_the_settings_file(alone: Program, state: Path, tmp_path: Path) -> None:
+    config = tmp_path / "settings.yaml"
+    config.write_text(f"stateDir: {state}\n")
+    expected = alone("queue", "peek", "siem", "--state-dir", str(state))
+    assert expected.code == 0
+    assert alone("queue", "peek", "siem", "--config", str(config)) == expected
+    assert alone("queue", "peek", "siem", SERVICE_CONFIG=str(config)) == expected
+    other = alone("queue", "peek", "siem", "--config", str(config), SERVICE_STATE_DIR=str(tmp_path / "elsewhere"))
+    assert other.code == 1
+    assert f"can be read in {tmp_path / 'elsewhere'}" in other.err
+
+
+def test_a_settings_file_with_mistakes_is_told_of_and_needs_not_be_read(
+    alone: Program, state: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "settings.yaml"
+    config.write_text("stateDir: [1]\n")
+    told = alone("queue", "peek", "siem", "--config", str(config))
+    assert (told.code, told.out) == (1, "")
+    assert f"{config}:1:" in told.err
+    assert alone("queue", "peek", "siem", "--config", str(config), "--state-dir", str(state)).code == 0
 
 
 @pytest.mark.parametrize("named", ["XDG_STATE_HOME", "HOME", "STATE_DIRECTORY"])

@@ -275,7 +275,8 @@ async def test_the_file_goes_when_its_password_is_changed_and_not_before(account
     await asyncio.sleep(0.2)
     assert (clearing.done(), path.exists()) == (False, True)
     await give_password(accounts, NEW)
-    await asyncio.wait_for(clearing, SECONDS)
+    async with asyncio.timeout(SECONDS):
+        await clearing
     assert not path.exists()
 
 
@@ -286,7 +287,8 @@ async def test_the_file_goes_with_the_admin(accounts: Accounts, tmp_path: Path) 
     await accounts.amend(lambda directory: changing.create_user(directory, root), actor="user:admin", request="R")
     clearing = asyncio.create_task(first_admin.clear(accounts, state_dir=tmp_path))
     await accounts.amend(lambda directory: changing.remove_user(directory, NAME), actor="user:root", request="R")
-    await asyncio.wait_for(clearing, SECONDS)
+    async with asyncio.timeout(SECONDS):
+        await clearing
     assert not (tmp_path / first_admin.FILE).exists()
 
 
@@ -298,7 +300,8 @@ async def test_a_file_that_is_right_no_more_goes_at_the_next_start(
     await give_password(accounts, NEW)
     caplog.clear()
     with caplog.at_level("INFO"):
-        await asyncio.wait_for(first_admin.clear(accounts, state_dir=tmp_path), SECONDS)
+        async with asyncio.timeout(SECONDS):
+            await first_admin.clear(accounts, state_dir=tmp_path)
     assert not (tmp_path / first_admin.FILE).exists()
     assert caplog.messages == [removed(tmp_path / first_admin.FILE)]
 
@@ -314,5 +317,6 @@ async def test_what_is_no_file_of_ours_is_left_alone(kind: str, accounts: Accoun
         path.mkdir()
     elif kind == "pipe":
         os.mkfifo(path)
-    await asyncio.wait_for(first_admin.clear(accounts, state_dir=tmp_path), SECONDS)
+    async with asyncio.timeout(SECONDS):
+        await first_admin.clear(accounts, state_dir=tmp_path)
     assert path.is_symlink() or path.exists() or kind == "nothing"

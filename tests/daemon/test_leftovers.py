@@ -47,7 +47,9 @@ def test_whatever_tells_remotes_apart_tells_their_places_apart() -> None:
 
 def test_a_start_removes_what_no_repository_has_and_what_served_the_last_process(tmp_path: Path) -> None:
     kept, gone = leftovers.place(URL, ANONYMOUS), leftovers.place("/srv/git/gone.git", ANONYMOUS)
-    for name in (f"{kept}.git", f".{kept}.git.new", f"{gone}.git", f".{gone}.git.old", f".{gone}.git.3.gone"):
+    mirrors = (f"{kept}.git", f".{kept}.git.new", f"{gone}.git", f".{gone}.git.old", f".{gone}.git.3.gone")
+    proposals = (f"{kept}.git.proposals-1", f".{kept}.git.proposals-12.new", f"{gone}.git.proposals-2")
+    for name in (*mirrors, *proposals):
         (tmp_path / "mirrors" / name / "objects").mkdir(parents=True)
     for name in (kept, gone):  # whatever a killed process left, a half written file or a socket
         (tmp_path / "git" / name).mkdir(parents=True)
@@ -63,4 +65,4 @@ def test_a_start_removes_what_no_repository_has_and_what_served_the_last_process
         "of-somebody-else",
         f"{gone}-link.git",
     }
-    assert len(aside) == 5
+    assert len(aside) == 8

@@ -29,7 +29,8 @@ def ends(daemon: Daemon) -> tuple[int, str]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_when_told_and_leaves_no_process(number: signal.Signals, tmp_path: Path, source: Repository) -> None:
-    with daemons.running(tmp_path / "daemon", repositories=[watched("one", source.path)]) as daemon:
+    repositories = [watched("one", source.path)]
+    with daemons.running(tmp_path / "daemon", repositories=repositories, is_started=True) as daemon:
         daemon.run_of("one", source.head())
         children = daemon.children()
         begun = time.monotonic()

@@ -46,6 +46,7 @@ def test_killed_while_idle_another_one_does_the_work(tmp_path: Path, source: Rep
         assert (run["outcome"], run["counts"]) == ("succeeded", {"configured": 1})
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_a_first_read_another_one_reads_it(tmp_path: Path, many: Repository) -> None:
     with daemons.running(tmp_path / "daemon", repositories=[watched("many", many.path)]) as daemon:
         first_read_is_under_way(daemon)

@@ -386,3 +386,49 @@ def test_a_start_removes_what_belongs_to_no_repository(tmp_path: Path, source: R
 
 def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
+
+
+def _records(daemon: Daemon, *more: bytes, version: bytes = b"1.1") -> bytes:
+    """A request with no log records."""
+    lines = [b"POST /v1/logs HTTP/" + version, b"Host: x", b"Content-Type: application/json", b"Content-Length: 2"]
+    return b"\r\n".join((*lines, b"Authorization: Bearer " + daemon.key.encode(), *more, b"", b"{}"))
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        pytest.param((b"", b"", b"Connection: close"), id="one after the other"),
+        pytest.param((b"Expect: 100-continue", b"Connection: close"), id="expecting"),
+    ],
+)
+def test_an_answer_in_one_piece_is_one_like_any_other(requests: tuple[bytes, ...], daemon: Daemon) -> None:
+    daemons.until(lambda: b" 200 " in _asked(daemon, _records(daemon, b"Connection: close")), "records are taken")
+    each = [_records(daemon, *filter(None, (one,))) for one in requests]
+    with connected(daemon) as client:
+        for request in each[:-1]:
+            client.sendall(request)
+            received = b""
+            while not received.endswith(b"\r\n\r\n{}"):
+                received += client.recv(65_536)
+            head, _, body = received.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n").partition(b"\r\n\r\n")
+            assert (head.split(b"\r\n")[0], body) == (b"HTTP/1.1 200 OK", b"{}")
+            assert has_security(head)
+            assert all(b"\r\n" + name in head for name in (b"date: ", b"x-request-id: ", b"content-length: 2"))
+        client.sendall(each[-1])
+        last = rest(client)
+    pipelined = _asked(daemon, b"".join(each))
+    assert last.count(b"HTTP/1.1 200 OK\r\n") == 1
+    assert b"\r\nconnection: close\r\n" in last
+    assert pipelined.count(b"HTTP/1.1 200 OK\r\n") == len(each)
+    assert pipelined.count(b"\r\n\r\n{}") == len(each)
+
+
+def test_an_old_client_gets_its_answer_and_the_end_of_the_connection(daemon: Daemon) -> None:
+    daemons.until(lambda: b" 200 " in _asked(daemon, _records(daemon, version=b"1.0")), "records are taken")
+    assert b"\r\nconnection: close\r\n" in _asked(daemon, _records(daemon, version=b"1.0"))
+
+
+def _asked(daemon: Daemon, request: bytes) -> bytes:
+    with connected(daemon) as client:
+        client.sendall(request)
+        return rest(client)

@@ -22,7 +22,7 @@ def systemd(tmp_path: Path) -> Iterator[socket.socket]:
 
 def test_it_says_that_it_is_ready_and_alive_and_stopping(tmp_path: Path, systemd: socket.socket) -> None:
     environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000"}
-    with daemons.running(tmp_path / "daemon", environment=environment) as daemon:
+    with daemons.running(tmp_path / "daemon", environment=environment, is_started=True) as daemon:
         address = f"{daemon.host}:{daemon.port}"
         assert systemd.recv(1000).decode() == f"READY=1\nSTATUS=listening on http://{address}"
         assert [systemd.recv(1000) for _ in range(3)] == [b"WATCHDOG=1"] * 3

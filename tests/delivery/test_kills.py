@@ -83,7 +83,8 @@ def sending(daemon: Daemon, key: str, chance: random.Random) -> Iterator[list[Se
             sender.join()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [300])
 def test_killed_at_any_moment_it_has_every_record_that_it_accepted(tmp_path: Path, kills: int) -> None:
     chance = random.Random(SEED)  # noqa: S311 - moments and faults, no secret
     daemon = Daemon(tmp_path / "daemon")

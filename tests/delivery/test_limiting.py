@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from reconciler.delivery import limiting
 from reconciler.delivery.limiting import Rates, Room
+from reconciler.otlp.models import MOST_BYTES
 
 
 def test_a_sender_may_send_a_second_s_worth_at_once_and_then_as_much_as_time_gives() -> None:
@@ -33,6 +34,19 @@ def test_a_refused_request_costs_nothing() -> None:
     waits = [rates.take("a", 60, now=0.5) for _ in range(5)]
     assert waits == [pytest.approx(0.1)] * 5
     assert rates.take("a", 50, now=0.5) == 0.0
+
+
+def test_what_is_refused_for_what_it_is_is_charged_even_into_debt() -> None:
+    rates = Rates(100)
+    rates.charge("a", 60, now=0.0)
+    assert rates.take("a", 41, now=0.0) == pytest.approx(0.01)
+    rates.charge("a", 60, now=0.0)
+    assert rates.wait("a", now=0.0) == pytest.approx(0.2)
+    assert rates.wait("b", now=0.0) == 0.0
+
+
+def test_the_largest_body_costs_about_as_much_as_the_most_records() -> None:
+    assert [limiting.cost(size) for size in (0, 1023, 1024, MOST_BYTES)] == [1, 1, 2, 8193]
 
 
 def test_no_records_always_pass_but_for_a_sender_in_debt() -> None:

@@ -2,13 +2,16 @@
 
 import asyncio
 import random
+import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from reconciler.delivery.contract import Full, Taken
+from reconciler.delivery.contract import Full, NotTaken, Taken
+from reconciler.delivery.gathering import MOST_BYTES
 from reconciler.delivery.manager import Manager
 from reconciler.egress.client import Client
 from reconciler.egress.networks import Policy
@@ -148,7 +151,7 @@ async def test_room_is_asked_again_after_an_endpoint_answered(tmp_path: Path) ->
         one = webhook("siem", buffering=Buffering(max_batches=1))
         async with managing(tmp_path) as manager:
             await manager.change(routes(inline, one))
-            logs = await reading.read(made_up.request("one", at=1), json=False)
+            logs = await reading.read(made_up.request("x" * MOST_BYTES, at=1), json=False)  # too large to share a batch
             both = await asyncio.gather(*(manager.take(PROJECT, logs) for _ in range(2)), return_exceptions=True)
             depth = manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"]
     assert [type(one) for one in both].count(Full) == 1
@@ -170,3 +173,44 @@ async def test_nothing_is_shown_of_a_project_that_nobody_has_read(tmp_path: Path
     async with managing(tmp_path) as manager:
         with pytest.raises(Full):
             manager.all(PROJECT, answers=False)
+
+
+async def test_destinations_without_a_queue_are_asked_at_once_and_the_first_that_fails_is_told(tmp_path: Path) -> None:
+    with sinks.listening() as slow, sinks.listening() as refusing:
+        slow.script(*[sinks.says(200, after=0.4)] * 3)
+        refusing.script(sinks.says(400))
+        logs = await reading.read(made_up.request("one", at=1), json=False)
+
+        def inline(name: str, port: int) -> Destination:
+            endpoint = Endpoint(scheme="http", host="127.0.0.1", port=port)
+            return Destination(name=name, endpoint=endpoint, buffering=Buffering(queue=False))
+
+        wanted = [inline(f"slow-{number}", slow.port) for number in range(3)]
+        async with managing(tmp_path) as manager:
+            await manager.change(routes(inline("a", refusing.port), *wanted))
+            assert manager.sends_at_once(PROJECT)
+            begun = time.monotonic()
+            with pytest.raises(NotTaken, match="The destination a "):
+                await manager.take(PROJECT, logs)
+            assert time.monotonic() - begun < 1.0
+            assert len(slow.received) == 3
+            await manager.change(routes(webhook("siem")))
+            assert not manager.sends_at_once(PROJECT)
+
+
+async def test_a_copy_of_a_queue_is_sent_beside_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("siem")))
+        await manager.take(PROJECT, LOGS)
+    [folder] = (tmp_path / "queues").glob("*/*/")
+    shutil.copytree(folder, folder.with_name(folder.name[:-1] + ("0" if folder.name[-1] != "0" else "1")))
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("siem")))
+        queue = manager.shown(PROJECT, "siem", answers=False)["queue"]
+        assert (queue["batches"], queue["records"]) == (2, 2 * LOGS.records)
+        await manager.take(PROJECT, LOGS)
+        await manager.change(routes(webhook("siem")))
+        assert manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"] == 3
+        assert (await manager.discard(PROJECT, "siem", queued=True, dead=True))[0] == 3
+    [told] = [record.getMessage() for record in caplog.records if "copy" in record.getMessage()]
+    assert str(folder.parent) in told

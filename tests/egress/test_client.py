@@ -484,7 +484,8 @@ async def test_what_a_server_sends_without_being_asked_ends_its_connection() -> 
         for _ in range(2):
             assert (await client.send(Request(target(server)), limits=LIMITS)).body_start == b"ok"
             idle.set()
-            await asyncio.wait_for(ended.wait(), 10)
+            async with asyncio.timeout(10):
+                await ended.wait()
         assert server.connections == 2
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 KINDS = ROOT / "docs" / "kinds"
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(`{3,})(\w*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -29,7 +29,8 @@ def all_pages() -> list[Path]:
 
 def blocks(text: str, language: str) -> list[str]:
     """The fenced blocks in a language."""
-    return [block.text for block in map(Block._make, _FENCE.findall(text)) if block.language == language]
+    found = (Block(language, inside) for _, language, inside in _FENCE.findall(text))
+    return [block.text for block in found if block.language == language]
 
 
 def prose(text: str) -> str:

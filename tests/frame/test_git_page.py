@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from reconciler.git.faults import State
+from reconciler.remotes import proposable
 from reconciler.remotes.program import GitProgram
 from reconciler.settings.repositories import Credentials, Repository
 from reconciler.settings.topics import key
@@ -36,6 +37,11 @@ def test_what_may_be_followed_is_what_the_settings_have() -> None:
     keys = column("What is followed", "key")
     assert set(keys) == FOLLOWED
     assert {key(name) for name in Repository.model_fields} > FOLLOWED
+
+
+def test_what_may_be_proposed_is_what_the_program_allows() -> None:
+    row = next(line for line in pages.section(PAGE, "Proposals").splitlines() if line.startswith("| a ref by"))
+    assert [one for one in code(row) if one != "*"] == list(proposable.PATTERNS)
 
 
 def test_the_first_example_is_read_as_settings(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from reconciler.otlp import models as otlp
 from reconciler.reading import allowances, children, confining, deaths, requests, routings
 from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
-from reconciler.remotes import agents, following, signers, sources, verifying
+from reconciler.remotes import agents, finding, following, mirrors, second_mirrors, signers, sources, tips, verifying
 from reconciler.resources import defining, labels, selectors, violations
+from reconciler.reviewing import asking, keeping, questions
 from reconciler.settings import repository_scalars
 from reconciler.settings.models import Delivery
 from tests.frame import pages
@@ -49,6 +50,24 @@ REQUEST = children.SECONDS[RequestJob]
             " signatures",
             f"{following.AT_ONCE} at a time, {following.OF_ONE_HOST} of them for one host and port",
         ),
+        (
+            "remotes that are asked for proposals, and repositories on the same machine",
+            f"{following.PROPOSED} at a time, {following.PROPOSED_OF_ONE_HOST} of them on one host; "
+            f"{following.PROPOSED}",
+        ),
+        (
+            "the list of refs in which a proposed commit is looked for",
+            f"{finding.LISTING_BYTES // MEBIBYTE} MiB",
+        ),
+        (
+            "proposals whose commits may be named by their ids",
+            f"the {second_mirrors.MOST_HELD} that were asked for last",
+        ),
+        (
+            "the mirror of proposals, before a fetch into it",
+            f"as many bytes as one fetch may bring, {mirrors.MANY_PACKS} packs",
+        ),
+        ("refs of plans that are remembered", f"{tips.MOST} of one remote"),
         ("documents in a file, empty ones included", f"{FILE.documents:,}"),
         ("nodes in a file, aliases counted in full", f"{FILE.nodes:,}"),
         ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
@@ -140,7 +159,17 @@ REQUEST = children.SECONDS[RequestJob]
             f"at least {changing.SHORTEST_PASSWORD} characters, at most {changing.LONGEST_PASSWORD:,} bytes",
         ),
         ("a display name, the name of a key", f"one line of {changing.LONGEST_TEXT} characters"),
-        ("the body of a request about access, a suspension or an approval", f"{objects.MAX_BYTES // 1024} KiB"),
+        ("the body of a request about access, a suspension, an approval or a plan", f"{objects.MAX_BYTES // 1024} KiB"),
+        (
+            "plans that are made at a time; that wait for another one of their repository",
+            f"one of each repository; {asking.MOST_WAITING} in all",
+        ),
+        ("a plan", f"the repository's `timeout` and {asking.GRACE:g} s"),
+        (
+            "plans that are kept",
+            f"{keeping.MOST}, {keeping.MOST_BYTES // MEBIBYTE} MiB in all, until a restart",
+        ),
+        ("files that conflict, in an answer", f"{questions.FILES_TOLD}"),
         ("requests waiting on one connection", f"{connections.PIPELINED}"),
         ("open connections", f"{connections.CONNECTIONS}"),
         ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),

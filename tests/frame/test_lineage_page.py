@@ -2,14 +2,13 @@
 
 import json
 
-import yaml
-
+from api import openapi
 from reconciler.git import history
 from reconciler.reading import lineages
 from tests.frame import pages
 
 PAGE = pages.read(pages.ROOT / "docs/lineage.md")
-SCHEMAS = yaml.safe_load((pages.ROOT / "api/openapi.yaml").read_text(encoding="utf-8"))["components"]["schemas"]
+SCHEMAS = json.loads(openapi.encoded())["components"]["schemas"]
 
 
 def test_the_example_has_every_field_and_no_other() -> None:

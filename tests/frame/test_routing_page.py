@@ -17,9 +17,10 @@ REASONS = (
     compiling.INCOMPLETE,
     compiling.RAW,
     compiling.UNREADABLE,
+    compiling.NEITHER,
     compiling.ROUTES,
     (compiling.PROCESSOR, compiling.IS_PROCESSOR),
-    (compiling.NO_SOURCE, compiling.NO_DESTINATION, compiling.NEITHER),
+    (compiling.NO_SOURCE, compiling.NO_DESTINATION),
     (compiling.NO_ID, compiling.BAD_ID, compiling.SAME_ID),
     compiling.UNFIT,
 )
@@ -42,7 +43,7 @@ def test_every_reason_has_its_row() -> None:
     )
     flat = [text for one in REASONS for text in ((one,) if isinstance(one, str) else one)]
     assert len(flat) == len(told) + 1, "one is put together of two texts"
-    assert f"at most {names.LONGEST_NAME}" in rows[6]["a Configuration does not deliver when"]
+    assert f"at most {names.LONGEST_NAME}" in rows[7]["a Configuration does not deliver when"]
 
 
 def test_the_fields_of_a_schedule_are_those_that_are_read() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import random
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -49,11 +50,14 @@ def claiming(size: int) -> bytes:
 class Row:
     what: str
     encoding: str
-    body: bytes
+    body: bytes | Callable[[], bytes]  # what is large is made by the test, not for all who collect it
     comes_out: bytes | type[Exception]
 
     def __str__(self) -> str:
         return f"{self.encoding or 'none'}: {self.what}"
+
+    def sent(self) -> bytes:
+        return self.body if isinstance(self.body, bytes) else self.body()
 
 
 ROWS = [
@@ -70,11 +74,11 @@ ROWS = [
     Row("three members", "gzip", gzip.compress(b"a") + gzip.compress(b"") + gzip.compress(TEXT), b"a" + TEXT),
     Row("as many members as may be", "gzip", gzip.compress(b"a") * 64, b"a" * 64),
     Row("a member more", "gzip", gzip.compress(b"a") * 65, Malformed),
-    Row("400,000 members", "gzip", gzip.compress(b"") * 400_000, Malformed),
-    Row("as much as may be", "gzip", gzip.compress(FULL), FULL),
-    Row("a byte more", "gzip", gzip.compress(FULL + b"x"), TooLarge),
-    Row("a byte more in another member", "gzip", gzip.compress(FULL) + gzip.compress(b"x"), TooLarge),
-    Row("a bomb", "gzip", gzip.compress(bytes(1 << 28), 9), TooLarge),
+    Row("400,000 members", "gzip", lambda: gzip.compress(b"") * 400_000, Malformed),
+    Row("as much as may be", "gzip", lambda: gzip.compress(FULL), FULL),
+    Row("a byte more", "gzip", lambda: gzip.compress(FULL + b"x"), TooLarge),
+    Row("a byte more in another member", "gzip", lambda: gzip.compress(FULL) + gzip.compress(b"x"), TooLarge),
+    Row("a bomb", "gzip", lambda: gzip.compress(bytes(1 << 28), 9), TooLarge),
     Row("cut off", "gzip", gzip.compress(TEXT)[:-1], Malformed),
     Row("cut off in the second member", "gzip", gzip.compress(TEXT) + gzip.compress(TEXT)[:-9], Malformed),
     Row("something behind it", "gzip", gzip.compress(TEXT) + b"garbage", Malformed),
@@ -89,12 +93,12 @@ ROWS = [
     Row("no stream", "zstd", b"", Malformed),
     Row("two frames", "zstd", zstd(TEXT) + streamed(b"more"), TEXT + b"more"),
     Row("a frame to be skipped behind it", "zstd", zstd(TEXT) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc", TEXT),
-    Row("as much as may be", "zstd", zstd(FULL), FULL),
-    Row("a byte more", "zstd", zstd(FULL + b"x"), TooLarge),
-    Row("a byte more in another frame", "zstd", zstd(FULL) + zstd(b"x"), TooLarge),
-    Row("a bomb", "zstd", zstd(bytes(1 << 28)), TooLarge),
-    Row("a bomb of many frames", "zstd", zstd(bytes(1 << 20)) * 1_000, TooLarge),
-    Row("a frame that does not say that it is a bomb", "zstd", streamed(bytes(1 << 28)), TooLarge),
+    Row("as much as may be", "zstd", lambda: zstd(FULL), FULL),
+    Row("a byte more", "zstd", lambda: zstd(FULL + b"x"), TooLarge),
+    Row("a byte more in another frame", "zstd", lambda: zstd(FULL) + zstd(b"x"), TooLarge),
+    Row("a bomb", "zstd", lambda: zstd(bytes(1 << 28)), TooLarge),
+    Row("a bomb of many frames", "zstd", lambda: zstd(bytes(1 << 20)) * 1_000, TooLarge),
+    Row("a frame that does not say that it is a bomb", "zstd", lambda: streamed(bytes(1 << 28)), TooLarge),
     Row("a window of 128 MiB", "zstd", wide(TEXT), TooLarge),
     Row("a window of 128 MiB in another frame", "zstd", zstd(TEXT) + wide(TEXT), Malformed),
     Row("a frame that claims a terabyte", "zstd", claiming(1 << 40), TooLarge),
@@ -116,10 +120,10 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_a_body_is_decoded_or_refused(row: Row) -> None:
     if isinstance(row.comes_out, bytes):
-        assert await encodings.decoded(row.body, row.encoding) == row.comes_out
+        assert await encodings.decoded(row.sent(), row.encoding) == row.comes_out
     else:
         with pytest.raises(row.comes_out):
-            await encodings.decoded(row.body, row.encoding)
+            await encodings.decoded(row.sent(), row.encoding)
 
 
 @pytest.mark.anyio

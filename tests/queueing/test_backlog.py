@@ -45,7 +45,7 @@ async def test_a_long_backlog_is_read_in_order_from_the_disk_also_by_the_next_pr
 async def test_what_is_appended_to_a_backlog_is_held_by_the_disk_alone(tmp_path: Path) -> None:
     async with places.opened(tmp_path) as queue:
         await append(queue, BATCHES, size=2000)
-        parts = queue._parts
+        parts = queue._shared
         kept = payloads.KEPT_BYTES - parts.kept._room
         assert 0 < kept <= min(payloads.KEPT_OF_ONE, 2 * line.READY * 2007)
         queue.delivered(await claimed(queue))
@@ -96,7 +96,7 @@ async def written(queue: DiskQueue) -> None:
     async with asyncio.timeout(10):
         while journal._dirty or journal._is_flushing or journal.appender.is_held:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    await queue._parts.committer.done(lambda _: None)
+    await queue._shared.committer.done(lambda _: None)
 
 
 async def test_discarding_a_backlog_gives_its_space_back_and_spares_what_is_claimed(tmp_path: Path) -> None:

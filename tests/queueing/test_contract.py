@@ -98,13 +98,15 @@ async def test_who_waits_is_told_of_an_append_and_of_what_is_given_back(opener: 
         await asyncio.sleep(0)
         assert not any(wait.done() for wait in waits)
         await fill(queue, b"x")
-        await asyncio.wait_for(asyncio.gather(*waits), 10)
+        async with asyncio.timeout(10):
+            await asyncio.gather(*waits)
         batches = queue.claim(**LOTS)
         again = asyncio.create_task(queue.wait())
         await asyncio.sleep(0)
         assert not again.done()
         queue.give_back(batches)
-        await asyncio.wait_for(again, 10)
+        async with asyncio.timeout(10):
+            await again
 
 
 async def test_who_gives_up_waiting_does_not_undo_an_append(opener: Opener) -> None:
@@ -253,4 +255,32 @@ async def test_dead_letters_expire_by_their_time_of_death(opener: Opener) -> Non
         await buried(queue, b"new", at=NOW + 10)
         assert await queue.expire(before=NOW + 10) == (2, 4)
         assert [data for _, data in await letters(queue)] == [b"jumped", b"new"]
-        assert queue.depth().dead_oldest == NOW + 99
+        assert queue.depth().dead_oldest == NOW + 10
+
+
+async def test_a_dead_letter_that_is_replayed_and_dies_again_keeps_its_age(opener: Opener) -> None:
+    async with opener(Wanted()) as queue:
+        await buried(queue, b"again", at=NOW)
+        for at in (NOW + 50, NOW + 100):
+            assert await queue.replay(outages_only=False) == (1, 2)
+            [batch] = await claimed(queue)
+            await queue.bury(batch, [b"again"], OBITUARY._replace(at=at), records=2)
+            assert queue.depth().dead_oldest == NOW
+        await buried(queue, b"new", at=NOW + 100)
+        [(letter, _), _] = await letters(queue)
+        assert letter.obituary.at == NOW + 100
+        assert await queue.expire(before=NOW + 1) == (1, 2)
+        assert [data for _, data in await letters(queue)] == [b"new"]
+
+
+async def test_its_age_outlives_the_process(tmp_path: Path) -> None:
+    async with places.opened(tmp_path) as queue:
+        await buried(queue, b"again", b"stays", at=NOW)
+        assert await queue.replay(outages_only=False) == (2, 4)
+    async with places.opened(tmp_path) as queue:
+        first, second = await claimed(queue)
+        queue.delivered([second])
+        await queue.bury(first, [b"again"], OBITUARY._replace(at=NOW + 100), records=2)
+    async with places.opened(tmp_path) as queue:
+        assert queue.depth().dead_oldest == NOW
+        assert await queue.expire(before=NOW + 1) == (1, 2)

@@ -329,7 +329,8 @@ async def test_a_disk_that_hangs_at_the_end_is_waited_for_once_and_what_did_not_
     system.hangs = True
     written = [queue.append([b"?"], records=1, at=NOW) for queue in opened]
     try:
-        await asyncio.wait_for(queues.close(), 5)
+        async with asyncio.timeout(5):
+            await queues.close()
         told = "The disk of the queues does not answer; what was not written is not kept, of a (shop), b (shop)."
         assert caplog.messages == [told]
         assert not any(one.done() for one in written)
@@ -337,6 +338,31 @@ async def test_a_disk_that_hangs_at_the_end_is_waited_for_once_and_what_did_not_
             await places.make(tmp_path).start()  # what hangs may still be written
     finally:
         system.mended.set()
+
+
+async def test_a_queue_that_goes_while_the_disk_hangs_is_waited_for_and_does_not_keep_others_from_being_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(committer, "END_SECONDS", 0.3)
+    system = Hanging()
+    queues = places.make(tmp_path, system=system)
+    await queues.start()
+    queue = await places.open_queue(queues, Wanted())
+    system.hangs = True
+    written = queue.append([b"?"], records=1, at=NOW)
+    try:
+        async with asyncio.timeout(5):
+            await queues.remove(queue)
+            await queues.found()
+        assert caplog.messages == [
+            "The disk of the queues does not answer; an empty queue stays there until the next start."
+        ]
+    finally:
+        system.mended.set()
+    await written
+    await queues.close()
+    async with places.opened(tmp_path) as again:
+        assert await payloads(again) == [b"?"]
 
 
 async def test_reading_that_meets_a_fault_of_the_program_is_told_and_goes_on(
@@ -358,7 +384,8 @@ async def test_reading_that_meets_a_fault_of_the_program_is_told_and_goes_on(
     async with places.opened(tmp_path) as queue:
         faults += [ZeroDivisionError("fault"), ZeroDivisionError("fault")]
         begun = asyncio.get_running_loop().time()
-        await asyncio.wait_for(queue.wait(), 10)
+        async with asyncio.timeout(10):
+            await queue.wait()
         assert asyncio.get_running_loop().time() - begun >= 0.1  # not in a circle
         assert await payloads(queue) == [b"one"]
         told = f"Reading the queue in {queue.folder} met a fault of the program; it is read again soon."

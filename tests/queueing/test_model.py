@@ -49,7 +49,11 @@ class Machine(RuleBasedStateMachine):
         self.queue: DiskQueue
 
     def run(self, wanted: Coroutine[Any, Any, Result]) -> Result:
-        return self.runner.run(asyncio.wait_for(wanted, 30))
+        async def in_time() -> Result:
+            async with asyncio.timeout(30):
+                return await wanted
+
+        return self.runner.run(in_time())
 
     @property
     def root(self) -> Path:

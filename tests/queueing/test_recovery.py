@@ -273,7 +273,8 @@ async def test_damage_to_what_left_takes_nothing_of_what_did_not(tmp_path: Path)
         await fill(queue, b"after")  # another segment: the first goes when all of it left
         found: list[bytes | None] = []
         for _ in range(6):
-            await asyncio.wait_for(queue.wait(), 5)
+            async with asyncio.timeout(5):
+                await queue.wait()
             batches = queue.claim(most_records=1, most_bytes=1 << 30)
             found.append(await queue.payload(batches[0]))
             queue.delivered(batches)

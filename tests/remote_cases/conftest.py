@@ -23,7 +23,7 @@ class Follow(Protocol):
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with daemons.running(tmp_path_factory.mktemp("daemon")) as running:
+    with daemons.running(tmp_path_factory.mktemp("daemon"), is_started=True) as running:
         yield running
 
 

@@ -43,9 +43,18 @@ async def running(folder: Path, key: ssh.Key, *, passphrase: str = PASSPHRASE) -
         assert started() == []
 
 
+others: set[int] = set()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _others() -> None:
+    """What other tests of this process share."""
+    others.update(processes.descendants(os.getpid()))
+
+
 def started() -> list[int]:
-    """The processes that came of this one."""
-    return processes.descendants(os.getpid())
+    """The processes that came of this one, in these tests."""
+    return sorted(set(processes.descendants(os.getpid())) - others)
 
 
 def told_to(those: list[int]) -> list[bytes]:

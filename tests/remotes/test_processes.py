@@ -44,6 +44,20 @@ async def test_nothing_stays_of_a_run_that_is_cancelled_as_it_begins(tmp_path: P
     await until(lambda: descriptors() == before)
 
 
+@pytest.mark.parametrize("between", range(3))
+@pytest.mark.parametrize("turns", range(TURNS))
+async def test_nothing_stays_of_a_run_that_is_cancelled_twice(tmp_path: Path, turns: int, between: int) -> None:
+    before, others = descriptors(), processes.descendants(os.getpid())
+    task = asyncio.create_task(ours.run(command(tmp_path, "/bin/sh", "-c", "sleep 987 & wait")))
+    for count in (turns, between):  # as by a limit of time, and by who does not wait any more
+        for _ in range(count):
+            await asyncio.sleep(0)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: (processes.descendants(os.getpid()), descriptors()) == (others, before))
+
+
 async def test_no_pipe_stays_open_of_a_start_that_was_cancelled_though_another_process_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ BAD_ID = (
             {"sources": IN, "destinations": OUT, "extensions": [{"name": "queue", "routes": {"a": 1}}]},
             "/spec/extensions/0" + ROUTES,
         ),
+        ({"processors": [{"type": "custom"}]}, compiling.NEITHER),  # mending the processor would not help
         ({"sources": IN, "destinations": OUT, "processors": [{"type": "custom"}]}, "/spec/processors/0" + IS_PROCESSOR),
         ({"sources": IN, "destinations": OUT, "processors": [{"name": "mask"}]}, "/spec/processors/0" + IS_PROCESSOR),
         ({"sources": [{"name": "masked"}], "destinations": OUT}, "/spec/sources/0" + PROCESSOR),

@@ -203,7 +203,8 @@ async def test_the_reader_child_finds_them(world: World) -> None:
     reader = Reader(command=COMMAND)
     await reader.start()
     try:
-        answered = await asyncio.wait_for(reader.plan(RoutesJob(world._context(), ("gone",))), 60)
+        async with asyncio.timeout(60):
+            answered = await reader.plan(RoutesJob(world._context(), ("gone",)))
     finally:
         await reader.stop()
     assert answered.planned == RoutesFound(1, world.revision, 0)

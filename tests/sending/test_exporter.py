@@ -603,4 +603,5 @@ async def test_drained_waits_for_the_queue_to_be_emptied_from_elsewhere_too() ->
             await quiet()
             assert not waits.done()
             await queue.discard(queued=True, dead=False)
-            await asyncio.wait_for(waits, 5)
+            async with asyncio.timeout(5):
+                await waits

@@ -319,24 +319,25 @@ async def test_a_secret_that_no_header_may_hold_is_not_sent(tmp_path: Path, sink
 # Outages
 
 
-async def test_a_day_of_outage_loses_nothing_and_asks_one_at_a_time(sink: Sink) -> None:
+@pytest.mark.parametrize("hours", [3, pytest.param(24, marks=pytest.mark.slow)])
+async def test_an_outage_of_hours_loses_nothing_and_asks_one_at_a_time(sink: Sink, hours: int) -> None:
     queue, time = ListQueue(), Time()
     sink.script(sinks.says(503))
     wanted = destination(sink.port, retry=Retry())
     async with exporting(wanted, queue, environment=time.environment()) as exporter:
-        for number in range(24):
+        for number in range(hours):
             await put(queue, *([f"{number}-{one}"] for one in range(50)))
             await pass_time(time, exporter, seconds=3600)
             assert exporter.shown().state is State.DOWN
         asked = len(sink.received)
-        assert 86_400 / 45 < asked < 86_400 / 15 + 50
-        assert (len(queue.batches), queue.dead) == (1200, {})
-        assert exporter.shown().waiting <= 1200
+        assert hours * 3_600 / 45 < asked < hours * 3_600 / 15 + 50
+        assert (len(queue.batches), queue.dead) == (hours * 50, {})
+        assert exporter.shown().waiting <= hours * 50
 
         sink.script(sinks.says(200))
         await pass_time(time, exporter, seconds=60)
 
-        assert sorted(sink.records) == sorted(f"{number}-{one}" for number in range(24) for one in range(50))
+        assert sorted(sink.records) == sorted(f"{number}-{one}" for number in range(hours) for one in range(50))
         assert (queue.batches, queue.dead, exporter.shown().state) == ({}, {}, State.IDLE)
 
 

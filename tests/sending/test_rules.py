@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.egress import exchange
 from reconciler.egress.exchange import Answer, Cause, Denied, Target, Unanswered
 from reconciler.queueing.contract import Batch
 from reconciler.routing.models import Endpoint, Retry
@@ -252,12 +253,11 @@ def test_content_type_and_our_own_headers_win_and_each_is_sent_once() -> None:
         ("X-Service-Attempt", "0"),
         ("User-Agent", "theirs"),
     )
-    common = requests.headers(wanted, given_ones)
-    request = requests.request(
-        wanted, to=requests.target(wanted), common=common, body=b"[]", delivery="a/b/1:1-2", attempt=3
-    )
+    to = requests.target(wanted)
+    common = exchange.common(requests.headers(wanted, given_ones), target=to)
+    request = requests.request(wanted, to=to, common=common, body=b"[]", delivery="a/b/1:1-2", attempt=3)
 
-    assert request.headers == (
+    assert (*request.common.headers, *request.headers) == (
         ("Content-Type", "application/x-ndjson"),
         ("User-Agent", "theirs"),
         ("X-Service-Delivery-Id", "a/b/1:1-2"),

@@ -92,7 +92,8 @@ class CommitPromises:
                     except Moved:
                         continue
 
-        await asyncio.wait_for(asyncio.gather(write(store, "a"), write(other, "b")), WAIT)
+        async with asyncio.timeout(WAIT):
+            await asyncio.gather(write(store, "a"), write(other, "b"))
         expected = [f"{prefix}{number}" for prefix in "ab" for number in range(10)]
         assert (await looking.names(other), await store.revision()) == (expected, 20)
         await other.close()
@@ -103,7 +104,8 @@ class CommitPromises:
             return store.commit([rows.stored(f"{number:02}", padding=PADDING)], record=record, planned_at=None)
 
         names = [f"{number:02}" for number in range(20)]
-        revisions = await asyncio.wait_for(asyncio.gather(*map(commit, range(20))), WAIT)
+        async with asyncio.timeout(WAIT):
+            revisions = await asyncio.gather(*map(commit, range(20)))
         assert (sorted(revisions), await looking.names(store)) == (list(range(1, 21)), names)
 
     @pytest.mark.parametrize(
@@ -167,7 +169,8 @@ class CommitPromises:
         assert await asyncio.to_thread(half.wait, WAIT)
         assert await looking.everything(store) == before
         rest.set()
-        await asyncio.wait_for(commit, WAIT)
+        async with asyncio.timeout(WAIT):
+            await commit
         assert (await looking.names(store), here in threads) == (["a", "b"], False)
 
     async def test_closing_finishes_the_write_under_way(self, engine: Engine, store: Store) -> None:
@@ -185,7 +188,8 @@ class CommitPromises:
         await asyncio.sleep(0)
         assert not closing.done()
         rest.set()
-        await asyncio.wait_for(closing, WAIT)
+        async with asyncio.timeout(WAIT):
+            await closing
         again = engine.open()
         assert (await commit, await looking.names(again)) == (1, ["a", "b"])
         await again.close()

@@ -72,6 +72,7 @@ class ProcessPromises:
             told, _ = process.communicate(timeout=WAIT)
         assert json.loads(told) == {"first": 0, "last": COMMITS, "torn": []}
 
+    @pytest.mark.slow
     async def test_a_killed_process_loses_no_acknowledged_commit_and_leaves_no_half_one(self, engine: Engine) -> None:
         await kill_and_check(engine, times=4)
 

@@ -122,6 +122,7 @@ class RedactionPromises:
         assert await store.erase_traces() is Traces.ERASED
         assert await paddings(store) == {"(redacted)"}
 
+    @pytest.mark.slow
     async def test_a_killed_redaction_is_whole_or_not_there(self, tmp_path: Path, engine: Engine, store: Store) -> None:
         await kill_and_check(tmp_path, engine, store, times=4)
 

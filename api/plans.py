@@ -1,0 +1,118 @@
+"""Plans: what merging a proposal would do, asked for and read again.
+
+Belongs here: who may see which plan and what of it, and how a refusal is answered. Does not: making plans
+(`reconciler.reviewing`).
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+
+from starlette.responses import Response
+
+from api import answers, disconnects, errors, etags, judging, objects, queries, repositories, streams
+from api.answers import Header, Json
+from api.calls import Call
+from reconciler.access.permissions import Permission
+from reconciler.git.faults import GitFault, State
+from reconciler.reading.client import Overdue
+from reconciler.remotes.proposable import NotFound
+from reconciler.reviewing import questions, showing
+from reconciler.reviewing.keeping import KeptPlan
+from reconciler.reviewing.questions import PlanRequest
+from reconciler.reviewing.turns import Crowded
+
+LIST_PARAMETERS = frozenset({"repository", "limit"})
+LARGEST_PAGE = 10_000  # plans, as of runs, although fewer are kept
+PAGE = 100  # plans, when no limit is given
+STATUSES_AT_ONCE = 100
+AGAIN_SECONDS = 5.0  # until a plan that there was no room for may be asked for again
+LOOK_AGAIN_SECONDS = 30.0  # until a remote that did not answer may be
+OF_COMMITS = frozenset({State.BRANCH_MISSING, State.PATH_MISSING, State.EMPTY, State.UNSUPPORTED_FORMAT})
+
+
+async def make(call: Call) -> Response:
+    """POST /v1/plan"""
+    queries.none_known(call.query)
+    body = await objects.read(call, known=("repository", "head", "base"))
+    asked = PlanRequest(
+        body.text("repository", required=True) or "", body.text("head", required=True) or "", body.text("base")
+    )
+    body.check()
+    # What is wrong with the chosen project comes first: told only of names that exist, it would tell which do.
+    reachable, project = judging.reach(call), call.services.repositories.project_of(asked.repository)
+    if project is None or not judging.is_within(reachable, project):
+        raise repositories.missing()
+    kept = await disconnects.unless_gone(call.receive, _planned(call, asked))
+    etag, stale = await _etag(call, kept)
+    return _shown(call, kept, stale=stale, etag=etag)
+
+
+async def list_all(call: Call) -> Response:
+    """GET /v1/plans"""
+    query = queries.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
+    query.check()
+    repository, projects = query.text("repository"), judging.reach(call)
+    plans = [
+        plan
+        for plan in call.services.reviewing.newest()
+        if repository in (None, plan.repository) and judging.is_within(projects, plan.project)
+    ][:limit]
+    stale = await call.services.reviewing.are_stale(plans)
+    heads = [showing.head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
+    shown = answers.array(b"plans", heads)
+    etag = etags.header(shown)
+    return etags.not_modified(call, etag) or Json(shown, headers=(etag,))
+
+
+async def get(call: Call) -> Response:
+    """GET /v1/plans/{id}"""
+    reachable, kept = judging.reach(call), call.services.reviewing.get(call.parameter("id"))
+    if kept is None or not judging.is_within(reachable, kept.project):
+        raise errors.NotFound("There is no such plan; plans are kept for a while, so ask again with POST /v1/plan.")
+    etag, stale = await _etag(call, kept)
+    return etags.not_modified(call, etag) or _shown(call, kept, stale=stale, etag=etag)
+
+
+async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
+    try:
+        return await call.services.reviewing.plan(asked)
+    except questions.Unknown:
+        raise repositories.missing() from None  # it went while its plan waited
+    except NotFound as problem:
+        raise errors.NotFound(problem.message) from problem
+    except questions.Unmergeable as problem:
+        raise errors.Conflict(*problem.sentences) from problem
+    except Crowded as problem:
+        raise errors.TooMany(problem.message, after=AGAIN_SECONDS) from problem
+    except (questions.TookTooLong, Overdue) as problem:
+        raise errors.Unavailable(problem.message, after=AGAIN_SECONDS) from problem
+    except GitFault as fault:
+        raise _refusal(fault) from fault
+
+
+def _refusal(fault: GitFault) -> errors.Problem:
+    """A fault of what the commits hold is for whoever proposes or follows to mend; any other may pass."""
+    if fault.of_head or fault.state in OF_COMMITS:
+        return errors.Conflict(fault.message)
+    return errors.Unavailable(fault.message, after=fault.retry_after or LOOK_AGAIN_SECONDS)
+
+
+async def _etag(call: Call, kept: KeptPlan) -> tuple[Header, bool]:
+    """The tag of what whoever asks gets of a plan, and whether it is stale."""
+    [stale] = await call.services.reviewing.are_stale([kept])
+    return etags.header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
+
+
+def _shown(call: Call, kept: KeptPlan, *, stale: bool, etag: Header) -> Response:
+    before = b'{"plan":%b,"statuses":[' % showing.head(kept, stale=stale).removesuffix(b"}")
+    pages = _pages(showing.statuses(kept, with_raw=_sees_raw(call, kept)))
+    return streams.Streamed(streams.joined(before, pages, b"]}}"), headers=(etag,))
+
+
+def _sees_raw(call: Call, kept: KeptPlan) -> bool:
+    return judging.permits(call, Permission.READ_RAW, project=kept.project)
+
+
+async def _pages(statuses: Sequence[bytes]) -> AsyncGenerator[list[bytes], None]:
+    for first in range(0, len(statuses), STATUSES_AT_ONCE):
+        yield list(statuses[first : first + STATUSES_AT_ONCE])

@@ -1,0 +1,84 @@
+"""Plans: how long each skin takes for 5,000 changed resources with five fields each, and how much memory all take."""
+
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable
+
+from benchmarks.figures import Figure
+from reconciler.planning.statuses import UpdateStatus
+from reconciler.plans import annotations, document, markdown, text
+from reconciler.plans.models import Difference, Entry, Field, Place, Plan, Status, Tip, in_order
+
+RESOURCES = 5_000
+FIELDS = 5
+LIMIT = 1.0  # seconds, for all skins together
+MEMORY = 64  # MiB beside the plan, for the skin that takes most
+ROUNDS = 3
+
+SKINS: dict[str, Callable[[Plan], object]] = {
+    "text": lambda plan: sum(map(len, text.render(plan, color=False))),
+    "markdown": lambda plan: markdown.render(plan, marker="benchmark", link=lambda at, _: f"https://forge/{at.path}"),
+    "json": document.render,
+    "github": lambda plan: sum(map(len, annotations.render(plan))),
+}
+
+
+def rendering() -> list[Figure]:
+    """Each skin's time, all of them together, and the most memory that one takes."""
+    plan = _plan()
+    taken = {name: _seconds(skin, plan) for name, skin in SKINS.items()}
+    peak = max(_mebibytes(skin, plan) for skin in SKINS.values())
+    whole = sum(taken.values())
+    each = ", ".join(f"{name} {seconds:.2f}" for name, seconds in taken.items())
+    what = f"a plan of {RESOURCES:,} resources with {FIELDS} fields"
+    return [
+        Figure(f"{what}, in every skin", f"{whole:.2f} s ({each})", f"limit {LIMIT:.0f} s", f"{whole / LIMIT:.2f}"),
+        Figure(f"{what}, memory of a skin", f"{peak:.0f} MiB", f"limit {MEMORY} MiB", f"{peak / MEMORY:.2f}"),
+    ]
+
+
+def _plan() -> Plan:
+    statuses = in_order(_status(number) for number in range(RESOURCES))
+    base, head = Tip(ref="main", commit="9a" * 20), Tip(ref="feature", commit="3f" * 20)
+    return Plan(base=base, head=head, merge_base=base.commit, entries=(Entry(name="shop", statuses=statuses),))
+
+
+def _status(number: int) -> Status:
+    path = f"teams/team-{number % 50:02}/destination-{number:05}.yaml"
+    return Status(
+        status=UpdateStatus.CONFIGURED,
+        kind="Destination",
+        name=f"destination-{number:05}",
+        at=Place(path=path, line=3),
+        fields=tuple(_field(path, number, at) for at in range(FIELDS)),
+        owners=(f"@shop/team-{number % 50:02}",),
+    )
+
+
+def _field(path: str, number: int, at: int) -> Field:
+    return Field(
+        path=f"spec.parameters[parameter-{at}].value",
+        difference=Difference.CHANGED,
+        old=f"https://old-{number}.example/{at}",
+        new=f"https://new-{number}.example/{at}",
+        at=Place(path=path, line=5 + at),
+    )
+
+
+def _seconds(skin: Callable[[Plan], object], plan: Plan) -> float:
+    taken = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        skin(plan)
+        taken.append(time.perf_counter() - begun)
+    return statistics.median(taken)
+
+
+def _mebibytes(skin: Callable[[Plan], object], plan: Plan) -> float:
+    tracemalloc.start()
+    try:
+        skin(plan)
+        return tracemalloc.get_traced_memory()[1] / (1 << 20)
+    finally:
+        tracemalloc.stop()

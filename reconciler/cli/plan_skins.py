@@ -1,0 +1,81 @@
+"""Which skin a plan gets, as the options say.
+
+Belongs here: choosing one, and links to places. Does not: the skins (`reconciler.plans`).
+"""
+
+import http
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import click
+
+from reconciler.cli import words
+from reconciler.errors import ReconcilerError
+from reconciler.plans import absent, annotations, document, markdown, text
+from reconciler.plans.absent import NoPlan
+from reconciler.plans.models import Place, Plan, Tip
+
+FORMS = ("text", "markdown", "json", "github")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skin:
+    """How the plan is shown."""
+
+    form: str
+    limit: int
+    marker: str
+    link: str | None
+
+    def render(self, plan: Plan, *, color: bool, has_worktree: bool) -> Iterator[str]:
+        """The plan in pieces; `has_worktree` as in `text.render`."""
+        match self.form:
+            case "markdown":
+                link = None if self.link is None else _linking(self.link)
+                yield markdown.render(plan, limit=self.limit, marker=self.marker, link=link)
+            case "json":
+                yield document.render(plan).decode()
+            case "github":
+                yield from annotations.render(plan)
+            case _:
+                yield from text.render(plan, color=color, has_worktree=has_worktree)
+
+    @property
+    def tells_failures(self) -> bool:
+        """Whether a reader of what this writes must learn from it that there is no plan."""
+        return self.form in ("markdown", "github")
+
+    def failure(self, problem: ReconcilerError, *, head: str) -> str:
+        """That there is no plan of the head. Others write nothing: the sentence goes to standard error anyway."""
+        found = _no_plan(problem, head=head)
+        if self.form == "github":
+            return absent.annotation(found)
+        return absent.comment(found, marker=self.marker, limit=self.limit)
+
+
+def check_link(link: str | None) -> None:
+    """Raises UsageError for a template that makes no address of a place."""
+    if link is not None and not (link.startswith(("https://", "http://")) and "{path}" in link):
+        raise click.UsageError("--link is an address of http or https with {path} in it, and {commit} and {line}")
+
+
+def _no_plan(problem: ReconcilerError, *, head: str) -> NoPlan:
+    # A plan that is made loads neither of them for this.
+    from reconciler.cli.client import Refusal  # noqa: PLC0415
+    from reconciler.git.merging import Conflicts  # noqa: PLC0415
+
+    if isinstance(problem, Conflicts):
+        told = "the two do not merge; merge the base into the head and resolve what conflicts"
+        return NoPlan(head=head, sentence=told, files=problem.files, total=problem.total)
+    if isinstance(problem, Refusal) and problem.status == http.HTTPStatus.CONFLICT:
+        return NoPlan(head=head, sentence="the two do not merge", files=problem.errors, total=len(problem.errors))
+    return NoPlan(head=head, sentence=words.error(problem.message))
+
+
+def _linking(template: str) -> markdown.Link:
+    def link(place: Place, side: Tip) -> str:
+        path = quote(place.path)
+        return template.replace("{commit}", side.commit).replace("{path}", path).replace("{line}", str(place.line))
+
+    return link

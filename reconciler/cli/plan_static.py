@@ -1,0 +1,80 @@
+"""A plan without a server, made from the checkout that a folder is in.
+
+Belongs here: from options to the two commits and the entries. Does not: planning (`reviewing.static`), which entries
+there are (`plan_entries`).
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from reconciler.cli import output, plan_entries
+from reconciler.cli.plan_options import Asked
+from reconciler.errors import Refused
+from reconciler.git.checkouts import Checkout
+from reconciler.plans import verdicts
+from reconciler.plans.models import Plan, Tip
+from reconciler.reviewing import static
+from reconciler.reviewing.static import EntrySettings, Options
+
+API_VERSIONS = frozenset({"service/v1"})
+
+
+def plan(asked: Asked) -> Plan:
+    """What merging would do, by what is in the repository. Raises UsageError, Refused, GitFault, SettingsError."""
+    with Checkout.open(asked.folder) as checkout:
+        base = _tip(checkout, asked.base or checkout.default_base())
+        head = _tip(checkout, asked.head or "HEAD", worktree=asked.worktree)
+        chosen, api_versions = _entries(asked, base=base.ref)
+        merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
+        plan_entries.check_folders(merged, chosen, config=asked.config)
+        entries = static.plan(
+            merged,
+            chosen,
+            api_versions=api_versions,
+            now=datetime.now(UTC),
+            options=Options(strict=asked.strict, whole=asked.whole),
+        )
+        return Plan(
+            base=base,
+            head=head,
+            merge_base=merged.merge_base,
+            behind=merged.behind,
+            ahead=merged.ahead,
+            entries=entries,
+        )
+
+
+def has_worktree(asked: Asked) -> bool:
+    """Whether what is planned is HEAD without files that lie there and may not be committed. Raises Refused."""
+    if asked.worktree or asked.head not in (None, "HEAD"):
+        return False
+    with Checkout.open(asked.folder) as checkout:
+        return checkout.root is not None
+
+
+def head(asked: Asked) -> str:
+    """The short id of what would be merged; what it was called where that is no commit here."""
+    name = asked.head or "HEAD"
+    try:
+        with Checkout.open(asked.folder) as checkout:
+            return checkout.resolve(name)[1][: verdicts.SHORT]
+    except Refused:
+        return name
+
+
+def _tip(checkout: Checkout, name: str, *, worktree: bool = False) -> Tip:
+    ref, commit = checkout.resolve(name)
+    return Tip(ref=ref, commit=commit, worktree=worktree)
+
+
+def _entries(asked: Asked, *, base: str) -> tuple[Sequence[EntrySettings], frozenset[str]]:
+    if asked.config is None:
+        if asked.repositories:
+            raise click.UsageError("--repository names one of --config or of --server; give one of these too")
+        return plan_entries.of_folders(asked.paths), API_VERSIONS
+    chosen, api_versions, notes = plan_entries.of_settings(asked.config, asked.repositories, base=base)
+    for note in notes:
+        output.note(note)
+    return chosen, api_versions

@@ -1,0 +1,168 @@
+"""The plan as commands of GitHub's workflows, which mark lines of files: `::warning file=...,line=3::...`.
+
+Belongs here: what is worth a mark, how many, GitHub's escapes. Does not: the whole plan.
+
+An error is what would not be stored, a warning what somebody should look at and what is told of an entry as a whole, a
+notice what changes. GitHub shows ten of each in a step; the last of a level says how many more there are.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from reconciler.counting import counted
+from reconciler.planning.statuses import UpdateStatus
+from reconciler.plans import fields, showing, verdicts
+from reconciler.plans.grouping import by_risk
+from reconciler.plans.models import Entry, Named, Place, Plan, Status
+from reconciler.plans.showing import clean
+
+SHOWN = 10  # annotations of one level that GitHub shows in a step
+_AT = re.compile(r":([1-9][0-9]{0,8}):([1-9][0-9]{0,8}):")
+FIELDS = 5  # of a resource that changes, in its annotation
+NOTES = 5  # before what is deleted and what leads nowhere
+ERROR, WARNING, NOTICE = "error", "warning", "notice"
+_LEVELS = {
+    UpdateStatus.INVALID: ERROR,
+    UpdateStatus.ERROR: ERROR,
+    UpdateStatus.FORBIDDEN: ERROR,
+    UpdateStatus.DELETED: WARNING,
+    UpdateStatus.IN_USE: WARNING,
+    UpdateStatus.DEPRECATED: WARNING,
+    UpdateStatus.CONFIGURED: NOTICE,
+}
+_GONE = frozenset({UpdateStatus.DELETED, UpdateStatus.IN_USE})  # from the head's files
+_SAID = {
+    UpdateStatus.INVALID: "It would not be stored.",
+    UpdateStatus.ERROR: "It would not be stored.",
+    UpdateStatus.FORBIDDEN: "It belongs to somebody else and would not be stored.",
+    UpdateStatus.DELETED: "Merging deletes it.",
+    UpdateStatus.IN_USE: "It would stay: something refers to it.",
+    UpdateStatus.DEPRECATED: "It says of itself that it is deprecated.",
+    UpdateStatus.CONFIGURED: "Merging changes it.",
+}
+
+
+class _Cause(NamedTuple):
+    """What is worth a mark: what becomes of a resource, or a reference of it that leads nowhere."""
+
+    level: str
+    entry: Entry
+    status: Status
+    unresolved: Named | None = None
+
+
+class Mark(NamedTuple):
+    """One annotation."""
+
+    level: str
+    title: str
+    message: str
+    at: Place | None = None
+
+
+def render(plan: Plan) -> Iterator[str]:
+    """Lines: the verdict as a notice, then errors, notes, warnings and what changes, the riskiest first."""
+    yield command(Mark(NOTICE, "Reconciler plan", verdicts.first_line(plan)))
+    found = [cause for entry, status in by_risk(plan) if not status.existing for cause in _causes(entry, status)]
+    of_level = {level: [cause for cause in found if cause.level == level] for level in (ERROR, WARNING, NOTICE)}
+    notes = [mark for entry in plan.entries for mark in _notes(plan, entry)]
+    yield from _bounded(plan, of_level[ERROR], SHOWN)
+    yield from _bounded(plan, [*notes[:NOTES], *of_level[WARNING], *notes[NOTES:]], SHOWN)
+    yield from _bounded(plan, of_level[NOTICE], SHOWN - 1)  # the verdict is one of them
+
+
+def _causes(entry: Entry, status: Status) -> Iterator[_Cause]:
+    if level := _LEVELS.get(status.status):
+        yield _Cause(level, entry, status)
+    yield from (_Cause(WARNING, entry, status, named) for named in status.unresolved)
+
+
+def _notes(plan: Plan, entry: Entry) -> Iterator[Mark]:
+    """What is told of the entry as a whole, which has no place."""
+    title = f"Reconciler plan{_of(plan, entry)}"
+    if entry.refused:
+        yield Mark(WARNING, title, f"Nothing of this entry would be stored: {verdicts.REFUSED}.")
+    told = (clean(note, showing.VALUE) for note in entry.notes)
+    yield from (Mark(WARNING, title, note) for note in told if note.strip())
+
+
+def _of(plan: Plan, entry: Entry) -> str:
+    return f" (entry {clean(entry.name)})" if len(plan.entries) > 1 else ""
+
+
+def _bounded(plan: Plan, causes: Sequence[_Cause | Mark], most: int) -> Iterator[str]:
+    """As many as are shown; the last one counts the rest."""
+    *shown, last = [one if isinstance(one, Mark) else _mark(plan, one) for one in causes[:most]] or (None,)
+    yield from (command(mark) for mark in shown if mark is not None)
+    if last is not None:
+        rest = len(causes) - most
+        told = f"\n{rest:,} more {last.level}{'s' if rest > 1 else ''}: see the whole plan." if rest > 0 else ""
+        yield command(last._replace(message=last.message + told))
+
+
+def _mark(plan: Plan, cause: _Cause) -> Mark:
+    level, entry, status, named = cause
+    of = _of(plan, entry)
+    if named is not None:
+        return Mark(level, f"{showing.title(status)} unresolved{of}", _unresolved(named), named.at or status.at)
+    return Mark(level, f"{showing.title(status)} {status.status.value}{of}", _message(status), _place(status))
+
+
+def _message(status: Status) -> str:
+    said = [line.text for line in showing.reason(status)] or [*_changed(status)] or [_SAID[status.status]]
+    return "\n".join([*said, *([showing.affects(status)] if status.dependants else [])])
+
+
+def _changed(status: Status) -> Iterator[str]:
+    """The fields of a resource that changes; of a text of several lines that it changed."""
+    if status.status is not UpdateStatus.CONFIGURED:
+        return
+    for field in status.fields[:FIELDS]:
+        sides = fields.sides(field, status.at)
+        if sides is None:
+            yield str(next(fields.lines(field, status.at)))
+        else:
+            path, old, new, where = sides
+            mark = "+" if old is None else "-" if new is None else "~"
+            yield f"{mark} {path}: {' -> '.join(value for value in (old, new) if value is not None)}{where}"
+    if rest := max(len(status.fields) - FIELDS, 0) + status.fields_left_out:
+        yield f"and {counted(rest, 'more field')}"
+
+
+def _unresolved(named: Named) -> str:
+    return f"Nothing here is {showing.title(named)}; without a server it cannot be told whether it exists."
+
+
+def _place(status: Status) -> Place | None:
+    """The line that is wrong, or the first that changed, else where the resource begins. Of what goes, the first line
+    of its file: its own may be gone.
+    """
+    if status.at is None or status.status in _GONE:
+        return status.at and Place(path=status.at.path)
+    changed = (field.at for field in status.fields if status.status is UpdateStatus.CONFIGURED)
+    return _named(status.reason or "", status.at.path) or next(filter(None, changed), status.at)
+
+
+def _named(reason: str, path: str) -> Place | None:
+    """The first place in the file that a line of the reason begins with."""
+    for line in reason.split("\n"):
+        if line.startswith(f"{path}:") and (found := _AT.match(line, len(path))):
+            return Place(path=path, line=int(found[1]), column=int(found[2]))
+    return None
+
+
+def command(mark: Mark) -> str:
+    """The line that makes one annotation."""
+    place = mark.at
+    where = {} if place is None else {"file": clean(place.path), "line": str(place.line), "col": str(place.column)}
+    properties = ",".join(f"{name}={_property(text)}" for name, text in {**where, "title": mark.title}.items())
+    return f"::{mark.level} {properties}::{_data(mark.message)}\n"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,101 @@
+"""One resource as lines that a person reads, for every skin that shows lines.
+
+Belongs here: text from outside made harmless and short, what stands around the fields. Does not: fields (`fields`), a
+whole plan's layout, a format's own quoting.
+
+Every text that leaves here is bounded, on one line, and nothing in it acts: terminals (`escaping`), the commands that
+forges' runners look for anywhere in a log (`##[add-mask]`, `##vso[`), and the hidden marks of comments (`<!--`). Each
+line has a mark in front, so that none begins with what a forge takes for an order (`/approve`, `::error`).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reconciler.counting import counted
+from reconciler.escaping import visible
+from reconciler.plans.models import Named, Place, Status
+
+NAME = 200  # characters of a name, a path, a ref
+VALUE = 500  # characters of a value or a sentence
+LINE = 300  # characters of a line of text
+REASONS = 30  # lines of one reason
+DEPENDANTS = 10
+
+ORDERS = re.compile(r"(##\w*)\[")
+"""What runners of GitHub and Azure look for anywhere in a line; the bracket is to be written otherwise."""
+
+
+class Line(NamedTuple):
+    """One line: `+` there now, `-` gone, `~` other than before, `!` look here, `#` beside the point, `|` as it was."""
+
+    mark: str
+    text: str
+
+    def __str__(self) -> str:
+        """The mark, then the text if there is any."""
+        return f"{self.mark} {self.text}" if self.text else self.mark
+
+
+def clean(text: str, limit: int = NAME) -> str:
+    """The text on one line, at most so many characters of it, with nothing that acts."""
+    shown = visible(text[:limit] if len(text) > limit else text)
+    if "##" in shown:
+        shown = ORDERS.sub(r"\1\\x5b", shown)
+    if "<!--" in shown:
+        shown = shown.replace("<!--", r"<\x21--")
+    return shown if len(text) <= limit else f"{shown}... ({len(text):,} characters)"
+
+
+def title(one: Status | Named) -> str:
+    """Kind and name; of a document whose name is not known, where it stands."""
+    if isinstance(one, Status):
+        return clean(one.title, 2 * NAME)
+    return clean(f"{one.kind} {one.name}", 2 * NAME)
+
+
+def at_line(place: Place) -> str:
+    """`path:line`."""
+    return f"{clean(place.path)}:{place.line}"
+
+
+def reason(one: Status) -> Iterator[Line]:
+    """Why it is as it is."""
+    lines = (one.reason or "").strip("\n").split("\n")
+    yield from (Line("!", clean(line, LINE)) for line in lines[:REASONS] if line)
+    if len(lines) > REASONS:
+        yield Line("#", f"and {counted(len(lines) - REASONS, 'more line')}")
+
+
+def beside(one: Status) -> Iterator[Line]:
+    """What follows the fields: what was left out, what leads nowhere, what is affected."""
+    if one.fields_left_out:
+        yield Line("#", f"and {counted(one.fields_left_out, 'more field')}")
+    for named in one.unresolved[:DEPENDANTS]:
+        yield Line("!", f"unresolved: {title(named)}{where(named.at, one.at)}")
+    if len(one.unresolved) > DEPENDANTS:
+        yield Line("!", f"and {len(one.unresolved) - DEPENDANTS:,} more unresolved")
+    if one.dependants or one.dependants_left_out:
+        yield Line("#", affects(one))
+
+
+def briefly(one: Status) -> str:
+    """`: the first line of what there is to say (and 2 more lines)`; empty when there is nothing."""
+    found = [*reason(one), *beside(one)]
+    more = f" (and {counted(len(found) - 1, 'more line')})" if len(found) > 1 else ""
+    return f": {found[0].text}{more}" if found else ""
+
+
+def affects(one: Status) -> str:
+    """`affects: Configuration web, Configuration api (and 12 more)`."""
+    shown = ", ".join(title(named) for named in one.dependants[:DEPENDANTS])
+    rest = one.dependants_left_out + max(len(one.dependants) - DEPENDANTS, 0)
+    return f"affects: {shown}{f' (and {rest:,} more)' if rest else ''}" if shown else f"affects: {rest:,} more"
+
+
+def where(place: Place | None, beside_: Place | None) -> str:
+    """` (line 5)` in the file that was named already, else ` (path:5)`."""
+    if place is None:
+        return ""
+    same = beside_ is not None and beside_.path == place.path
+    return f" (line {place.line})" if same else f" ({at_line(place)})"

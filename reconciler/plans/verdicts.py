@@ -1,0 +1,182 @@
+"""What a plan comes to: its first line, its counts in words, what trips a pipeline, how the command ends. All pure.
+
+Belongs here: decisions and numbers over a whole plan. Does not: one resource, one field, one skin's layout.
+
+What was so before the change (`Status.existing`) is counted apart and decides nothing.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from reconciler.counting import counted
+from reconciler.escaping import visible
+from reconciler.planning.statuses import UpdateStatus
+from reconciler.plans.models import RISK, Entry, Plan, Status, Tip
+
+UNRESOLVED = "unresolved"
+HELD = "held"
+CHANGES = "changes"
+_NO_CHANGE = frozenset({UpdateStatus.UNCHANGED, UpdateStatus.NOT_FOUND})
+
+FAIL_ON = (*(status.value for status in RISK if status is not UpdateStatus.UNCHANGED), UNRESOLVED, HELD, CHANGES)
+"""The words that `--fail-on` takes: each status, a reference that leads nowhere, a deletion that would be held back,
+and any change at all.
+"""
+
+STALE = "this plan is stale: a side of it or the store has moved since; ask for a new one"
+REFUSED = "it is atomic, and something in it is refused"
+
+FINE, CHANGED, TRIPPED = 0, 2, 3
+SHORT = 7  # characters of a commit's id, as git shows it
+
+SYMBOLS = {
+    UpdateStatus.CREATED: "+",
+    UpdateStatus.CONFIGURED: "~",
+    UpdateStatus.DELETED: "-",
+    UpdateStatus.IN_USE: "=",
+    UpdateStatus.INVALID: "!",
+    UpdateStatus.ERROR: "!",
+    UpdateStatus.FORBIDDEN: "!",
+    UpdateStatus.DEPRECATED: "#",
+    UpdateStatus.NOT_FOUND: "?",
+    UpdateStatus.UNCHANGED: ".",
+}
+_STORED = (UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.DELETED)
+_WORDS = {
+    UpdateStatus.CREATED: "to create",
+    UpdateStatus.CONFIGURED: "to change",
+    UpdateStatus.DELETED: "to delete",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often each status occurs. `new` is what the change brings, `existing` what was so before."""
+
+    new: Counter[UpdateStatus] = field(default_factory=Counter)
+    existing: Counter[UpdateStatus] = field(default_factory=Counter)
+    unchanged: int = 0
+    untouched_files: int = 0
+    held: int = 0  # deletions that would be held back
+    unresolved: int = 0  # resources that the change touched, with a reference that leads nowhere
+    refused: int = 0  # entries of which nothing would be stored
+
+    def add(self, status: Status) -> None:
+        """Count one more."""
+        if status.existing:
+            self.existing[status.status] += 1
+        elif status.status is UpdateStatus.UNCHANGED:
+            self.unchanged += 1
+        else:
+            self.new[status.status] += 1
+        self.unresolved += bool(status.unresolved) and not status.existing
+
+
+def tally(entries: Iterable[Entry]) -> Tally:
+    """What the entries come to together."""
+    found = Tally()
+    for entry in entries:
+        found.unchanged += entry.unchanged
+        found.untouched_files += entry.untouched_files
+        found.held += entry.held
+        found.refused += entry.refused
+        for status in entry.statuses:
+            found.add(status)
+    return found
+
+
+def first_line(plan: Plan) -> str:
+    """The verdict; it fits a notification: `Plan for 3f2a1c9: +2 ~5 -1, 1 invalid, 412 unchanged`."""
+    return f"Plan for {short(plan.head)}{committed(plan.head)}: {verdict(tally(plan.entries))}"
+
+
+def verdict(found: Tally) -> str:
+    """`+2 ~5 -1, 1 invalid, 412 unchanged`: numbers and words of ours alone."""
+    signs = " ".join(f"{SYMBOLS[one]}{found.new[one]:,}" for one in _STORED if found.new[one])
+    parts = [signs] if signs else []
+    parts += [f"{found.new[one]:,} {one.value}" for one in RISK if one not in _STORED and found.new[one]]
+    parts += [f"{found.held:,} {HELD}"] if found.held else []
+    parts = parts or ["no changes"]
+    parts += [f"{found.unresolved:,} {UNRESOLVED}"] if found.unresolved else []
+    parts += [f"{found.unchanged:,} unchanged"] if found.unchanged else []
+    parts += [f"{found.existing.total():,} already in trouble"] if found.existing else []
+    parts += [f"{counted(found.refused, 'entry', 'entries')} refused"] if found.refused else []
+    return ", ".join(parts)
+
+
+def last_line(found: Tally) -> str:
+    """`Plan: 2 to create, 5 to change, 1 invalid; 412 unchanged, 9,990 files not read`, or that nothing changes."""
+    rest = [f"{found.unchanged:,} unchanged"] if found.unchanged else []
+    files = "file" if found.untouched_files == 1 else "files"
+    rest += [f"{found.untouched_files:,} {files} not read"] if found.untouched_files else []
+    rest += [f"{found.existing.total():,} already in trouble"] if found.existing else []
+    beside = [f"{number:,} {word}" for number, word in ((found.held, HELD), (found.unresolved, UNRESOLVED)) if number]
+    told = ", ".join([*filter(None, [in_words(found.new)]), *beside])
+    if not told:
+        return " ".join(["No changes.", *([", ".join(rest) + "."] if rest else [])])
+    return "; ".join([f"Plan: {told}", *([", ".join(rest)] if rest else [])])
+
+
+def in_words(counts: Counter[UpdateStatus]) -> str:
+    """`2 to create, 5 to change, 1 invalid`; empty when nothing occurs."""
+    order = (*_STORED, *(one for one in RISK if one not in _STORED))
+    return ", ".join(f"{counts[one]:,} {_WORDS.get(one, one.value)}" for one in order if counts[one])
+
+
+def changes(plan: Plan) -> bool:
+    """Whether the change brings anything but what is unchanged, what would be refused or held back included."""
+    is_held = any(entry.held for entry in plan.entries)
+    return is_held or any(not one.existing and one.status not in _NO_CHANGE for _, one in plan.all)
+
+
+def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
+    """Which of the wanted words occur, in the order of FAIL_ON. ValueError for a word that is none of them."""
+    if unknown := sorted(set(wanted) - set(FAIL_ON)):
+        raise ValueError(f"{visible(unknown[0])} is none of: {', '.join(FAIL_ON)}")
+    found = tally(plan.entries)
+    there = {status.value for status, number in found.new.items() if number}
+    there |= {UNRESOLVED} if found.unresolved else set()
+    there |= {HELD} if found.held else set()
+    there |= {CHANGES} if changes(plan) else set()
+    return tuple(word for word in FAIL_ON if word in there and word in wanted)
+
+
+def exit_code(plan: Plan, *, detailed: bool, fail_on: Collection[str]) -> int:
+    """How the command ends: 3 when something of `fail_on` occurs, else 2 when `detailed` and something changes."""
+    if tripped(plan, fail_on):
+        return TRIPPED
+    return CHANGED if detailed and changes(plan) else FINE
+
+
+def short(tip: Tip) -> str:
+    """The beginning of a commit's id."""
+    return visible(tip.commit[:SHORT])
+
+
+def is_named(tip: Tip) -> bool:
+    """Whether a side has a name that tells more than its commit: HEAD of no branch tells nothing."""
+    return tip.ref != "HEAD" and not tip.commit.startswith(tip.ref)
+
+
+def committed(tip: Tip) -> str:
+    """What a side is more than its commit, in words behind its id."""
+    return " with uncommitted changes" if tip.worktree else ""
+
+
+def moved(plan: Plan, base: str, *, has_worktree: bool = False) -> str:
+    """That the base has commits that the head lacks, or all that the head has; empty when neither is so. `base` is its
+    name, as the skin writes it; `has_worktree`: there are files of the head that may not be committed.
+    """
+    if not plan.ahead and not plan.head.worktree:
+        how = "; with --worktree it plans what is not committed" if has_worktree else ""
+        return f"{base} has every commit of this already, so there is nothing to merge{how}"
+    if not plan.behind:
+        return ""
+    has = "that this branch lacks is" if plan.behind == 1 else "that this branch lacks are"
+    return f"{base} moved: {counted(plan.behind, 'commit')} {has} part of the plan"
+
+
+def revision(plan: Plan) -> str:
+    """Which revision of the store the plan was made against, behind the server's name."""
+    return "" if plan.store_version is None else f", revision {plan.store_version} of its store"

@@ -1,0 +1,140 @@
+"""The entry of a plan: what was decided about a merge, as statuses with places, fields, owners and notes.
+
+Belongs here: from a decision to what reviewers are told. Does not: deciding (`commit_decisions`), which commits are
+compared (`reviews`), what differs in one resource (`fields`), how it is shown (`plans`).
+"""
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+
+from reconciler.deciding import changes
+from reconciler.planning.models import Change, Outcome
+from reconciler.planning.statuses import REFUSED, UpdateStatus
+from reconciler.plans import models
+from reconciler.plans.models import Entry, Named, Place, Status
+from reconciler.plans.owners import Owners
+from reconciler.reading import handovers
+from reconciler.reading.affecting import Affected
+from reconciler.reading.commit_decisions import Decision
+from reconciler.reading.fields import Fields
+from reconciler.reading.messages import CommitJob
+from reconciler.resources import rendering
+from reconciler.resources.keys import Key
+from reconciler.store.contract import HeldRow
+from reconciler.store.planning_view import PlanningView
+
+MOST_NOTES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """All that the statuses are told from."""
+
+    job: CommitJob
+    decision: Decision
+    changed: Set[str]  # paths of the files that the change touches
+    fields: Fields
+    affected: Affected
+    unconverged: Set[str]
+    owners: Owners
+    assumed: Set[Key]
+
+    def statuses(self) -> Iterator[Status]:
+        """Every status but those that say that nothing changes."""
+        for outcome in self.decision.decided.outcomes:
+            if outcome.status is not UpdateStatus.UNCHANGED:
+                yield self._status(outcome)
+
+    def _status(self, outcome: Outcome) -> Status:
+        at = self._place(outcome)
+        shown, left_out = self.fields.of(outcome)
+        affected = self.affected.by(outcome)
+        return Status(
+            status=outcome.status,
+            kind=None if outcome.key is None else outcome.key.kind,
+            name=None if outcome.key is None else outcome.key.name,
+            reason=self._reason(outcome, at),
+            at=at,
+            existing=self._is_existing(outcome, at),
+            fields=shown,
+            fields_left_out=left_out,
+            dependants=tuple(Named(kind=key.kind, name=key.name) for key in affected[: models.MOST_DEPENDANTS]),
+            dependants_left_out=max(0, len(affected) - models.MOST_DEPENDANTS),
+            unresolved=self.fields.unresolved(outcome, self.assumed),
+            owners=() if at is None else self.owners.of(at.path),
+        )
+
+    def _reason(self, outcome: Outcome, at: Place | None) -> str | None:
+        told = outcome.reason or changes.why(outcome)
+        return told if told is None or at is None else self.fields.lines.reason(told, at.path)
+
+    def _place(self, outcome: Outcome) -> Place | None:
+        if outcome.ordinal is not None:
+            place = self.decision.decided.candidates[outcome.ordinal].place
+            if place is None:
+                return None
+            return self.fields.lines.place(Place(path=place.path, line=place.line, column=place.column))
+        stored = outcome.stored
+        return None if stored is None or stored.path is None else Place(path=stored.path, line=stored.line or 1)
+
+    def _is_existing(self, outcome: Outcome, at: Place | None) -> bool:
+        """Whether it was so before, in a file that the change does not touch."""
+        if outcome.ordinal is None:
+            assert outcome.key is not None  # what goes is stored
+            return HeldRow(self.job.repository, *outcome.key, "in-use") in self.decision.stayed
+        if at is None or at.path in self.changed:
+            return False
+        is_refused = outcome.status in REFUSED and at.path in self.unconverged
+        return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
+
+    def notes(self) -> Iterator[str]:
+        """What a reader should know beside the statuses."""
+        decision = self.decision
+        yield from filter(None, (decision.pruning.message, decision.pruning.note, handovers.note(decision.handovers)))
+        invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
+        for row in decision.decided.standing.rows:
+            lines = rendering.incomplete(row.status)
+            if lines:
+                # Its status says why already.
+                why = "" if Key(row.kind, row.name) in invalid else f": {lines[0]}"
+                yield f"{row.kind} {row.name} becomes incomplete{why}."
+
+    def held(self) -> int:
+        """How many deletions would be held back; those that are already were so before."""
+        before = {(row.kind, row.name) for row in self.decision.stayed if row.why == "held"}
+        return sum(stored.key not in before for stored in self.decision.pruning.held)
+
+
+def entry(telling: Telling, view: PlanningView, *, live: bool) -> Entry:
+    """All that is told; `live` as in `Terms`. Asked for inside the snapshot of the decision."""
+    job, decision, held = telling.job, telling.decision, telling.held()
+    told = models.in_order(telling.statuses())
+    notes = list(dict.fromkeys(telling.notes()))
+    if len(notes) > MOST_NOTES:
+        notes = [*notes[: MOST_NOTES - 1], f"{len(notes) - MOST_NOTES + 1} more notes are left out."]
+    return Entry(
+        name=job.repository,
+        project=job.context.project,
+        path=job.path,
+        statuses=told,
+        unchanged=_unchanged(job, decision, view) - held if live else _counted(decision),
+        held=held,
+        notes=tuple(notes),
+        refused=decision.refused,
+    )
+
+
+def _unchanged(job: CommitJob, decision: Decision, view: PlanningView) -> int:
+    """What the repository owns and nothing is told of; most of it was not read."""
+    told = {
+        outcome.key
+        for outcome in decision.decided.outcomes
+        if outcome.stored is not None
+        and outcome.stored.owner == job.repository
+        and outcome.status is not UpdateStatus.UNCHANGED
+    }
+    return view.owned_count(job.repository, job.context.project) - len(told)
+
+
+def _counted(decision: Decision) -> int:
+    return sum(outcome.status is UpdateStatus.UNCHANGED for outcome in decision.decided.outcomes)

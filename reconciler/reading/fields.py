@@ -1,0 +1,184 @@
+"""What a plan shows of one resource: the fields that differ from what is stored, and where they stand in the head.
+
+Belongs here: bringing a stored resource, a document and its file together. Does not: comparing values
+(`resources.differing`), which resources are shown (`reviews`).
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping, Set
+from contextlib import suppress
+from itertools import islice
+from typing import cast
+
+from msgspec import UNSET, UnsetType
+
+from reconciler.deciding import stored_secrets
+from reconciler.deciding.candidates import Candidate
+from reconciler.deciding.changes import WRITING, Decided
+from reconciler.deciding.worlds import World
+from reconciler.documents import limits
+from reconciler.documents import reading as documents
+from reconciler.documents.values import Pointer, Value
+from reconciler.git.merging import Merged
+from reconciler.git.snapshots import Snapshot
+from reconciler.planning.models import Change, Outcome
+from reconciler.plans import models
+from reconciler.plans.models import Cut, Difference, Field, Named, Place
+from reconciler.reading.head_lines import HeadLines
+from reconciler.resources import cutting, differing, drafts, references, replacing, restoring
+from reconciler.resources.keys import Key
+from reconciler.store.contract import Damaged
+from reconciler.store.planning_view import StoredDocument
+
+SERVERS = frozenset({"id", "hash", "version", "dateModified"})  # of the metadata: what the server adds
+BATCH = 250  # stored resources that are in memory at a time
+
+
+class Fields:
+    """The fields of everything that one decision updates; asked for inside the snapshot of its world.
+
+    `base` are the documents of the base in files that the change touches, and `unchanged` the resources in others: a
+    secret that stands in one of these is no guess. None of both: nothing is a guess.
+    """
+
+    def __init__(
+        self,
+        decided: Decided,
+        world: World,
+        merged: Merged,
+        *,
+        blobs: Mapping[str, str],
+        base: Mapping[Key, Candidate] | None,
+        unchanged: Set[Key],
+    ) -> None:
+        self._decided = decided
+        self._world = world
+        self._places = _Positions(merged.merged, blobs)
+        self.lines = HeadLines(merged)
+        self._base = base
+        self._unchanged = unchanged
+        self._waiting = [one.key for one in decided.outcomes if one.change is Change.UPDATE and one.key is not None]
+        self._stored: dict[Key, StoredDocument] = {}
+
+    def of(self, outcome: Outcome) -> tuple[tuple[Field, ...], int]:
+        """What differs from the stored version, and how many more do; nothing of one that is damaged in the store."""
+        if outcome.change is not Change.UPDATE:
+            return (), 0
+        assert outcome.key is not None
+        assert outcome.ordinal is not None
+        document = self._document(outcome.key)
+        if document is None:
+            return (), 0
+        candidate = self._decided.candidates[outcome.ordinal]
+        with suppress(Damaged):
+            found = self._differences(outcome.key, outcome.ordinal, document)
+            shown = tuple(self._field(one, candidate) for one in islice(found, models.MOST_FIELDS))
+            return shown, sum(1 for _ in found)
+        return (), 0
+
+    def unresolved(self, outcome: Outcome, assumed: Set[Key]) -> tuple[Named, ...]:
+        """The references of what is stored anew that lead to what is only assumed to be there."""
+        if outcome.change not in WRITING or outcome.ordinal is None or not assumed:
+            return ()
+        candidate = self._decided.candidates[outcome.ordinal]
+        if candidate.draft is None or assumed.isdisjoint(candidate.draft.references):
+            return ()
+        found = [one for one in references.references(drafts.owned(candidate.draft)) if one.key in assumed]
+        # The value of a parameter is not repeated: it may be a secret.
+        return tuple(
+            Named(
+                kind=one.kind,
+                name=models.SENSITIVE if one.pointer[-1] == "value" else one.name,
+                at=self._place(candidate, one.pointer),
+            )
+            for one in found
+        )
+
+    def _place(self, candidate: Candidate, pointer: Pointer) -> Place | None:
+        found = self._places.of(candidate, pointer)
+        return None if found is None else self.lines.place(found)
+
+    def _document(self, key: Key) -> StoredDocument | None:
+        """The stored version, which is read together with those that are asked for next."""
+        if key not in self._stored and key in self._waiting:
+            first = self._waiting.index(key)
+            batch, self._waiting = self._waiting[first : first + BATCH], self._waiting[first + BATCH :]
+            self._stored = self._world.view.documents(self._world.project, batch)
+        return self._stored.pop(key, None)
+
+    def _differences(self, key: Key, ordinal: int, document: StoredDocument) -> Iterator[differing.Differing]:
+        candidate, fit = self._decided.candidates[ordinal], self._decided.fits[ordinal]
+        assert candidate.draft is not None
+        new, new_secrets = drafts.owned(candidate.draft), dict(fit.secrets)
+        if self._base is not None and key not in self._unchanged:
+            other = _hidden(new_secrets, self._base.get(key))
+            new, new_secrets = replacing.replaced(new, other), new_secrets | other
+        return differing.differences(
+            _owned(stored_secrets.in_clear(key, document)),
+            new,
+            old_secrets=stored_secrets.held(key, document),
+            new_secrets=new_secrets,
+        )
+
+    def _field(self, one: differing.Differing, candidate: Candidate) -> Field:
+        return Field(
+            path=one.path,
+            difference=Difference(one.difference.value),
+            old=_shown(one.old),
+            new=_shown(one.new),
+            at=None if one.new_pointer is None else self._place(candidate, one.new_pointer),
+            sensitive=one.sensitive,
+        )
+
+
+class _Positions:
+    """Where parts of documents stand in their files. A second parse for each file, and only the last one is kept."""
+
+    def __init__(self, head: Snapshot, blobs: Mapping[str, str]) -> None:
+        self._head = head
+        self._blobs = blobs
+        self._path: str | None = None
+        self._locations: documents.Locations | None = None
+
+    def of(self, candidate: Candidate, pointer: Pointer) -> Place | None:
+        """The place of a value of a document."""
+        if candidate.place is None or candidate.place.path not in self._blobs:
+            return None
+        path = candidate.place.path
+        if path != self._path or self._locations is None:
+            syntax = documents.syntax_of(path)
+            assert syntax is not None
+            data = self._head.read(self._blobs[path], limits.FILE.bytes)
+            self._path, self._locations = path, documents.locate(data, syntax=syntax, limits=limits.FILE)
+        position = self._locations.of(candidate.position, pointer)
+        return Place(path=path, line=position.line, column=position.column)
+
+
+def _owned(stored: dict[str, Value]) -> dict[str, Value]:
+    """What a user owns of a stored resource."""
+    metadata = cast("dict[str, Value]", stored["metadata"])
+    mine: dict[str, Value] = {name: value for name, value in metadata.items() if name not in SERVERS}
+    return {**stored, "metadata": mine}
+
+
+def _hidden(found: Mapping[Pointer, Value], base: Candidate | None) -> dict[Pointer, Value]:
+    """Another value for every secret that whoever asks cannot have read in the base: it counts as changed then."""
+    before = None if base is None or base.draft is None else drafts.owned(base.draft)
+    return {
+        pointer: secrets.token_hex()
+        for pointer, value in found.items()
+        if before is None or not _holds(before, pointer, value)
+    }
+
+
+def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
+    with suppress(LookupError):
+        return restoring.is_same(replacing.at(document, pointer), value)
+    return False
+
+
+def _shown(value: Value | UnsetType) -> object:
+    if isinstance(value, UnsetType):
+        return UNSET
+    shown = cutting.cut(value, most=models.MOST_VALUE_BYTES)
+    return Cut(begins=shown.begins, bytes=shown.bytes) if isinstance(shown, cutting.Cut) else shown

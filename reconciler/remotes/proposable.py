@@ -1,0 +1,83 @@
+"""What may be proposed: the names that a caller may give, and which of them a commit is the tip of. Pure.
+
+Belongs here: the rule and its sentences. Does not: asking a remote (`looking`), fetching (`second_mirrors`), who asks
+(`proposing`).
+"""
+
+import re
+
+from reconciler.errors import Refused
+from reconciler.git import refs
+from reconciler.git.refs import OBJECT_ID, PEELED, Followed, Kind, shown
+
+# A star at the end stands for one part of a name or more, elsewhere for one part. What a forge keeps beside these is
+# not for everybody who may read the repository: notes, commits that a force-push removed, its own bookkeeping.
+PATTERNS = (
+    "refs/heads/*",
+    "refs/tags/*",
+    "refs/pull/*/head",
+    "refs/pull/*/merge",
+    "refs/merge-requests/*/head",
+    "refs/merge-requests/*/merge",
+)
+
+_ALLOWED = tuple(
+    re.compile(re.escape(pattern).replace(r"\*", ".+" if pattern.endswith("*") else "[^/]+")) for pattern in PATTERNS
+)
+
+
+class NotFound(Refused):
+    """There is nothing under this name, or nothing that may be proposed: which of the two, nobody is told."""
+
+
+def is_allowed(name: str) -> bool:
+    """Whether the full name of a ref may be proposed."""
+    return any(pattern.fullmatch(name) for pattern in _ALLOWED)
+
+
+def wanted(text: str, *, follows: Followed, url: str) -> Followed:
+    """What a caller names: a ref in full, a commit by its id, or what the repository follows anyway.
+
+    Raises Refused for what is no such name, NotFound for a ref that may not be proposed.
+    """
+    if text == follows.full:
+        return follows
+    if OBJECT_ID.fullmatch(text):
+        return Followed(Kind.COMMIT, text)
+    refs.check_name(text)
+    if not text.startswith("refs/"):
+        told = f"{shown(text)} is not the full name of a ref; write {shown(f'refs/heads/{text}')} for a branch"
+        raise Refused(f"{told}, {shown(f'refs/tags/{text}')} for a tag, or all 40 digits of a commit's id")
+    if not is_allowed(text):
+        raise not_found(text, url=url)
+    return Followed(Kind.REF, text)
+
+
+def not_found(text: str, *, url: str) -> NotFound:
+    """The fault for a name of which nothing may be proposed, whyever that is."""
+    names = f"{', '.join(PATTERNS[:-1])} or {PATTERNS[-1]}"
+    told = f"{url} has nothing to propose at {shown(text)}"
+    return NotFound(f"{told}; push it, or name one of {names}, or the commit that one is at")
+
+
+def tip(listing: bytes, commit: str) -> str | None:
+    """The ref that may be proposed and is at a commit, by what `git ls-remote` wrote; None when there is none.
+
+    Of several the first in the order of the patterns, and of their names. A long listing is searched, and not taken
+    apart.
+    """
+    lines = re.findall(rb"^%b\t([^\n]+)$" % commit.encode(), listing, re.MULTILINE)
+    names = {line.decode("utf-8", "surrogateescape").removesuffix(PEELED) for line in lines}
+    return min((name for name in names if _is_proposable(name)), key=_rank, default=None)
+
+
+def _is_proposable(name: str) -> bool:
+    try:
+        refs.check_name(name)
+    except Refused:
+        return False
+    return is_allowed(name)
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return next(index for index, pattern in enumerate(_ALLOWED) if pattern.fullmatch(name)), name

@@ -1,0 +1,210 @@
+"""Plans to render: one for each thing that a skin must show."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.planning.statuses import UpdateStatus
+from reconciler.plans.models import (
+    SENSITIVE,
+    SENSITIVE_CHANGED,
+    Cut,
+    Difference,
+    Entry,
+    Field,
+    Named,
+    Place,
+    Plan,
+    Status,
+    Tip,
+    in_order,
+)
+from tests import hostile_text
+
+BASE = Tip(ref="main", commit="9a8b7c6d5e4f30210f1e2d3c4b5a69788796a5b4")
+HEAD = Tip(ref="teams/orders", commit="3f2a1c9d8e7f60514233241506f7e8d9cabbacbd")
+ORDERS = ("@shop/orders", "orders@example.com")
+
+
+def plan(*entries: Entry, **others: Any) -> Plan:
+    """A plan of a branch that lacks nothing."""
+    return Plan(**{"base": BASE, "head": HEAD, "merge_base": BASE.commit, "ahead": 1, "entries": entries, **others})
+
+
+def entry(*statuses: Status, **others: Any) -> Entry:
+    """An entry with the statuses in order."""
+    return Entry(**{"name": "shop", "statuses": in_order(statuses), **others})
+
+
+def one(status: str, kind: str, name: str, path: str = "teams/orders/all.yaml", line: int = 3, **others: Any) -> Status:
+    """What becomes of one resource."""
+    at = Place(path=path, line=line)
+    return Status(**{"status": UpdateStatus(status), "kind": kind, "name": name, "at": at, **others})
+
+
+def field(path: str, difference: Difference, line: int | None = None, **others: Any) -> Field:
+    """A field of what stands in teams/orders/all.yaml."""
+    at = None if line is None else Place(path="teams/orders/all.yaml", line=line, column=9)
+    return Field(path=path, difference=difference, at=at, **others)
+
+
+def empty() -> Plan:
+    """Nothing changes."""
+    return plan(entry(unchanged=412, untouched_files=9_990))
+
+
+SCRIPT = "".join(f"line {number}\n" for number in range(1, 21))
+
+
+def fields() -> tuple[Field, ...]:
+    """One of each kind of difference."""
+    turned = ["a", "b", {"name": "c"}]
+    return (
+        field("spec.url", Difference.CHANGED, 5, old="https://a.example", new="https://b.example"),
+        field("spec.parameters[endpoint].value", Difference.ADDED, 7, new={"host": "ä.example", "port": 443}),
+        field("spec.labels.tier", Difference.REMOVED, old="gold"),
+        field("spec.attributes", Difference.REORDERED, 9, old=turned, new=turned[::-1]),
+        field("spec.password", Difference.CHANGED, 11, old=SENSITIVE, new=SENSITIVE_CHANGED, sensitive=True),
+        field("spec.token", Difference.ADDED, 12, new=SENSITIVE, sensitive=True),
+        field("spec.key", Difference.REMOVED, old=SENSITIVE, sensitive=True),
+        field("spec.script", Difference.CHANGED, 14, old=SCRIPT, new=SCRIPT.replace("line 9\n", "line nine\nmore\n")),
+        field("spec.certificate", Difference.ADDED, 30, new="BEGIN\nAAAA\nEND\n"),
+        field("spec.body", Difference.CHANGED, 34, old=Cut(begins='"begins', bytes=10_485_760), new=1),
+        field("spec.enabled", Difference.CHANGED, 40, old=True, new=None),
+    )
+
+
+def every() -> Plan:
+    """One of each status, and every kind of difference."""
+    dependants = tuple(Named(kind="Configuration", name=f"web-{number}") for number in range(12))
+    missing = Named(kind="Fleet", name="edge", at=Place(path="teams/orders/all.yaml", line=44))
+    reason = "teams/orders/all.yaml:5:9: /spec/url: must be a URL\nteams/orders/all.yaml:6:9: /spec/x: is not known"
+    return plan(
+        entry(
+            one("configured", "Destination", "orders", fields=fields(), fields_left_out=3, dependants=dependants[:2]),
+            one("configured", "Configuration", "web", line=41, unresolved=(missing,), owners=ORDERS),
+            one("created", "Fleet", "new", "teams/fleets.yaml", owners=("@shop/fleets",)),
+            one("created", "Fleet", "rooted", "all.yaml"),
+            one("deleted", "Destination", "old", dependants=dependants, dependants_left_out=7),
+            one("invalid", "Destination", "broken", line=60, reason=reason, owners=ORDERS),
+            Status(status=UpdateStatus.INVALID, at=Place(path="teams/x.yaml", line=2), reason="needs a `kind`"),
+            one("error", "Destination", "failed", reason="the store is read-only"),
+            one("in-use", "Destination", "needed", dependants=dependants[:1]),
+            one("forbidden", "Fleet", "theirs"),
+            one("deprecated", "Fleet", "aged"),
+            one("not-found", "Fleet", "gone", at=None),
+            unchanged=412,
+            untouched_files=9_990,
+        )
+    )
+
+
+def two() -> Plan:
+    """Two entries of one repository, one of them refused as a whole."""
+    broken = one("invalid", "Fleet", "edge", "prod/fleets.yaml", reason="selector is missing", owners=ORDERS)
+    return plan(
+        entry(one("created", "Fleet", "edge", "test/fleets.yaml"), name="test", path="test", unchanged=3),
+        entry(
+            broken,
+            one("created", "Fleet", "core", "prod/fleets.yaml", owners=ORDERS),
+            name="prod",
+            project="shop",
+            path="prod",
+            refused=True,
+            notes=("prod/huge.yaml is left out: it is larger than 1 MiB",),
+        ),
+        head=Tip(ref=HEAD.ref, commit=HEAD.commit, worktree=True),
+        server="https://telemetry.example",
+        store_version=1_234,
+        digest="sha256:0123456789abcdef",
+        stale=True,
+    )
+
+
+def trouble() -> Plan:
+    """What was so before, beside little that is new."""
+    reason = "a.yaml:2:3: /spec: must be a map\na.yaml:9:3: /spec/y: is not known"
+    lost = Named(kind="Fleet", name="edge", at=Place(path="b.yaml", line=9))
+    return plan(
+        entry(
+            one("created", "Fleet", "new", "c.yaml", unresolved=(Named(kind="Fleet", name="lost"),)),
+            one("invalid", "Destination", "old", "a.yaml", reason=reason, existing=True),
+            one("unchanged", "Configuration", "web", "b.yaml", unresolved=(lost,), existing=True),
+            unchanged=7,
+        )
+    )
+
+
+def held() -> Plan:
+    """So much would go that all of it is held back."""
+    note = "Nothing is deleted: 13 of 21 resources would go, more than 25 percent; restore them."
+    return plan(entry(unchanged=8, held=13, notes=(note,)))
+
+
+def moved() -> Plan:
+    """The base has commits that the head lacks."""
+    return plan(entry(one("configured", "Fleet", "edge")), behind=3, merge_base="1" * 40)
+
+
+ATTACKS = (
+    f"{hostile_text.EVERYTHING}",
+    "/approve\n/close\n@shop/everyone closes #12, GH-12, !12 and fixes 3f2a1c9d8e7f60514233241506f7e8d9cabbacbd",
+    "```\n</details></summary><script>alert(1)</script>\n~~~\n````` ![x](https://evil.example/x.png)",
+    "<!-- reconciler-plan: other -->\n-->\n<!-- -->",
+    "| a | b |\n- [x] done\n# heading\n> quote\n    code\n---",
+    "::error::forged\n##[add-mask]x\n##vso[task.setvariable]y\n::stop-commands::z",
+    "`", "``", "a`b``c", " ", "$`x`$", "&#64;team", "\\`x\\`", "[x](javascript:alert)", "null\0byte", "%0A::error::x",
+)  # fmt: skip
+
+
+def hostile() -> Plan:
+    """Every text that whoever pushes may choose, with something in it that acts somewhere."""
+    statuses = tuple(
+        one(
+            word,
+            "Fleet",
+            attack,
+            f"{attack}/{attack}.yaml",
+            reason=attack,
+            fields=(
+                Field(path=attack, difference=Difference.CHANGED, old=attack, new=attack[::-1]),
+                Field(path="a", difference=Difference.ADDED, new={attack: [attack]}),
+                Field(path="b", difference=Difference.REORDERED, old=[attack, "b"], new=["b", attack]),
+            ),
+            dependants=(Named(kind="Fleet", name=attack),),
+            unresolved=(Named(kind="Fleet", name=attack, at=Place(path=attack)),),
+            owners=(attack,),
+            existing=number % 4 == 3,
+        )
+        for number, (word, attack) in enumerate(zip(list(UpdateStatus) * 2, ATTACKS, strict=False))
+    )
+    nasty = Tip(ref=ATTACKS[1], commit=ATTACKS[2])
+    entries = [entry(*statuses, name=attack, path=attack, notes=(attack,), refused=True) for attack in ATTACKS[:4]]
+    return plan(*entries, base=nasty, head=nasty, merge_base=ATTACKS[3], behind=1, server=ATTACKS[3])
+
+
+def large(number: int = 5_000, each: int = 5) -> Plan:
+    """So many changed resources with so many fields each."""
+    changed = ("configured", "created", "deleted", "configured")
+    return plan(entry(*(_numbered(changed[at % 4], at, each) for at in range(number)), unchanged=5_000))
+
+
+def _numbered(status: str, number: int, each: int) -> Status:
+    path = f"teams/team-{number % 50:02}/destination-{number:05}.yaml"
+    found = tuple(
+        Field(
+            path=f"spec.parameters[parameter-{at}].value",
+            difference=Difference.CHANGED,
+            old=f"https://old-{number}.example/{at}",
+            new=f"https://new-{number}.example/{at}",
+            at=Place(path=path, line=5 + at),
+        )
+        for at in range(each if status == "configured" else 0)
+    )
+    return one(status, "Destination", f"destination-{number:05}", path, fields=found)
+
+
+def all_of_them() -> Iterator[tuple[str, Plan]]:
+    """The plans that golden files show, by name."""
+    for make in (empty, every, two, trouble, held, moved, hostile):
+        yield make.__name__, make()
+    yield "cut", large(5_000, 3)

@@ -1,0 +1,29 @@
+"""The page of the format tells the truth."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.plans import document, models
+from reconciler.plans.models import Plan
+
+PAGE = (Path(__file__).parents[2] / "docs/plan-format.md").read_text(encoding="utf-8")
+TABLED = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE))))
+SHAPES = (models.Plan, models.Tip, models.Entry, models.Status, models.Field, models.Place)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_field_has_a_row(shape: type[msgspec.Struct]) -> None:
+    names = {field.encode_name for field in msgspec.structs.fields(shape)}
+    assert names <= TABLED
+
+
+def test_the_example_is_what_is_written() -> None:
+    (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    shown = json.loads(example)
+    again = json.loads(document.render(msgspec.json.decode(example.encode(), type=Plan)))
+    assert again == shown
+    assert again["formatVersion"] == models.FORMAT

@@ -1,0 +1,58 @@
+"""Each skin of each sample, as it was last approved: a change of a skin is seen in the diff of these files.
+
+To renew them: `RENEW_GOLDEN=1 scripts/test tests/plans/test_golden.py`, and read what changed. CI never renews.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.plans import annotations, document, markdown, text
+from reconciler.plans.models import Place, Plan, Tip
+from tests.plans import samples
+
+FOLDER = Path(__file__).parent / "golden"
+RENEW = "RENEW_GOLDEN"
+CUT = 20_000  # bytes of a comment that does not hold its plan
+
+
+def link(place: Place, side: Tip) -> str:
+    """Where a forge would show the line."""
+    commit = side.commit if side in (samples.BASE, samples.HEAD) else samples.HEAD.commit
+    return f"https://forge.example/shop/blob/{commit}/{place.path}#L{place.line}"
+
+
+def commented(plan: Plan) -> str:
+    """A comment; of a large plan a part."""
+    limit = CUT if len(list(plan.all)) > 1_000 else markdown.LIMIT
+    return markdown.render(plan, marker="shop/prod", limit=limit, link=link)
+
+
+SKINS: dict[str, Callable[[Plan], str]] = {
+    "txt": lambda plan: "".join(text.render(plan, color=False)),
+    "ansi": lambda plan: "".join(text.render(plan, color=True, width=60)),
+    "md": commented,
+    "json": lambda plan: document.render(plan).decode(),
+    "github": lambda plan: "".join(annotations.render(plan)),
+}
+LONG = {("cut", "txt"), ("cut", "ansi"), ("cut", "json")}  # a megabyte each, and nothing new in it
+
+
+@pytest.mark.parametrize("skin", SKINS)
+@pytest.mark.parametrize(("name", "plan"), list(samples.all_of_them()))
+def test_skin_is_as_approved(name: str, plan: Plan, skin: str) -> None:
+    if (name, skin) in LONG:
+        assert SKINS[skin](plan)
+        return
+    file = FOLDER / f"{name}.{skin}"
+    if os.environ.get(RENEW):
+        assert not os.environ.get("CI"), f"{RENEW} is for people, who read what changed"
+        file.write_text(SKINS[skin](plan), encoding="utf-8", newline="")
+    assert SKINS[skin](plan) == file.read_bytes().decode(), f"if that is meant: {RENEW}=1, and read the diff"
+
+
+def test_every_golden_file_belongs_to_a_sample() -> None:
+    wanted = {f"{name}.{skin}" for name, _ in samples.all_of_them() for skin in SKINS if (name, skin) not in LONG}
+    assert {file.name for file in FOLDER.iterdir()} == wanted

@@ -1,0 +1,255 @@
+"""A plan against the store: what it tells, and what nobody may learn from it."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from reconciler.planning.statuses import UpdateStatus
+from reconciler.plans.models import SENSITIVE_CHANGED, Status
+from tests import canaries, worlds
+from tests.worlds import Following, World
+
+STORED, OTHER = f"{canaries.MARKER}stored", f"{canaries.MARKER}other"
+
+
+def destination(name: str, *, token: str = "", port: int = 443) -> str:
+    parameters: list[object] = [{"name": "hostname", "value": "a.example.com"}, {"name": "port", "value": port}]
+    parameters += [{"name": "headers", "value": {"Authorization": token}}] if token else []
+    spec = {"type": "webhook", "parameters": parameters}
+    return json.dumps({"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": name}, "spec": spec})
+
+
+def configuration(name: str, *names: str) -> str:
+    spec = {"destinations": [{"name": each} for each in names]}
+    return json.dumps({"apiVersion": "service/v1", "kind": "Configuration", "metadata": {"name": name}, "spec": spec})
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with worlds.world({"a": Following(), "b": Following()}) as made:
+        yield made
+
+
+def propose(world: World, files: dict[str, str]) -> dict[str, Status]:
+    """What the plan of these files says, by name."""
+    head = world.mirrors["a"].propose(files, onto=world.heads["a"])
+    entry = world.review("a", head)
+    return {str(one.name): one for one in entry.statuses}
+
+
+def paths(status: Status) -> list[str]:
+    return [field.path for field in status.fields]
+
+
+def test_a_secret_that_changed_is_told_without_its_values(world: World) -> None:
+    world.push("a", {"x.yaml": destination("x", token=STORED)})
+    world.settle()
+    [field] = propose(world, {"x.yaml": destination("x", token=OTHER)})["x"].fields
+    assert (field.path, field.new, field.sensitive) == (
+        "spec.parameters[headers].value.Authorization",
+        SENSITIVE_CHANGED,
+        True,
+    )
+
+
+def test_a_secret_that_the_base_holds_too_is_not_told_as_changed(world: World) -> None:
+    world.push("a", {"x.yaml": destination("x", token=STORED)})
+    world.settle()
+    found = propose(world, {"x.yaml": destination("x", token=STORED, port=8443)})
+    assert paths(found["x"]) == ["spec.parameters[port].value"]
+
+
+def test_whoever_guesses_what_is_stored_is_told_nothing(world: World) -> None:
+    world.push("a", {"x.yaml": destination("x", token=STORED)})
+    world.settle()
+    world.push("a", {"x.yaml": destination("x", token=OTHER)})  # the base, which nobody has applied yet
+    right = propose(world, {"x.yaml": destination("x", token=STORED)})
+    wrong = propose(world, {"x.yaml": destination("x", token=f"{canaries.MARKER}wrong")})
+    assert right["x"].status is UpdateStatus.CONFIGURED
+    assert right["x"].fields == wrong["x"].fields
+
+
+def test_whoever_guesses_under_a_type_that_calls_nothing_a_secret_is_told_nothing(world: World) -> None:
+    parameters = [{"name": "hostname", "type": "string"}, {"name": "port", "type": "int"}]
+    own = {
+        "apiVersion": "service/v1",
+        "kind": "DestinationType",
+        "metadata": {"name": "own"},
+        "spec": {"parameters": [*parameters, {"name": "headers", "type": "map"}]},
+    }
+    world.push("a", {"y.yaml": destination("y")})
+    world.settle()
+    world.apply([json.loads(destination("x", token=STORED))])
+    right, wrong = (
+        propose(
+            world,
+            {
+                "y.yaml": destination("y"),
+                "t.yaml": json.dumps(own),
+                "x.yaml": destination("x", token=guess).replace('"webhook"', '"own"'),
+            },
+        )["x"].fields
+        for guess in (STORED, f"{canaries.MARKER}wrong")
+    )
+    assert right == wrong
+    assert [field.path for field in right] == ["spec.parameters[headers].value.Authorization", "spec.type"]
+
+
+@pytest.mark.parametrize("port", [443, 8443])
+def test_whoever_writes_a_guess_into_the_base_too_is_told_nothing(world: World, port: int) -> None:
+    world.push("a", {"x.yaml": destination("x", token=STORED)})
+    world.settle()
+    mirror, told = world.mirrors["a"], []
+    for guess in (STORED, OTHER):
+        written = f"{destination('x', token=guess)}\n"  # other bytes than those that are followed
+        base = mirror.propose({"x.yaml": written, "y": "1"}, onto=world.heads["a"])
+        changed = written if port == 443 else destination("x", token=guess, port=port)
+        head = mirror.propose({"x.yaml": changed, "y": "2"}, onto=base)
+        entry = world.review("a", head, base=base)
+        told.append((entry.counts, entry.notes, [(one.name, one.status, one.fields) for one in entry.statuses]))
+    assert told[0] == told[1]
+    assert told[0][0] == {"configured": 1}
+
+
+def test_whoever_makes_the_very_files_that_are_applied_is_told_nothing(world: World) -> None:
+    world.push("a", {"x.yaml": destination("x", token=STORED)})
+    world.settle()
+    mirror, told = world.mirrors["a"], []
+    for guess in (STORED, OTHER):
+        base = mirror.propose({"x.yaml": destination("x", token=guess)}, onto=world.heads["a"])
+        entry = world.review("a", mirror.propose({"x.yaml": destination("x", token=guess)}, onto=base), base=base)
+        told.append((entry.counts, entry.notes, entry.statuses))
+    assert told[0] == told[1]
+
+
+def test_the_base_that_was_applied_is_known_whoever_names_it(world: World) -> None:
+    world.push("a", {"x.yaml": destination("x", token=STORED)})
+    world.settle()
+    head = world.mirrors["a"].propose({"x.yaml": destination("x", token=STORED, port=8443)}, onto=world.heads["a"])
+    [status] = world.review("a", head, base=world.heads["a"]).statuses
+    assert paths(status) == ["spec.parameters[port].value"]
+
+
+def test_a_plan_of_a_repository_tells_nothing_of_a_guess_at_what_another_owns(world: World) -> None:
+    world.push("b", {"x.yaml": destination("x", token=STORED)})
+    world.settle()
+    world.push("a", {"y.yaml": destination("y")})
+    world.settle()
+    statuses = {
+        propose(world, {"y.yaml": destination("y"), "x.yaml": destination("x", token=token)})["x"].status
+        for token in (STORED, OTHER)
+    }
+    assert statuses == {UpdateStatus.FORBIDDEN}
+
+
+def test_what_depends_on_a_change_is_named_through_others_too(world: World) -> None:
+    types = json.dumps(
+        {
+            "apiVersion": "service/v1",
+            "kind": "DestinationType",
+            "metadata": {"name": "own"},
+            "spec": {"parameters": [{"name": "p", "type": "string"}]},
+        }
+    )
+    used = json.dumps(
+        {"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": "x"}, "spec": {"type": "own"}}
+    )
+    files = {"t.yaml": types, "x.yaml": used, "c.yaml": configuration("c", "x"), "n.yaml": configuration("n")}
+    world.push("a", files)
+    world.settle()
+    found = propose(world, {**files, "t.yaml": types.replace('"string"', '"int"')})
+    assert [(one.kind, one.name) for one in found["own"].dependants] == [("Configuration", "c"), ("Destination", "x")]
+
+
+def test_a_type_that_asks_for_more_makes_its_users_incomplete_and_says_so(world: World) -> None:
+    def kind(*, required: bool) -> str:
+        spec = {"parameters": [{"name": "p", "type": "string", "required": required}]}
+        document = {"apiVersion": "service/v1", "kind": "DestinationType", "metadata": {"name": "own"}, "spec": spec}
+        return json.dumps(document)
+
+    user = {"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": "x"}, "spec": {"type": "own"}}
+    world.apply([user])
+    world.push("a", {"t.yaml": kind(required=False)})
+    world.settle()
+    world.apply([user])
+    head = world.mirrors["a"].propose({"t.yaml": kind(required=True)}, onto=world.heads["a"])
+    entry = world.review("a", head)
+    assert [one.status for one in entry.statuses] == [UpdateStatus.CONFIGURED]
+    assert entry.notes[0].startswith("Destination x becomes incomplete: ")
+
+
+def test_what_is_invalid_itself_does_not_say_why_twice(world: World) -> None:
+    parameter = {"name": "p", "type": "int", "maximum": 9}
+    document = {"apiVersion": "service/v1", "kind": "DestinationType", "metadata": {"name": "own"}}
+    loose, tight = (json.dumps({**document, "spec": {"parameters": [{**parameter, "maximum": n}]}}) for n in (9, 5))
+    spec = {"type": "own", "parameters": [{"name": "p", "value": 9}]}
+    user = json.dumps({"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": "x"}, "spec": spec})
+    files = {"t.yaml": loose, "x.yaml": user, "c.yaml": configuration("c", "x")}
+    world.push("a", files)
+    world.settle()
+    entry = world.review("a", world.mirrors["a"].propose({**files, "t.yaml": tight}, onto=world.heads["a"]))
+    assert [(one.name, one.status) for one in entry.statuses] == [
+        ("x", UpdateStatus.INVALID),
+        ("own", UpdateStatus.CONFIGURED),
+    ]
+    assert entry.notes == (
+        "Configuration c becomes incomplete: /spec/destinations/0/name: the Destination x is incomplete; complete it.",
+        "Destination x becomes incomplete.",
+    )
+
+
+def test_deletions_that_would_be_held_are_counted_apart_and_those_held_before_are_not(world: World) -> None:
+    files = {f"{number}.yaml": destination(f"d{number}") for number in range(12)}
+    world.push("a", files)
+    world.settle()
+    entry = world.review("a", world.mirrors["a"].propose({"README": ""}, onto=world.heads["a"]))
+    assert (entry.held, entry.counts, len(entry.notes)) == (12, {}, 1)
+    world.push("a", {"README": ""})
+    world.settle()
+    entry = world.review("a", world.mirrors["a"].propose({"README": "1"}, onto=world.heads["a"]))
+    assert (entry.held, entry.counts, len(entry.notes)) == (0, {"unchanged": 12}, 1)
+
+
+def test_that_nothing_of_an_atomic_entry_would_be_stored_is_told_once() -> None:
+    with worlds.world({"a": Following(atomic=True)}) as world:
+        world.push("a", {"x.yaml": destination("x")})
+        world.settle()
+        entry = world.review(
+            "a", world.mirrors["a"].propose({"x.yaml": destination("x", port=0)}, onto=world.heads["a"])
+        )
+        assert (entry.refused, entry.notes) == (True, ())
+
+
+def test_trouble_in_files_that_the_change_does_not_touch_was_there_before(world: World) -> None:
+    files = {"bad.yaml": destination("bad", port=0), "x.yaml": destination("x")}
+    world.push("a", files)
+    world.settle()
+    found = propose(world, {**files, "x.yaml": destination("x", port=0)})
+    assert {name: one.existing for name, one in found.items()} == {"bad": True, "x": False}
+
+
+def test_what_is_not_touched_is_counted(world: World) -> None:
+    files = {f"{number}.yaml": destination(f"d{number}") for number in range(5)}
+    world.push("a", files)
+    world.settle()
+    head = world.mirrors["a"].propose({**files, "0.yaml": destination("d0", port=1)}, onto=world.heads["a"])
+    entry = world.review("a", head)
+    assert entry.counts == {"unchanged": 4, "configured": 1}
+
+
+def test_a_plan_of_a_repository_that_was_never_read_is_one_against_an_empty_store(world: World) -> None:
+    world.push("a", {"x.yaml": destination("x")})
+    found = propose(world, {"x.yaml": destination("x"), "y.yaml": destination("y")})
+    assert {name: one.status for name, one in found.items()} == {
+        "x": UpdateStatus.CREATED,
+        "y": UpdateStatus.CREATED,
+    }
+
+
+def test_a_plan_changes_nothing(world: World) -> None:
+    world.push("a", {"x.yaml": destination("x")})
+    world.settle()
+    before = world.revision, world.stored()
+    propose(world, {"y.yaml": destination("y")})
+    assert (world.revision, world.stored()) == before
