@@ -154,7 +154,7 @@ async def test_a_waiting_batch_holds_no_consumer() -> None:
                 await put(queue, ["bad"])
                 await settle(lambda number=number: exporter.shown().waiting == number)  # type: ignore[misc]
             await put(queue, ["good"])
-            await settle(lambda: len(sink.accepted) == 1)
+            await settle(lambda: len(sink.accepted) == 1 and exporter.shown().in_flight == 0)
 
             assert exporter.shown().state is State.WAITING
             assert sink.records == ["good"]
