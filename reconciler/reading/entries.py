@@ -35,7 +35,7 @@ class Telling:
     changed: Set[str]  # paths of the files that the change touches
     fields: Fields
     affected: Affected
-    unconverged: Set[str]
+    refused_before: Set[tuple[str, str | None, str | None]]  # documents of the applied head, by path, kind and name
     owners: Owners
     assumed: Set[Key]
 
@@ -84,7 +84,8 @@ class Telling:
             return HeldRow(self.job.repository, *outcome.key, "in-use") in self.decision.stayed
         if at is None or at.path in self.changed:
             return False
-        is_refused = outcome.status in REFUSED and at.path in self.unconverged
+        document = (at.path, *(outcome.key or (None, None)))
+        is_refused = outcome.status in REFUSED and document in self.refused_before
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
     def notes(self) -> Iterator[str]:

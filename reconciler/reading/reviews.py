@@ -135,7 +135,7 @@ def review(
                 unchanged=_unchanged_keys(reading, before) if terms.live and is_read else frozenset(),
             ),
             affected=Affected(decision.decided, world),
-            unconverged=frozenset(view.unconverged(job.repository)),
+            refused_before=_refused_before(view, job.repository),
             owners=_owners(merged.base),
             assumed=terms.assumed,
         )
@@ -176,6 +176,12 @@ def _unchanged_keys(reading: TreeReading, before: _Before) -> frozenset[Key]:
         for one in reading.candidates()
         if one.key is not None and one.place is not None and one.place.path not in before.changed
     )
+
+
+def _refused_before(view: PlanningView, repository: str) -> frozenset[tuple[str, str | None, str | None]]:
+    """Path, kind and name of each document of the applied head that is not stored as it wants it."""
+    rows = view.wanted_in(repository, view.unconverged(repository))
+    return frozenset((row.path, row.kind, row.name) for row in rows if row.unconverged is not None)
 
 
 def _owners(base: Snapshot) -> Owners:

@@ -229,6 +229,15 @@ def test_trouble_in_files_that_the_change_does_not_touch_was_there_before(world:
     assert {name: one.existing for name, one in found.items()} == {"bad": True, "x": False}
 
 
+def test_beside_what_was_refused_before_new_trouble_is_new(world: World) -> None:
+    files = {"both.yaml": f"{destination('bad', port=0)}\n---\n{destination('x')}\n"}
+    world.push("a", files)
+    world.settle()
+    head = world.mirrors["a"].propose({**files, "again.yaml": destination("x")}, onto=world.heads["a"])
+    found = [(one.name, str(one.at and one.at.path), one.existing) for one in world.review("a", head).statuses]
+    assert found == [("x", "again.yaml", False), ("x", "both.yaml", False), ("bad", "both.yaml", True)]
+
+
 def test_what_is_not_touched_is_counted(world: World) -> None:
     files = {f"{number}.yaml": destination(f"d{number}") for number in range(5)}
     world.push("a", files)
