@@ -2,7 +2,7 @@
 # PYTHON=python3.12 chooses the interpreter; without it scripts/setup takes the first one that is new enough.
 
 .DEFAULT_GOAL := run
-.PHONY: install run test test-slow test-as-ordinary-user check bench bench-full clean
+.PHONY: install run test test-slow test-as-ordinary-user check bench bench-full soak clean
 
 # The stamps lie inside .venv, so that removing it sets everything up again. PYTHON reaches scripts/setup as a variable.
 export PYTHON
@@ -44,6 +44,9 @@ bench: .venv/installed-for-development
 
 bench-full: .venv/installed-for-development
 	.venv/bin/python -m benchmarks --full
+
+soak: .venv/installed-for-development
+	.venv/bin/python -m benchmarks.soak
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis

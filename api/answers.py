@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 Header: TypeAlias = tuple[bytes, bytes]
 
-CONTENT_TYPE: Header = (b"content-type", b"application/json")
+JSON = b"application/json"
+CONTENT_TYPE: Header = (b"content-type", JSON)
 
 
 class Json(Response):

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from api import answers, changes, disconnects, errors, etags, judging, queries, streams
 from api.answers import Header, Json
+from api.at_once import AtOnce
 from api.calls import Call
 from reconciler import browsing
 from reconciler.access.permissions import Permission
@@ -30,7 +31,8 @@ async def get(call: Call) -> Response:
         raise missing(key)
     resource = _shown(call, resource, kind=key.kind)
     etag = etags.header(resource)
-    return etags.not_modified(call, etag) or Json(answers.member(b"resource", resource), headers=(etag,))
+    body = answers.member(b"resource", resource)
+    return etags.not_modified(call, etag) or AtOnce(body, media_type=answers.JSON, headers=(etag,))
 
 
 async def list_kind(call: Call) -> Response:

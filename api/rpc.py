@@ -6,10 +6,10 @@ Belongs here: which encoding, and the answer around the bytes. Does not: the byt
 from collections.abc import Iterable
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from api.answers import Header
-from api.edge import Outgoing
+from api.at_once import AtOnce
 from api.errors import Told
 from reconciler.delivery.contract import Taken
 from reconciler.otlp import answers
@@ -19,21 +19,11 @@ TYPES = {answers.PROTOBUF.encode(): False, answers.JSON.encode(): True}
 """Whether a media type is JSON, of those that there are."""
 
 
-class Message(Response):
-    """An answer of OTLP. It is never changed, so that one may answer many."""
+class Message(AtOnce):
+    """An answer of OTLP: senders of single records pay for little else."""
 
     def __init__(self, answer: Answer, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
-        self.status_code = status
-        self.body = answer.body
-        self.background = None
-        about = [(b"content-type", answer.media_type.encode()), (b"content-length", b"%d" % len(answer.body))]
-        self.raw_headers = [*about, *headers]
-        self.head = b"".join(b"%b: %b\r\n" % header for header in self.raw_headers)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """At once where that can be: senders of single records pay for little else."""
-        if not (isinstance(send, Outgoing) and send.whole(self.status_code, self.head, bytes(self.body))):
-            await super().__call__(scope, receive, send)
+        super().__init__(answer.body, media_type=answer.media_type.encode(), status=status, headers=headers)
 
 
 def is_json(headers: Iterable[Header]) -> bool | None:

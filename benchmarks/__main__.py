@@ -1,10 +1,13 @@
-"""Every figure, as a Markdown table: `python -m benchmarks`; `--full` takes the large corpus too, and its time.
+"""Every figure, as a Markdown table: `python -m benchmarks`; `--full` takes the large corpus too, and its time;
+`--only NAME`, which may come again, measures nothing else.
 
 It ends with 1 when a figure is over its limit.
 """
 
 import argparse
+import os
 import sys
+from collections.abc import Callable, Mapping
 
 from benchmarks import (
     authorization,
@@ -16,39 +19,80 @@ from benchmarks import (
     get_one,
     hooks,
     idle,
+    large_reconcile,
     lineage,
+    listing,
     many,
+    one_change,
     otlp,
     planning,
     plans,
     polls,
     queueing,
+    starting,
     validating,
 )
+from benchmarks.figures import Figure
+
+Measure = Callable[[], list[Figure]]
+
+
+def measures(*, full: bool) -> Mapping[str, Measure]:
+    """What there is to measure, by name, in the order in which it is shown."""
+    most_files = 100_000 if full else 10_000
+    return {
+        "version": lambda: [idle.version()],
+        "validating": lambda: [validating.measure()],
+        "idle": idle.memory,
+        "idle-following": lambda: idle.following(seconds=60),
+        "starting": lambda: starting.measure(files=10_000),
+        "get-one": lambda: [get_one.measure()],
+        "listing": lambda: listing.measure(files=10_000),
+        "first-read": lambda: [first_read.measure(files=10_000)],
+        "large-reconcile": lambda: large_reconcile.measure(files=100_000 if full else 20_000),
+        "one-change": lambda: one_change.measure(files=most_files, flat_files=most_files),
+        "planning": lambda: [planning.measure(files=10_000)],
+        "plans": plans.rendering,
+        "lineage": lambda: lineage.measure(commits=1_000, files=10_000),
+        "authorization": authorization.measure,
+        "hooks": lambda: [hooks.measure()],
+        "polls": lambda: polls.measure(polls=100),
+        "otlp": otlp.measure,
+        "queueing": lambda: queueing.measure(appends=20_000),
+        "delivery": lambda: delivery.measure(seconds=10 if full else 4, rounds=5 if full else 3),
+        **(_of_full() if full else _of_short()),
+    }
+
+
+def _of_full() -> Mapping[str, Measure]:
+    return {
+        "delivery-backlog": lambda: delivery_backlog.measure(gigabytes=10),
+        "failing": lambda: failing.measure(seconds=600),
+        "many": lambda: many.measure(repositories=1_000, interval=60),
+        "first-read-large": lambda: [first_read.measure(files=100_000)],
+    }
+
+
+def _of_short() -> Mapping[str, Measure]:
+    return {
+        "failing": lambda: failing.measure(seconds=75),
+        # As many looks a second as of a thousand repositories that are polled each minute.
+        "many": lambda: many.measure(repositories=200, interval=12),
+    }
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--full", action="store_true", help="measure more files, more repositories, longer")
+    parser.add_argument("--only", action="append", metavar="NAME", help="one measurement; may come again")
     arguments = parser.parse_args()
+    chosen = measures(full=arguments.full)
+    if unknown := set(arguments.only or ()) - chosen.keys():
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(chosen)}")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles what it imports
     print(figures.machine(), end="\n\n", flush=True)
-    found = [idle.version(), validating.measure(), *idle.memory(), get_one.measure(), first_read.measure(files=10_000)]
-    found.append(planning.measure(files=10_000))
-    found += plans.rendering()
-    found += lineage.measure(commits=1_000, files=10_000)
-    found += authorization.measure()
-    found.append(hooks.measure())
-    found += polls.measure(polls=100)
-    found += otlp.measure() + queueing.measure(appends=20_000)
-    found += delivery.measure(seconds=10 if arguments.full else 4, rounds=5 if arguments.full else 3)
-    if arguments.full:
-        found += delivery_backlog.measure(gigabytes=10)
-        found += failing.measure(seconds=600) + many.measure(repositories=1_000, interval=60)
-        found.append(first_read.measure(files=100_000))
-    else:
-        # As many looks a second as of a thousand repositories that are polled each minute.
-        found += failing.measure(seconds=75) + many.measure(repositories=200, interval=12)
+    found = [one for name in arguments.only or chosen for one in chosen[name]()]
     print(figures.table(found))
     if missed := figures.over(found):
         sys.exit(f"over the limit: {'; '.join(missed)}")

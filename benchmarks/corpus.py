@@ -10,35 +10,60 @@ SECOND = 1_700_000_000  # the Unix time of the first commit
 WORDS = ("payments", "checkout", "search", "ledger", "gateway", "catalog", "pricing", "shipping")
 
 
-def make(path: Path, *, files: int, commits: int = 1, seed: int = 1) -> None:
+def make(path: Path, *, files: int, commits: int = 1, seed: int = 1, flat: bool = False) -> None:
     """A bare repository whose branch `main` holds so many files of one resource each, about 600 bytes a file.
 
-    The first commit holds them all, and each further one changes one of them.
+    The first commit holds them all, and each further one changes one of them. `flat`: all are in one folder.
     """
+    empty(path)
+    imported(path, b"".join(_stream(files, commits, seed, flat=flat)))
+
+
+def empty(path: Path) -> None:
+    """A bare repository without commits."""
     subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", str(path)], check=True)
-    subprocess.run(
-        ["git", "-C", str(path), "fast-import", "--quiet"], input=b"".join(_stream(files, commits, seed)), check=True
-    )
 
 
-def path(number: int) -> str:
+def imported(path: Path, stream: bytes) -> None:
+    """Have `git fast-import` take a stream."""
+    subprocess.run(["git", "-C", str(path), "fast-import", "--quiet"], input=stream, check=True)
+
+
+def path(number: int, *, flat: bool = False) -> str:
     """Where a file is."""
-    return f"team-{number // FOLDER:04d}/destination-{number:06d}.yaml"
+    name = f"destination-{number:06d}.yaml"
+    return f"all/{name}" if flat else f"team-{number // FOLDER:04d}/{name}"
 
 
-def _stream(files: int, commits: int, seed: int) -> Iterator[bytes]:
+def name(number: int) -> str:
+    """What its resource is called."""
+    return f"destination-{number:06d}"
+
+
+def _stream(files: int, commits: int, seed: int, *, flat: bool) -> Iterator[bytes]:
     yield b"commit refs/heads/main\ncommitter Bench <bench@localhost> %d +0000\ndata 5\nfirst\n" % SECOND
     source = random.Random(seed)  # noqa: S311 - a reproducible corpus, no secret
     for number in range(files):
-        yield _write(number, source)
+        yield _write(number, source, flat=flat)
     for further in range(1, commits):
         yield b"commit refs/heads/main\ncommitter Bench <bench@localhost> %d +0000\ndata 4\nnext\n" % (SECOND + further)
-        yield _write(source.randrange(files), source)
+        yield _write(source.randrange(files), source, flat=flat)
 
 
-def _write(number: int, source: random.Random) -> bytes:
-    text = document(number, source).encode()
-    return f"M 644 inline {path(number)}\ndata {len(text)}\n".encode() + text + b"\n"
+def _write(number: int, source: random.Random, *, flat: bool) -> bytes:
+    return written(path(number, flat=flat), document(number, source))
+
+
+def written(path: str, text: str) -> bytes:
+    """A file, as `git fast-import` takes it."""
+    content = text.encode()
+    return f"M 644 inline {path}\ndata {len(content)}\n".encode() + content + b"\n"
+
+
+def size(*, files: int, seed: int = 1) -> int:
+    """The bytes of all documents together."""
+    source = random.Random(seed)  # noqa: S311 - as above
+    return sum(len(document(number, source).encode()) for number in range(files))
 
 
 def document(number: int, source: random.Random) -> str:
@@ -48,7 +73,7 @@ def document(number: int, source: random.Random) -> str:
 apiVersion: service/v1
 kind: Destination
 metadata:
-  name: destination-{number:06d}
+  name: {name(number)}
   displayName: {team.capitalize()} in {region}
   description: Log records of the {team} services, kept for {source.randint(7, 400)} days
   labels:

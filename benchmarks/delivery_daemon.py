@@ -84,13 +84,18 @@ class Receiver:
 def receiving(folder: Path, sink: Sink, *, parameters: Mapping[str, object] | None = None) -> Iterator[Receiver]:
     """A daemon that delivers to the sink; `parameters` are those of the Destination besides where it is."""
     with daemon(folder, repository=None) as running:
-        keys = [_key(running, f"bench-{number}") for number in range(KEYS)]
-        updates = running.apply(*resources(sink.port, parameters or {}))
-        if [one["status"] for one in updates] != ["created"] * len(updates):
-            raise RuntimeError(f"the resources were not stored: {updates}")
-        # Routes follow the store a moment later.
-        until(lambda: _is_routed(running) or None, "the Destination is delivered to")
-        yield Receiver(running, sink, keys, folder, sink.counts().records)
+        yield made(running, folder, sink, parameters=parameters)
+
+
+def made(running: Daemon, folder: Path, sink: Sink, *, parameters: Mapping[str, object] | None = None) -> Receiver:
+    """Have a daemon deliver to the sink from now on."""
+    keys = [_key(running, f"bench-{number}") for number in range(KEYS)]
+    updates = running.apply(*resources(sink.port, parameters or {}))
+    if [one["status"] for one in updates] != ["created"] * len(updates):
+        raise RuntimeError(f"the resources were not stored: {updates}")
+    # Routes follow the store a moment later.
+    until(lambda: _is_routed(running) or None, "the Destination is delivered to")
+    return Receiver(running, sink, keys, folder, sink.counts().records)
 
 
 def _answered(running: Daemon) -> Answer | None:

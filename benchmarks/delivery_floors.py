@@ -6,37 +6,26 @@ that port of this machine with aiohttp, as many at once as a Destination has con
 """
 
 import asyncio
-import contextlib
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from itertools import cycle
 
 import aiohttp
 import uvloop
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from benchmarks import delivery_bodies
-from reconciler.daemon import serving
+from benchmarks import delivery_bodies, floor_server
 
 CONSUMERS = 10  # what a Destination has when it says nothing
 
 
-@contextlib.contextmanager
-def route() -> Iterator[int]:
+def route() -> AbstractContextManager[int]:
     """The route, for as long as the context lasts; its port."""
-    command = [sys.executable, "-m", "benchmarks.delivery_floors", "route"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline())
-        finally:
-            process.terminate()
+    return floor_server.running("benchmarks.delivery_floors", "route")
 
 
 def loop(port: int, *, seconds: float) -> float:
@@ -48,16 +37,6 @@ def loop(port: int, *, seconds: float) -> float:
 async def _read(request: Request) -> Response:
     await request.body()
     return Response(b"", media_type="application/x-protobuf")
-
-
-async def _serve() -> None:
-    listener = serving.bind("127.0.0.1", 0)
-    application = Starlette(routes=[Route("/v1/logs", _read, methods=["POST"])])
-    ended = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    async with serving.serve(application, listener, certificate=None, drain_seconds=1):
-        print(listener.getsockname()[1], flush=True)
-        await ended.wait()
 
 
 async def _send(port: int, seconds: float) -> float:
@@ -80,6 +59,6 @@ async def _send(port: int, seconds: float) -> float:
 
 if __name__ == "__main__":
     if sys.argv[1] == "route":
-        uvloop.run(_serve())
+        floor_server.serve(Route("/v1/logs", _read, methods=["POST"]))
     else:
         print(uvloop.run(_send(int(sys.argv[2]), float(sys.argv[3]))))

@@ -3,26 +3,26 @@
 import socket
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
 from benchmarks import corpus
-from benchmarks.daemons import Daemon, daemon
+from benchmarks.daemons import Daemon, daemon, until_read
 from benchmarks.figures import Figure
 
+FILES = 1_000
 REQUESTS = 5_000
 ROUNDS = 9
 CONSTANT = "/livez"
+SHARE, TARGET = 0.6, 0.75
 
 
 def measure() -> Figure:
     """Both routes by turns, on one kept-alive connection each time."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        corpus.make(folder / "corpus.git", files=1_000)
+        corpus.make(folder / "corpus.git", files=FILES)
         with daemon(folder, repository=folder / "corpus.git") as running:
-            while not running.runs():
-                time.sleep(0.1)
+            until_read(running, files=FILES)
             ours, constant = [], []
             for _ in range(ROUNDS):
                 constant.append(_rate(running, CONSTANT))
@@ -32,8 +32,9 @@ def measure() -> Figure:
     return Figure(
         "GET one, per CPU second of the server",
         f"{mine:,.0f} requests",
-        f"constant route {floor:,.0f} requests",
+        f"at least {SHARE:g} of a constant route, {floor:,.0f} requests; target {TARGET:g}",
         f"{ratio:.2f}",
+        missed=ratio < SHARE,
     )
 
 

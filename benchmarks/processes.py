@@ -1,5 +1,6 @@
 """What processes use, as the kernel tells it: CPU time, memory, threads."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -10,9 +11,16 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(process: int) -> float:
-    """CPU time of a process and all its children, those that ended and those that run."""
-    running = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return _own_cpu_seconds(process) + sum(_own_cpu_seconds(int(child)) for child in running)
+    """CPU time of a process and of all that it started and they did, those that ended and those that run."""
+    return sum(map(_own_cpu_seconds, family(process)))
+
+
+def family(process: int) -> list[int]:
+    """A process and all that it started and they did, as far as they run; those that its other threads started, too."""
+    found = [process]
+    for one in found:  # grows meanwhile
+        found += _children(one)
+    return found
 
 
 def cpu_seconds_of(command: Sequence[str], *, times: int, environment: Mapping[str, str]) -> float:
@@ -33,9 +41,31 @@ def pss_mb(process: int) -> float:
     return _number(Path(f"/proc/{process}/smaps_rollup").read_text(), r"^Pss:\s+([0-9]+) kB") * 1024 / 1e6
 
 
+def pss_mb_of_all(members: Sequence[int]) -> float:
+    """The same of several together; one that has ended has none."""
+    sizes = 0.0
+    for member in members:
+        with contextlib.suppress(OSError):
+            sizes += pss_mb(member)
+    return sizes
+
+
+def descriptors(process: int) -> int:
+    """How many files, sockets and pipes it has open."""
+    return len(os.listdir(f"/proc/{process}/fd"))  # noqa: PTH208 - names alone, ten times a second
+
+
 def threads(process: int) -> int:
     """How many threads it has."""
     return _number(Path(f"/proc/{process}/status").read_text(), r"^Threads:\s+([0-9]+)")
+
+
+def _children(process: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it ended meanwhile, or one of its threads did
+        for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208 - as above
+            found += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text().split())
+    return found
 
 
 def _own_cpu_seconds(process: int) -> float:

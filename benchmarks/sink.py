@@ -1,8 +1,9 @@
 """The endpoint of the delivery benchmarks, a process of its own: it counts records, as cheaply as it can, and answers.
 
-`python -m benchmarks.sink` listens on a free port of this machine and prints it. Every record of the benchmarks holds
-`MARK` once, so that counting is a search through bytes; one request in a hundred is parsed as JSON, too, and what
-does not agree is counted as wrong. Beneath `/-/` it tells what came, and takes the status that it is to answer.
+`python -m benchmarks.sink [PORT]` listens on that port of this machine, or a free one, and prints it. Every record of
+the benchmarks holds `MARK` once, so that counting is a search through bytes; one request in a hundred is parsed as
+JSON, too, and what does not agree is counted as wrong. Beneath `/-/` it tells what came, and takes the status that it
+is to answer.
 """
 
 import asyncio
@@ -154,9 +155,9 @@ class Sink:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Sink]:
-    """A sink for as long as the context lasts."""
-    with subprocess.Popen([sys.executable, "-m", "benchmarks.sink"], stdout=subprocess.PIPE) as process:
+def running(port: int = 0) -> Iterator[Sink]:
+    """A sink for as long as the context lasts, on a free port if none is given."""
+    with subprocess.Popen([sys.executable, "-m", "benchmarks.sink", str(port)], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             yield Sink(int(process.stdout.readline()), process.pid)
@@ -164,13 +165,15 @@ def running() -> Iterator[Sink]:
             process.terminate()
 
 
-async def _serve() -> None:
+async def _serve(port: int) -> None:
     seen = Seen()
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(seen), "127.0.0.1", 0, backlog=512)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(seen), "127.0.0.1", port, backlog=512, reuse_address=True
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        uvloop.run(_serve())
+        uvloop.run(_serve(int(sys.argv[1]) if len(sys.argv) > 1 else 0))

@@ -1,13 +1,13 @@
 """Applying: what is asked for, planned in the reader child, then stored in one transaction.
 
-The plan holds for the revision of the store that it was made against. When the store moved meanwhile, it is made again;
-after a few such rounds the applier keeps other changes out for one round, so that a large commit ends too.
+The plan holds until what it looked at is touched: see `Store.commit`. When the store moved there meanwhile, it is made
+again; after a few such rounds the applier keeps other changes out for one round, so that a large commit ends too.
 """
 
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -15,8 +15,10 @@ import msgspec
 
 from reconciler.access.actors import Actor
 from reconciler.clock import Clock, rfc3339
+from reconciler.gates import Gate
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.reading.client import Answered, Reader
+from reconciler.reading.inflow import Begin, Inflow
 from reconciler.reading.messages import (
     CommitJob,
     CommitPlanned,
@@ -111,7 +113,8 @@ class Applier:
         self._limits = limits
         self._secrets = secrets
         self._clock = clock
-        self._gate = Gate()
+        self._gate = Gate()  # of all changes
+        self._requests = Gate()  # of requests, inside which they come to the other one
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -168,12 +171,18 @@ class Applier:
             assert isinstance(planned, CommitPlanned)
             recorded = record(planned)
             if recorded is not None:
-                await self._store.commit(answered.parts(), record=recorded, planned_at=planned.revision)
-            if recorded is not None:
+                parts, ahead = answered.inflow.handed_over()
+                await self._store.commit(
+                    parts,
+                    record=recorded,
+                    planned_at=planned.revision,
+                    footprint=planned.footprint,
+                    ahead=ahead,
+                )
                 self._tell(Told(origin, planned.touched, changed=planned.changed, project=project))
             return planned
 
-        return await self._rounds(job, project=project, store=store)
+        return await self._rounds(job, project=project, store=store, ahead=self._store.ahead)
 
     async def redact(self, key: Key, text: str, *, request: Request, dry_run: bool) -> RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
@@ -279,23 +288,45 @@ class Applier:
             planned = answered.planned
             assert isinstance(planned, RequestPlanned)
             if planned.changed:
-                await self._store.commit(answered.parts(), record=Record(), planned_at=planned.revision)
+                await self._store.commit(
+                    answered.parts(), record=Record(), planned_at=planned.revision, footprint=planned.footprint
+                )
                 self._tell(Told(None, planned.touched, project=request.project))
             return Answer(planned.status, planned.answer)
 
-        return await self._rounds(job, project=request.project, store=store)
+        return await self._rounds(job, project=request.project, store=store, among=self._requests)
 
     async def _rounds(
-        self, job: Callable[[Context], Job], *, project: str, store: Callable[[Answered], Coroutine[None, None, T]]
+        self,
+        job: Callable[[Context], Job],
+        *,
+        project: str,
+        store: Callable[[Answered], Coroutine[None, None, T]],
+        ahead: Begin | None = None,
+        among: Gate | None = None,
     ) -> T:
-        for _ in range(OPTIMISTIC_ROUNDS):
+        """Plan and store, and plan again when the store moved. With `ahead`, a large change is written meanwhile.
+
+        With a gate `among` many, these are kept out at first: requests that overtake each other would all wait for a
+        large commit otherwise, that of them which wants to be alone among all, and the others behind it.
+        """
+
+        async def round_() -> T:
+            async with Inflow(ahead) as inflow:  # whatever is not stored of it is dropped
+                answered = await self._reader.plan(job(await self._context(project)), inflow)
+                await inflow.written()  # which takes long, and may be given up
+                return await _to_its_end(store(answered))
+
+        async def beside_all() -> T:
             async with self._gate.shared():
-                answered = await self._reader.plan(job(await self._context(project)))
-                with contextlib.suppress(Moved):
-                    return await _to_its_end(store(answered))
-        async with self._gate.exclusive():
-            answered = await self._reader.plan(job(await self._context(project)))
-            return await _to_its_end(store(answered))
+                return await round_()
+
+        async def before_all() -> T:
+            return await _in_rounds(round_, gate=self._gate, last=round_)
+
+        if among is None:
+            return await before_all()
+        return await _in_rounds(beside_all, gate=among, last=before_all)
 
     async def _context(self, project: str) -> Context:
         now = self._clock()
@@ -326,6 +357,21 @@ async def _joined(parts: Iterable[bytes], *, project: str, revision: int) -> Rou
     )
 
 
+async def _in_rounds(
+    attempt: Callable[[], Coroutine[None, None, T]],
+    *,
+    gate: Gate,
+    last: Callable[[], Coroutine[None, None, T]],
+) -> T:
+    """What the first attempt that is not overtaken gives; the `last` one has the gate for itself."""
+    for _ in range(OPTIMISTIC_ROUNDS):
+        async with gate.shared():
+            with contextlib.suppress(Moved):
+                return await attempt()
+    async with gate.exclusive():
+        return await last()
+
+
 async def _to_its_end(work: Coroutine[None, None, T]) -> T:
     """Finish a write that was begun although its caller is gone: its thread cannot be called back, and whoever waits
     at the gate must not be let in before it is done.
@@ -336,52 +382,6 @@ async def _to_its_end(work: Coroutine[None, None, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait({task})
         raise
-
-
-class Gate:
-    """Any number of changes at once, or one alone. Whoever wants to be alone is not overtaken by newcomers."""
-
-    def __init__(self) -> None:
-        self._entering = asyncio.Lock()
-        self._inside = 0
-        self._empty = asyncio.Event()
-        self._empty.set()
-
-    @contextlib.asynccontextmanager
-    async def shared(self) -> AsyncIterator[None]:
-        """Be inside together with others."""
-        async with self._entering:
-            self._enter()
-        try:
-            yield
-        finally:
-            self._leave()
-
-    @contextlib.asynccontextmanager
-    async def exclusive(self) -> AsyncIterator[None]:
-        """Be inside alone: wait for those inside, and keep newcomers waiting."""
-        async with self._entering:
-            await self._empty.wait()
-            yield
-
-    @contextlib.asynccontextmanager
-    async def idle(self) -> AsyncIterator[None]:
-        """Be inside alone, and keep nobody waiting for that: whoever comes before it is empty goes first."""
-        while True:
-            await self._empty.wait()
-            async with self._entering:
-                if self._inside == 0:
-                    yield
-                    return
-
-    def _enter(self) -> None:
-        self._inside += 1
-        self._empty.clear()
-
-    def _leave(self) -> None:
-        self._inside -= 1
-        if self._inside == 0:
-            self._empty.set()
 
 
 class _DeletedUpdate(msgspec.Struct):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.applying import Gate
+from reconciler.gates import Gate
 from tests import daemons
 
 pytestmark = pytest.mark.anyio

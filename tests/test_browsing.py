@@ -34,6 +34,7 @@ def stored(kind: str, names: Sequence[str], *, labels: dict[str, str] | None = N
     """A part that stores a version of each, all with these labels."""
     part = rows.stored(*names, number=number)
     return Changes(
+        origins=part.origins,
         versions=tuple(row._replace(kind=kind, body=body(row.name, labels, number=number)) for row in part.versions),
         heads=tuple(row._replace(kind=kind, resource_id=f"{kind}-{row.name}") for row in part.heads),
     )

@@ -43,6 +43,7 @@ from reconciler.resources.secret_references import Available
 from reconciler.routing.models import Routes
 from reconciler.store import connections, migrating, queries, writing
 from reconciler.store.contract import Changes, Record, RepositoryRow
+from reconciler.store.moving import Recent
 from reconciler.store.planning_view import PlanningView
 
 PROJECT = "default"
@@ -186,13 +187,14 @@ class World:
         self.now = BEGIN
         self.number = 0
         self.path = folder / "store.db"
+        self.recent = Recent()  # what the last commits touched
         is_new = not self.path.exists()
         self._writer = connections.open_writer(self.path)
         self._writer.execute("pragma synchronous = off")  # these stores need not survive a power cut
         if is_new:
             migrating.migrate(self._writer, steps=migrating.migrations())
             self._writer.execute(queries.load()["create_project"], (PROJECT, rfc3339(BEGIN)))
-        self.view = PlanningView(self.path)
+        self.view = PlanningView.open(self.path)
 
     def close(self) -> None:
         """Close the store."""
@@ -246,7 +248,7 @@ class World:
         self._pass_time()
         row = self.rows.get(repository)
         ran = self.plan(repository, full=row is None or self._is_followed_anew(repository))
-        self._record(repository, ran)
+        self.record(repository, ran)
         return ran
 
     def settle(self) -> None:
@@ -263,7 +265,7 @@ class World:
         self.due.discard(repository)
         self._pass_time()
         ran = self.plan(repository, full=True)
-        self._record(repository, ran)
+        self.record(repository, ran)
         return ran
 
     def restart(self) -> None:
@@ -338,7 +340,7 @@ class World:
 
     def store(self, *parts: Changes) -> None:
         """Write what was planned."""
-        writing.commit(self._writer, parts, record=Record(), planned_at=None)
+        writing.commit(self._writer, parts, record=Record(), planned_at=None, recent=self.recent)
 
     def turn_back(self) -> None:
         """The next request comes at the time and with the randomness of the last one."""
@@ -362,15 +364,24 @@ class World:
     def stored(self) -> list[dict[str, Any]]:
         """Every resource with its version, by kind and name."""
         return self.all(
-            "select r.*, v.body, v.secrets, v.source from resource r"
-            " join version v using (project, kind, name, version) order by r.kind, r.name"
+            "select r.*, v.body, v.secrets, o.head, o.tail from resource r"
+            " join version v using (project, kind, name, version) join origin o on o.id = ifnull(r.origin, v.origin)"
+            " order by r.kind, r.name"
         )
 
     def _request(self, verb: Verb, body: Any, options: Options) -> Answered:
         self._pass_time()
         answered = self.request(verb, body, options)
         if answered.planned.changed:
-            writing.commit(self._writer, answered.parts, record=Record(), planned_at=answered.planned.revision)
+            planned = answered.planned
+            writing.commit(
+                self._writer,
+                answered.parts,
+                record=Record(),
+                planned_at=planned.revision,
+                recent=self.recent,
+                footprint=planned.footprint,
+            )
             self._tell(None, answered.planned.touched)
         return answered
 
@@ -431,7 +442,7 @@ class World:
             exclude=self.following[repository].exclude,
         )
 
-    def _record(self, repository: str, ran: Ran) -> None:
+    def record(self, repository: str, ran: Ran) -> None:
         """As the reconciler's exit: a second look that finds what the last one told is not stored."""
         planned, before = ran.planned, self.rows.get(repository)
         row = self._row(repository, planned, before)
@@ -445,7 +456,14 @@ class World:
                 forget_held_of=repository if planned.held_changed else None,
                 forget_approval_of=repository if is_free else None,
             )
-            writing.commit(self._writer, ran.parts, record=record, planned_at=planned.revision)
+            writing.commit(
+                self._writer,
+                ran.parts,
+                record=record,
+                planned_at=planned.revision,
+                recent=self.recent,
+                footprint=planned.footprint,
+            )
             self.rows[repository] = row
             self._tell(repository, planned.touched, changed=planned.changed)
         (self.waiting.add if planned.waits_for_store else self.waiting.discard)(repository)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 OURS = ("reconciler", "api")
 # What libraries may say. The HTTP server warns of every client that speaks no HTTP, which is nobody's to mend here.
 # The scheduler tells of every run, and of a cancelled one as of a fault; what matters of them `schedules` tells.
-LIBRARIES = {"apscheduler": logging.CRITICAL, "uvicorn": logging.ERROR, "watchfiles": logging.WARNING}
+LIBRARIES = {"apscheduler": logging.CRITICAL, "uvicorn": logging.ERROR}
 
 
 class Text(logging.Formatter):

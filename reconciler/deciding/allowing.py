@@ -1,13 +1,15 @@
 """What a repository may hold at all, by its setting `allow`."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from reconciler.resources.keys import Key
 
 
-def is_allowed(key: Key, *, kinds: Iterable[str], names: Iterable[str]) -> bool:
+def is_allowed(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:
     """Whether the kind and the name of a resource each match a pattern."""
-    return any(fnmatchcase(key.kind, pattern) for pattern in kinds) and any(
-        fnmatchcase(key.name, pattern) for pattern in names
-    )
+    return _matches(key.kind, kinds) and _matches(key.name, names)
+
+
+def _matches(text: str, patterns: Collection[str]) -> bool:
+    return "*" in patterns or any(fnmatchcase(text, pattern) for pattern in patterns)

@@ -6,6 +6,8 @@ Nothing here knows what is stored or what else is wanted (`resolving`), or asks 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from reconciler.documents import limits, reading
 from reconciler.documents.values import Value
 from reconciler.planning.models import Wanted
@@ -23,8 +25,7 @@ class Rules:
     hmac_key: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One resource document. `draft` is None exactly when `reason` says what is wrong with it by itself."""
 
     position: int
@@ -35,14 +36,14 @@ class Candidate:
 
     def wanted(self, ordinal: int, *, reason: str | None = None, allowed: bool = True) -> Wanted:
         """This document as the planner sees it; `reason` is one more thing that is wrong with it."""
-        reasons = [text for text in (self.reason, reason) if text]
+        draft = self.draft
         return Wanted(
             ordinal=ordinal,
             key=self.key,
-            digest=b"" if self.draft is None else self.draft.digest,
-            reason="\n".join(reasons) or None,
+            digest=b"" if draft is None else draft.digest,
+            reason="\n".join(filter(None, (self.reason, reason))) or None,
             place=self.place,
-            deprecated=self.draft is not None and self.draft.deprecated,
+            deprecated=draft is not None and draft.deprecated,
             allowed=allowed,
         )
 
@@ -67,15 +68,14 @@ def of_file(data: bytes, *, path: str, rules: Rules) -> tuple[Candidate, ...] | 
         if judging.classify(document.value, api_versions=rules.api_versions) is judging.Classification.RESOURCE
     ]
     locations = None
-    if any(verdict.violations for _, verdict in judged):
-        # Positions cost a second parse, so they are looked up only when something must be reported.
-        locations = reading.locate(data, syntax=syntax, limits=limits.FILE)
     candidates = []
     for document, verdict in judged:
         place = Place(path, document.line, document.column)
         reason = None
         if verdict.violations:
-            assert locations is not None
+            # Positions cost a second parse, so they are looked up only when something must be reported.
+            if locations is None:
+                locations = reading.locate(data, syntax=syntax, limits=limits.FILE)
             reason = file_reason(verdict.violations, path=path, index=document.index, locations=locations)
         candidates.append(_candidate(document.index, verdict, rules=rules, reason=reason, place=place))
     return tuple(candidates)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -11,21 +12,33 @@ from reconciler import ids
 from reconciler.deciding import drifting
 from reconciler.deciding.candidates import Candidate
 from reconciler.deciding.dependants import NOTHING, Standing
+from reconciler.deciding.gathering import Gathering
 from reconciler.documents.values import Pointer, Value
 from reconciler.planning.models import BUILT_IN, Change, Outcome
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources import canonical, drafts, preparing, rendering
+from reconciler.resources.drafts import Draft
 from reconciler.resources.fitting import Fit
 from reconciler.resources.keys import Key
 from reconciler.resources.preparing import Prepared
 from reconciler.resources.restoring import Secrets
-from reconciler.store.contract import AuditRow, Changes, HeadRow, KeyRow, ReferenceRow, StatusRow, VersionRow
+from reconciler.store import origins
+from reconciler.store.contract import (
+    ChangeRow,
+    Changes,
+    HeadRow,
+    KeyRow,
+    OriginRow,
+    ReferenceRow,
+    SourcePlace,
+    StatusRow,
+    VersionRow,
+)
 from reconciler.store.planning_view import Identity, StoredDocument
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
-PART = 250  # outcomes in one part: about 400 KB of rows, a millisecond of decoding
 NAMED = 10  # a line names this many resources, and counts the rest
-PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource that goes over it
+_WORDS = {status: status.value for status in UpdateStatus}  # asking each for its value is a call of Python's
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,28 @@ class Origin:
     source: Mapping[str, Value]
     hmac_key: bytes = field(repr=False)
     changed_by: Mapping[str, Value] = field(default_factory=dict)  # the commits that changed files, by their paths
+
+    def row_of(self, source: Mapping[str, Value]) -> OriginRow:
+        """Where what comes from this source comes from, which has no `path` and `line` either."""
+        return origins.row(source, actor=self.actor, run=self.run, request=self.request, created_at=self.at)
+
+
+class Origins:
+    """The rows of an origin: one for each commit that changed files, and one for all else, each made once."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self._rows: dict[object, OriginRow] = {}
+
+    def row(self, path: str | None) -> OriginRow:
+        """Where what is stored now comes from: with the commit that changed its file, if there is one that is known."""
+        changed_by = None if path is None else self.origin.changed_by.get(path)
+        commit = changed_by["commit"] if isinstance(changed_by, dict) else None
+        row = self._rows.get(commit)
+        if row is None:
+            lineage: dict[str, Value] = {} if changed_by is None else {"changedBy": changed_by}
+            row = self._rows[commit] = self.origin.row_of({**self.origin.source, **lineage})
+        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,160 +113,126 @@ class Decided:
 
     def storing_secrets(self) -> Iterator[tuple[Key, Outcome, Secrets]]:
         """What is stored anew and holds secrets, with them."""
-        for outcome in self.outcomes:
-            if outcome.change in WRITING and outcome.key is not None and outcome.ordinal is not None:
-                secrets = self.fits[outcome.ordinal].secrets
-                if secrets:
-                    yield outcome.key, outcome, secrets
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """One resource as it will be stored."""
-
-    head: HeadRow
-    version: VersionRow
-    references: tuple[ReferenceRow, ...]
+        holding = {ordinal: fit.secrets for ordinal, fit in self.fits.items() if fit.secrets}
+        for outcome in self.outcomes if holding else ():
+            if outcome.ordinal in holding and outcome.change in WRITING and outcome.key is not None:
+                yield outcome.key, outcome, holding[outcome.ordinal]
 
 
 def parts(decided: Decided, *, stock: Stock, origin: Origin, first: int = 0) -> Iterator[Changes]:
     """The rows of every outcome that changes the store or is told in a run, in parts; the run's ranks from `first`."""
-    gathered: list[Changes] = []
-    size = 0
+    rows, known = Gathering(), Origins(origin)
     for row in decided.standing.rows:
-        gathered.append(Changes(head_statuses=(row,)))
-        size += len(row.status)
-        if len(gathered) == PART or size > PART_BYTES:
-            yield _joined(gathered)
-            gathered, size = [], 0
+        rows.head_statuses.append(row)
+        if rows.add(len(row.status)):
+            yield rows.take()
     for rank, outcome in enumerate(decided.outcomes, first):
-        rows = _rows(outcome, decided, rank=rank, stock=stock, origin=origin)
-        gathered.append(rows)
-        size += _size(rows)
-        if len(gathered) == PART or size > PART_BYTES:
-            yield _joined(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield _joined(gathered)
+        told = _tell(outcome, decided, rows, rank=rank, origin=origin)
+        if rows.add(told + _change(outcome, decided, rows, stock=stock, known=known)):
+            yield rows.take()
+    if rows.number:
+        yield rows.take()
 
 
-def _size(rows: Changes) -> int:
-    """The bytes that weigh: bodies, statuses, reasons. All else of a row is as long as names and paths are."""
-    heads = sum(len(head.status) for head in rows.heads)
-    bodies = sum(len(version.body) + len(version.secrets or b"") for version in rows.versions)
-    return heads + bodies + sum(len(status.reason or "") for status in rows.statuses)
+def _change(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock, known: Origins) -> int:
+    """Add the rows of what changes; the bytes of them that weigh."""
+    if outcome.change in WRITING:
+        return _write(outcome, decided, rows, stock=stock, known=known)
+    if outcome.change is Change.REPLACE_HEAD:
+        head, come_from = _moved_head(outcome, decided, stock=stock, known=known)
+        rows.heads.append(head)
+        rows.origins.update((row.id, row) for row in come_from)
+        return len(head.status)
+    if outcome.change is Change.DELETE:
+        assert outcome.key is not None
+        project, who = known.origin.project, known.row(None)
+        rows.removed.append(KeyRow(project, *outcome.key))
+        rows.origins[who.id] = who
+        rows.changed.append(_changed(outcome, version_after=None, project=project, origin=who.id))
+    return 0
 
 
-def _joined(gathered: Sequence[Changes]) -> Changes:
-    return Changes(
-        versions=tuple(row for one in gathered for row in one.versions),
-        references=tuple(row for one in gathered for row in one.references),
-        heads=tuple(row for one in gathered for row in one.heads),
-        head_statuses=tuple(row for one in gathered for row in one.head_statuses),
-        removed=tuple(row for one in gathered for row in one.removed),
-        audit=tuple(row for one in gathered for row in one.audit),
-        statuses=tuple(row for one in gathered for row in one.statuses),
-    )
+def _write(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock, known: Origins) -> int:
+    """Add the new version of a resource that is created or updated; the bytes of it that weigh.
 
-
-def write(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Origin) -> Written:
-    """The new version of a resource that is created or updated."""
+    A first read makes these by the thousand: rows whose members are named take three times as long to make.
+    """
     assert outcome.key is not None
     assert outcome.ordinal is not None
-    candidate, fit = decided.candidates[outcome.ordinal], decided.fits[outcome.ordinal]
-    assert candidate.draft is not None
-    identity = _identity(outcome, candidate, stock=stock, origin=origin)
+    key, candidate, fit = outcome.key, decided.candidates[outcome.ordinal], decided.fits[outcome.ordinal]
+    draft, place, origin = candidate.draft, candidate.place, known.origin
+    assert draft is not None
+    identity = _identity(outcome, draft, stock=stock, origin=origin)
     bound = preparing.Bound(origin.project, identity.id, identity.version)
-    ready = preparing.prepare(drafts.owned(candidate.draft), fit.secrets, hmac_key=origin.hmac_key, bound=bound)
-    ready = _with_the_same_hash(ready, stock.before.get(outcome.key))
-    source = _fresh_source(origin, candidate)
-    version = VersionRow(
-        project=origin.project,
-        kind=outcome.key.kind,
-        name=outcome.key.name,
-        version=identity.version,
-        resource_id=identity.id,
-        digest=candidate.draft.digest,
-        body=rendering.body(ready, identity=identity),
-        secrets=ready.secrets,
-        source=canonical.encode(source),
-        actor=origin.actor,
-        run=origin.run,
-        request=origin.request,
-        created_at=origin.at,
+    owned = drafts.owned(draft) if fit.secrets else drafts.members(draft)
+    ready = preparing.prepare(owned, fit.secrets, hmac_key=origin.hmac_key, bound=bound)
+    ready = _with_the_same_hash(ready, stock.before.get(key))
+    body = rendering.body(ready, identity=identity)
+    path, line = (None, None) if place is None else (place.path, place.line)
+    came_from = known.row(path)
+    rows.origins[came_from.id] = came_from
+    rows.versions.append(
+        VersionRow(origin.project, *key, identity.version, body, ready.secrets, came_from.id, path, line)
     )
-    head = _head(version, candidate, standing=decided.standing, origin=origin)
+    for target in draft.references:
+        rows.references.append(ReferenceRow(origin.project, *key, *target))
+    head = _head(key, draft, identity, path=path, line=line, standing=decided.standing, origin=origin)
     if origin.repository is None:
         head = drifting.kept(head, outcome, stock.wanted)
-    references = tuple(ReferenceRow(origin.project, *outcome.key, *target) for target in candidate.draft.references)
-    return Written(head=head, version=version, references=references)
+    rows.heads.append(head)
+    changed = _changed(outcome, version_after=identity.version, project=origin.project, origin=came_from.id)
+    rows.changed.append(changed)
+    return len(body) + len(ready.secrets or b"") + len(head.status)
 
 
 def new_id(origin: Origin, ordinal: int) -> str:
-    """A new resource's ULID, derived from the change's seed and the document's place in it."""
-    randomness = hashlib.blake2b(ordinal.to_bytes(8, "big"), key=origin.seed, digest_size=ids.RANDOM_BYTES).digest()
-    return ids.ulid(milliseconds=origin.milliseconds, randomness=randomness)
+    """A new resource's ULID: the next in the order of the change's documents, from where its seed says.
+
+    So they come in order, and the store's index of them grows at its end.
+    """
+    following = (_first(origin.seed) + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
+    return ids.ulid(milliseconds=origin.milliseconds, randomness=following.to_bytes(ids.RANDOM_BYTES, "big"))
 
 
-def _rows(outcome: Outcome, decided: Decided, *, rank: int, stock: Stock, origin: Origin) -> Changes:
-    statuses = _statuses(outcome, decided.candidates, rank=rank, origin=origin)
-    match outcome.change:
-        case Change.CREATE | Change.UPDATE:
-            written = write(outcome, decided, stock=stock, origin=origin)
-            return Changes(
-                versions=(written.version,),
-                references=written.references,
-                heads=(written.head,),
-                audit=(_audit(outcome, version_after=written.version.version, origin=origin),),
-                statuses=statuses,
-            )
-        case Change.REPLACE_HEAD:
-            head = _moved_head(outcome, decided, stock=stock, origin=origin)
-            return Changes(heads=(head,), statuses=statuses)
-        case Change.DELETE:
-            assert outcome.key is not None
-            removed = KeyRow(origin.project, outcome.key.kind, outcome.key.name)
-            audit = _audit(outcome, version_after=None, origin=origin)
-            return Changes(removed=(removed,), audit=(audit,), statuses=statuses)
-        case Change.NONE:
-            return Changes(statuses=statuses)
+@lru_cache(maxsize=2)
+def _first(seed: bytes) -> int:
+    """What the ids of a change count from."""
+    return int.from_bytes(hashlib.blake2b(key=seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
 
 
-def _identity(outcome: Outcome, candidate: Candidate, *, stock: Stock, origin: Origin) -> rendering.Identity:
+def _identity(outcome: Outcome, draft: Draft, *, stock: Stock, origin: Origin) -> rendering.Identity:
     """An existing resource keeps its id; a new one brings its own or gets one, and goes on from its last version."""
     assert outcome.key is not None
     assert outcome.ordinal is not None
-    assert candidate.draft is not None
     stored = stock.identities.get(outcome.key)
     if outcome.stored is not None and stored is not None:
         version, resource_id = outcome.stored.version + 1, stored.resource_id
     else:
         version = stock.last_versions.get(outcome.key, 0) + 1
-        resource_id = candidate.draft.proposed_id or new_id(origin, outcome.ordinal)
-    return rendering.Identity(id=resource_id, version=version, date_modified=origin.at)
+        resource_id = draft.proposed_id or new_id(origin, outcome.ordinal)
+    return rendering.Identity(resource_id, version, origin.at)
 
 
-def _head(version: VersionRow, candidate: Candidate, *, standing: Standing, origin: Origin) -> HeadRow:
-    assert candidate.draft is not None
-    key = Key(version.kind, version.name)
+def _head(
+    key: Key,
+    draft: Draft,
+    identity: rendering.Identity,
+    *,
+    path: str | None,
+    line: int | None,
+    standing: Standing,
+    origin: Origin,
+) -> HeadRow:
     incomplete, delivery = standing.written.get(key, ()), standing.delivery.get(key)
-    return HeadRow(
-        project=version.project,
-        kind=version.kind,
-        name=version.name,
-        version=version.version,
-        resource_id=version.resource_id,
-        digest=version.digest,
-        owner=origin.repository,
-        path=None if candidate.place is None else candidate.place.path,
-        line=None if candidate.place is None else candidate.place.line,
-        protected=int(candidate.draft.protected),
-        incomplete=int(bool(incomplete)),
-        status=rendering.status(version.kind, source=version.source, incomplete=incomplete, delivery=delivery),
-    )
+    status = rendering.status(key.kind, incomplete=incomplete, delivery=delivery)
+    version, resource_id, owner = identity.version, identity.id, origin.repository
+    flags = (int(draft.protected), int(bool(incomplete)))
+    return HeadRow(origin.project, *key, version, resource_id, draft.digest, owner, path, line, *flags, status)
 
 
-def _moved_head(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Origin) -> HeadRow:
+def _moved_head(
+    outcome: Outcome, decided: Decided, *, stock: Stock, known: Origins
+) -> tuple[HeadRow, tuple[OriginRow, ...]]:
     """The same version at another place, or adopted: all else of the source stays that of the version."""
     assert outcome.stored is not None
     assert outcome.ordinal is not None
@@ -240,31 +241,39 @@ def _moved_head(outcome: Outcome, decided: Decided, *, stock: Stock, origin: Ori
     assert candidate.place is not None
     stored = outcome.stored
     identity = stock.identities[stored.key]
-    source: dict[str, Value] = msgspec.json.decode(identity.source)
-    if source.get("type") != "git":
-        source = _fresh_source(origin, candidate)
-    # The commit is that of the version, whoever applied it; where the resource stands is another matter.
-    where = {name: origin.source[name] for name in ("repository", "branch")}
-    source |= {**where, "path": candidate.place.path, "line": candidate.place.line}
-    status = rendering.with_source(identity.status, source)
+    come_from = _another_origin(identity, candidate.place.path, known=known)
+    status = rendering.without_drift(identity.status)
     standing = decided.standing
     if stored.key in standing.stored:
         lines, delivery = standing.stored[stored.key], standing.delivery.get(stored.key)
         status = rendering.with_standing(stored.key.kind, status, incomplete=lines, delivery=delivery)
-    return HeadRow(
-        project=origin.project,
+    head = HeadRow(
+        project=known.origin.project,
         kind=stored.key.kind,
         name=stored.key.name,
         version=stored.version,
         resource_id=identity.resource_id,
         digest=stored.digest,
-        owner=origin.repository,
+        owner=known.origin.repository,
         path=candidate.place.path,
         line=candidate.place.line,
         protected=int(candidate.draft.protected),
         incomplete=int(bool(rendering.incomplete(status))),
         status=status,
+        origin=None if come_from is None else come_from.id,
+        place=SourcePlace.OWN,
     )
+    return head, () if come_from is None else (come_from,)
+
+
+def _another_origin(identity: Identity, path: str, *, known: Origins) -> OriginRow | None:
+    """Where a version comes from that is taken over as it is; None where that is what it says itself."""
+    source: dict[str, Value] = msgspec.json.decode(identity.head + identity.tail)
+    if source.get("type") != "git":
+        return known.row(path)
+    # The commit is that of the version, whoever applied it; where the resource stands is another matter.
+    where = {name: known.origin.source[name] for name in ("repository", "branch")}
+    return None if where.items() <= source.items() else known.origin.row_of(source | where)
 
 
 def _with_the_same_hash(ready: Prepared, before: StoredDocument | None) -> Prepared:
@@ -291,54 +300,27 @@ class _Stored(msgspec.Struct):
     spec: dict[str, Any]
 
 
-def _fresh_source(origin: Origin, candidate: Candidate) -> dict[str, Value]:
-    """Where what is stored now comes from: in Git with its place, and the commit that changed the file if known."""
-    place = candidate.place
-    if place is None:
-        return dict(origin.source)
-    changed_by = origin.changed_by.get(place.path)
-    lineage: dict[str, Value] = {} if changed_by is None else {"changedBy": changed_by}
-    return {**origin.source, **lineage, "path": place.path, "line": place.line}
-
-
-def _audit(outcome: Outcome, *, version_after: int | None, origin: Origin) -> AuditRow:
+def _changed(outcome: Outcome, *, version_after: int | None, project: str, origin: int) -> ChangeRow:
     assert outcome.key is not None
-    return AuditRow(
-        at=origin.at,
-        project=origin.project,
-        actor=origin.actor,
-        action=_action(outcome),
-        kind=outcome.key.kind,
-        name=outcome.key.name,
-        version_before=None if outcome.stored is None else outcome.stored.version,
-        version_after=version_after,
-        run=origin.run,
-        request=origin.request,
-    )
+    # What was done: a resource that is stored although deprecated was created.
+    action = _WORDS[UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status]
+    before = None if outcome.stored is None else outcome.stored.version
+    return ChangeRow(project, action, *outcome.key, before, version_after, origin)
 
 
-def _action(outcome: Outcome) -> str:
-    """What was done: a resource that is stored although deprecated was created."""
-    return (UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status).value
-
-
-def _statuses(outcome: Outcome, candidates: Sequence[Candidate], *, rank: int, origin: Origin) -> tuple[StatusRow, ...]:
-    """What a run tells of this outcome: everything but `unchanged`, with the place in the commit or the last one."""
+def _tell(outcome: Outcome, decided: Decided, rows: Gathering, *, rank: int, origin: Origin) -> int:
+    """Add what a run tells of this outcome, which is everything but `unchanged`, with the place in the commit or the
+    last one; the bytes of it that weigh.
+    """
     if origin.run is None or outcome.status is UpdateStatus.UNCHANGED:
-        return ()
-    place = None if outcome.ordinal is None else candidates[outcome.ordinal].place
-    stored = outcome.stored
-    row = StatusRow(
-        run=origin.run,
-        ordinal=rank,
-        kind=None if outcome.key is None else outcome.key.kind,
-        name=None if outcome.key is None else outcome.key.name,
-        status=outcome.status.value,
-        reason=outcome.reason or why(outcome),
-        path=place.path if place else (stored.path if stored else None),
-        line=place.line if place else (stored.line if stored else None),
-    )
-    return (row,)
+        return 0
+    given = None if outcome.ordinal is None else decided.candidates[outcome.ordinal].place
+    place = given or outcome.stored
+    path, line = (None, None) if place is None else (place.path, place.line)
+    reason = outcome.reason or why(outcome)
+    kind, name = outcome.key or (None, None)
+    rows.statuses.append(StatusRow(origin.run, rank, kind, name, _WORDS[outcome.status], reason, path, line))
+    return len(reason or "")
 
 
 def why(outcome: Outcome) -> str | None:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from msgspec import structs
+
 from reconciler.access.actors import Actor
 from reconciler.deciding import dependants, resolving, stored_secrets
 from reconciler.deciding.blinding import Blinding
@@ -52,7 +54,7 @@ def decide(batches: Sequence[Batch], world: World) -> tuple[Decided, ...]:
     All batches are judged together, as one change. What follows for others is told with the first.
     """
     change = _Change(batches, world)
-    lookup = Types(world.view, project=world.project, coming=dict(change.arriving()))
+    lookup = Types(world.view, project=world.project, coming=dict(change.arriving_types()))
     kept = tuple(_kept(batch, world, lookup=lookup) for batch in batches)
     if any(one.places or one.reasons or one.faults for one in kept):
         change = _Change([_as_kept(*pair) for pair in zip(batches, kept, strict=True)], world)
@@ -101,11 +103,11 @@ def references(world: World, targets: Iterable[Key], written: Mapping[Key, Draft
     return after
 
 
-def written(decided: Decided) -> dict[Key, Draft]:
-    """What is stored anew."""
+def written(decided: Decided, kinds: Collection[str] | None = None) -> dict[Key, Draft]:
+    """What is stored anew, of these kinds or of all."""
     found = {}
     for outcome in decided.outcomes:
-        if outcome.change in WRITING:
+        if outcome.change in WRITING and (kinds is None or (outcome.key is not None and outcome.key.kind in kinds)):
             key, draft = _draft(outcome, decided.candidates)
             found[key] = draft
     return found
@@ -121,9 +123,11 @@ class _Change:
         self._first = [sum(len(batch.candidates) for batch in batches[:index]) for index in range(len(batches))]
         self.coming = self._coming()
 
-    def arriving(self) -> list[tuple[Key, Draft]]:
-        """The documents that will be stored, or are already, if nothing is wrong with them."""
-        return [self.coming.judged[number] for number in sorted(self.coming.arriving)]
+    def arriving_types(self) -> list[tuple[Key, Draft]]:
+        """The types that will be stored, or are already, if nothing is wrong with them."""
+        coming = self.coming
+        types = [number for number, (key, _) in coming.judged.items() if key.kind in components.TYPES]
+        return [coming.judged[number] for number in sorted(types) if number in coming.arriving]
 
     def blinded(self, blinding: Blinding | None, kept: Sequence[Kept]) -> Coming:
         """What comes, with the types of those documents that hold stored secrets, where `(sensitive)` stood."""
@@ -170,7 +174,8 @@ class _Change:
 
     def _coming(self) -> Coming:
         """Judged is whatever its role, its repository's settings, and the document itself do not rule out already."""
-        judged, arriving, accepting = {}, set(), set()
+        judged: dict[int, tuple[Key, Draft]] = {}
+        arriving, accepting = set(), set()
         for batch, planned, first in zip(self.batches, self._planned, self._first, strict=True):
             for one in planned:
                 if one.status in UNJUDGED or _is_out_of_bounds(one) or one.ordinal is None:
@@ -181,7 +186,7 @@ class _Change:
                     arriving.add(number)
                 if batch.accept_invalid:
                     accepting.add(number)
-        targets = {target for _, draft in judged.values() for target in draft.references}
+        targets = set[Key]().union(*[draft.references for _, draft in judged.values()])
         stored = self._world.view.stored(self._world.project, targets)
         there = stored.keys() | (targets & builtins.built_in().keys()) | (targets & self._world.assumed)
         return Coming(judged, arriving, there, accepting)
@@ -221,7 +226,7 @@ def _as_kept(batch: Batch, kept: Kept) -> Batch:
     """What is wanted, with the secrets that stay."""
     drafted = [candidate.draft for candidate in kept.candidates]
     wanted = [
-        replace(
+        structs.replace(
             one,
             digest=one.digest if draft is None else draft.digest,
             reason=_joined(one.reason, kept.reasons.get(one.ordinal)),
@@ -241,6 +246,8 @@ def _guessing(batch: Batch, kept: Kept, world: World, *, lookup: Types) -> froze
         for key, present in batch.stored.items()
         if not planner.is_free(present, actor=batch.actor, suspended=world.suspended)
     }
+    if not of_another and not world.hide_guesses:
+        return frozenset()
     asked = {
         ordinal: candidate
         for ordinal, candidate in enumerate(batch.candidates)
@@ -259,7 +266,7 @@ def _may_be_guessed(candidate: Candidate, batch: Batch, world: World) -> bool:
 
 def _blinding(change: _Change, world: World, *, lookup: Types) -> Blinding:
     before = Types(world.view, project=world.project, coming={})
-    types = [key for key, _ in change.arriving() if key.kind in components.TYPES]
+    types = [key for key, _ in change.arriving_types()]
     return Blinding(lookup, frozenset(key for key in types if not _is_in_force(key, before, lookup)))
 
 
@@ -273,7 +280,8 @@ def _as_guessed(batch: Batch, guesses: Collection[int]) -> Batch:
     """What is wanted, with a secret in clear never equal to the stored one: whoever guesses right must not learn it
     from anything that follows.
     """
-    return replace(batch, wanted=[replace(one, digest=b"") if one.ordinal in guesses else one for one in batch.wanted])
+    wanted = [structs.replace(one, digest=b"") if one.ordinal in guesses else one for one in batch.wanted]
+    return replace(batch, wanted=wanted)
 
 
 def _still_secret(
@@ -313,9 +321,10 @@ def _standing(
                 storing[key] = (draft, fits.fits[one.ordinal])
                 if one.stored is not None and one.stored.incomplete:
                     were.append(key)
-            elif one.change is Change.REPLACE_HEAD:
+                continue
+            if one.change is Change.REPLACE_HEAD:
                 moved.add(one.key)
-            present = None if one.key is None or one.change in WRITING else batch.stored.get(one.key)
+            present = None if one.key is None else batch.stored.get(one.key)
             if present is not None and _may_stand_otherwise(one, present, fits):
                 doubtful.add(present.key)
     found = dependants.find(
@@ -343,7 +352,7 @@ def _refused(one: Wanted, resolved: Resolved) -> Wanted:
     reason, fault = resolved.reasons.get(one.ordinal), resolved.faults.get(one.ordinal)
     if reason is None and fault is None:
         return one
-    return replace(one, reason=_joined(one.reason, reason), fault=fault)
+    return structs.replace(one, reason=_joined(one.reason, reason), fault=fault)
 
 
 def _joined(*reasons: str | None) -> str | None:

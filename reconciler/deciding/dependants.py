@@ -88,15 +88,19 @@ class _Search:
         self._project = project
         self._judging = judging
         self._available = available
-        self._type_of = type_lookup.after({key: draft for key, (draft, _) in written.items()}, type_of)
+        self._drafts = {key: draft for key, (draft, _) in written.items()}
+        self._type_of = type_lookup.after(self._drafts, type_of)
         self._written = written
         self._stored: dict[Key, StoredDocument] = {}  # those whose standing may change
         self._documents: dict[Key, dict[str, Value]] = {}
-        self._own: dict[Key, Lines] = {key: resolving.lines(fit.violations) for key, (_, fit) in written.items()}
+        self._own: dict[Key, Lines] = {
+            key: resolving.lines(fit.violations) if fit.violations else () for key, (_, fit) in written.items()
+        }
         self._named_by: dict[Key, list[Key]] = defaultdict(list)  # of the components that what is written names
-        for key in written:
-            for target in self._named(key):
-                self._named_by[target].append(key)
+        for key, draft in self._drafts.items():
+            for target in draft.references:
+                if target.kind in components.KINDS:
+                    self._named_by[target].append(key)
 
     def spread(self, incomplete: Iterable[Key], doubtful: Collection[Key]) -> None:
         """Gather the users of what judges, then, from whatever was or is incomplete, all that names it."""
@@ -120,7 +124,8 @@ class _Search:
 
     def _judge(self, keys: Collection[Key]) -> set[Key]:
         """The same for these themselves."""
-        fresh = set(keys) - self._written.keys() - self._stored.keys()
+        # A difference of sets would look at all that is written, once in every step of a chain.
+        fresh = {key for key in keys if key not in self._written and key not in self._stored}
         for key, stored in sorted(self._view.documents(self._project, fresh).items()):
             with suppress(Damaged):  # of what nobody can read, nothing new can be said
                 document = stored_secrets.in_clear(key, stored)
@@ -154,15 +159,12 @@ class _Search:
         return [key for key, stored in self._view.stored(self._project, untouched).items() if stored.incomplete]
 
     def _named(self, key: Key) -> list[Key]:
-        """The components that a resource names."""
-        if key in self._written:
-            targets: Iterable[Key] = self._written[key][0].references
-        else:
-            targets = {one.key for one in references.references(self._documents[key])}
+        """The components that a stored resource names."""
+        targets = {one.key for one in references.references(self._documents[key])}
         return [target for target in targets if target.kind in components.KINDS]
 
     def _standing(self, incomplete: set[Key]) -> Standing:
-        written = {key: self._lines(key, incomplete) for key in self._written if key in incomplete}
+        written = {key: self._lines(key, incomplete) for key in incomplete if key in self._written}
         stored = {key: self._lines(key, incomplete) if key in incomplete else () for key in sorted(self._stored)}
         delivery = self._delivery(stored, incomplete)
         before = {key: self._stored[key] for key in stored}
@@ -178,9 +180,7 @@ class _Search:
         """Of each Configuration that is written or judged here why it does not deliver; others that have another
         answer than before are added to what is `stored`.
         """
-        delivering = Delivering(
-            self._view, project=self._project, written={key: draft for key, (draft, _) in self._written.items()}
-        )
+        delivering = Delivering(self._view, project=self._project, written=self._drafts)
         told = {}
         for key in (*self._written, *stored):
             if key.kind == "Configuration":

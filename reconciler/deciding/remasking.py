@@ -12,12 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from reconciler.deciding import decisions, stored_secrets
-from reconciler.deciding.changes import PART, PART_BYTES, Decided, Stock
+from reconciler.deciding.changes import Decided, Stock
+from reconciler.deciding.gathering import PART, PART_BYTES
 from reconciler.deciding.type_lookup import Types
 from reconciler.documents.values import Pointer, Value
 from reconciler.planning.models import Change
 from reconciler.resources import canonical, components, drafts, parameters, preparing, rendering, replacing, restoring
 from reconciler.resources.component_types import ComponentType
+from reconciler.resources.drafts import Draft
 from reconciler.resources.keys import Key
 from reconciler.resources.matching import Matching, Unmatched
 from reconciler.resources.restoring import Secrets
@@ -59,7 +61,9 @@ class Remasking:
         self._project = project
         self._hmac_key = hmac_key
         self._marked = {key: one for decided, stock in changes for key, one in _marked(decided, stock)}
-        coming = {key: draft for decided, _ in changes for key, draft in decisions.written(decided).items()}
+        coming: dict[Key, Draft] = {}  # of the types, since no others are looked up
+        for decided, _ in changes:
+            coming |= decisions.written(decided, components.TYPES)
         outcomes = (one for decided, _ in changes for one in decided.outcomes)
         going = {one.key for one in outcomes if one.change is Change.DELETE and one.key is not None}
         self._after = Types(view, project=project, coming=coming, going=going)
@@ -82,12 +86,13 @@ class Remasking:
         """Those of these stored resources that a type masks, as a reader will get them, with their present status."""
         if not self._stricter:
             return {}
-        found = {}
+        bodies = {}
         for key, document in self._view.documents(self._project, keys).items():
             row = self._row(StoredVersion(key, 0, document.body, document.secrets), NOTHING)
             if row is not None:
-                found[key] = rendering.with_status(row.body, document.status)
-        return found
+                bodies[key] = row.body
+        stored = self._view.bodies(self._project, bodies)
+        return {key: rendering.rewritten(stored[key], body) for key, body in bodies.items()}
 
     def _find_stricter(self, changing: Collection[Key]) -> tuple[Key, ...]:
         """The types by which more is a secret afterwards."""

@@ -60,7 +60,7 @@ def keep(
         if result.violations and not accept_invalid:
             reasons[ordinal] = violations.lines(result.violations, lambda _: "")
         else:
-            kept[ordinal] = replace(
+            kept[ordinal] = msgspec.structs.replace(
                 candidate, draft=drafts.restored(candidate.draft, result.document, hmac_key=hmac_key)
             )
             places[ordinal] = frozenset(result.kept)

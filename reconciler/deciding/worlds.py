@@ -24,7 +24,7 @@ class World:
     hide_guesses: bool = False  # a dry run: nothing may show whether a secret that comes in is the stored one
     suspended: frozenset[str] = frozenset()  # repositories whose resources an admin may write
     available: Available | None = NOTHING  # the secrets that the project may refer to; None when nobody can say
-    check: Callable[[], object] = bool  # called before each document is judged: raises when there is no time left
+    check: Callable[[], object] = bool  # called while documents are judged: raises when there is no time left
     assumed: Set[Key] = frozenset()  # taken to be there, since nobody can say
     known: Mapping[Key, bytes] = field(default_factory=dict)  # by digest: what whoever asks has read; it is no guess
 
@@ -45,15 +45,17 @@ class World:
 
 def stock_of(decided: Decided, view: PlanningView, *, project: str) -> Stock:
     """What the rows of these outcomes need to know of what was stored."""
-    by_change: dict[Change, list[Key]] = {change: [] for change in Change}
+    kept, created = list[Key](), list[Key]()
     for outcome in decided.outcomes:
         if outcome.key is not None:
-            by_change[outcome.change].append(outcome.key)
+            if outcome.change is Change.CREATE:
+                created.append(outcome.key)
+            elif outcome.change is Change.UPDATE or outcome.change is Change.REPLACE_HEAD:
+                kept.append(outcome.key)
     holding = [key for key, one, _ in decided.storing_secrets() if one.change is Change.UPDATE]
-    kept = by_change[Change.UPDATE] + by_change[Change.REPLACE_HEAD]
     return Stock(
         identities=view.identities(project, kept),
-        last_versions=view.last_versions(project, by_change[Change.CREATE]),
+        last_versions=view.last_versions(project, created),
         before=view.documents(project, holding),
     )
 

@@ -3,8 +3,9 @@
 Belongs here: the types that the rest of the product shares with the readers. Does not: reading, rules, encoding.
 """
 
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 Scalar: TypeAlias = bool | int | float | str | None
 Value: TypeAlias = Scalar | list["Value"] | dict[str, "Value"]
@@ -13,18 +14,21 @@ Value: TypeAlias = Scalar | list["Value"] | dict[str, "Value"]
 Pointer: TypeAlias = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True, gc=False):
     """One document of a text.
 
     Its value is a tree: no list or mapping appears in two places, not even where the text used an alias, so changing
     one place never changes another. A number is already in canonical form (1.0 is 1).
     """
 
-    value: Value = field(repr=False)  # it may hold secrets
+    value: Value
     index: int  # 0-based place in the stream; empty documents count, although they are left out
     line: int  # 1-based, of the first node
     column: int  # 1-based, in characters
+
+    def __repr__(self) -> str:
+        """Without the value, which may hold secrets."""
+        return f"Document({self.index}, line {self.line}, column {self.column})"
 
 
 def pointer_text(pointer: Pointer) -> str:

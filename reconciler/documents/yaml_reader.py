@@ -10,7 +10,8 @@ knows no limits, and reads YAML 1.1; the builder here keeps its own stack, count
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from yaml import CSafeLoader, MarkedYAMLError, YAMLError
+from yaml import MarkedYAMLError, YAMLError
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its stubs do not say that it is there
 from yaml.events import (
     AliasEvent,
     DocumentEndEvent,
@@ -24,7 +25,7 @@ from yaml.events import (
 )
 from yaml.reader import ReaderError
 
-from reconciler.documents import dialects, scalars, trees
+from reconciler.documents import dialects, scalars, shapes, trees
 from reconciler.documents.limits import Limits
 from reconciler.documents.locations import Locations, Recorder
 from reconciler.documents.positions import DocumentError, Position, refusal, refusal_at, shown
@@ -62,15 +63,23 @@ class _Event(Protocol):
 
 def documents(text: str, *, limits: Limits) -> list[Document]:
     """Every document of the stream that is not empty."""
+    return _SHAPES.documents(text, limits)
+
+
+def parsed(text: str, limits: Limits) -> list[Document]:
+    """The same, by libyaml alone."""
     dialects.check(text)
-    parser = CSafeLoader(text)
+    parser = CParser(text)
     try:
         return _build(parser, limits)
     except YAMLError as error:
         raise _translated(error, text) from None
 
 
-def _build(parser: CSafeLoader, limits: Limits) -> list[Document]:  # noqa: PLR0912, PLR0915
+_SHAPES: Final = shapes.Shapes(parsed)  # of this process
+
+
+def _build(parser: CParser, limits: Limits) -> list[Document]:  # noqa: PLR0912, PLR0915
     """Values from events.
 
     One long function on purpose: its loop runs once per node of every file, where a call per event, or an attribute
@@ -177,14 +186,14 @@ def locate(text: str, *, limits: Limits) -> Locations:
     counted as one, since they share positions: others than `documents` ask whether a text is YAML.
     """
     dialects.check(text)
-    parser = CSafeLoader(text)
+    parser = CParser(text)
     try:
         return _record(parser, limits)
     except YAMLError as error:
         raise _translated(error, text) from None
 
 
-def _record(parser: CSafeLoader, limits: Limits) -> Locations:
+def _record(parser: CParser, limits: Limits) -> Locations:
     next_event = cast("Callable[[], _Event]", parser.get_event)
     recorder, index, depth, nodes = Recorder(), -1, 0, 0
     while True:

@@ -20,7 +20,7 @@ from reconciler.git.faults import GitFault
 
 MAX_COMMITS = 100_000  # in one walk
 MAX_COMMIT_BYTES = 1 << 20  # 1 MiB of message, signature and parents; a larger commit counts as one that is not there
-MAX_REMEMBERED = 100_000  # entries of folders, kept because the next commit holds the same ones
+FEW = 8  # names, up to which it is cheaper to look for each than to go through all entries of a large folder
 
 HEADER = re.compile(
     rb"tree ([0-9a-f]{40})\n((?:parent [0-9a-f]{40}\n)*)author [^\n]*\n(?:committer [^\n]*> (\d{1,12}) )?"
@@ -28,6 +28,9 @@ HEADER = re.compile(
 
 Folder: TypeAlias = "dict[bytes, Folder | str]"
 """Files that are looked for: a file's name to its path, a folder's name with a slash behind it to what is below."""
+
+Held: TypeAlias = dict[bytes, tuple[bytes, bytes]]
+"""By name as in `Folder` the mode and the id of an entry."""
 
 
 class Commit(NamedTuple):
@@ -39,7 +42,9 @@ class Commit(NamedTuple):
 
 
 class Objects(NamedTuple):
-    """Where a walk finds what it asks for: a commit, or None where it is not there, and a folder as it is stored."""
+    """Where a walk finds what it asks for: a commit, or None where it is not there, and a folder as it is stored, which
+    is often asked for twice, since the next commit holds the same ones.
+    """
 
     commit: Callable[[str], Commit | None]
     folder: Callable[[str], bytes]
@@ -79,8 +84,6 @@ class _Walk:
     found: dict[str, str] = field(default_factory=dict)
     pending: dict[str, tuple[Commit, Folder]] = field(default_factory=dict)
     _order: list[tuple[int, str]] = field(default_factory=list)
-    _remembered: dict[str, frozenset[bytes]] = field(default_factory=dict)
-    _count: int = 0  # in all that is remembered
 
     def begin(self, head: str, paths: Iterable[str]) -> None:
         """Look, at `head`, for those of the paths that it holds."""
@@ -119,41 +122,46 @@ class _Walk:
         """Take out of `wanted` what one folder holds otherwise than the other, or only one of the two holds."""
         if ours == theirs:
             return []
-        mine, other = self._entries(ours), self._entries(theirs)
+        before, now = self._held(wanted, ours, theirs)
         taken: list[str] = []
-        for name, (before, now) in _differences(mine, other).items():
-            below = wanted.get(name)
+        for name in before.keys() | now.keys():
+            below, old, new = wanted[name], before.get(name), now.get(name)
+            if old == new:
+                continue
             if isinstance(below, str):
                 taken.append(below)
-            elif below is not None:
-                taken += self._take_changed(below, now or trees.EMPTY, before or trees.EMPTY)
-            if below is not None and (isinstance(below, str) or not below):
+            else:
+                taken += self._take_changed(below, _id(new), _id(old))
+            if isinstance(below, str) or not below:
                 del wanted[name]
         return taken
 
-    def _entries(self, tree: str) -> frozenset[bytes]:
-        if tree not in self._remembered:
-            entries = frozenset(trees.lines(self.objects.folder(tree)))
-            if self._count + len(entries) > MAX_REMEMBERED:
-                self._remembered.clear()
-                self._count = 0
-            self._count += len(entries)
-            self._remembered[tree] = entries
-        return self._remembered[tree]
+    def _held(self, wanted: Folder, ours: str, theirs: str) -> tuple[Held, Held]:
+        """What stands under names that are looked for in theirs, and in ours, where the two may differ."""
+        old, new = self.objects.folder(theirs), self.objects.folder(ours)
+        if old and new:
+            old, new = trees.differing(old, new)
+        return _entries(old, wanted), _entries(new, wanted)
 
 
-def _differences(ours: frozenset[bytes], theirs: frozenset[bytes]) -> dict[bytes, tuple[str | None, str | None]]:
-    """The names under which two folders hold something else: to what stands there in theirs, and in ours."""
-    before = dict(map(_named, theirs - ours))
-    now = dict(map(_named, ours - theirs))
-    return {name: (before.get(name), now.get(name)) for name in before.keys() | now.keys()}
+def _entries(folder: bytes, wanted: Folder) -> Held:
+    """What stands in a folder under names that are looked for."""
+    if len(wanted) <= FEW:
+        names = {name.removesuffix(b"/") for name in wanted}
+        found = [entry for name in names if (entry := trees.find(folder, name)) is not None]
+    else:
+        found = trees.parse(folder)
+    held = {(name + b"/" if _is_folder(mode) else name): (mode, entry) for mode, name, entry in found}
+    return {name: held[name] for name in held.keys() & wanted.keys()}
 
 
-def _named(line: bytes) -> tuple[bytes, str]:
-    """An entry's name as in `Folder`, and its id."""
-    head, entry = line[: -trees.ID_BYTES - 1], line[-trees.ID_BYTES :]
-    mode, _, name = head.partition(b" ")
-    return name + b"/" if int(mode, 8) & 0o170000 == 0o040000 else name, entry.hex()
+def _is_folder(mode: bytes) -> bool:
+    return int(mode, 8) & trees.KIND == trees.FOLDER
+
+
+def _id(entry: tuple[bytes, bytes] | None) -> str:
+    """The folder that an entry is; the empty one for none."""
+    return trees.EMPTY if entry is None else entry[1].hex()
 
 
 def _looked_for(paths: Iterable[str]) -> Folder:

@@ -44,6 +44,8 @@ def considered(path: str, ignore: Ignore, globs: Globs = EVERYTHING) -> bool:
     """
     if reading.syntax_of(path) is None:
         return False
-    folders = path.split("/")[len(ignore.root) : -1]
-    is_hidden = any(folder.startswith(".") for folder in folders)
-    return not is_hidden and globs.choose(path) and not ignore.ignored(path)
+    if path.startswith(".") or "/." in path:
+        folders = path.split("/")[len(ignore.root) : -1]
+        if any(folder.startswith(".") for folder in folders):
+            return False
+    return globs.choose(path) and not ignore.ignored(path)

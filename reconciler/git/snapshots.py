@@ -9,7 +9,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 from reconciler.errors import Refused
 from reconciler.git import faults, history, trees
 from reconciler.git.faults import GitFault, State
+from reconciler.git.folders import Folders
 from reconciler.git.memory import Memory
 from reconciler.git.trees import Change, Entry, File, Place, Raw
 
@@ -61,6 +62,7 @@ class Snapshot:
         self._commit = commit
         self._told = damaged
         self._memory = memory
+        self._folders = Folders()
         # By blob: what a commit and a file may take is asked apart, before it is read.
         self._sizes = dict(memory.sizes) if memory else {}
 
@@ -101,28 +103,34 @@ class Snapshot:
         """The id of a folder's tree, '' being the whole repository. Raises GitFault path-missing."""
         tree = str(self._commit.tree_id)
         for part in trees.parts(path):
-            wanted = part.encode("utf-8", "surrogateescape")
-            found = list(trees.named(raw for raw in self.raw(tree) if raw[1] == wanted))
-            if part == ".." or not found or not found[0].is_folder:
+            found = self._entry(tree, part)
+            if part == ".." or found is None or not found.is_folder:
                 at = faults.short(str(self._commit.id))
                 raise GitFault(
                     State.PATH_MISSING, f"there is no folder {path} in the commit {at}; add it, or correct `path`"
                 )
-            tree = found[0].id
+            tree = found.id
         return tree
+
+    def _entry(self, tree: str, name: str) -> Entry | None:
+        stored, wanted = self._stored_folder(tree), name.encode("utf-8", "surrogateescape")
+        with damage(self._told):
+            found = trees.find(stored, wanted)
+        return None if found is None else next(trees.named([found]))
 
     def blob(self, path: str) -> str | None:
         """The id of a regular file; None when there is none under this path."""
         folder, _, name = path.rpartition("/")
         try:
-            entries = trees.named(self.raw(self.tree(folder)))
+            entry = self._entry(self.tree(folder), name)
         except GitFault as fault:
             if fault.state is State.PATH_MISSING:
                 return None
             raise
-        place = trees.place(folder)
-        files = (place.file(entry) for entry in entries if entry.name == name and not entry.is_folder)
-        return next((file.blob for file in files if file.readable), None)
+        if entry is None or entry.is_folder:
+            return None
+        file = trees.place(folder).file(entry)
+        return file.blob if file.readable else None
 
     def files(self, path: str) -> Iterator[File]:
         """Every file below a folder, sorted by path, save what is in folders that begin with a dot."""
@@ -142,6 +150,10 @@ class Snapshot:
         """The bytes in a file, known without reading it."""
         known = self._sizes.get(blob)
         return self._size(blob) if known is None else known
+
+    def know(self, sizes: Mapping[str, int]) -> None:
+        """These are the bytes of files, by blob, as another reader of the same mirror was told."""
+        self._sizes.update(sizes)
 
     def _size(self, blob: str) -> int:
         with damage(self._told):
@@ -196,9 +208,10 @@ class Snapshot:
 
     def _compare(self, old_tree: str | None, new_tree: str | None, place: Place) -> Iterator[Change]:
         """Differences by object ids alone: what is below equal ids is not looked at, and no file is read."""
-        old_entries = self.raw(old_tree) if old_tree else []
-        new_entries = self.raw(new_tree) if new_tree else []
-        place.count(len(old_entries) + len(new_entries))
+        old, new = (self._stored_folder(tree) if tree else b"" for tree in (old_tree, new_tree))
+        with damage(self._told):
+            old_entries, new_entries = map(trees.parse, trees.differing(old, new))
+        place.count(len(old_entries) + len(new_entries) + trees.compared(old, new))
         same = set(old_entries).intersection(new_entries)
         gone = {entry.name: entry for entry in trees.named(raw for raw in old_entries if raw not in same)}
         come = {entry.name: entry for entry in trees.named(raw for raw in new_entries if raw not in same)}
@@ -245,6 +258,9 @@ class Snapshot:
     def _stored_folder(self, tree: str) -> bytes:
         if tree == trees.EMPTY:
             return b""
+        return self._folders.get(tree, self._read_folder)
+
+    def _read_folder(self, tree: str) -> bytes:
         with damage(self._told):
             kind, size = self._objects.read_header(tree)
             if kind == ObjectType.TREE and size <= MAX_TREE_BYTES:
@@ -286,13 +302,27 @@ def _date(seconds: int) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-@contextlib.contextmanager
-def damage(told: str) -> Iterator[None]:
+class _Damage:
+    """A class and no generator, which would cost three times that: every look at an object enters one."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self, told: str) -> None:
+        self._told = told
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, (pygit2.GitError, KeyError, ValueError, OSError)):
+            raise GitFault(State.MIRROR_CORRUPT, self._told) from error
+
+
+def damage(told: str) -> _Damage:
     """Whatever the object store complains of is damage of the repository, never a file that is absent."""
-    try:
-        yield
-    except (pygit2.GitError, KeyError, ValueError, OSError) as error:
-        raise GitFault(State.MIRROR_CORRUPT, told) from error
+    return _Damage(told)
 
 
 @functools.cache

@@ -11,10 +11,12 @@ NAMED = 5  # a reason names this many other places, and counts the rest
 
 def find(wanted: Iterable[Wanted]) -> dict[int, str]:
     """The reason for each duplicate, by ordinal."""
-    by_key: dict[Key, list[Wanted]] = defaultdict(list)
-    for document in wanted:
-        if document.key is not None:
-            by_key[document.key].append(document)
+    known = [document for document in wanted if document.key is not None]
+    if len({document.key for document in known}) == len(known):
+        return {}  # as nearly always, and then a list for each key would cost more than all else
+    by_key: dict[Key | None, list[Wanted]] = defaultdict(list)
+    for document in known:
+        by_key[document.key].append(document)
     return {document.ordinal: _reason(document, same) for same in by_key.values() if len(same) > 1 for document in same}
 
 

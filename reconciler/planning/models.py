@@ -1,7 +1,12 @@
-"""What goes into a plan and what comes out: keys, digests, owners and versions. Documents stay outside."""
+"""What goes into a plan and what comes out: keys, digests, owners and versions. Documents stay outside.
 
-from dataclasses import dataclass
+A first read makes one of each for every document, hence structs that the garbage collector need not look at: none
+leads back to itself.
+"""
+
 from enum import Enum, auto
+
+import msgspec
 
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources.keys import Key
@@ -11,8 +16,7 @@ BUILT_IN = "(built-in)"
 """The owner of what the service brings along; no repository can be called so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, gc=False):
     """One document that somebody wants stored, or one key that somebody wants gone.
 
     `ordinal` is its place in the request, or its rank by path and position in a commit; the outcomes keep that order.
@@ -31,8 +35,7 @@ class Wanted:
     fault: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """What a plan must know of a stored resource; `owner` is a repository, None for the API, or `BUILT_IN`."""
 
     key: Key
@@ -49,6 +52,8 @@ class Stored:
 class Change(Enum):
     """What an outcome does to the store."""
 
+    __hash__ = object.__hash__  # each is one object; that of an enumeration is a call of Python's for every outcome
+
     NONE = auto()
     CREATE = auto()
     UPDATE = auto()
@@ -56,8 +61,7 @@ class Change(Enum):
     REPLACE_HEAD = auto()  # the same version, but another owner or another place in the repository
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What becomes of one wanted document, or of one stored resource that is to go (then `ordinal` is None)."""
 
     key: Key | None

@@ -6,7 +6,8 @@ rest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.access.actors import Actor, Role
 from reconciler.planning import duplicates, usage
@@ -118,10 +119,11 @@ def _refuse(document: Wanted, twice: Mapping[int, str], actor: Actor) -> Outcome
     """What refuses a document whatever is stored: the role first, then every broken rule."""
     if not document.allowed or not _role_covers(actor, document.key):
         return _outcome(document, UpdateStatus.FORBIDDEN)
-    reasons = [reason for reason in (document.reason, twice.get(document.ordinal)) if reason]
-    if reasons:
-        return _outcome(document, UpdateStatus.INVALID, reason="\n".join(reasons))
-    return None
+    again = twice.get(document.ordinal)
+    if not document.reason and not again:
+        return None
+    reasons = [reason for reason in (document.reason, again) if reason]
+    return _outcome(document, UpdateStatus.INVALID, reason="\n".join(reasons))
 
 
 def _in_use(outcome: Outcome, staying: Mapping[Key, tuple[Key, ...]]) -> Outcome:

@@ -29,6 +29,29 @@ class Limits:
 
 COMMIT = Limits()
 
+CLOCKED = (
+    4096  # bytes of files, and characters of paths for each pattern: asking for the time takes as long as 100 bytes
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What the reading of one commit took, or a part of it; the seconds are of processors."""
+
+    files: int = 0
+    bytes: int = 0
+    documents: int = 0
+    seconds: float = 0.0
+
+    def less(self, before: "Used") -> "Used":
+        """What was taken since."""
+        return Used(
+            self.files - before.files,
+            self.bytes - before.bytes,
+            self.documents - before.documents,
+            self.seconds - before.seconds,
+        )
+
 
 class Exhausted(GitFault):
     """The commit takes more than one may. The same commit will again, so that it is not worth another try."""
@@ -44,7 +67,7 @@ def _exhausted(what: str, remedy: str) -> Exhausted:
 class Allowance:
     """What is left to one commit. Belongs to the thread that reads it, whose time counts from here on.
 
-    `at` is called with each file's blob before the file is read.
+    `at` is called with each file's blob before the file is read. `used` was taken before.
     """
 
     def __init__(
@@ -54,27 +77,45 @@ class Allowance:
         aside: frozenset[str] = frozenset(),
         at: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.thread_time,
+        used: Used = Used(),
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self.aside = aside
         self._at = at
         self._clock = clock
-        self._end = clock() + limits.seconds
-        self._files = self._bytes = self._documents = self._ignore_files = self._patterns = 0
+        self._end = clock() + limits.seconds - used.seconds
+        self._files, self._bytes, self._documents = used.files, used.bytes, used.documents
+        self._ignore_files = self._patterns = 0
+        self._unclocked = 0  # what was done since the time was asked for, in bytes and characters
+
+    @property
+    def used(self) -> Used:
+        """What was taken so far."""
+        seconds = self.limits.seconds - (self._end - self._clock())
+        return Used(self._files, self._bytes, self._documents, seconds)
+
+    def add(self, used: Used) -> None:
+        """Others read for this commit, and took so much. Raises Exhausted."""
+        self._files += used.files
+        self._bytes += used.bytes
+        self._end -= used.seconds
+        self.known(self._bytes, files=self._files)
+        self.documents(used.documents)
+        self.time()
 
     def known(self, size: int, *, files: int) -> None:
         """So many files of so many bytes together will be read, counted before any is. Raises Exhausted."""
-        if files > self._limits.files:
-            raise _exhausted(f"holds more than {self._limits.files:,} files to read", SMALLER)
-        if size > self._limits.bytes:
-            raise _exhausted(f"holds more than {self._limits.bytes // MEBIBYTE:,} MiB of files to read", SMALLER)
+        if files > self.limits.files:
+            raise _exhausted(f"holds more than {self.limits.files:,} files to read", SMALLER)
+        if size > self.limits.bytes:
+            raise _exhausted(f"holds more than {self.limits.bytes // MEBIBYTE:,} MiB of files to read", SMALLER)
 
     def file(self, blob: str, size: int) -> None:
         """One more file is to be read. Raises Exhausted, or Refused for a file that is set aside."""
         self._files += 1
         self._bytes += size
         self.known(self._bytes, files=self._files)
-        self.time()
+        self._done(size)
         if blob in self.aside:
             raise Refused(ASIDE)
         if self._at is not None:
@@ -83,22 +124,32 @@ class Allowance:
     def documents(self, number: int) -> None:
         """So many more documents were read. Raises Exhausted."""
         self._documents += number
-        if self._documents > self._limits.documents:
-            raise _exhausted(f"holds more than {self._limits.documents:,} documents", SMALLER)
+        if self._documents > self.limits.documents:
+            raise _exhausted(f"holds more than {self.limits.documents:,} documents", SMALLER)
 
     def ignore_file(self, patterns: int) -> None:
         """One more ignore file, with so many patterns. Raises Exhausted."""
         self._ignore_files += 1
         self._patterns += patterns
-        if self._ignore_files > self._limits.ignore_files:
-            raise _exhausted(f"holds more than {self._limits.ignore_files:,} ignore files", FEWER)
-        if self._patterns > self._limits.patterns:
-            raise _exhausted(f"holds more than {self._limits.patterns:,} patterns in its ignore files", FEWER)
+        if self._ignore_files > self.limits.ignore_files:
+            raise _exhausted(f"holds more than {self.limits.ignore_files:,} ignore files", FEWER)
+        if self._patterns > self.limits.patterns:
+            raise _exhausted(f"holds more than {self.limits.patterns:,} patterns in its ignore files", FEWER)
+
+    def path(self, path: str) -> None:
+        """A path is to be held against all patterns. Raises Exhausted."""
+        self._done(len(path) * (1 + self._patterns))
+
+    def _done(self, size: int) -> None:
+        self._unclocked += size
+        if self._unclocked >= CLOCKED:
+            self.time()
 
     def time(self) -> None:
         """Raises Exhausted when the processor time is used up."""
+        self._unclocked = 0
         if self._clock() > self._end:
-            raise _exhausted(f"takes more than {self._limits.seconds:g} s of processor time to read", SMALLER)
+            raise _exhausted(f"takes more than {self.limits.seconds:g} s of processor time to read", SMALLER)
 
     def no_file(self) -> None:
         """No file is read any more."""

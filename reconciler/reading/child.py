@@ -18,13 +18,26 @@ import msgspec
 
 from reconciler import errors
 from reconciler.git.faults import GitFault
-from reconciler.reading import commits, confining, lineages, messages, redactions, requests, reviews, routings
+from reconciler.reading import (
+    commits,
+    confining,
+    crew,
+    freeing,
+    lineages,
+    messages,
+    redactions,
+    requests,
+    reviews,
+    routings,
+)
 from reconciler.reading.allowances import Exhausted
+from reconciler.reading.crew import Crew
 from reconciler.reading.messages import (
     Answer,
     At,
     Begun,
     CommitJob,
+    CommitPlanned,
     Envelope,
     Failed,
     Job,
@@ -37,6 +50,7 @@ from reconciler.reading.messages import (
     RoutesJob,
     RoutesPart,
 )
+from reconciler.reading.sharing import Broken
 from reconciler.routing.models import Routes
 from reconciler.store.contract import Changes
 from reconciler.store.planning_view import PlanningView
@@ -49,8 +63,10 @@ FAULT = "The reader met a fault of its own; the log has the cause, and the work 
 def main() -> None:
     """Serve jobs until the input ends."""
     confining.limit()
+    freeing.settle()
+    helpers = crew.start(crew.most())  # before there is a thread
     jobs, answers = _take_over_pipes()
-    child = Child(answers)
+    child = Child(answers, helpers)
     confining.close()
     child.serve(jobs)
     # A lane may still plan; nobody waits for its answer any more.
@@ -60,8 +76,9 @@ def main() -> None:
 class Child:
     """Hands each job to the lane of its sort and sends what the lanes answer."""
 
-    def __init__(self, answers: BinaryIO) -> None:
+    def __init__(self, answers: BinaryIO, helpers: Crew) -> None:
         self._answers = answers
+        self._crew = helpers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
         sorts = (CommitJob, RequestJob, LineageJob, RedactJob, RoutesJob, ReviewJob)
@@ -80,7 +97,12 @@ class Child:
     def _run(self, envelope: Envelope, views: "Views") -> None:
         self._send(Begun(envelope.number))
         try:
-            self._send(self._plan(envelope, views.of(envelope.job.context.store)))
+            planned = self._plan(envelope, views.of(envelope.job.context.store))
+            self._send(planned)
+            if isinstance(planned, CommitPlanned) and planned.full:
+                freeing.give_back()  # a hundred thousand files take hundreds of megabytes, which nobody needs now
+        except Broken as broken:
+            crew.end(broken)
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
@@ -108,7 +130,10 @@ class Child:
 
         match envelope.job:
             case CommitJob() as job:
-                return commits.plan(job, view, number=number, emit=emit, at=at if job.careful else None)
+                # A careful one is read by this thread alone, so that its end tells over which file.
+                together = None if job.careful else self._crew.of(job.mirror, job.commit)
+                told = at if job.careful else None
+                return commits.plan(job, view, number=number, emit=emit, at=told, together=together)
             case RequestJob() as job:
                 return requests.plan(job, view, number=number, emit=emit)
             case LineageJob() as job:
@@ -163,7 +188,7 @@ class Views:
     def of(self, store: str) -> PlanningView:
         """Open it on first use. Raises StoreFault."""
         if store not in self._open:
-            self._open[store] = PlanningView(Path(store))
+            self._open[store] = PlanningView.open(Path(store))
         return self._open[store]
 
 

@@ -1,7 +1,7 @@
 """One reader child as the daemon sees it: started, given jobs, listened to, ended.
 
 It never comes back: after its end another is started, which is `client`'s business. Each job has a number; its parts
-are kept as they came, in bytes, until they are written.
+go as they come, in bytes, where the job's caller wants them (`inflow`).
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from reconciler import errors
 from reconciler.git.faults import GitFault, State
 from reconciler.reading import complaints, messages
 from reconciler.reading.allowances import Exhausted
+from reconciler.reading.inflow import CHANGE_BYTES, GIBIBYTE, TOO_LARGE, Inflow
 from reconciler.reading.messages import (
     Answer,
     At,
@@ -44,11 +45,6 @@ STOP_SECONDS = 2.0
 # Isolated mode: neither the working directory nor PYTHON* variables choose what the child imports.
 COMMAND = (sys.executable, "-I", "-c", "from reconciler.reading.child import main; main()")
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
-
-CHANGE_BYTES = 1024**3  # of one change, held in memory until it is written
-TOO_LARGE = "This would change more than 1 GiB at once; commit or send it in parts."
-
-_changes = msgspec.msgpack.Decoder(Changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,35 +89,40 @@ class Answered:
     """A planned job and the parts of its change."""
 
     planned: Planned
-    _parts: list[bytes] = field(default_factory=list, repr=False)
+    inflow: Inflow = field(repr=False)
     routes: list[bytes] = field(default_factory=list, repr=False)  # see `RoutesPart`
 
     def parts(self) -> Iterator[Changes]:
-        """The parts, decoded one at a time: on the thread that writes them."""
-        return map(_changes.decode, self._parts)
+        """The parts that wait in memory, once, decoded one at a time: on the thread that writes them."""
+        return self.inflow.rest()
 
 
 @dataclass(slots=True)
 class _Waiting:
     future: "asyncio.Future[Planned]"
+    inflow: Inflow
     moved: asyncio.Event = field(default_factory=asyncio.Event)  # it is begun, or over
     begun: bool = False
     blob: str = ""
-    parts: list[bytes] = field(default_factory=list, repr=False)
     routes: list[bytes] = field(default_factory=list, repr=False)
-    size: int = 0
+    routes_size: int = 0
 
     def take(self, part: Part | RoutesPart) -> None:
-        """Keep a part, until there are more bytes than a change may have."""
-        kept = self.parts if isinstance(part, Part) else self.routes
-        content = part.changes if isinstance(part, Part) else part.routes
-        self.size += len(content)
-        if self.size > CHANGE_BYTES:
-            self.parts.clear()
+        """Keep a part, or end the job when it is one too many, or one before it could not be written."""
+        try:
+            if isinstance(part, Part):
+                self.inflow.take(part.changes)
+            else:
+                self._take_routes(part.routes)
+        except Exception as fault:  # a part that holds no rows, even: whoever waits gets to know
+            self.future.set_exception(fault)
+
+    def _take_routes(self, routes: bytes) -> None:
+        self.routes_size += len(routes)
+        if self.routes_size > CHANGE_BYTES:
             self.routes.clear()
-            self.future.set_exception(errors.Refused(TOO_LARGE))
-        else:
-            kept.append(content)
+            raise errors.Refused(TOO_LARGE.format(CHANGE_BYTES // GIBIBYTE))
+        self.routes.append(routes)
 
 
 class Child:
@@ -165,14 +166,16 @@ class Child:
         assert self.process.stdin is not None
         return self._listening.done() or self.process.returncode is not None or self.process.stdin.is_closing()
 
-    async def plan(self, number: int, job: Job) -> Answered:
-        """Have a job planned.
+    async def plan(self, number: int, job: Job, inflow: Inflow) -> Answered:
+        """Have a job planned, whose parts go to `inflow`; it forgets them when this fails.
 
-        Raises GitFault, Refused, Transient as the child says; ReaderGone, Overdue, Busy.
+        Raises GitFault, Refused, Transient as the child says; ReaderGone, Overdue, Busy; StoreFault for what could not
+        be written ahead.
         """
         assert self.process.stdin is not None
-        waiting = self._waiting[number] = _Waiting(asyncio.get_running_loop().create_future())
+        waiting = self._waiting[number] = _Waiting(asyncio.get_running_loop().create_future(), inflow)
         seconds = self._seconds[type(job)]
+        planned: Planned | None = None
         try:
             self.process.stdin.write(messages.frame(Envelope(number, __version__, job)))
             await self.process.stdin.drain()
@@ -191,10 +194,12 @@ class Child:
                 f"The work took longer than {seconds.run:g} seconds and was given up; do it in parts."
             ) from error
         finally:
+            if planned is None:
+                inflow.forget()  # at once, so that others may write ahead while this one is tried again
             if not waiting.future.cancel() and not waiting.future.cancelled():
                 waiting.future.exception()  # nobody else may ask for it, and asyncio would complain of that
             del self._waiting[number]
-        return Answered(planned, waiting.parts, waiting.routes)
+        return Answered(planned, inflow, waiting.routes)
 
     async def end(self) -> None:
         """Close its input, which ends it; kill it when that does not help."""

@@ -15,6 +15,7 @@ from reconciler.git.faults import GitFault, State
 from reconciler.reading.allowances import Exhausted
 from reconciler.reading.children import COMMAND, SECONDS, Answered, Busy, Child, Overdue, ReaderGone, Seconds
 from reconciler.reading.deaths import Memory, Pace
+from reconciler.reading.inflow import Inflow
 from reconciler.reading.messages import CommitJob, Job, RequestJob
 
 __all__ = ["Answered", "Busy", "Overdue", "Reader", "ReaderGone"]
@@ -44,21 +45,22 @@ class Reader:
         """Start the child, so that the first job does not wait for it."""
         await self._present()
 
-    async def plan(self, job: Job) -> Answered:
-        """Have a job planned.
+    async def plan(self, job: Job, inflow: Inflow | None = None) -> Answered:
+        """Have a job planned. The parts of its change go to `inflow`, which is the caller's, or wait in memory.
 
         Raises GitFault, Refused, Transient as the child says, ReaderGone when the job ends its child, Overdue when it
         takes too long, Busy when others do.
         """
+        inflow = inflow or Inflow()
         if isinstance(job, CommitJob):
-            return await self._plan_commit(job)
+            return await self._plan_commit(job, inflow)
         try:
-            return await self._shared(job)
+            return await self._shared(job, inflow)
         except ReaderGone as gone:
             if not gone.begun or self._stopped.is_set() or not isinstance(job, RequestJob):
                 raise
         async with self._turns[RequestJob], self._alone() as child:
-            return await child.plan(next(self._numbers), job)
+            return await child.plan(next(self._numbers), job, inflow)
 
     async def stop(self) -> None:
         """End the children; jobs under way raise ReaderGone."""
@@ -71,12 +73,12 @@ class Reader:
         """The shared child's process, while there is one."""
         return None if self._child is None or self._child.has_ended else self._child.process.pid
 
-    async def _plan_commit(self, job: CommitJob) -> Answered:
+    async def _plan_commit(self, job: CommitJob, inflow: Inflow) -> Answered:
         refusal = self._memory.refusal(job, now=_now())
         if refusal is not None:
             raise Exhausted(refusal)
         try:
-            answered = await self._commit(job)
+            answered = await self._commit(job, inflow)
         except Overdue:
             self._memory.suspect(job)
             raise
@@ -86,45 +88,45 @@ class Reader:
         self._memory.trust(job)
         return answered
 
-    async def _commit(self, job: CommitJob) -> Answered:
+    async def _commit(self, job: CommitJob, inflow: Inflow) -> Answered:
         if not self._memory.is_suspect(job):
             try:
-                return await self._shared(self._memory.prepared(job, careful=False))
+                return await self._shared(self._memory.prepared(job, careful=False), inflow)
             except ReaderGone as gone:
                 if not gone.begun or self._stopped.is_set():
                     raise
             self._memory.suspect(job)
         async with self._turns[CommitJob]:
-            return await self._searched(job)
+            return await self._searched(job, inflow)
 
-    async def _searched(self, job: CommitJob) -> Answered:
+    async def _searched(self, job: CommitJob, inflow: Inflow) -> Answered:
         """Plan a commit that ends children, without the files that do. Raises ReaderGone when it is no file."""
         for _ in range(MOST_ENDS - 1):
             try:
-                return await self._carefully(job)
+                return await self._carefully(job, inflow)
             except ReaderGone as gone:
                 if not gone.blob or self._stopped.is_set():
                     raise
                 self._memory.ended_at(gone.blob)
-        return await self._carefully(job)
+        return await self._carefully(job, inflow)
 
-    async def _carefully(self, job: CommitJob) -> Answered:
+    async def _carefully(self, job: CommitJob, inflow: Inflow) -> Answered:
         async with self._alone() as child:
-            return await child.plan(next(self._numbers), self._memory.prepared(job, careful=True))
+            return await child.plan(next(self._numbers), self._memory.prepared(job, careful=True), inflow)
 
-    async def _shared(self, job: Job) -> Answered:
+    async def _shared(self, job: Job, inflow: Inflow) -> Answered:
         """In the child of all, or the next one while a job was not begun."""
         for _ in range(MOST_STARTS - 1):
             try:
-                return await self._in(await self._present(), job)
+                return await self._in(await self._present(), job, inflow)
             except ReaderGone as gone:
                 if gone.begun or self._stopped.is_set():
                     raise
-        return await self._in(await self._present(), job)
+        return await self._in(await self._present(), job, inflow)
 
-    async def _in(self, child: Child, job: Job) -> Answered:
+    async def _in(self, child: Child, job: Job, inflow: Inflow) -> Answered:
         try:
-            return await child.plan(next(self._numbers), job)
+            return await child.plan(next(self._numbers), job, inflow)
         except GitFault as fault:
             if fault.state is State.MIRROR_CORRUPT:
                 # libgit2 keeps a pack that it has opened, by its path. A mirror that is made anew has the same packs at

@@ -22,7 +22,7 @@ from reconciler.reading import departures, guarding, heads, trees
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.handovers import Handover
 from reconciler.reading.messages import CommitJob
-from reconciler.reading.one_file import Scope
+from reconciler.reading.one_file import Scope, Together
 from reconciler.reading.places import Places
 from reconciler.reading.terms import RECONCILE, Terms
 from reconciler.reading.trees import TreeReading
@@ -87,10 +87,11 @@ def read(
     allowance: Allowance,
     only: Set[str] | None = None,
     also: tuple[FileChange, ...] = (),
+    together: Together | None = None,
 ) -> TreeReading:
     """What the commit holds, as far as it must be read; `only` these files are looked at, and `also` these are read.
 
-    Raises GitFault.
+    `together`: see `Scope`. Raises GitFault.
     """
     rules = Rules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
     scope = Scope(
@@ -102,6 +103,7 @@ def read(
         globs=Globs(include=job.include, exclude=job.exclude, root=job.path),
         only=only,
         also=also,
+        together=together,
     )
     try:
         if not job.full and remembered is not None and remembered.tree is not None:

@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import structs
+
 from reconciler.access import actors
 from reconciler.clock import rfc3339
 from reconciler.deciding import changes, worlds
@@ -26,6 +28,8 @@ from reconciler.reading.allowances import Allowance
 from reconciler.reading.commit_decisions import WAITING, Decision
 from reconciler.reading.handovers import Handover
 from reconciler.reading.messages import CommitJob, CommitPlanned
+from reconciler.reading.noting import NotingView
+from reconciler.reading.one_file import Together
 from reconciler.reading.terms import RECONCILE, Terms
 from reconciler.reading.trees import TreeReading
 from reconciler.store.contract import Changes, RepositoryRow
@@ -38,15 +42,23 @@ T = TypeVar("T")
 
 
 def plan(
-    job: CommitJob, view: PlanningView, *, number: int, emit: Emit, at: Callable[[str], None] | None = None
+    job: CommitJob,
+    view: PlanningView,
+    *,
+    number: int,
+    emit: Emit,
+    at: Callable[[str], None] | None = None,
+    together: Together | None = None,
 ) -> CommitPlanned:
     """Plan the commit; its parts go to `emit`, and to `at` the blob of each file before it is read.
 
     Raises GitFault, StoreFault, Moved.
     """
     allowance = Allowance(aside=job.aside, at=at)
+    noting = NotingView(view, job.context.project)
     with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
-        return plan_snapshot(job, snapshot, view, number=number, emit=emit, allowance=allowance)
+        planned = plan_snapshot(job, snapshot, noting, number=number, emit=emit, allowance=allowance, together=together)
+    return structs.replace(planned, footprint=noting.footprint())
 
 
 def plan_snapshot(
@@ -58,11 +70,14 @@ def plan_snapshot(
     emit: Emit,
     allowance: Allowance,
     terms: Terms = RECONCILE,
+    together: Together | None = None,
 ) -> CommitPlanned:
-    """The same for a snapshot that is open."""
+    """The same for a snapshot that is open; what it looks at is not noted."""
     with view.snapshot():
         remembered = view.repository(job.repository)
-        reading = commit_decisions.read(job, snapshot, view, remembered, allowance=allowance, only=terms.only)
+        reading = commit_decisions.read(
+            job, snapshot, view, remembered, allowance=allowance, only=terms.only, together=together
+        )
     allowance.no_file()
     # Reading takes seconds on a large repository and planning does not, so the plan gets a snapshot of its own:
     # the shorter it is, the less often the store moves under it.
@@ -150,7 +165,7 @@ def _parts(
     origin = replace(_origin(job, commit), changed_by=changed_by)
     if decision.refused:
         # Nothing is stored but what the run says; the index stays that of the last applied head.
-        unmade = tuple(replace(outcome, change=Change.NONE) for outcome in decision.decided.outcomes)
+        unmade = tuple(structs.replace(outcome, change=Change.NONE) for outcome in decision.decided.outcomes)
         decided = replace(decision.decided, outcomes=unmade, standing=NOTHING)
         yield from changes.parts(decided, stock=Stock({}, {}), origin=origin)
         return
@@ -193,9 +208,9 @@ def _index_parts(
             return
         yield Changes(forgotten_files=tuple((job.repository, file.path) for file in reading.files))
     for files in _batches(trees.file_rows(reading, repository=job.repository)):
-        yield Changes(files=files)
+        yield Changes(files=files, whole_index=reading.full)
     for rows in _batches(iter(wanted)):
-        yield Changes(wanted=rows)
+        yield Changes(wanted=rows, whole_index=reading.full)
 
 
 def _origin(job: CommitJob, commit: CommitInfo) -> Origin:

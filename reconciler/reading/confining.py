@@ -26,10 +26,16 @@ def limit() -> None:
     _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
     # No file grows: the store is read, and Python ignores the signal, so that a write raises EFBIG.
     _limit(resource.RLIMIT_FSIZE, 0)
-    library = ctypes.CDLL(None, use_errno=True)
     # Ends with the daemon, even while a library holds the interpreter and the end of the input is not seen.
-    _control(library, PR_SET_PDEATHSIG, signal.SIGKILL)
-    _control(library, PR_SET_NO_NEW_PRIVS, 1)
+    _control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _control(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def end_with(parent: int) -> None:
+    """For a process that was forked, which has the other limits: it ends with its parent, or is over already."""
+    _control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 def close() -> None:
@@ -43,7 +49,8 @@ def _limit(what: int, most: int) -> None:
     resource.setrlimit(what, (most, most))
 
 
-def _control(library: ctypes.CDLL, option: int, value: int) -> None:
+def _control(option: int, value: int) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -7,6 +7,7 @@ applied head says what was not read.
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from reconciler.planning.models import Stored
 from reconciler.planning.pruning import Tree
@@ -25,14 +26,24 @@ class Departures:
     tree: Tree
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Scope:
     reading: TreeReading
     view: PlanningView
     repository: str
     project: str
-    present: frozenset[Key]
-    paths: frozenset[str]
+
+    @cached_property
+    def present(self) -> frozenset[Key]:
+        """What the commit contains of what was read; a first read has no use for it."""
+        kept = self.reading.kept_wanted
+        known = (Key(row.kind, row.name) for row in kept if row.kind is not None and row.name is not None)
+        return frozenset(one.key for file in self.reading.files for one in file.candidates if one.key).union(known)
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """The files that were read."""
+        return frozenset(file.path for file in self.reading.files)
 
 
 def find(reading: TreeReading, view: PlanningView, *, repository: str, project: str, look_back: bool) -> Departures:
@@ -40,10 +51,7 @@ def find(reading: TreeReading, view: PlanningView, *, repository: str, project: 
 
     `look_back`: what earlier commits took away may still be there, since it was held.
     """
-    kept = {Key(row.kind, row.name) for row in reading.kept_wanted if row.kind is not None and row.name is not None}
-    present = frozenset(found.key for found in reading.candidates() if found.key is not None) | kept
-    paths = frozenset(file.path for file in reading.files)
-    scope = _Scope(reading, view, repository, project, present, paths)
+    scope = _Scope(reading, view, repository, project)
     gone = _gone(scope, look_back=look_back)
     owned = view.owned_count(repository, project) if gone else 0
     tree = Tree(_unreadable(scope), _documents(scope), missing=reading.missing)
@@ -68,7 +76,9 @@ def _gone(scope: _Scope, *, look_back: bool) -> list[Stored]:
 
 def _unreadable(scope: _Scope) -> list[tuple[str, str]]:
     """(path, fault) of every file that could not be read whole. Each is read again in every run."""
-    faults = [(file.path, file.fault) for file in scope.reading.files if file.fault is not None]
+    files = scope.reading.files
+    refused = {file.path: file for file in files for one in file.candidates if one.reason is not None}
+    faults = [(path, file.fault) for path, file in refused.items() if file.fault is not None]
     vacant = {file.path: file.vacant for file in scope.reading.files if file.vacant is not None}
     if not scope.reading.full:
         vacant |= {path: why for path, why in scope.view.vacant_files(scope.repository) if path not in scope.paths}
@@ -111,7 +121,7 @@ def _given(scope: _Scope, vacant: dict[str, str]) -> list[tuple[str, Key]]:
 
 def _documents(scope: _Scope) -> int:
     """How many resource documents the tree holds; exact only where it matters, at none."""
-    here = len(scope.reading.candidates()) + len(scope.reading.kept_wanted)
+    here = sum(len(file.candidates) for file in scope.reading.files) + len(scope.reading.kept_wanted)
     if here or scope.reading.full:
         return here
     replaced = scope.view.wanted_in(scope.repository, sorted(scope.paths))

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from reconciler import errors
 from reconciler.access import actors
 from reconciler.deciding import allowing, candidates
@@ -58,7 +60,7 @@ class Handover:
 
 def claims(gone: Iterable[Stored], neighbours: Iterable[Neighbour], world: World, *, rules: Rules) -> tuple[Claim, ...]:
     """Who claims what of `gone`; of several repositories the first by name gets a resource."""
-    left = {stored.key: replace(stored, owner=None) for stored in gone}
+    left = {stored.key: structs.replace(stored, owner=None) for stored in gone}
     found = []
     for neighbour in sorted(neighbours, key=lambda one: one.repository):
         claim = _claim(neighbour, left, world, rules=rules) if left else None

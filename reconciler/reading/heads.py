@@ -120,10 +120,10 @@ def _prune(head: _Head, decided: Decided, passing: Sequence[Handover]) -> Prunin
     job, departed, around = head.job, head.departed, head.around
     passed = frozenset(key for handover in passing for key in handover.keys)
     leaving = [key for key in head.leaving if key not in passed]
-    written = decisions.written(decided)
+    written = decisions.written(decided) if leaving else {}
     for handover in passing:
         written |= handover.drafts
-    references = decisions.references(head.world, leaving, written)
+    references = decisions.references(head.world, leaving, written) if leaving else {}
     return pruning.decide(
         departed.gone,
         tree=replace(departed.tree, unrelated=around.unrelated, lost=around.lost, released=around.released),

@@ -6,7 +6,7 @@ without it, of a first read above all. Does not: walking the history, which is `
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -17,8 +17,8 @@ from reconciler.documents.values import Value
 from reconciler.git.faults import GitFault
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.reading.messages import LineageFound, LineageJob
-from reconciler.resources import canonical, rendering
-from reconciler.store.contract import Changes, LineageRow
+from reconciler.store import origins
+from reconciler.store.contract import Changes, LineageRow, OriginRow
 from reconciler.store.planning_view import PlanningView, Unexplained
 
 RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
@@ -51,6 +51,7 @@ def explain(
     """
     with view.snapshot():
         unexplained = view.without_lineage(job.repository, job.context.project, limit=MAX_RESOURCES)
+        come_from = view.origins(one for row in unexplained for one in (row.origin, row.shown))
     end = time.monotonic() + BACKGROUND_SECONDS
 
     def go_on() -> bool:
@@ -58,19 +59,32 @@ def explain(
             time.sleep(REST_SECONDS)
         return time.monotonic() < end
 
-    rows = list(_rows(Path(job.mirror), job.context.project, unexplained, go_on=go_on))
+    rows = list(_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
     for start in range(0, len(rows), PART):
-        emit(Changes(lineages=tuple(rows[start : start + PART])))
+        emit(_part(rows[start : start + PART]))
     return LineageFound(number, explained=len(rows), more=len(unexplained) == MAX_RESOURCES and bool(rows))
 
 
+def _part(rows: Sequence[tuple[LineageRow, Sequence[OriginRow]]]) -> Changes:
+    named = {origin.id: origin for _, come_from in rows for origin in come_from}
+    return Changes(origins=tuple(named.values()), lineages=tuple(row for row, _ in rows))
+
+
 def _rows(
-    mirror: Path, project: str, resources: Sequence[Unexplained], *, go_on: Callable[[], bool]
-) -> Iterator[LineageRow]:
-    """A row for each resource that is explained; one walk for each commit that some of them were read from."""
+    mirror: Path,
+    project: str,
+    resources: Sequence[Unexplained],
+    come_from: Mapping[int, OriginRow],
+    *,
+    go_on: Callable[[], bool],
+) -> Iterator[tuple[LineageRow, Sequence[OriginRow]]]:
+    """A row for each resource that is explained, with the origins that it names; one walk for each commit that some of
+    them were read from.
+    """
+    known = _Origins(come_from)
     by_commit: dict[str, dict[Unexplained, str]] = defaultdict(dict)
     for one in resources:
-        commit, path = _origin(one)
+        commit, path = known.place(one)
         by_commit[commit][one] = path
     for commit, paths in by_commit.items():
         try:
@@ -78,45 +92,64 @@ def _rows(
                 found = _changed_by(snapshot, set(paths.values()), go_on=go_on)
         except GitFault:
             continue  # the mirror was made anew after a force-push, for instance
-        yield from (_row(project, one, found[path]) for one, path in paths.items() if path in found and go_on())
+        yield from (known.row(project, one, found[path]) for one, path in paths.items() if path in found and go_on())
 
 
 def _changed_by(snapshot: Snapshot, paths: Iterable[str], *, go_on: Callable[[], bool]) -> dict[str, Value]:
     found = snapshot.last_changes(list(paths), go_on=go_on)
-    return {path: _shown(commit) for path, commit in found.items()}
+    shown = {commit.id: _shown(commit) for commit in set(found.values())}
+    return {path: shown[commit.id] for path, commit in found.items()}
 
 
 def _shown(commit: CommitInfo) -> Value:
     return {"commit": commit.id, "author": commit.author, "date": rfc3339(commit.date)}
 
 
-def _origin(one: Unexplained) -> tuple[str, str]:
-    """The commit that the present source is of, and where the file was in it. A file may have moved since, and of what
-    was adopted without a new version the status alone knows.
-    """
-    head, version = _sources(one)
-    return str(head.get("commit")), str((version if _is_same(head, version) else head).get("path"))
+class _Origins:
+    """The origins of what is not explained, and the same with the commits that explain it, each made once."""
 
+    def __init__(self, rows: Mapping[int, OriginRow]) -> None:
+        self._rows = rows
+        self._sources = {row.id: cast("Source", msgspec.json.decode(row.head + row.tail)) for row in rows.values()}
+        self._told: dict[tuple[int, object], OriginRow] = {}
 
-def _row(project: str, one: Unexplained, changed_by: Value) -> LineageRow:
-    head, version = _sources(one)
-    told = {**version, "changedBy": changed_by} if _is_same(head, version) else version
-    return LineageRow(
-        project,
-        *one.key,
-        one.version,
-        source_before=one.source,
-        source=canonical.encode(told),
-        status_before=one.status,
-        status=rendering.with_source(one.status, {**head, "changedBy": changed_by}),
-    )
+    def place(self, one: Unexplained) -> tuple[str, str]:
+        """The commit that the present source is of, and where the file was in it. A file may have moved since, and of
+        what was adopted without a new version the status alone knows.
+        """
+        shown = self._sources[one.shown]
+        return str(shown.get("commit")), str(one.path if self._is_same(one) else one.shown_path)
 
+    def row(self, project: str, one: Unexplained, changed_by: Value) -> tuple[LineageRow, Sequence[OriginRow]]:
+        """The row that tells of that commit what it may be told of, with its origins."""
+        version = self._with(one.origin, changed_by) if self._is_same(one) else self._rows[one.origin]
+        status = None if one.status is None else self._with(one.status, changed_by)
+        row = LineageRow(
+            project,
+            *one.key,
+            one.version,
+            before=one.origin,
+            origin=version.id,
+            status_before=one.status,
+            status=None if status is None else status.id,
+        )
+        return row, (version,) if status is None else (version, status)
 
-def _sources(one: Unexplained) -> tuple[Source, Source]:
-    """As the status has it, and as the version has it."""
-    status = cast("dict[str, Source]", msgspec.json.decode(one.status))
-    return status["source"], cast("Source", msgspec.json.decode(one.source))
+    def _with(self, origin: int, changed_by: Value) -> OriginRow:
+        commit = cast("Source", changed_by)["commit"]
+        told = self._told.get((origin, commit))
+        if told is None:
+            before = self._rows[origin]
+            told = self._told[origin, commit] = origins.row(
+                {**self._sources[origin], "changedBy": changed_by},
+                actor=before.actor,
+                run=before.run,
+                request=before.request,
+                created_at=before.created_at,
+            )
+        return told
 
-
-def _is_same(head: Source, version: Source) -> bool:
-    return (head.get("repository"), head.get("commit")) == (version.get("repository"), version.get("commit"))
+    def _is_same(self, one: Unexplained) -> bool:
+        """Whether the status tells of the commit that the version is of."""
+        version, shown = self._sources[one.origin], self._sources[one.shown]
+        return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))

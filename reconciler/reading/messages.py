@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from reconciler.planning.footprints import EVERYTHING
 from reconciler.resources.secret_references import NOTHING, Available
 
 LENGTH = struct.Struct(">I")
@@ -237,6 +238,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     held_changed: bool = False
     index_changed: bool = False  # what is remembered of the files differs from before
     explained: bool = True  # it is known of all that this stores which commit changed its file
+    footprint: bytes = EVERYTHING  # what the plan looked at and may change: see `footprints`
 
 
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
@@ -248,6 +250,7 @@ class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     answer: bytes
     changed: bool
     touched: tuple[str, ...] = ()  # other repositories' resources changed their standing
+    footprint: bytes = EVERYTHING  # as of a commit
 
 
 class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):

@@ -4,8 +4,11 @@ Belongs here: bytes of one file to candidates, within what the commit is allowed
 (`trees`).
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
 
 from reconciler.deciding import candidates
 from reconciler.deciding.candidates import Candidate, Rules
@@ -27,9 +30,18 @@ LINKS = {
 NOT_OURS = "holds only documents that are not ours"
 
 
+class Together(Protocol):
+    """Reads many files with the help of others (`crew`)."""
+
+    def __call__(
+        self, files: Sequence[File], snapshot: Snapshot, *, rules: Rules, allowance: Allowance
+    ) -> "list[FileReading]":
+        """The files in their order, as `read` reads each of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose tree is read, and by which rules."""
+    """Whose tree is read, and by which rules. `together`: how many files are read, when others may help."""
 
     repository: str
     project: str
@@ -39,10 +51,10 @@ class Scope:
     globs: Globs
     only: Set[str] | None = None  # the files that are looked at; None for all
     also: tuple[Change, ...] = ()  # files that are read although they are what they were
+    together: Together | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FileReading:
+class FileReading(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One file that was read. A file that is not there any more has `blob` None and no candidates.
 
     `vacant` says why a file holds nothing although its name says that it could; whether that matters depends on what
@@ -82,7 +94,7 @@ def ignore(
     return ignoring.Ignore(texts, root=scope.folder), unusable
 
 
-def read(file: File, snapshot: Snapshot, *, scope: Scope) -> FileReading:
+def read(file: File, snapshot: Snapshot, *, rules: Rules, allowance: Allowance) -> FileReading:
     """One file, bounded."""
     if file.mode in LINKS:
         return FileReading(file.path, file.blob, vacant=LINKS[file.mode])
@@ -90,15 +102,15 @@ def read(file: File, snapshot: Snapshot, *, scope: Scope) -> FileReading:
         refusal = candidates.unreadable(Place(file.path, 1, 1), "has a name that no file should have; rename it")
         return FileReading(file.path, file.blob, candidates=(refusal,))
     try:
-        scope.allowance.file(file.blob, size(file, snapshot))
+        allowance.file(file.blob, taken(snapshot.size(file.blob)))
         data = snapshot.read(file.blob, limits.FILE.bytes)
     except Refused as refused:
         refusal = candidates.unreadable(Place(file.path, 1, 1), refused.message)
         return FileReading(file.path, file.blob, candidates=(refusal,))
-    found = candidates.of_file(data, path=file.path, rules=scope.rules)
+    found = candidates.of_file(data, path=file.path, rules=rules)
     if found is None:
         return FileReading(file.path, file.blob, vacant="is empty")
-    scope.allowance.documents(len(found))
+    allowance.documents(len(found))
     return FileReading(file.path, file.blob, candidates=found)
 
 
@@ -106,5 +118,9 @@ def size(file: File, snapshot: Snapshot) -> int:
     """The bytes that reading a file takes, known before; none for one that is not read, which is told otherwise."""
     if not file.readable:
         return 0
-    found = snapshot.size(file.blob)
-    return found if found <= limits.FILE.bytes else 0
+    return taken(snapshot.size(file.blob))
+
+
+def taken(size: int) -> int:
+    """What a file of so many bytes takes: nothing, if it has too many to be read."""
+    return size if size <= limits.FILE.bytes else 0

@@ -7,9 +7,11 @@ documents come file by file.
 from collections.abc import Sequence
 
 from reconciler.deciding import candidates
+from reconciler.deciding.candidates import Candidate
 from reconciler.documents import limits, reading
 from reconciler.git.snapshots import Snapshot
 from reconciler.reading.allowances import Allowance
+from reconciler.reading.one_file import FileReading
 from reconciler.reading.trees import TreeReading
 from reconciler.resources.violations import Violation
 
@@ -20,7 +22,8 @@ class Places:
     def __init__(self, read: TreeReading, snapshot: Snapshot, allowance: Allowance) -> None:
         self._snapshot = snapshot
         self._allowance = allowance
-        self._documents = [(file, candidate) for file in read.files for candidate in file.candidates]
+        self._read = read
+        self._documents: list[tuple[FileReading, Candidate]] | None = None
         self._path: str | None = None
         self._locations: reading.Locations | None = None
 
@@ -30,6 +33,8 @@ class Places:
         Raises GitFault, Exhausted: many documents, each with many violations, take longer to tell than to read.
         """
         self._allowance.time()
+        if self._documents is None:  # of most commits there is nothing to tell
+            self._documents = [(file, candidate) for file in self._read.files for candidate in file.candidates]
         file, candidate = self._documents[ordinal]
         if file.path != self._path or self._locations is None:
             syntax = reading.syntax_of(file.path)

@@ -83,7 +83,7 @@ def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tu
         left = _left(job, version, present)
         if left is None:
             continue
-        row = RewrittenRow(project, *key, version.version, left.body, left.secrets, left.digest)
+        row = RewrittenRow(project, *key, version.version, left.body, left.secrets)
         parts.add(Changes(rewritten=(row,)), size=len(left.body) + len(left.secrets or b""))
         places += left.places
         if left.places:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain
 
 import msgspec
+from msgspec import structs
 
 from reconciler.access.actors import Actor, Role
 from reconciler.deciding import candidates, changes, decisions, drifting, guesses, identities, worlds
@@ -21,10 +22,11 @@ from reconciler.planning.models import BUILT_IN, Change, Outcome, Wanted
 from reconciler.planning.statuses import REFUSED, WITH_REASON, UpdateStatus
 from reconciler.reading import messages
 from reconciler.reading.messages import RequestJob, RequestPlanned, Verb
+from reconciler.reading.noting import NotingView
 from reconciler.resources import builtins, identifying, masking, rendering, violations
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Violation
-from reconciler.store.contract import Changes
+from reconciler.store.contract import Changes, HeadRow, OriginRow, VersionRow
 from reconciler.store.planning_view import PlanningView
 
 Emit = Callable[[Changes], None]
@@ -51,9 +53,10 @@ def plan(job: RequestJob, view: PlanningView, *, number: int, emit: Emit) -> Req
     """
     try:
         items = _items(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
-        if job.verb is Verb.DELETE:
-            return _plan_delete(job, items, view, number=number, emit=emit)
-        return _plan_apply(job, items, view, number=number, emit=emit)
+        noting = NotingView(view, job.context.project)
+        plan_verb = _plan_delete if job.verb is Verb.DELETE else _plan_apply
+        planned = plan_verb(job, items, noting, number=number, emit=emit)
+        return structs.replace(planned, footprint=noting.footprint()) if planned.changed else planned
     except _Malformed as problem:
         return _answer(number, 0, status=problem.status, body={"errors": problem.errors})
 
@@ -233,10 +236,15 @@ def _emit(decided: Decided, parts: Iterable[Changes], *, emit: Emit) -> bool:
 def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
     """The resources that these rows store, as a reader will get them. A request never replaces a head alone."""
     return {
-        Key(version.kind, version.name): rendering.with_status(version.body, head.status)
+        Key(version.kind, version.name): _joined(version, head, {origin.id: origin for origin in part.origins})
         for part in parts
         for version, head in zip(part.versions, part.heads, strict=True)
     }
+
+
+def _joined(version: VersionRow, head: HeadRow, origins: Mapping[int, OriginRow]) -> bytes:
+    origin = origins[version.origin]
+    return rendering.shown((version.body, head.status, origin.head, origin.tail, version.path, version.line))
 
 
 def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:

@@ -8,10 +8,11 @@ seen, and the cost follows the change and what depends on it, not the repository
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import structs
 
 from reconciler.deciding.candidates import Candidate
 from reconciler.git import ignoring, selecting
@@ -23,6 +24,8 @@ from reconciler.resources import components
 from reconciler.resources.keys import Key
 from reconciler.store.contract import FileRow, WantedRow
 from reconciler.store.planning_view import PlanningView
+
+MANY = 200  # files from which on it pays to share the reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,8 @@ def _given(reading: TreeReading, view: PlanningView, unknown: list[str], *, scop
 
 def _told(file: FileReading, given: tuple[Key, ...], *, gave: bool) -> FileReading:
     if file.vacant == NOT_OURS or _is_skipped(file):
-        return replace(file, vacant=NOT_OURS if gave else None, given=given)
-    return replace(file, given=given) if given or file.given else file
+        return structs.replace(file, vacant=NOT_OURS if gave else None, given=given)
+    return structs.replace(file, given=given) if given or file.given else file
 
 
 def _is_skipped(file: FileReading) -> bool:
@@ -110,11 +113,18 @@ def read_all(snapshot: Snapshot, view: PlanningView, *, scope: Scope) -> TreeRea
     """
     matter, rules, unusable = _considered(snapshot, scope)
     scope.allowance.known(sum(one_file.size(file, snapshot) for file in matter), files=len(matter))
-    read = [one_file.read(file, snapshot, scope=scope) for file in matter]
+    read = _read(matter, snapshot, scope=scope)
     # Ignore files are in the index too, so that a changed file finds those above it without a walk.
     files = _ordered([*read, *(unusable.get(path) or FileReading(path, blob) for path, blob in rules.items())])
     reading = TreeReading(tree=snapshot.tree(scope.folder), full=True, files=files)
     return _keeping(reading, view, unusable, scope=scope) if unusable else reading
+
+
+def _read(files: Sequence[File], snapshot: Snapshot, *, scope: Scope) -> list[FileReading]:
+    rules, allowance = scope.rules, scope.allowance
+    if scope.together is not None and len(files) >= MANY:
+        return scope.together(files, snapshot, rules=rules, allowance=allowance)
+    return [one_file.read(file, snapshot, rules=rules, allowance=allowance) for file in files]
 
 
 def considered(snapshot: Snapshot, *, scope: Scope) -> list[File]:
@@ -133,7 +143,7 @@ def _considered(snapshot: Snapshot, scope: Scope) -> tuple[list[File], dict[str,
     return matter, rules, unusable
 
 
-def _keeping(reading: TreeReading, view: PlanningView, unusable: Iterable[str], *, scope: Scope) -> TreeReading:
+def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str], *, scope: Scope) -> TreeReading:
     """With the index of what is below these ignore files, since nobody knows which files they leave out."""
     files, wanted = view.index(scope.repository)
 
@@ -147,10 +157,11 @@ def _keeping(reading: TreeReading, view: PlanningView, unusable: Iterable[str], 
     )
 
 
-def _is_below(path: str, ignore_files: Iterable[str]) -> bool:
+def _is_below(path: str, ignore_files: Collection[str]) -> bool:
     """Whether a file stands in the folder of one of these ignore files, or below it."""
-    folders = (one.removesuffix(ignoring.FILE_NAME) for one in ignore_files)
-    return any(path.startswith(folder) for folder in folders)
+    if not ignore_files:
+        return False
+    return any(path.startswith(one.removesuffix(ignoring.FILE_NAME)) for one in ignore_files)
 
 
 def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since: str) -> TreeReading | None:
@@ -184,9 +195,9 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
     present |= _unchanged(view, unread, scope=scope)
     files: dict[str, FileReading] = dict(unusable)
     while present:
-        for path in sorted(present):
-            file = present[path]
-            files[path] = FileReading(path, None) if file is None else one_file.read(file, snapshot, scope=scope)
+        files |= {path: FileReading(path, None) for path, file in present.items() if file is None}
+        there = [file for _, file in sorted(present.items()) if file is not None]
+        files |= {found.path: found for found in _read(there, snapshot, scope=scope)}
         # A file that shares a resource with what was read must be judged too, or one whose components have a type that
         # was read, and so on until nothing is shared.
         keys = _keys(present, files, view, scope)
@@ -200,7 +211,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
 
 def _matters(file: File | Change, ignore: ignoring.Ignore, scope: Scope) -> bool:
     """Whether a file is read, or, as a link of any name, may stand where a file or a folder of files stood before."""
-    scope.allowance.time()  # each may be held against thousands of patterns
+    scope.allowance.path(file.path)
     if scope.only is not None and file.path not in scope.only:
         return False
     if _is_ignore_file(file.path):
@@ -213,7 +224,7 @@ def _matters(file: File | Change, ignore: ignoring.Ignore, scope: Scope) -> bool
 
 
 def _vacant_since(
-    files: Mapping[str, FileReading], view: PlanningView, unusable: Iterable[str], *, scope: Scope
+    files: Mapping[str, FileReading], view: PlanningView, unusable: Collection[str], *, scope: Scope
 ) -> dict[str, FileReading]:
     """The vacant files that held what was read now: it stands elsewhere, so that they need not be remembered for it."""
     present = {found.key for file in files.values() for found in file.candidates}
@@ -240,7 +251,7 @@ def _ordered(files: Iterable[FileReading]) -> tuple[FileReading, ...]:
 
 
 def _is_ignore_file(path: str) -> bool:
-    return path.rpartition("/")[2] == ignoring.FILE_NAME
+    return path.endswith(ignoring.FILE_NAME) and path.rpartition("/")[2] == ignoring.FILE_NAME
 
 
 def _ignore_files_above(path: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from reconciler.git import refs
 from reconciler.git.faults import GitFault, State
 from reconciler.git.refs import Followed, Head
-from reconciler.remotes import checking, explaining, memory_files, sweeping
+from reconciler.remotes import checking, explaining, memory_files, sweeping, taking
 from reconciler.remotes.program import GitProgram, Limits, Output
 from reconciler.remotes.sources import Source
 
@@ -24,6 +24,7 @@ TIDY_SECONDS = 300.0  # for joining packs, which writes most of them again
 REFS_BYTES = 16 << 20  # of a list of our own refs
 MOST_FETCHED = 256  # names in one command line, so that it stays below what the system takes
 MANY_PACKS = 50  # every fetch adds one pack, and a read looks into all of them
+MANY_BYTES = 256 << 20  # 256 MiB, since they were joined: a pack may hold a copy of a whole large folder
 FETCH = (
     "fetch",
     "--progress",  # by which objects are counted
@@ -51,6 +52,8 @@ class Mirror:
         self.url = url  # for what people read
         self._borrows = borrows
         self._untidy_packs = 0  # as many as there were when they could not be joined
+        self._tidy_bytes: int | None = None  # of all packs, when that was last tried
+        self._brought: dict[str, str] = {}  # by our refs, the commits that they led to when they were last written here
 
     async def ensure(self) -> None:
         """Make the mirror exist and be free of what a killed process left. Call it before anything else."""
@@ -64,6 +67,7 @@ class Mirror:
     async def rebuild(self) -> None:
         """Start again with an empty mirror. Killed at any point, the next `ensure` ends what was begun."""
         fresh, old = self._beside("new"), self._beside("old")
+        self._brought.clear()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         await _to_its_end(sweeping.remove, fresh)
         await self._own("init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", str(fresh))
@@ -96,6 +100,7 @@ class Mirror:
     async def drop(self, private_refs: Collection[str]) -> None:
         """Follow these no longer. Their commits stay."""
         if private_refs:
+            self._brought.clear()
             orders = "".join(f"delete {ref}\n" for ref in sorted(private_refs))
             await self._in_mirror("update-ref", "--stdin", stdin=orders)
 
@@ -108,6 +113,7 @@ class Mirror:
         if commit not in (await self._peeled([commit])).values():
             return False
         await self._in_mirror("update-ref", followed.private_ref, commit)
+        self._brought[followed.private_ref] = commit
         return True
 
     async def fetch(self, source: Source, wanted: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
@@ -117,6 +123,9 @@ class Mirror:
         the limits.
         """
         asked = sorted(wanted)
+        if source.is_local and len(asked) == 1 and await self._take(source, asked[0], wanted[asked[0]]):
+            await self._tidy()
+            return {one: Head(head.ref, head.commit) for one, head in wanted.items()}
         if len(asked) > MOST_FETCHED:
             first, rest = ({one: wanted[one] for one in part} for part in (asked[:MOST_FETCHED], asked[MOST_FETCHED:]))
             return {**await self.fetch(source, first), **await self.fetch(source, rest)}
@@ -128,6 +137,41 @@ class Mirror:
         if len(asked) > 1 and (fault.of_head or fault.state in OF_ONE):
             return await self._one_by_one(source, wanted)
         raise fault
+
+    async def _take(self, source: Source, followed: Followed, head: Head) -> bool:
+        """Bring a branch of a repository on this machine, which is the one way that is taken all day. False when it was
+        not brought: what else there is, and whatever went wrong, is for `fetch` to do and to explain.
+
+        `fetch` goes through all that the mirror holds once more, which with 100,000 files takes longer than all the
+        rest. A history that is cut off is not whole, and is refused here.
+        """
+        before = sweeping.packs(self.path)
+        is_usual = before and not self._borrows and not followed.is_fixed and not head.tag
+        if not is_usual or (self.path / "shallow").exists():
+            return False
+        known = await self._at(followed.private_ref)
+        ask = partial(self._ask_within, source)
+        has_come = False
+        try:
+            has_come = known is not None and await taking.take(ask, source, self.path, commit=head.commit, known=known)
+        finally:
+            if not has_come:
+                await _to_its_end(partial(sweeping.keep, packs=before), self.path)
+        if has_come:
+            await self._in_mirror("update-ref", followed.private_ref, head.commit)
+            self._brought[followed.private_ref] = head.commit
+        return has_come
+
+    async def _at(self, private_ref: str) -> str | None:
+        """The commit to which one of our refs leads, most often known."""
+        if private_ref not in self._brought:
+            self._brought |= {ref: head.commit for ref, head in (await self.heads([private_ref])).items()}
+        return self._brought.get(private_ref)
+
+    async def _ask_within(self, source: Source, *arguments: str, stdin: bytes, output_bytes: int) -> Output:
+        limits = Limits(seconds=source.timeout, output_bytes=output_bytes, file_bytes=source.max_bytes)
+        with memory_files.opened(stdin) as told:
+            return await self._limited(source, *arguments, limits=limits, stdin=told)
 
     async def _one_by_one(self, source: Source, wanted: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
         """One of several has a fault of its own, which must not keep the others from being fetched."""
@@ -167,6 +211,7 @@ class Mirror:
 
     async def _came(self, source: Source, wanted: Mapping[Followed, Head]) -> dict[Followed, Head | Exception]:
         held = await self.heads([one.private_ref for one in wanted])
+        self._brought |= {ref: head.commit for ref, head in held.items()}
         await self._tidy()
         return {
             one: held[one.private_ref]._replace(ref=head.ref)
@@ -184,8 +229,13 @@ class Mirror:
         return output
 
     async def _run(self, source: Source, *arguments: str, limits: Limits) -> Output:
+        return await self._limited(source, f"--git-dir={self.path}", *arguments, limits=limits)
+
+    async def _limited(
+        self, source: Source, *arguments: str, limits: Limits, stdin: int = asyncio.subprocess.DEVNULL
+    ) -> Output:
         try:
-            return await self.program.run(f"--git-dir={self.path}", *arguments, limits=limits, remote=True)
+            return await self.program.run(*arguments, limits=limits, remote=True, stdin=stdin)
         except TimeoutError:
             why = SLOW_DISK if source.is_local else SLOW
             told = f"{source.url} did not answer within {source.timeout:g} seconds; {why}"
@@ -205,13 +255,15 @@ class Mirror:
         """Join small packs when there are many. Nothing is dropped: commits that a force-push removed are still wanted
         for diffs. What came is of use as it is, so a fault is told and waits until as many packs again have come.
         """
-        packs = len(await asyncio.to_thread(lambda: list((self.path / "objects/pack").glob("*.pack"))))
-        if packs <= MANY_PACKS + self._untidy_packs:
+        packs, size = await asyncio.to_thread(sweeping.measure, self.path)
+        if self._tidy_bytes is None:
+            self._tidy_bytes = size
+        if packs <= MANY_PACKS + self._untidy_packs and size <= self._tidy_bytes + MANY_BYTES:
             return
-        self._untidy_packs = packs
+        self._untidy_packs, self._tidy_bytes = packs, size
         try:
             await self._in_mirror("repack", "--quiet", "--geometric=2", "-d", seconds=TIDY_SECONDS)
-            self._untidy_packs = 0
+            self._untidy_packs, self._tidy_bytes = 0, None
         except GitFault as fault:
             log.warning("The packs of the mirror of %s were not joined: %s", self.url, fault.message)
         finally:

@@ -143,7 +143,7 @@ class GitProgram:
         self, *arguments: str, limits: Limits, remote: bool = False, stdin: int = asyncio.subprocess.DEVNULL
     ) -> Output:
         """Run `git arguments...` to its end; `remote`: it may talk to the URL, with the credentials as they are now.
-        `stdin`: a descriptor that it reads from where that stands, unless it is remote.
+        `stdin`: a descriptor that it reads from where that stands.
 
         Raises TimeoutError when it takes longer than its limit, and GitFault: unreachable when git cannot be started,
         and with `remote` unauthorized for a file of credentials that cannot be used. However this call ends, no process
@@ -152,7 +152,7 @@ class GitProgram:
         try:
             async with asyncio.timeout(limits.seconds):
                 if remote:
-                    return await self._remotely(arguments, limits)
+                    return await self._remotely(arguments, limits, stdin)
                 return await self._locally(arguments, limits, stdin)
         except FolderGone as gone:
             self._is_installed = False
@@ -171,11 +171,16 @@ class GitProgram:
         await self._ready()
         return self._output(await self._run(arguments, limits, Access(), protocol="file", stdin=stdin), Access())
 
-    async def _remotely(self, arguments: tuple[str, ...], limits: Limits) -> Output:
+    async def _remotely(self, arguments: tuple[str, ...], limits: Limits, stdin: int) -> Output:
         await self._ready()
         async with self._transport.access() as access:
             finished = await self._run(
-                arguments, limits, access, protocol=self._transport.protocol, data_bytes=limits.memory_bytes
+                arguments,
+                limits,
+                access,
+                protocol=self._transport.protocol,
+                stdin=stdin,
+                data_bytes=limits.memory_bytes,
             )
         return self._output(finished, access)
 

@@ -18,6 +18,7 @@ LEFTOVERS = (
     "objects/pack/tmp_*",
     "objects/pack/.tmp-*",
     "objects/pack/*.lock",
+    "objects/pack/*.keep",
 )
 
 
@@ -31,6 +32,12 @@ def sweep(mirror: Path) -> None:
 def packs(mirror: Path) -> Set[str]:
     """The names of what there is of packs."""
     return frozenset(file.name for file in (mirror / "objects/pack").glob("pack-*"))
+
+
+def measure(mirror: Path) -> tuple[int, int]:
+    """How many packs there are, and the bytes in them."""
+    sizes = [file.stat().st_size for file in (mirror / "objects/pack").glob("*.pack")]
+    return len(sizes), sum(sizes)
 
 
 def keep(mirror: Path, *, packs: Set[str]) -> None:

@@ -27,10 +27,10 @@ from reconciler.remotes.repository_places import Fact, Identity, Places
 
 log = logging.getLogger(__name__)
 
-STEP_MILLISECONDS = 20  # how long refs must be quiet before an event is told
+STEP_MILLISECONDS = 10  # how long refs must be quiet before an event is told; 5 would cost 1 % of a core
 DEBOUNCE_MILLISECONDS = 100  # when refs are never quiet, an event is told after so long
-TICK_MILLISECONDS = 100  # how often the few files outside `refs` are looked at
-REPOSITORIES_A_TICK = 50  # whose few files are looked at in one tick; with more, each is looked at more rarely
+TICK_MILLISECONDS = 200  # how often the few files outside `refs` are looked at
+REPOSITORIES_A_TICK = 5  # whose few files are looked at in one tick; with more, each is looked at more rarely
 THREAD_NAME = "watch repositories"
 ERRORS = (OSError, RuntimeError, ValueError)  # watchfiles' own error is a RuntimeError
 

@@ -5,6 +5,7 @@ Belongs here: where they stand. Does not: what they refer to (`references`), whe
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.documents.values import Pointer, Value
@@ -41,12 +42,18 @@ class Component(NamedTuple):
     @property
     def type_key(self) -> Key:
         """Its type."""
-        return Key(f"{self.kind}Type", self.type)
+        return _type_key(self.kind, self.type)
 
     @property
     def at(self) -> Pointer:
         """Where its parameters stand, or would."""
         return (*self.pointer, "parameters")
+
+
+@lru_cache(maxsize=1024)
+def _type_key(kind: str, name: str) -> Key:
+    """One object for all that are of this type."""
+    return Key(f"{kind}Type", name)
 
 
 def find(kind: str, spec: Value) -> tuple[Component, ...]:
@@ -80,7 +87,8 @@ def _component(value: Value, *, kind: str, pointer: Pointer) -> Iterator[Compone
     named, given = value.get("type"), value.get("parameters")
     if isinstance(named, str):
         yield Component(kind, unversioned(named), pointer, given if isinstance(given, list) else [])
-    yield from _below(value, lists=NESTED, pointer=pointer)
+    if not value.keys().isdisjoint(NESTED):
+        yield from _below(value, lists=NESTED, pointer=pointer)
 
 
 def _below(value: Value, *, lists: dict[str, str], pointer: Pointer) -> Iterator[Component]:

@@ -19,8 +19,9 @@ def broken(given: list[Value], component_type: ComponentType, *, at: Pointer) ->
 
     `given` has the shape that the schemas ask for, `[{name, value}, ...]`; `at` is its pointer in the document.
     """
-    found = explaining.broken(component_type.rules, canonical(given, component_type))
-    twice = tuple(parameters.repeated(given, at=at)) if len(given) > 1 else ()
+    values = canonical(given, component_type)
+    found = explaining.broken(component_type.rules, values)
+    twice = tuple(parameters.repeated(given, at=at)) if len(values) < len(given) else ()
     if not found and not twice:
         return ()
     index: dict[Value, int] = {}
@@ -38,10 +39,10 @@ def canonical(given: list[Value], component_type: ComponentType) -> dict[str, Va
     for parameter in given:
         if not isinstance(parameter, dict):
             continue
-        name, value = parameter.get("name"), parameter.get("value")
+        name = parameter.get("name")
         if not isinstance(name, str) or name in values:
             continue
-        type_ = types.get(name)
+        value, type_ = parameter.get("value"), types.get(name)
         if type_ is None:
             values[name] = value
         elif value not in type_.empty:

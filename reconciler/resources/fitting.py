@@ -8,9 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources import components, conforming, parameters, references, secret_rules, violations, webhooks
+from reconciler.resources import (
+    components,
+    conforming,
+    drafts,
+    parameters,
+    references,
+    secret_files,
+    secret_rules,
+    violations,
+    webhooks,
+)
 from reconciler.resources.component_types import ComponentType
 from reconciler.resources.components import Component
+from reconciler.resources.drafts import Draft
 from reconciler.resources.keys import Key
 from reconciler.resources.secret_references import Available
 from reconciler.resources.violations import Violation
@@ -27,6 +38,10 @@ class Fit:
 
     violations: tuple[Violation, ...] = ()
     secrets: tuple[tuple[Pointer, Value], ...] = field(default=(), repr=False)
+
+
+FITTING = Fit()
+"""Nothing is wrong, and nothing is a secret."""
 
 
 def fit(owned: dict[str, Value], lookup: Lookup, *, available: Available | None = None) -> Fit:
@@ -46,6 +61,29 @@ def fit(owned: dict[str, Value], lookup: Lookup, *, available: Available | None 
     held = parameters.find(spec, types)
     broken += secret_rules.broken(held.mentions, found, types, available)
     return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in held.secrets))
+
+
+def of_draft(draft: Draft, lookup: Lookup, *, available: Available | None = None) -> Fit:
+    """The same for a draft. Most hold no secret and nothing that may be one: then their values need no search."""
+    owned = drafts.owned(draft)
+    spec, kind = owned["spec"], owned["kind"]
+    found = components.find(kind, spec) if isinstance(kind, str) else ()
+    types = [lookup(component.type_key) for component in found]
+    if parameters.may_tell(draft.owned) or not all(map(_is_open, found, types)):
+        return fit(owned, lookup, available=available)
+    broken: list[Violation] = []
+    for component, component_type in zip(found, types, strict=True):
+        if component_type is not None and len(broken) <= violations.MOST_LINES:
+            broken += misfitting(component, component_type)
+    return Fit(tuple(broken)) if broken else FITTING
+
+
+def _is_open(component: Component, component_type: ComponentType | None) -> bool:
+    """Whether its type calls none of its parameters a secret, and none names a file."""
+    if component_type is None:
+        return not component.parameters
+    names = [one["name"] for one in component.parameters if isinstance(one, dict)]
+    return component_type.open.issuperset(names) and secret_files.PARAMETERS.isdisjoint(names)
 
 
 def misfitting(component: Component, component_type: ComponentType) -> tuple[Violation, ...]:

@@ -21,6 +21,7 @@ NUMERIC = (
 ZONE = "must not have a zone (`%`), which means something on one machine alone"
 
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?")
+_NAME = re.compile(rf"(?:{_LABEL.pattern}\.)*(?=[A-Za-z]){_LABEL.pattern}")
 # RFC 3986 and WHATWG agree that no name ends so, and inet_aton() reads decimal, octal and hexadecimal parts.
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 
@@ -33,13 +34,20 @@ def wrong(text: str) -> str | None:
         if "%" in text:
             return ZONE
         return None if literal(text) is not None else RULE
-    if literal(text) is not None:
+    if is_name(text) or literal(text) is not None:
         return None
     name = text.removesuffix(".")  # a name may be absolute
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         return NUMERIC
     return None if len(name) <= LONGEST and all(map(_LABEL.fullmatch, labels)) else RULE
+
+
+def is_name(text: str) -> bool:
+    """Whether a host is a name whose last label begins with a letter, as most are: nothing is wrong with it, and no
+    program reads it as an address.
+    """
+    return len(text) <= LONGEST and _NAME.fullmatch(text) is not None
 
 
 def literal(text: str) -> Address | None:

@@ -4,15 +4,17 @@ Belongs here: rules that need no other resource; the schemas state most of them.
 against their type (`fitting`), duplicates among documents.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import Enum, auto
 
+import msgspec
+from msgspec import structs
+
 from reconciler.documents.values import Value
-from reconciler.resources import components, defining, kinds, names, parameters, resource, validators, violations
+from reconciler.resources import components, defining, kinds, names, parameters, validators, violations
 from reconciler.resources.keys import Key
 from reconciler.resources.kinds import Kind
-from reconciler.resources.resource import Resource
+from reconciler.resources.resource import Resource, of_document
 from reconciler.resources.violations import Violation
 
 
@@ -24,8 +26,7 @@ class Classification(Enum):
     FOREIGN = auto()  # skipped: both, and neither is ours; a Kubernetes manifest, say
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True, gc=False):
     """`key` is known when kind and name are, even of an invalid document; `resource` only of a valid one."""
 
     key: Key | None
@@ -53,21 +54,21 @@ def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = Fa
         return Judged(None, None, (Violation((), "is not an object"),))
     kind = _kind(value)
     document = _without_nulls(value)
-    given = parameters.find(document.get("spec"))
-    masks = [("spec", *pointer) for pointer in given.masks]
     shape = validators.violations(kind, document)
-    found = (
-        *shape,
-        *_identifiers(document, kind, api_versions),
-        *_repeated(given),
-        *(() if placeholders else (Violation(pointer, MASK_MESSAGE) for pointer in masks)),
-        *_hidden_text(document, kind),
-        *_definitions(document, kind, shape),
-    )
     key = _key(document, kind)
-    if found or key is None:
+    resource = None if shape or key is None else of_document(document, key=key)
+    lists, places = parameters.lists_and_masks(document["spec"], None if resource is None else resource.encoded)
+    masks = [("spec", *pointer) for pointer in places]
+    found = [*shape, *_identifiers(document, kind, api_versions)]
+    for pointer, listed in lists:
+        found += parameters.repeated(listed, at=("spec", *pointer))
+    if masks and not placeholders:
+        found += [Violation(pointer, MASK_MESSAGE) for pointer in masks]
+    found += _hidden_text(document, kind)
+    found += _definitions(document, kind, shape)
+    if found or resource is None:
         return Judged(key, None, violations.in_document_order(found, value))
-    return Judged(key, resource.of_document(document, key=key, placeholders=masks), ())
+    return Judged(key, structs.replace(resource, placeholders=tuple(masks)) if masks else resource, ())
 
 
 def _without_nulls(document: dict[str, Value]) -> dict[str, Value]:
@@ -93,15 +94,17 @@ def _key(document: dict[str, Value], kind: Kind | None) -> Key | None:
     return Key(kind.name, name)
 
 
-def _identifiers(document: dict[str, Value], kind: Kind | None, api_versions: frozenset[str]) -> Iterator[Violation]:
+def _identifiers(document: dict[str, Value], kind: Kind | None, api_versions: frozenset[str]) -> list[Violation]:
     """apiVersion and kind, whose values depend on the settings and on what the service knows."""
+    found = []
     version = document.get("apiVersion")
     if isinstance(version, str) and version and version not in api_versions:
         accepted = ", ".join(f"`{each}`" for each in sorted(api_versions))
-        yield Violation(("apiVersion",), f"is not an API version of this service; it takes {accepted}")
+        found.append(Violation(("apiVersion",), f"is not an API version of this service; it takes {accepted}"))
     name = document.get("kind")
     if kind is None and isinstance(name, str) and name:
-        yield Violation(("kind",), unknown_kind(name))
+        found.append(Violation(("kind",), unknown_kind(name)))
+    return found
 
 
 def unknown_kind(name: str) -> str:
@@ -112,22 +115,13 @@ def unknown_kind(name: str) -> str:
     return f"is not a kind; the kinds are {', '.join(f'`{kind.name}`' for kind in kinds.KINDS)}"
 
 
-def _repeated(found: parameters.Found) -> Iterator[Violation]:
-    """What schemas cannot say of parameters: that each name stands once."""
-    for pointer, listed in found.lists:
-        yield from parameters.repeated(listed, at=("spec", *pointer))
-
-
-def _hidden_text(document: dict[str, Value], kind: Kind | None) -> Iterator[Violation]:
+def _hidden_text(document: dict[str, Value], kind: Kind | None) -> tuple[Violation, ...]:
     """What a viewer was shown of a Configuration, and would put in the place of its text."""
+    if kind is None or kind.name != CONFIGURATION:
+        return ()
     spec = document["spec"]
-    if (
-        kind is not None
-        and kind.name == CONFIGURATION
-        and isinstance(spec, dict)
-        and spec.get("raw") == parameters.MASK
-    ):
-        yield Violation(("spec", "raw"), HIDDEN_TEXT_MESSAGE)
+    is_hidden = isinstance(spec, dict) and spec.get("raw") == parameters.MASK
+    return (Violation(("spec", "raw"), HIDDEN_TEXT_MESSAGE),) if is_hidden else ()
 
 
 def _definitions(document: dict[str, Value], kind: Kind | None, shape: Iterable[Violation]) -> Iterable[Violation]:

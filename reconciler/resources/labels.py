@@ -3,36 +3,35 @@
 Belongs here: finding them and taking them out. Does not: what a label may be, which the schemas say.
 """
 
-from collections.abc import Iterator
-
-from reconciler.documents.values import Pointer, Value
+from reconciler.documents.values import Value
 from reconciler.resources.violations import Violation
 
 MOST = 1_000  # in one place; nobody writes more by hand
-PLACES: tuple[Pointer, ...] = (("metadata", "labels"), ("spec", "selector", "matchLabels"))
+PLACES: tuple[tuple[str, ...], ...] = (("metadata", "labels"), ("spec", "selector", "matchLabels"))
 
 
-def crowded(document: Value) -> Iterator[Violation]:
+def crowded(document: Value) -> tuple[Violation, ...]:
     """Each place with more labels than there may be."""
-    for at in PLACES:
-        if len(_at(document, at)) > MOST:
-            yield Violation(at, f"has more than {MOST:,} labels; take some away")
+    found = [at for at in PLACES if len(_at(document, at)) > MOST]
+    return tuple(Violation(at, f"has more than {MOST:,} labels; take some away") for at in found) if found else ()
 
 
-def taken_out(document: Value, at: Pointer) -> tuple[Value, dict[str, Value]]:
+def taken_out(document: Value, at: tuple[str, ...]) -> tuple[Value, dict[str, Value]]:
     """The document with no labels in a place, and those that were there; the same document when there were none."""
     mapping = _at(document, at)
     return (_emptied(document, at), mapping) if mapping else (document, {})
 
 
-def _at(value: Value, at: Pointer) -> dict[str, Value]:
+def _at(value: Value, at: tuple[str, ...]) -> dict[str, Value]:
     for step in at:
-        value = value.get(str(step)) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return {}
+        value = value.get(step)
     return value if isinstance(value, dict) else {}
 
 
-def _emptied(value: Value, at: Pointer) -> Value:
+def _emptied(value: Value, at: tuple[str, ...]) -> Value:
     if not at:
         return {}
-    step = str(at[0])
+    step = at[0]
     return {**value, step: _emptied(value[step], at[1:])} if isinstance(value, dict) else value

@@ -22,6 +22,11 @@ MASK = "(sensitive)"
 
 _ALWAYS_SENSITIVE = "headers"  # of a webhook; they carry its credentials
 
+_HEADERS = b'"%b"' % _ALWAYS_SENSITIVE.encode()
+_MASK = MASK.encode()
+_LIST = "parameters"  # the key of every list of them
+_LIST_KEY = b'"%b"' % _LIST.encode()
+
 Types = Mapping[Pointer, ComponentType | None]
 """The type that a list of parameters belongs to, by the pointer of the list from the spec down; None if unknown."""
 
@@ -62,14 +67,45 @@ def find(spec: Value, types: Types = UNTYPED) -> Found:
     return found
 
 
-def repeated(listed: list[Value], *, at: Pointer) -> Iterator[Violation]:
+def may_tell(document: bytes) -> bool:
+    """Whether `find` may come across anything in the spec of a document, in canonical JSON, but what its types call
+    secrets.
+    """
+    # `sensitive` stands in the mask as well, and what is one byte is found many times as fast as what is two.
+    return b"sensitive" in document or _HEADERS in document or (b"$" in document and b"${" in document)
+
+
+def lists_and_masks(spec: Value, document: bytes | None) -> tuple[list[tuple[Pointer, list[Value]]], list[Pointer]]:
+    """Of what `find` comes across in a spec, the lists and the masks.
+
+    `document` is canonical JSON of a document with this spec, if there is any yet: there it shows at once that there is
+    no mask, and only the list that a component has.
+    """
+    if document is not None and _MASK not in document:
+        number = document.count(_LIST_KEY)
+        listed = spec.get(_LIST) if isinstance(spec, dict) else None
+        if number == 0:
+            return [], []
+        if number == 1 and isinstance(listed, list):
+            return [((_LIST,), listed)], []
+    found = find(spec)
+    return found.lists, found.masks
+
+
+def repeated(listed: list[Value], *, at: Pointer) -> list[Violation]:
     """The names that stand in a list of parameters, or of their definitions, already; `at` is the list's pointer."""
+    names = [name for each in listed if isinstance(each, dict) and isinstance(name := each.get("name"), str)]
+    if len(set(names)) == len(names):
+        return []  # as nearly always
     first: dict[str, int] = {}
+    found = []
     for index, parameter in enumerate(listed):
         name = parameter.get("name") if isinstance(parameter, dict) else None
         if isinstance(name, str) and first.setdefault(name, index) != index:
             earlier = pointer_text((*at, first[name]))
-            yield Violation((*at, index, "name"), f"is the name of {earlier} already; keep one of them")
+            message = f"is the name of {earlier} already; keep one of them"
+            found.append(Violation((*at, index, "name"), message))
+    return found
 
 
 def _visit(value: Value, *, pointer: Pointer, found: Found, types: Types) -> None:
@@ -97,7 +133,7 @@ def _is_sensitive(value: dict[str, Value], pointer: Pointer, types: Types) -> bo
     if value.get("sensitive") not in (None, False):
         return True  # whatever it says instead, where no schema looked: rather hidden than shown
     name = value.get("name")
-    if pointer[:-1] in types:
+    if types and pointer[:-1] in types:
         type_ = types[pointer[:-1]]
         return type_ is None or not isinstance(name, str) or name not in type_.open
     return name == _ALWAYS_SENSITIVE and pointer[-2:-1] == ("parameters",)

@@ -38,11 +38,13 @@ def prepare(
 ) -> Prepared:
     """Take the secrets out of what a user owns. `hmac_key` is this server's; another key gives other hashes."""
     found = {pointer: (pointer_text(pointer), value) for pointer, value in secrets}
+    if not found:
+        return Prepared(hashlib.sha256(canonical.encode(owned["spec"])).hexdigest(), owned)
     covered = replacing.replaced(owned, {at: _covered(owned, told, hmac_key, bound) for at, told in found.items()})
     return Prepared(
         spec_hash=hashlib.sha256(canonical.encode(covered["spec"])).hexdigest(),
         masked=replacing.replaced(owned, dict.fromkeys(found, parameters.MASK)),
-        secrets=canonical.encode(dict(found.values())) if found else None,
+        secrets=canonical.encode(dict(found.values())),
     )
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from reconciler.documents.values import Pointer, Value, pointer_text
 from reconciler.escaping import visible
-from reconciler.resources import canonical, drafts, preparing, rendering, replacing, restoring
+from reconciler.resources import canonical, preparing, rendering, restoring
 from reconciler.resources.parameters import MASK
 from reconciler.resources.resource import SERVER_KEYS
 
@@ -39,7 +39,6 @@ class Left(NamedTuple):
 
     body: bytes
     secrets: bytes | None
-    digest: bytes
     places: int
 
 
@@ -92,11 +91,9 @@ def version(body: bytes, secrets: bytes | None, text: str, *, project: str, hmac
         return None
     moved = {place: walk.moved(place) for place in held}
     told = _body(document, {moved[at]: secret for at, secret in held.items()}, project=project, hmac_key=hmac_key)
-    clear = replacing.replaced(document, {moved[at]: secret for at, secret in quiet.items()})
     return Left(
         body=told if walk.places else body,
         secrets=None if secrets is None else _secrets({moved[at]: secret for at, secret in quiet.items()}),
-        digest=drafts.digest(_owned(clear), hmac_key=hmac_key),
         places=walk.places,
     )
 
@@ -179,11 +176,6 @@ def _body(document: dict[str, Value], held: Mapping[Pointer, Value], *, project:
 
 def _secrets(held: Mapping[Pointer, Value]) -> bytes:
     return canonical.encode({pointer_text(place): secret for place, secret in held.items()})
-
-
-def _owned(document: dict[str, Value]) -> dict[str, Value]:
-    metadata = {name: each for name, each in _members(document["metadata"]).items() if name not in SERVER_KEYS}
-    return {**document, "metadata": metadata}
 
 
 def _object(stored: bytes) -> dict[str, Value]:

@@ -3,7 +3,6 @@
 Belongs here: every field that holds the name of a resource. Does not: whether that resource exists.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from reconciler.documents.values import Pointer, Value
@@ -33,11 +32,15 @@ def references(document: Value) -> tuple[Reference, ...]:
     if not isinstance(document, dict):
         return ()
     kind, spec = document.get("kind"), document.get("spec")
+    found: list[Reference] = []
     if kind == "Configuration":
-        return tuple(_below(spec, lists=LISTS, pointer=("spec",)))
-    if isinstance(kind, str) and kind in KINDS:
-        return tuple(_component(spec, kind=kind, pointer=("spec",)))
-    return ()
+        if isinstance(spec, dict):
+            for key, child in spec.items():
+                if key in LISTS:
+                    _add_list(child, LISTS[key], ("spec", key), found)
+    elif isinstance(kind, str) and kind in KINDS:
+        _add_component(spec, kind, ("spec",), found)
+    return tuple(found)
 
 
 def storages(document: Value) -> tuple[Reference, ...]:
@@ -45,41 +48,34 @@ def storages(document: Value) -> tuple[Reference, ...]:
     return tuple(one for one in references(document) if one.kind == "Extension" and one.pointer[-1] == "value")
 
 
-def _component(value: Value, *, kind: str, pointer: Pointer) -> Iterator[Reference]:
+def _add_component(value: Value, kind: str, pointer: Pointer, found: list[Reference]) -> None:
     """What a component refers to: its resource or its type, and what stands below it."""
     if not isinstance(value, dict):
         return
     for key, child in value.items():
-        at = (*pointer, key)
         if key == "type" and isinstance(child, str):
-            yield Reference(f"{kind}Type", unversioned(child), at)
+            found.append(Reference(f"{kind}Type", unversioned(child), (*pointer, key)))
         elif key == "name" and isinstance(child, str):
-            yield Reference(kind, unversioned(child), at)
+            found.append(Reference(kind, unversioned(child), (*pointer, key)))
         elif key == "parameters" and isinstance(child, list) and _is_webhook(kind, value.get("type")):
-            yield from _storages(child, at)
+            _add_storages(child, (*pointer, key), found)
         elif key in NESTED:
-            yield from _list(child, kind=NESTED[key], pointer=at)
+            _add_list(child, NESTED[key], (*pointer, key), found)
 
 
-def _below(value: Value, *, lists: dict[str, str], pointer: Pointer) -> Iterator[Reference]:
-    for key, child in value.items() if isinstance(value, dict) else ():
-        if key in lists:
-            yield from _list(child, kind=lists[key], pointer=(*pointer, key))
-
-
-def _list(value: Value, *, kind: str, pointer: Pointer) -> Iterator[Reference]:
+def _add_list(value: Value, kind: str, pointer: Pointer, found: list[Reference]) -> None:
     for index, each in enumerate(value if isinstance(value, list) else ()):
-        yield from _component(each, kind=kind, pointer=(*pointer, index))
+        _add_component(each, kind, (*pointer, index), found)
 
 
 def _is_webhook(kind: str, named: Value) -> bool:
-    return isinstance(named, str) and (f"{kind}Type", unversioned(named)) == WEBHOOK
+    return kind == LISTS["destinations"] and isinstance(named, str) and unversioned(named) == WEBHOOK.name
 
 
-def _storages(parameters: list[Value], at: Pointer) -> Iterator[Reference]:
+def _add_storages(parameters: list[Value], at: Pointer, found: list[Reference]) -> None:
     """An empty name is none: the default, which is built in, stands in for it."""
     for index, parameter in enumerate(parameters):
         if isinstance(parameter, dict) and parameter.get("name") == _STORAGE:
             name = parameter.get("value")
             if isinstance(name, str) and name:
-                yield Reference("Extension", unversioned(name), (*at, index, "value"))
+                found.append(Reference("Extension", unversioned(name), (*at, index, "value")))

@@ -1,16 +1,34 @@
 """What a reader of the service gets, as bytes that are stored once and sent as they are.
 
-Belongs here: the body of one version, its status, and joining the two. Does not: deciding what the status says.
+Belongs here: the body of one version, its status, its source, and joining them. Does not: deciding what they say.
+
+A status is kept without its `source`, and a source without `path` and `line`: that is the same for all that one change
+stores, and kept once.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from reconciler.documents.values import Value
 from reconciler.resources import canonical
 from reconciler.resources.preparing import Prepared
+
+_path = msgspec.json.Encoder().encode
+
+
+class Frame(NamedTuple):
+    """A source as canonical JSON in two halves, between which its `line` and `path` go."""
+
+    head: bytes
+    tail: bytes
+
+
+Parts: TypeAlias = tuple[bytes, bytes | None, bytes, bytes, str | None, int | None]
+"""Body, status, both halves of the source, its path and line: a row as it is read, since every resource of every answer
+is made of one.
+"""
 
 
 class Identity(NamedTuple):
@@ -40,16 +58,16 @@ def identity(body: Mapping[str, Value]) -> Identity:
     return Identity(id=str(metadata["id"]), version=number, date_modified=str(metadata["dateModified"]))
 
 
-def status(kind: str, *, source: bytes, incomplete: Sequence[str], delivery: str | None = None) -> bytes:
-    """The `status` of a stored resource, canonical JSON: where it came from, and what is missing of it.
+def status(kind: str, *, incomplete: Sequence[str], delivery: str | None = None) -> bytes:
+    """The `status` of a stored resource without its `source`, canonical JSON: what is missing of the resource.
 
     A Configuration says whether it is `ready` to be used, and in `delivery` whether the service delivers for it: '' or
     why not, None where that is not the question.
     """
     delivers = b"" if delivery is None else b'"delivery":%b,' % canonical.encode(_delivery(delivery))
     listed = b'"incomplete":%b,' % msgspec.json.encode(incomplete) if incomplete else b""
-    ready = b'"ready":%b,' % (b"false" if incomplete else b"true") if kind == "Configuration" else b""
-    return b'{%b%b"latest":true,%b"source":%b}' % (delivers, listed, ready, source)
+    ready = b',"ready":%b' % (b"false" if incomplete else b"true") if kind == "Configuration" else b""
+    return b'{%b%b"latest":true%b}' % (delivers, listed, ready)
 
 
 def with_incomplete(kind: str, status: bytes, incomplete: Sequence[str]) -> bytes:
@@ -85,10 +103,11 @@ def _delivery(reason: str) -> dict[str, Value]:
     return {"delivers": False, "reason": reason} if reason else {"delivers": True}
 
 
-def with_source(status: bytes, source: Mapping[str, Value]) -> bytes:
-    """The same status with another source; what had drifted from it has not any more."""
-    members = {name: value for name, value in _members(status).items() if name != "drift"}
-    return canonical.encode({**members, "source": dict(source)})
+def without_drift(status: bytes) -> bytes:
+    """The same status of a version that is what its owner wants."""
+    if b'"drift"' not in status:
+        return status
+    return canonical.encode({name: value for name, value in _members(status).items() if name != "drift"})
 
 
 def with_drift(status: bytes, drift: Mapping[str, Value]) -> bytes:
@@ -106,15 +125,47 @@ def _members(status: bytes) -> dict[str, Value]:
     return cast("dict[str, Value]", msgspec.json.decode(status))
 
 
-def with_status(body: bytes, status: bytes) -> bytes:
-    """A body joined with the JSON of its status, which changes without a new version of the resource.
-
-    `status` sorts after every key of a body, so what is canonical stays so.
+def frame(source: Mapping[str, Value]) -> Frame:
+    """The two sides of a source that has no `path` and `line`. Raises ValueError where they would not stand together,
+    behind another member.
     """
-    return b'%b,"status":%b}' % (body[:-1], status)
+    head = {name: value for name, value in source.items() if name < "line"}
+    tail = {name: value for name, value in source.items() if name > "path"}
+    if not head or len(head) + len(tail) != len(source):
+        raise ValueError(f"a source of {sorted(source)} has no place for a path and a line")
+    return Frame(canonical.encode(head)[:-1], b",%b" % canonical.encode(tail)[1:] if tail else b"}")
+
+
+def shown(parts: Parts) -> bytes:
+    """A body joined with the JSON of its status, which changes without a new version of the resource, and its source;
+    without a status it is no present version.
+
+    `status` sorts after every key of a body, and `source` after every key of a status, so what is canonical stays so.
+    """
+    body, status, head, tail, path, line = parts
+    place = b"" if path is None else b',"line":%d,"path":%b' % (line or 0, _path(path))
+    if status is None:
+        return b'%b,"status":{"source":%b%b%b}}' % (body[:-1], head, place, tail)
+    return b'%b,"status":%b,"source":%b%b%b}}' % (body[:-1], status[:-1], head, place, tail)
 
 
 def restated(shown: bytes, status: bytes) -> bytes:
-    """A resource as it is shown, with another status; not a byte of the rest changes."""
+    """A resource as it is shown, with another status and the source that it has; not a byte of the rest changes."""
     members = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
-    return msgspec.json.encode({**members, "status": msgspec.Raw(status)})
+    source = msgspec.json.decode(members["status"], type=_Sourced).source
+    stated = b'%b,"source":%b}' % (status[:-1], bytes(source))
+    return msgspec.json.encode({**members, "status": msgspec.Raw(stated)})
+
+
+def rewritten(shown: bytes, body: bytes) -> bytes:
+    """A resource as it is shown, with another body; not a byte of its status changes."""
+    status = msgspec.json.decode(shown, type=_Stated).status
+    return b'%b,"status":%b}' % (body[:-1], bytes(status))
+
+
+class _Sourced(msgspec.Struct):
+    source: msgspec.Raw
+
+
+class _Stated(msgspec.Struct):
+    status: msgspec.Raw

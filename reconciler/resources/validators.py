@@ -59,7 +59,7 @@ def violations(kind: Kind | None, value: Value) -> tuple[Violation, ...]:
     The value comes from a reader: it holds no NaN and no lone surrogate.
     """
     rules = _rules(schemas.ENVELOPE if kind is None else kind.name)
-    crowded = tuple(labels.crowded(value))
+    crowded = labels.crowded(value)
     if not crowded and rules.validator.is_valid(value):
         return ()
     rest, found = value, list[Violation]()

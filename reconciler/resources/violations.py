@@ -6,6 +6,8 @@ Belongs here: a broken rule, its place, its line of text. Does not: the rules, n
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from reconciler.documents.values import Pointer, Value, pointer_text
 from reconciler.escaping import visible
 
@@ -28,8 +30,7 @@ class Violation:
     of_parameter: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Where something stands in a repository; line and column count from 1. As text it is fit for a sentence."""
 
     path: str

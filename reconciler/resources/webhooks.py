@@ -39,6 +39,8 @@ def wrong_path(path: str) -> str | None:
 
 def wrong_host(host: str) -> str | None:
     """What is wrong with the host of a request: how it is written, and, of an address, where nothing may connect to."""
+    if hosts.is_name(host):
+        return None
     written = hosts.wrong(host)
     if written is not None:
         return written
@@ -56,18 +58,23 @@ _TEXTS = {
 }
 
 
+_JUDGED = frozenset({"headers", *_TEXTS})
+
+
 def _broken(given: list[Value], at: Pointer) -> Iterator[Violation]:
     for index, parameter in enumerate(given):
         if not isinstance(parameter, dict):
             continue
-        name, value = parameter.get("name"), parameter.get("value")
-        pointer = (*at, index, "value")
+        name = parameter.get("name")
+        if not isinstance(name, str) or name not in _JUDGED:
+            continue
+        value = parameter.get("value")
         if name == "headers" and isinstance(value, dict):
-            yield from _headers(value, pointer)
-        elif isinstance(name, str) and name in _TEXTS and isinstance(value, str) and value:
+            yield from _headers(value, (*at, index, "value"))
+        elif name in _TEXTS and isinstance(value, str) and value:
             wrong = None if _is_unknown(value) else _TEXTS[name](_around(value))
             if wrong is not None:
-                yield _violation(pointer, wrong)
+                yield _violation((*at, index, "value"), wrong)
 
 
 def _headers(given: dict[str, Value], at: Pointer) -> Iterator[Violation]:
@@ -96,7 +103,7 @@ def _value(name: str, value: str, pointer: Pointer) -> Iterator[Violation]:
 
 def _is_unknown(value: str) -> bool:
     """Whether the value itself is nothing to judge: a whole reference, or the mark in the place of a secret."""
-    return value == MASK or secret_references.whole(value) is not None
+    return value == MASK or ("${" in value and secret_references.whole(value) is not None)
 
 
 def _around(value: str) -> str:

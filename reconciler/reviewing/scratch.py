@@ -20,6 +20,7 @@ from reconciler.reading.messages import CommitJob, Context
 from reconciler.reading.terms import Terms
 from reconciler.store import connections, migrating, queries, writing
 from reconciler.store.contract import Changes, Record, RepositoryRow
+from reconciler.store.moving import Recent
 from reconciler.store.planning_view import PlanningView
 
 SEED_BYTES = 16
@@ -38,7 +39,7 @@ class Scratch(AbstractContextManager["Scratch"]):
             # It is lost with the process anyway.
             self._writer.execute("pragma synchronous = off")
             migrating.migrate(self._writer, steps=migrating.migrations())
-            self.view = self._stack.enter_context(closing(PlanningView(self._path)))
+            self.view = self._stack.enter_context(closing(PlanningView.open(self._path)))
         except BaseException:
             self._stack.close()
             raise
@@ -83,4 +84,4 @@ class Scratch(AbstractContextManager["Scratch"]):
             origin=job.origin,
         )
         record = Record(repository=row, forget_files_of=job.repository)
-        writing.commit(self._writer, parts, record=record, planned_at=planned.revision)
+        writing.commit(self._writer, parts, record=record, planned_at=planned.revision, recent=Recent())

@@ -11,7 +11,7 @@ from reconciler.access.actors import Role
 from reconciler.access.amendments import Amendment
 from reconciler.access.models import Directory, Key, Project, User
 from reconciler.access.permissions import Scope
-from reconciler.store import connections, queries
+from reconciler.store import connections, parts, queries
 from reconciler.store.contract import AuditRow
 
 
@@ -46,7 +46,7 @@ def amend(connection: sqlite3.Connection, amendment: Amendment, *, audit: AuditR
         connection.executemany(sql["put_member"], lasting)
         connection.executemany(sql["remove_key"], ((one.id,) for one in amendment.revoked_keys))
         connection.executemany(sql["insert_key"], map(_key_row, amendment.keys))
-        connection.execute(sql["insert_audit"], audit)
+        connection.execute(sql["insert_audit"], (*audit, parts.ALWAYS))
 
 
 def touch(connection: sqlite3.Connection, used: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ from reconciler.store.contract import StoreFault
 
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
-STATEMENTS = 128  # prepared statements kept; there are fewer
+STATEMENTS = 256  # prepared statements kept; there are fewer
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
@@ -73,6 +73,19 @@ def fault(done: str, cause: Exception) -> StoreFault:
         f"The store could not be {done} ({str(cause).rstrip('.')}); nothing was changed: "
         "look at the disk's space and permissions."
     )
+
+
+@contextlib.contextmanager
+def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is committed meanwhile nobody waits for: the next commit that is waited for has the disk take it as well.
+
+    Outside of transactions.
+    """
+    connection.execute("pragma synchronous = normal")
+    try:
+        yield
+    finally:
+        connection.execute("pragma synchronous = full")
 
 
 @contextlib.contextmanager

@@ -4,9 +4,15 @@ The promises, which one suite of tests proves:
 
 - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or none is there.
 - `commit` compares the revision that the change was planned against with the present one, inside the transaction, and
-  raises `Moved` without writing when they differ. Nothing here assumes that only one process writes.
-- The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
-  record and statuses alone do not.
+  raises `Moved` without writing when they differ, unless every commit since is known to have touched nothing of the
+  plan's footprint (see `footprints`). Known are some of the last changes of requests, by this process: what is more
+  than resources, or done by another one, touches everything. Nothing here assumes that only one process writes.
+- The revision grows with every commit that changes what a plan or a reader sees, and never otherwise: a run's record
+  and statuses alone do not. It grows by one, and by a distance when the change was written ahead.
+- Nobody sees what is written ahead before the commit that shows it, and then all of it: no reader, no plan, and no
+  other process. What was dropped, or left by a process that died, is never seen. A commit between that writes the same
+  resource or id wins, and so does one that touches everything, or a user who opens the store: the change that was
+  written ahead is void, and its commit raises `Moved`.
 - Reads see a whole commit or nothing of it. What comes in pages (a list, a history, a run) is one revision from its
   first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
 - Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the store
@@ -21,12 +27,13 @@ The promises, which one suite of tests proves:
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple, Protocol
 
 from reconciler import errors
 from reconciler.access.amendments import Amendment
 from reconciler.access.models import Directory
+from reconciler.planning.footprints import EVERYTHING
 from reconciler.resources.keys import Key
 
 
@@ -46,32 +53,55 @@ class Moved(errors.Transient):
     """The store changed since the change was planned; plan again."""
 
 
+class OriginRow(NamedTuple):
+    """What is the same for all versions that one change stores of one source: kept once, however many those are.
+
+    `id` is made of all the rest (`origins.row`), so that whoever makes the same has the same. `head` and `tail` are the
+    source as canonical JSON, between which the `line` and `path` go that each version has of its own.
+    """
+
+    id: int
+    head: bytes
+    tail: bytes
+    actor: str
+    run: str | None
+    request: str | None
+    created_at: str
+
+
 class VersionRow(NamedTuple):
-    """One version of one resource. `body` is what a reader gets, less `status`; `source` is a JSON object."""
+    """One version of one resource. `body` is what a reader gets, less `status`.
+
+    Its source is that of `origin`, which the same part holds, with `path` and `line` when it came from a file.
+    """
 
     project: str
     kind: str
     name: str
     version: int
-    resource_id: str
-    digest: bytes
     body: bytes
     secrets: bytes | None
-    source: bytes
-    actor: str
-    run: str | None
-    request: str | None
-    created_at: str
+    origin: int
+    path: str | None
+    line: int | None
 
     def __repr__(self) -> str:
         """Without the secrets."""
         return f"VersionRow({self.project}, {self.kind} {self.name}, {self.version}, {self.body!r})"
 
 
-class HeadRow(NamedTuple):
-    """The present state of a resource: which version, whose, where it stands, and its `status` as JSON.
+class SourcePlace(IntEnum):
+    """Which place the source in a resource's status has, where it is not the version's."""
 
-    `resource_id` is unique in the project.
+    NONE = 0
+    OWN = 1  # where the resource stands now
+
+
+class HeadRow(NamedTuple):
+    """The present state of a resource: which version, whose, where it stands; its `status` as JSON without `source`.
+
+    `resource_id` is unique in the project. The status shows the version's source: with another `origin` or another
+    `place` where they are not None.
     """
 
     project: str
@@ -87,10 +117,12 @@ class HeadRow(NamedTuple):
     incomplete: int
     status: bytes
     drifted: int = 0  # 1: the API stored it while its owner was suspended
+    origin: int | None = None
+    place: SourcePlace | None = None
 
 
 class HeadStatusRow(NamedTuple):
-    """A new `status` of a resource whose version, owner and place stay."""
+    """A new `status`, without `source`, of a resource whose version, owner and place stay."""
 
     project: str
     kind: str
@@ -112,7 +144,6 @@ class RewrittenRow(NamedTuple):
     version: int
     body: bytes
     secrets: bytes | None
-    digest: bytes | None = None  # None: it stays, as what a user owns does
 
     def __repr__(self) -> str:
         """Without the secrets."""
@@ -135,18 +166,18 @@ class QuoteRow(NamedTuple):
 class LineageRow(NamedTuple):
     """Which commit gave a stored resource's file what it is, found after it was stored.
 
-    It is written where the present version still has the source and the status of `source_before` and `status_before`;
-    whatever was changed meanwhile stays as it is.
+    It is written where the present version is still of the origin `before`, and its status of `status_before`, None for
+    that of the version; whatever was changed meanwhile stays as it is.
     """
 
     project: str
     kind: str
     name: str
     version: int
-    source_before: bytes
-    source: bytes
-    status_before: bytes
-    status: bytes
+    before: int
+    origin: int
+    status_before: int | None
+    status: int | None
 
 
 class ReferenceRow(NamedTuple):
@@ -167,8 +198,22 @@ class KeyRow(NamedTuple):
     name: str
 
 
+class ChangeRow(NamedTuple):
+    """One change of one resource, an event of the audit. The resource before it is version `version_before` of its
+    history; who changed it, and when, is that of `origin`, which the same part holds.
+    """
+
+    project: str
+    action: str
+    kind: str
+    name: str
+    version_before: int | None
+    version_after: int | None
+    origin: int
+
+
 class AuditRow(NamedTuple):
-    """One change of one resource. The resource before it is version `version_before` of its history.
+    """Another event of the audit, or one of a single resource.
 
     Of a repository that is suspended or resumed, or whose held deletions are approved, `kind` is `Repository` and there
     are no versions.
@@ -338,6 +383,7 @@ class Remembered(NamedTuple):
 class Changes:
     """One part of a change. A large change is many parts in one transaction, so that no part is large in memory."""
 
+    origins: tuple[OriginRow, ...] = ()  # all that rows of the same part are of; others may hold them as well
     versions: tuple[VersionRow, ...] = ()
     references: tuple[ReferenceRow, ...] = ()  # of the versions in the same part: all of them, older ones go
     heads: tuple[HeadRow, ...] = ()
@@ -345,6 +391,7 @@ class Changes:
     rewritten: tuple[RewrittenRow, ...] = ()
     quotes: tuple[QuoteRow, ...] = ()
     removed: tuple[KeyRow, ...] = ()
+    changed: tuple[ChangeRow, ...] = ()
     audit: tuple[AuditRow, ...] = ()
     forgotten_files: tuple[tuple[str, str], ...] = ()  # (repository, path): its FileRow and WantedRows go
     files: tuple[FileRow, ...] = ()
@@ -353,6 +400,9 @@ class Changes:
     pruned: tuple[PruneRow, ...] = ()
     held: tuple[HeldRow, ...] = ()
     statuses: tuple[StatusRow, ...] = ()
+    # `files` and `wanted` belong to the whole index of a repository, written anew: nobody sees them before that of
+    # before is forgotten (`Record.forget_files_of`).
+    whole_index: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +436,26 @@ class Traces(StrEnum):
     KEPT = "kept"  # as long as somebody reads an older revision
 
 
+class Ahead(Protocol):
+    """Parts of one change that are written before it is decided whether it is stored: nobody sees them until `commit`
+    is given this, and a store that is opened again has none of them.
+
+    They go in small transactions, between which others write. One change at a time is written ahead. An event of the
+    audit trail has the number that it got when it was written, not when it was shown.
+    """
+
+    async def write(self, parts: Iterable[Changes]) -> None:
+        """Write parts in the order in which they would be committed; what cannot be written unseen is kept in memory.
+
+        That is what rewrites versions and quotes, lineages, rows of the ledger, and what belongs to a second repository
+        or run. Parts of a change that is void are not taken. Raises `StoreFault`, and whatever taking a part raises;
+        the change is void then, and to be dropped.
+        """
+
+    async def drop(self) -> None:
+        """None of it is stored. Also ends it; `commit` ends it too, whether it stores or raises."""
+
+
 class Store(Protocol):
     """See the module's promises."""
 
@@ -404,12 +474,25 @@ class Store(Protocol):
     def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         """Every version with its `status`, newest first, in pages; none when the resource never existed."""
 
-    async def commit(self, parts: Iterable[Changes], *, record: Record, planned_at: int | None) -> int:
-        """Write all of it in one transaction; the revision after it.
+    async def commit(
+        self,
+        parts: Iterable[Changes],
+        *,
+        record: Record,
+        planned_at: int | None,
+        footprint: bytes = EVERYTHING,
+        ahead: Ahead | None = None,
+    ) -> int:
+        """Show all of it at once, behind what `ahead` holds, in one transaction; the revision after it.
 
         `planned_at` is the revision that the parts were planned against, None when there are no parts, or only such as
-        need none. The parts are taken one at a time, on the thread that writes. Raises `Moved`, `StoreFault`.
+        need none. `footprint` (see `footprints`) names what the plan looked at and may change: changes since that
+        touch none of it do not matter. The parts are taken one at a time, on the thread that writes. Raises `Moved`,
+        `StoreFault`.
         """
+
+    def ahead(self) -> Ahead | None:
+        """Begin to write a large change ahead; None while another one is."""
 
     async def erase_traces(self) -> Traces:
         """Take out of the files what commits that rewrite versions wrote over, if any did since the last time.

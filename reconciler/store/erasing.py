@@ -23,6 +23,13 @@ def leave(connection: sqlite3.Connection) -> None:
     connection.execute(sql["put_traces"], (VACUUM,))
 
 
+def is_due(connection: sqlite3.Connection) -> bool:
+    """Whether there are traces to erase. Raises `StoreFault`."""
+    with connections.faults("read"):
+        sql = queries.load()
+        return connection.execute(sql["traces"]).fetchone() is not None
+
+
 def erase(connection: sqlite3.Connection, *, folder: Path) -> Traces:
     """Do what is to be done, as far as readers let it. `folder` has room for a copy of the file. Raises `StoreFault`.
 

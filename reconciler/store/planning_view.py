@@ -3,6 +3,7 @@
 Synchronous: the reader child uses it, and nothing that serves requests does.
 """
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,16 +16,21 @@ from reconciler.planning.pruning import Window
 from reconciler.resources import rendering
 from reconciler.resources.keys import Key
 from reconciler.store import connections, queries
-from reconciler.store.contract import FileRow, HeldRow, QuoteRow, RepositoryRow, WantedRow
+from reconciler.store.contract import FileRow, HeldRow, OriginRow, QuoteRow, RepositoryRow, WantedRow
 
 BATCH = 1_000  # keys in one statement
+MANY = 100  # keys, for which it costs little to ask first whether there is anything
+
+_OF_RESOURCES = frozenset({"stored", "last_versions", "identities", "bodies", "documents", "referrers"})
+"""The statements about keys of a project that find nothing where no version of anything was ever stored."""
 
 
 class Identity(NamedTuple):
-    """What a new version or a new place keeps of the stored one."""
+    """What a new version or a new place keeps of the stored one; `head` and `tail` as in `OriginRow`."""
 
     resource_id: str
-    source: bytes
+    head: bytes
+    tail: bytes
     status: bytes
 
 
@@ -63,21 +69,32 @@ class StoredVersion(NamedTuple):
 
 
 class Unexplained(NamedTuple):
-    """A stored resource whose status does not say which commit changed its file: its present version and source."""
+    """A stored resource whose status does not say which commit changed its file.
+
+    `origin` and `path` are those of its present version. `status` is the origin that its status has instead, or None;
+    `shown` and `shown_path` are what it tells, whosever they are.
+    """
 
     key: Key
     version: int
-    source: bytes
-    status: bytes
+    origin: int
+    path: str | None
+    status: int | None
+    shown: int
+    shown_path: str | None
 
 
 class PlanningView:
     """Reads inside `snapshot()` see one revision of the store."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises `StoreFault` when the store cannot be opened."""
-        self._reader = connections.open_reader(path)
+    def __init__(self, reader: sqlite3.Connection) -> None:
+        self._reader = reader
         self._sql = queries.load()
+
+    @classmethod
+    def open(cls, path: Path) -> "PlanningView":
+        """A view on a connection of its own. Raises `StoreFault` when the store cannot be opened."""
+        return cls(connections.open_reader(path))
 
     @contextmanager
     def snapshot(self) -> Iterator[int]:
@@ -94,14 +111,14 @@ class PlanningView:
         return {Key(kind, name): version for kind, name, version in self._keyed("last_versions", project, keys)}
 
     def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, Identity]:
-        """Id, source and status of the stored resources among these keys."""
+        """Id, status and the version's source of the stored resources among these keys."""
         rows = self._keyed("identities", project, keys)
         return {Key(kind, name): Identity(*identity) for kind, name, *identity in rows}
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         """The stored resources among these keys as a reader gets them, with `status`."""
         rows = self._keyed("bodies", project, keys)
-        return {Key(kind, name): rendering.with_status(body, status) for kind, name, body, status in rows}
+        return {Key(row[0], row[1]): rendering.shown(row[2:]) for row in rows}
 
     def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredDocument]:
         """The stored resources among these keys, whole."""
@@ -190,6 +207,11 @@ class PlanningView:
         rows = self._reader.execute(self._sql["without_lineage"], (repository, project, limit))
         return [Unexplained(Key(kind, name), *rest) for kind, name, *rest in rows]
 
+    def origins(self, ids: Iterable[int]) -> dict[int, OriginRow]:
+        """Where versions come from, by their origins."""
+        found = (self._reader.execute(self._sql["origin"], (one,)).fetchone() for one in set(ids))
+        return {row[0]: OriginRow(*row) for row in found}
+
     def vacant_files(self, repository: str) -> list[tuple[str, str]]:
         """(path, why) of every file of the applied head that holds nothing although it could, in order of path."""
         return [(path, why) for path, why in self._reader.execute(self._sql["vacant_files"], (repository,))]
@@ -264,7 +286,12 @@ class PlanningView:
         self._reader.close()
 
     def _keyed(self, name: str, scope: str, keys: Iterable[Key]) -> Iterator[tuple]:  # type: ignore[type-arg]
-        return self._batched(name, scope, [list(key) for key in keys])
+        # Of a project without any version nothing else is there either, and a first read asks for everything it brings.
+        known = list(keys)
+        is_worth_asking = len(known) > MANY and name in _OF_RESOURCES
+        if is_worth_asking and self._reader.execute(self._sql["has_versions"], (scope,)).fetchone() is None:
+            return iter(())
+        return self._batched(name, scope, known)
 
     def _batched(self, name: str, scope: str, values: Sequence[object]) -> Iterator[tuple]:  # type: ignore[type-arg]
         # One JSON array per batch: the statement is prepared once, and no limit on its variables is met.

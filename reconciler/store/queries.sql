@@ -1,11 +1,22 @@
 -- Every statement that the store runs, by name. Lists of keys come in as one JSON array, so that a statement is
 -- prepared once; `cross join` makes that array the outer loop, whatever the engine guesses of its size.
+--
+-- What reads asks the views, which show what counts at the present revision, but where an index is named; what writes is
+-- given the revision whose state it changes, and that is the last number of its arguments.
+--
+-- x'7b226c6174657374223a747275657d' is {"latest":true}, the status of most resources, for which null stands in the table.
 
 -- name: revision
 select value from fact where key = 'revision';
 
--- name: grow_revision
-update fact set value = value + 1 where key = 'revision';
+-- name: put_revision
+update fact set value = ? where key = 'revision';
+
+-- name: reserved
+select max(value) from fact where key in ('revision', 'reserved');
+
+-- name: put_reserved
+update fact set value = ? where key = 'reserved';
 
 -- name: hmac_key
 select value from fact where key = 'hmac_key';
@@ -18,24 +29,35 @@ insert into project (name, created_at) values (?, ?) on conflict (name) do nothi
 
 -- Reading resources
 
+-- Columns that make a resource as a reader gets it, for `rendering.shown`: its source is its version's, unless its status
+-- tells of another origin or place.
 -- name: get
-select v.body, r.status
+select v.body, r.status, o.head, o.tail,
+       case when r.place is null then v.path when r.place = 1 then r.path end,
+       case when r.place is null then v.line when r.place = 1 then r.line end
 from resource r
-join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version
+join version_row v on v.id = r.version_id
+join origin o on o.id = ifnull(r.origin, v.origin)
 where r.project = ? and r.kind = ? and r.name = ?;
 
 -- name: list_page
-select v.body, r.status
+select v.body, r.status, o.head, o.tail,
+       case when r.place is null then v.path when r.place = 1 then r.path end,
+       case when r.place is null then v.line when r.place = 1 then r.line end
 from resource r
-join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version
+join version_row v on v.id = r.version_id
+join origin o on o.id = ifnull(r.origin, v.origin)
 where r.project = ? and r.kind = ? and r.name > ?
 order by r.name
 limit ?;
 
 -- name: history
-select v.body, v.source, r.status
+select v.body, r.status, o.head, o.tail,
+       case when r.place is null then v.path when r.place = 1 then r.path end,
+       case when r.place is null then v.line when r.place = 1 then r.line end
 from version v
 left join resource r on r.project = v.project and r.kind = v.kind and r.name = v.name and r.version = v.version
+join origin o on o.id = ifnull(r.origin, v.origin)
 where v.project = ? and v.kind = ? and v.name = ?
 order by v.version desc;
 
@@ -47,10 +69,17 @@ from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]');
 
 -- name: bodies
-select r.kind, r.name, v.body, r.status
+select r.kind, r.name, v.body, r.status, o.head, o.tail,
+       case when r.place is null then v.path when r.place = 1 then r.path end,
+       case when r.place is null then v.line when r.place = 1 then r.line end
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
-join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version;
+join version v on v.id = r.version_id
+join origin o on o.id = ifnull(r.origin, v.origin);
+
+-- Whether a project may hold anything. What is written ahead and does not count yet does no harm.
+-- name: has_versions
+select 1 from version_row where project = ? limit 1;
 
 -- The newest version that a resource ever had, also when it was deleted since.
 -- name: last_versions
@@ -60,21 +89,22 @@ cross join version v on v.project = ?1 and v.kind = json_extract(k.value, '$[0]'
 group by 1, 2;
 
 -- name: identities
-select r.kind, r.name, r.resource_id, v.source, r.status
+select r.kind, r.name, r.resource_id, o.head, o.tail, r.status
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
-join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version;
+join version v on v.id = r.version_id
+join origin o on o.id = v.origin;
 
 -- name: documents
 select r.kind, r.name, v.body, v.secrets, r.owner, r.incomplete, r.status
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
-join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version;
+join version v on v.id = r.version_id;
 
 -- name: configurations
 select r.kind, r.name, v.body, v.secrets, r.owner, r.incomplete, r.status
 from resource r
-join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version
+join version v on v.id = r.version_id
 where r.project = ? and r.kind = 'Configuration'
 order by r.name;
 
@@ -89,8 +119,9 @@ limit ?;
 -- than reading it, and whoever writes documents says how many: beyond 64, all versions are given to whoever asks.
 -- name: versions_naming
 select v.kind, v.name, v.version, v.body, v.secrets
-from version v not indexed
-where v.project = ?1 and v.kind in (select k.value from json_each(?2) k)
+from version_row v not indexed
+where v.project = ?1 and v.since <= (select value from fact where key = 'revision')
+  and v.kind in (select k.value from json_each(?2) k)
   and (json_array_length(?3) > 64
        or exists (select 1 from json_each(?3) n where instr(v.body, cast(n.value as blob)) > 0))
 order by v.id;
@@ -112,7 +143,9 @@ cross join reference f on f.project = ?1 and f.target_kind = json_extract(k.valu
 -- name: taken_ids
 select r.resource_id
 from json_each(?2) k
-cross join resource r on r.project = ?1 and r.resource_id = k.value;
+cross join resource_row r indexed by resource_by_id on r.project = ?1 and r.resource_id = k.value
+where r.since <= (select value from fact where key = 'revision')
+  and ifnull(r.until > (select value from fact where key = 'revision'), 1);
 
 -- What a repository owns and its head does not contain (an invalid document with a known kind and name counts).
 -- name: owned_unwanted
@@ -168,12 +201,19 @@ cross join source_file f on f.repository = ?1 and f.path = k.value;
 
 -- What must be judged again: it is not stored as it is wanted, or what is stored does not fit its type any more.
 -- name: unconverged
-select path from wanted indexed by wanted_unconverged where repository = ?1 and unconverged is not null
+select w.path from wanted_row w indexed by wanted_unconverged
+where w.listing = (select number from listing where repository = ?1 and what = 'index') and w.unconverged is not null
+  and w.since <= (select value from fact where key = 'revision')
+  and ifnull(w.until > (select value from fact where key = 'revision'), 1)
 union
 select w.path
-from resource r indexed by resource_incomplete
-cross join wanted w on w.repository = r.owner and w.kind = r.kind and w.name = r.name
+from resource_row r indexed by resource_incomplete
+cross join wanted_row w on w.listing = (select number from listing where repository = ?1 and what = 'index') and w.kind = r.kind and w.name = r.name
 where r.owner = ?1 and r.incomplete = 1
+  and r.since <= (select value from fact where key = 'revision')
+  and ifnull(r.until > (select value from fact where key = 'revision'), 1)
+  and w.since <= (select value from fact where key = 'revision')
+  and ifnull(w.until > (select value from fact where key = 'revision'), 1)
 order by 1;
 
 -- What the applied head wants of these: what is stored instead has drifted.
@@ -187,9 +227,15 @@ cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0
 select repository from suspension where until is null or until > ?;
 
 -- name: waits_for_store
-select exists (select 1 from wanted indexed by wanted_unconverged
-               where repository = ?1 and unconverged is not null and unconverged = 'waiting')
-    or exists (select 1 from resource indexed by resource_incomplete where owner = ?1 and incomplete = 1)
+select exists (select 1 from wanted_row w indexed by wanted_unconverged
+               where w.listing = (select number from listing where repository = ?1 and what = 'index')
+                 and w.unconverged is not null and w.unconverged = 'waiting'
+                 and w.since <= (select value from fact where key = 'revision')
+                 and ifnull(w.until > (select value from fact where key = 'revision'), 1))
+    or exists (select 1 from resource_row r indexed by resource_incomplete
+               where r.owner = ?1 and r.incomplete = 1
+                 and r.since <= (select value from fact where key = 'revision')
+                 and ifnull(r.until > (select value from fact where key = 'revision'), 1))
     or exists (select 1 from held where repository = ?1 and why = 'in-use');
 
 -- name: pruned_since
@@ -206,20 +252,35 @@ select kind, name from approved where repository = ?;
 
 -- What a repository brought and of which it is not known which commit changed its file.
 -- name: without_lineage
-select r.kind, r.name, r.version, v.source, r.status
+select r.kind, r.name, r.version, v.origin, v.path, r.origin, o.id,
+       case when r.place is null then v.path when r.place = 1 then r.path end
 from resource r
-join version v on v.project = r.project and v.kind = r.kind and v.name = r.name and v.version = r.version
+join version v on v.id = r.version_id
+join origin o on o.id = ifnull(r.origin, v.origin)
 where r.owner = ?1 and r.project = ?2
-  and cast(r.status as text) ->> '$.source.repository' = ?1
-  and cast(r.status as text) -> '$.source.changedBy' is null
+  and cast(o.head || o.tail as text) ->> '$.repository' = ?1
+  and cast(o.head || o.tail as text) -> '$.changedBy' is null
 order by r.path, r.kind, r.name
 limit ?3;
 
+-- name: origin
+select id, head, tail, actor, run, request, created_at from origin where id = ?;
+
 -- name: vacant_files
-select path, vacant from source_file where repository = ? and vacant is not null order by path;
+select f.path, f.vacant
+from source_file_row f indexed by source_file_vacant
+where f.listing = (select number from listing where repository = ? and what = 'index') and f.vacant is not null
+  and f.since <= (select value from fact where key = 'revision')
+  and ifnull(f.until > (select value from fact where key = 'revision'), 1)
+order by f.path;
 
 -- name: given
-select path, given from source_file where repository = ? and given is not null order by path;
+select f.path, f.given
+from source_file_row f indexed by source_file_given
+where f.listing = (select number from listing where repository = ? and what = 'index') and f.given is not null
+  and f.since <= (select value from fact where key = 'revision')
+  and ifnull(f.until > (select value from fact where key = 'revision'), 1)
+order by f.path;
 
 -- What the applied head holds in these files, or in files below folders of these names.
 -- name: wanted_at
@@ -266,10 +327,15 @@ select (select count(*)
         left join resource r on r.project = ?2 and r.kind = w.kind and r.name = w.name
         where w.repository = ?1 and w.unconverged is null and r.digest is not w.digest)
      + (select count(*)
-        from resource r indexed by resource_by_owner
+        from resource_row r indexed by resource_by_owner
         where r.owner = ?1 and r.project = ?2 and r.drifted = 1
-          and not exists (select 1 from wanted w indexed by wanted_by_key where w.repository = ?1 and w.kind = r.kind and w.name = r.name
-                                                   and (w.unconverged is null or w.digest = r.digest)));
+          and r.since <= (select value from fact where key = 'revision')
+          and ifnull(r.until > (select value from fact where key = 'revision'), 1)
+          and not exists (select 1 from wanted_row w indexed by wanted_by_key
+                          where w.listing = (select number from listing where repository = ?1 and what = 'index')
+                            and w.kind = r.kind and w.name = r.name and (w.unconverged is null or w.digest = r.digest)
+                            and w.since <= (select value from fact where key = 'revision')
+                            and ifnull(w.until > (select value from fact where key = 'revision'), 1)));
 
 -- name: repositories
 select name from repository order by name;
@@ -317,27 +383,307 @@ select run, ordinal, kind, name, status, reason, path, line from run_status wher
 
 -- Writing
 
--- name: insert_version
-insert into version (project, kind, name, version, resource_id, digest, body, secrets, source, actor, run, request,
-                     created_at)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- Whether anything has an id in a range. Rows that do not count do no harm: then the ids are looked up one by one.
+-- name: ids_between
+select exists (select 1 from resource_row indexed by resource_by_id
+               where project = ? and resource_id between ? and ?);
 
--- Not `insert or replace`: that would delete another resource which has the same id, instead of failing.
+-- The number behind which rows of versions that are written now get theirs.
+-- name: last_version
+select ifnull(max(id), 0) from version_row;
+
+-- One that is there already is the same; if it is not, `head` becomes null, which the table refuses.
+-- name: insert_origin
+insert into origin (id, head, tail, actor, run, request, created_at) values (?, ?, ?, ?, ?, ?, ?)
+on conflict (id) do update set head = null
+where (head, tail, actor, run, request, created_at)
+      is not (excluded.head, excluded.tail, excluded.actor, excluded.run, excluded.request, excluded.created_at);
+
+-- name: insert_version
+insert into version_row (id, project, kind, name, version, body, secrets, origin, path, line, since)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- In place of the row that counts. Another resource with the same id makes `since` null, which the table refuses.
 -- name: put_head
-insert into resource (project, kind, name, version, resource_id, digest, owner, path, line, protected, incomplete,
-                      status, drifted)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-on conflict (project, kind, name) do update
-set version = excluded.version, resource_id = excluded.resource_id, digest = excluded.digest, owner = excluded.owner,
-    path = excluded.path, line = excluded.line, protected = excluded.protected, incomplete = excluded.incomplete,
-    status = excluded.status, drifted = excluded.drifted;
+insert into resource_row (project, kind, name, since, version, resource_id, digest, owner, path, line, protected,
+                          incomplete, status, drifted, origin, place, version_id)
+values (?1, ?2, ?3,
+        case when ?18 and exists (select 1 from resource_row o indexed by resource_by_id
+                          where o.project = ?1 and o.resource_id = ?5 and not (o.kind = ?2 and o.name = ?3)
+                            and o.since <= ?16 and ifnull(o.until > ?16, 1)) then null
+             else ifnull((select r.since from resource_row r
+                          where r.project = ?1 and r.kind = ?2 and r.name = ?3
+                            and r.since <= ?16 and ifnull(r.until > ?16, 1)), 0) end,
+        ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+        nullif(?12, x'7b226c6174657374223a747275657d'), ?13, ?14, ?15,
+        ifnull(?17, (select v.id from version_row v
+                      where v.project = ?1 and v.kind = ?2 and v.name = ?3 and v.version = ?4)))
+on conflict (project, kind, name, since) do update
+set until = null, version = excluded.version, resource_id = excluded.resource_id, digest = excluded.digest,
+    owner = excluded.owner, path = excluded.path, line = excluded.line, protected = excluded.protected,
+    incomplete = excluded.incomplete, status = excluded.status, drifted = excluded.drifted,
+    origin = excluded.origin, place = excluded.place, version_id = excluded.version_id;
 
 -- name: put_head_status
-update resource set incomplete = ?, status = ? where project = ? and kind = ? and name = ?;
+update resource_row set incomplete = ?1, status = nullif(?2, x'7b226c6174657374223a747275657d')
+where project = ?3 and kind = ?4 and name = ?5 and since <= ?6 and ifnull(until > ?6, 1);
 
 -- name: rewrite_version
-update version set body = ?, secrets = ?, digest = coalesce(?, digest)
+update version_row set body = ?, secrets = ?
 where project = ? and kind = ? and name = ? and version = ?;
+
+-- What a commit touches of what is stored: who has which id, and whose it is; what refers to what.
+-- name: identities_of
+select r.kind, r.name, r.resource_id, r.owner
+from json_each(?2) k
+cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]');
+
+-- name: targets_of
+select f.kind, f.name, f.target_kind, f.target_name
+from json_each(?2) k
+cross join reference f on f.project = ?1 and f.kind = json_extract(k.value, '$[0]')
+                      and f.name = json_extract(k.value, '$[1]');
+
+-- Writing ahead: the state that is changed is that of the revision at which it is to count
+
+-- name: insert_staged
+insert into staged (number, versions, audits, dropped)
+select ?, (select ifnull(max(id), 0) from version_row), (select ifnull(max(id), 0) from audit_row), 0;
+
+-- name: staged
+select dropped from staged where number = ?;
+
+-- name: all_staged
+select number, versions, audits, run, dropped from staged order by number;
+
+-- name: put_staged_run
+update staged set run = ? where number = ?;
+
+-- name: mark_others_dropped
+update staged set dropped = 1 where number <> ?;
+
+-- name: mark_dropped
+update staged set dropped = 1 where number = ?;
+
+-- name: forget_staged
+delete from staged where number = ?;
+
+-- name: end_head
+update resource_row set until = ?4
+where project = ?1 and kind = ?2 and name = ?3 and since < ?4 and ifnull(until > ?4, 1);
+
+-- name: forget_staged_head
+delete from resource_row where project = ? and kind = ? and name = ? and since = ?;
+
+-- name: stage_head
+insert into resource_row (project, kind, name, since, version, resource_id, digest, owner, path, line, protected,
+                          incomplete, status, drifted, origin, place, version_id)
+values (?1, ?2, ?3,
+        case when ?18 and exists (select 1 from resource_row o indexed by resource_by_id
+                          where o.project = ?1 and o.resource_id = ?5 and not (o.kind = ?2 and o.name = ?3)
+                            and o.since <= ?16 and ifnull(o.until > ?16, 1)) then null
+             else ?16 end,
+        ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+        nullif(?12, x'7b226c6174657374223a747275657d'), ?13, ?14, ?15,
+        ifnull(?17, (select v.id from version_row v
+                      where v.project = ?1 and v.kind = ?2 and v.name = ?3 and v.version = ?4)))
+on conflict (project, kind, name, since) do update
+set version = excluded.version, resource_id = excluded.resource_id, digest = excluded.digest, owner = excluded.owner,
+    path = excluded.path, line = excluded.line, protected = excluded.protected, incomplete = excluded.incomplete,
+    status = excluded.status, drifted = excluded.drifted, origin = excluded.origin, place = excluded.place,
+    version_id = excluded.version_id;
+
+-- A row of its own of what counts, which can then be changed.
+-- name: copy_head
+insert into resource_row (project, kind, name, since, version, resource_id, digest, owner, path, line, protected,
+                          incomplete, status, drifted, origin, place, version_id)
+select project, kind, name, ?4, version, resource_id, digest, owner, path, line, protected, incomplete, status, drifted,
+       origin, place, version_id
+from resource_row
+where project = ?1 and kind = ?2 and name = ?3 and since < ?4 and ifnull(until > ?4, 1);
+
+-- name: end_references
+update reference_row set until = ?4
+where project = ?1 and kind = ?2 and name = ?3 and since < ?4 and ifnull(until > ?4, 1);
+
+-- name: forget_staged_references
+delete from reference_row where project = ? and kind = ? and name = ? and since = ?;
+
+-- name: end_file
+update source_file_row set until = ?3 where listing = ?1 and path = ?2 and since < ?3 and ifnull(until > ?3, 1);
+
+-- name: forget_staged_file
+delete from source_file_row where listing = ? and path = ? and since = ?;
+
+-- name: stage_file
+insert or replace into source_file_row (listing, path, blob, vacant, given, since) values (?, ?, ?, ?, ?, ?);
+
+-- name: end_wanted
+update wanted_row set until = ?3 where listing = ?1 and path = ?2 and since < ?3 and ifnull(until > ?3, 1);
+
+-- name: end_wanted_one
+update wanted_row set until = ?4
+where listing = ?1 and path = ?2 and position = ?3 and since < ?4 and ifnull(until > ?4, 1);
+
+-- name: forget_staged_wanted
+delete from wanted_row where listing = ? and path = ? and since = ?;
+
+-- name: stage_wanted
+insert or replace into wanted_row (listing, path, position, kind, name, digest, unconverged, since)
+values (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- Whether a change that is not shown yet writes or ends what these keys, or this id, stand for.
+-- name: meets_staged
+select exists (select 1 from resource_row r
+               where r.project = ?1 and r.kind = ?2 and r.name = ?3 and (r.since > ?4 or r.until > ?4))
+    or exists (select 1 from version_row v
+               where v.project = ?1 and v.kind = ?2 and v.name = ?3 and v.since > ?4);
+
+-- name: meets_staged_id
+select exists (select 1 from resource_row r where r.project = ? and r.resource_id = ? and r.since > ?);
+
+-- name: forget_staged_versions
+delete from version_row where project = ? and kind = ? and name = ? and since > ?;
+
+-- name: forget_run_statuses
+delete from run_status where run = ?;
+
+-- name: forget_staged_run
+update staged set run = null where run = ?;
+
+-- name: show_audit
+update audit_row set since = 0
+where id > (select audits from staged where number = ?1) and since = ?1;
+
+-- name: merge_held
+update or replace held_row set listing = ? where listing = ?;
+
+-- Sweeping: a few rows at a time
+
+-- name: sweep_heads
+delete from resource_row
+where (project, kind, name, since) in (
+  select project, kind, name, since from resource_row
+  where until <= (select value from fact where key = 'revision') limit ?
+);
+
+-- name: sweep_references
+delete from reference_row
+where (project, kind, name, target_kind, target_name, since) in (
+  select project, kind, name, target_kind, target_name, since from reference_row
+  where until <= (select value from fact where key = 'revision') limit ?
+);
+
+-- name: sweep_files
+delete from source_file_row
+where (listing, path, since) in (
+  select listing, path, since from source_file_row
+  where until <= (select value from fact where key = 'revision') limit ?
+);
+
+-- name: sweep_wanted
+delete from wanted_row
+where (listing, path, position, since) in (
+  select listing, path, position, since from wanted_row
+  where until <= (select value from fact where key = 'revision') limit ?
+);
+
+-- What a change that was dropped would have ended goes on.
+-- name: keep_heads
+update resource_row set until = null
+where (project, kind, name, since) in (
+  select project, kind, name, since from resource_row where until = ? limit ?
+);
+
+-- name: keep_references
+update reference_row set until = null
+where (project, kind, name, target_kind, target_name, since) in (
+  select project, kind, name, target_kind, target_name, since from reference_row where until = ? limit ?
+);
+
+-- name: keep_files
+update source_file_row set until = null
+where (listing, path, since) in (select listing, path, since from source_file_row where until = ? limit ?);
+
+-- name: keep_wanted
+update wanted_row set until = null
+where (listing, path, position, since) in (
+  select listing, path, position, since from wanted_row where until = ? limit ?
+);
+
+-- name: drop_versions
+delete from version_row
+where id in (select id from version_row where id > ? and since = ? order by id limit ?);
+
+-- name: drop_audits
+delete from audit_row
+where id in (select id from audit_row where id > ? and since = ? order by id limit ?);
+
+-- Nobody indexes what a dropped change wrote, since that is rare: the tables are looked through, a stretch at a time.
+-- name: next_heads
+select project, kind, name from resource_row where (project, kind, name) > (?, ?, ?)
+order by project, kind, name limit 1 offset ?;
+
+-- name: drop_heads
+delete from resource_row
+where since = ?1 and (project, kind, name) > (?2, ?3, ?4)
+  and (?5 is null or (project, kind, name) <= (?5, ?6, ?7));
+
+-- name: next_references
+select project, kind, name from reference_row where (project, kind, name) > (?, ?, ?)
+order by project, kind, name limit 1 offset ?;
+
+-- name: drop_references
+delete from reference_row
+where since = ?1 and (project, kind, name) > (?2, ?3, ?4)
+  and (?5 is null or (project, kind, name) <= (?5, ?6, ?7));
+
+-- name: next_files
+select listing, path from source_file_row where (listing, path) > (?, ?) order by listing, path limit 1 offset ?;
+
+-- name: drop_files
+delete from source_file_row
+where since = ?1 and (listing, path) > (?2, ?3) and (?4 is null or (listing, path) <= (?4, ?5));
+
+-- name: next_wanted
+select listing, path from wanted_row where (listing, path) > (?, ?) order by listing, path limit 1 offset ?;
+
+-- name: drop_wanted
+delete from wanted_row
+where since = ?1 and (listing, path) > (?2, ?3) and (?4 is null or (listing, path) <= (?4, ?5));
+
+-- Unless the run was planned anew since, and these are of that.
+-- name: drop_statuses
+delete from run_status
+where run = (select run from staged where number = ?1)
+  and ordinal in (select ordinal from run_status where run = (select run from staged where number = ?1) limit ?2);
+
+-- Rows of a list that nobody's is any more, nor will be.
+-- name: next_index
+select min(listing) from (
+  select min(listing) as listing from source_file_row where listing > ?1
+  union all select min(listing) from wanted_row where listing > ?1
+);
+
+-- name: next_held
+select min(listing) from held_row where listing > ?;
+
+-- name: is_listed
+select exists (select 1 from listing where number = ?1 and what = ?2) or exists (select 1 from staged where number = ?1);
+
+-- name: drop_listed_files
+delete from source_file_row
+where (listing, path, since) in (select listing, path, since from source_file_row where listing = ? limit ?);
+
+-- name: drop_listed_wanted
+delete from wanted_row
+where (listing, path, position, since) in (
+  select listing, path, position, since from wanted_row where listing = ? limit ?
+);
+
+-- name: drop_listed_held
+delete from held_row
+where (listing, why, kind, name) in (select listing, why, kind, name from held_row where listing = ? limit ?);
 
 -- Redacting
 
@@ -364,7 +710,7 @@ update run_status set reason = ? where run = ? and ordinal = ?;
 update run set message = ? where id = ?;
 
 -- name: rewrite_detail
-update audit set detail = ? where id = cast(? as integer);
+update audit_row set detail = ? where id = cast(? as integer);
 
 -- What is to be done about the traces: `vacuum`, then `checkpoint`; nothing when there is no such fact.
 -- name: traces
@@ -376,42 +722,71 @@ insert or replace into fact (key, value) values ('traces', ?);
 -- name: forget_traces
 delete from fact where key = 'traces';
 
--- name: fill_in_status
-update resource set status = ? where project = ? and kind = ? and name = ? and version = ? and status = ?;
+-- name: explain_head
+update resource_row set origin = ?1
+where project = ?2 and kind = ?3 and name = ?4 and version = ?5 and origin is ?6 and since <= ?7 and ifnull(until > ?7, 1);
 
--- name: fill_in_source
-update version set source = ? where project = ? and kind = ? and name = ? and version = ? and source = ?;
+-- name: explain_version
+update version_row set origin = ? where project = ? and kind = ? and name = ? and version = ? and origin = ?;
 
 -- name: forget_references
-delete from reference where project = ? and kind = ? and name = ?;
+delete from reference_row where project = ? and kind = ? and name = ? and since <= ?;
 
 -- name: insert_reference
-insert into reference (project, kind, name, target_kind, target_name) values (?, ?, ?, ?, ?);
+insert into reference_row (project, kind, name, target_kind, target_name, since) values (?, ?, ?, ?, ?, ?);
 
 -- name: remove_head
-delete from resource where project = ? and kind = ? and name = ?;
+delete from resource_row where project = ? and kind = ? and name = ? and since <= ?;
+
+-- name: insert_change
+insert into audit_row (project, action, kind, name, version_before, version_after, origin, since)
+values (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_audit
-insert into audit (at, project, actor, action, kind, name, version_before, version_after, run, request, detail)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into audit_row (at, project, actor, action, kind, name, version_before, version_after, run, request, detail,
+                       since)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- The lists of a repository
+
+-- name: listing
+select number from listing where repository = ? and what = ?;
+
+-- name: put_listing
+insert or replace into listing (repository, what, number) values (?, ?, ?);
+
+-- Nobody sees its rows any more; they are swept.
+-- name: forget_listing
+delete from listing where repository = ? and what = ?;
 
 -- name: forget_file
-delete from source_file where repository = ? and path = ?;
+delete from source_file_row where listing = ? and path = ? and since <= ?;
 
 -- name: forget_wanted
-delete from wanted where repository = ? and path = ?;
-
--- name: forget_files_of
-delete from source_file where repository = ?;
-
--- name: forget_wanted_of
-delete from wanted where repository = ?;
+delete from wanted_row where listing = ? and path = ? and since <= ?;
 
 -- name: put_file
-insert or replace into source_file (repository, path, blob, vacant, given) values (?, ?, ?, ?, ?);
+insert into source_file_row (listing, path, since, blob, vacant, given)
+values (?1, ?2,
+        ifnull((select f.since from source_file_row f
+                where f.listing = ?1 and f.path = ?2 and f.since <= ?6 and ifnull(f.until > ?6, 1)), 0),
+        ?3, ?4, ?5)
+on conflict (listing, path, since) do update
+set until = null, blob = excluded.blob, vacant = excluded.vacant, given = excluded.given;
 
 -- name: put_wanted
-insert or replace into wanted (repository, path, position, kind, name, digest, unconverged) values (?, ?, ?, ?, ?, ?, ?);
+insert into wanted_row (listing, path, position, since, kind, name, digest, unconverged)
+values (?1, ?2, ?3,
+        ifnull((select w.since from wanted_row w
+                where w.listing = ?1 and w.path = ?2 and w.position = ?3
+                  and w.since <= ?8 and ifnull(w.until > ?8, 1)), 0),
+        ?4, ?5, ?6, ?7)
+on conflict (listing, path, position, since) do update
+set until = null, kind = excluded.kind, name = excluded.name, digest = excluded.digest,
+    unconverged = excluded.unconverged;
+
+-- name: put_held
+insert or replace into held_row (listing, kind, name, why) values (?, ?, ?, ?);
 
 -- name: insert_run
 insert into run (id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at,
@@ -438,12 +813,6 @@ delete from prune_ledger where repository = ? and at <= ?;
 -- name: insert_pruned
 insert into prune_ledger (repository, at, owned, deleted) values (?, ?, ?, ?);
 
--- name: forget_held
-delete from held where repository = ?;
-
--- name: put_held
-insert or replace into held (repository, kind, name, why) values (?, ?, ?, ?);
-
 -- name: forget_approval
 delete from approval where repository = ?;
 
@@ -464,10 +833,10 @@ select repository, kind, name from held where repository = ? and why = 'held';
 delete from prune_ledger where repository = ?;
 
 -- name: release_resources
-update resource
-set owner = null, path = null, line = null, drifted = 0,
-    status = cast(json_remove(cast(status as text), '$.source.path', '$.source.line', '$.drift') as blob)
-where owner = ?;
+update resource_row
+set owner = null, path = null, line = null, drifted = 0, place = 0,
+    status = cast(json_remove(cast(status as text), '$.drift') as blob)
+where owner = ?1 and since <= ?2 and ifnull(until > ?2, 1);
 
 -- name: remove_repository
 delete from repository where name = ?;

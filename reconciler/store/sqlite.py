@@ -5,6 +5,8 @@ Rules about resources do not belong here, nor does SQL: see `queries.sql`.
 
 import asyncio
 import json
+import logging
+import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +16,23 @@ from typing import TypeAlias
 
 from reconciler.access.amendments import Amendment
 from reconciler.access.models import Directory
+from reconciler.planning.footprints import EVERYTHING
 from reconciler.resources import rendering
 from reconciler.resources.keys import Key
-from reconciler.store import access, connections, erasing, migrating, queries, rendering_runs, writing
+from reconciler.store import (
+    access,
+    connections,
+    erasing,
+    migrating,
+    overtaking,
+    queries,
+    rendering_runs,
+    sweeping,
+    writing,
+)
+from reconciler.store.ahead import SqliteAhead
 from reconciler.store.contract import (
+    Ahead,
     AuditRow,
     Changes,
     Held,
@@ -30,13 +45,16 @@ from reconciler.store.contract import (
     SuspensionRow,
     Traces,
 )
+from reconciler.store.moving import Recent
+from reconciler.store.sweeper import Sweeper
+
+log = logging.getLogger(__name__)
 
 # What is read from the file and rendered at a stretch, about a millisecond each.
 PAGE = 200  # resources of a list, or versions of a history
 PAGE_BYTES = 512 * 1024  # of their bodies, which may be megabytes each
 RUNS_PAGE = 100
 STATUSES_PAGE = 200
-HISTORY_STATUS = b'{"source":%b}'
 
 Rows: TypeAlias = list[tuple]  # type: ignore[type-arg]
 """SQLite's rows are tuples of what the columns hold; those who ask know the columns."""
@@ -57,7 +75,25 @@ class SqliteStore:
         except BaseException:
             self._writer.close()
             raise
+        self._give_up_others()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
+        self._recent = Recent()
+        self._sweeper = Sweeper(self._writer, self._thread)
+        self._thread.submit(self._sweeper.begin)
+        self._ahead: SqliteAhead | None = None
+
+    def _give_up_others(self) -> None:
+        """What a process wrote ahead that is gone, or another's that is not: that one plans again."""
+        try:
+            with connections.faults("written"):
+                if self._writer.execute(self._sql["all_staged"]).fetchone() is not None:
+                    overtaking.mark_others(self._writer, None)
+        except StoreFault as fault:
+            # Nobody sees it, and the next large change gives it up: a full disk keeps nobody from reading.
+            log.warning("%s", fault)
+
+    def _room(self) -> int:
+        return shutil.disk_usage(self.path.parent).free
 
     async def revision(self) -> int:
         return int(self._one("revision")[0])
@@ -77,31 +113,69 @@ class SqliteStore:
 
     async def get(self, project: str, key: Key) -> bytes | None:
         row = self._first("get", project, key.kind, key.name)
-        return None if row is None else rendering.with_status(row[0], row[1])
+        return None if row is None else rendering.shown(row)
 
     async def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
         wanted = (project, kind, after, limit)
         with self._snapshot() as reader, _paged_bodies(reader, self._sql["list_page"], wanted) as pages:
             for rows in pages:
-                yield [rendering.with_status(body, status) for body, status in rows]
+                yield [rendering.shown(row) for row in rows]
 
     async def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         wanted = (project, key.kind, key.name)
         with self._snapshot() as reader, _paged_bodies(reader, self._sql["history"], wanted) as pages:
             for rows in pages:
-                yield [rendering.with_status(body, status or HISTORY_STATUS % source) for body, source, status in rows]
+                yield [rendering.shown(row) for row in rows]
 
-    async def commit(self, parts: Iterable[Changes], *, record: Record, planned_at: int | None) -> int:
+    async def commit(
+        self,
+        parts: Iterable[Changes],
+        *,
+        record: Record,
+        planned_at: int | None,
+        footprint: bytes = EVERYTHING,
+        ahead: Ahead | None = None,
+    ) -> int:
+        if ahead is not None:
+            assert isinstance(ahead, SqliteAhead)
+            return await ahead.commit(parts, record=record, planned_at=planned_at, footprint=footprint)
+
         def write() -> int:
-            return writing.commit(self._writer, parts, record=record, planned_at=planned_at)
+            after = writing.commit(
+                self._writer, parts, record=record, planned_at=planned_at, recent=self._recent, footprint=footprint
+            )
+            if any((record.forget_files_of, record.forget_held_of, record.release_repository)):
+                self._sweeper.begin()
+            return after
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
-    async def erase_traces(self) -> Traces:
-        def erase() -> Traces:
-            return erasing.erase(self._writer, folder=self.path.parent)
+    def ahead(self) -> Ahead | None:
+        if self._ahead is None or self._ahead.is_ended:
+            self._ahead = SqliteAhead(
+                self._writer, thread=self._thread, sweeper=self._sweeper, recent=self._recent, room=self._room
+            )
+            return self._ahead
+        return None
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, erase)
+    async def erase_traces(self) -> Traces:
+        steps: Iterator[None] = iter(())
+
+        def step() -> Traces | None:
+            # What does not count any more may hold what is to be erased. So a sweep from its beginning must have found
+            # nothing, and nobody written since.
+            nonlocal steps
+            if not erasing.is_due(self._writer):
+                return Traces.NONE
+            if next(steps, self) is self:
+                steps = sweeping.everything(self._writer)
+                if next(steps, self) is self:
+                    return erasing.erase(self._writer, folder=self.path.parent)
+            return None
+
+        while (erased := await asyncio.get_running_loop().run_in_executor(self._thread, step)) is None:
+            pass
+        return erased
 
     async def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
         with self._snapshot() as reader:
@@ -181,6 +255,7 @@ class SqliteStore:
         await asyncio.get_running_loop().run_in_executor(self._thread, access.touch, self._writer, used)
 
     async def close(self) -> None:
+        self._sweeper.end()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
         self._reader.close()
         self._writer.close()

@@ -2,54 +2,86 @@
 
 import sqlite3
 from collections.abc import Iterable
+from itertools import chain
 
-from reconciler.planning.pruning import WINDOW_MILLISECONDS
-from reconciler.store import connections, erasing, queries
-from reconciler.store.contract import ApprovalRow, Changes, Moved, QuoteRow, Record
+from reconciler.planning.footprints import EVERYTHING
+from reconciler.store import connections, erasing, listing, overtaking, parts, queries, staging
+from reconciler.store.contract import ApprovalRow, Changes, Moved, Record
+from reconciler.store.moving import Recent, Touching
+from reconciler.store.staging import Staged
 
 
-def commit(connection: sqlite3.Connection, parts: Iterable[Changes], *, record: Record, planned_at: int | None) -> int:
-    """Write the parts and the record; the revision afterwards. Raises `Moved`, `StoreFault`."""
+def commit(
+    connection: sqlite3.Connection,
+    coming: Iterable[Changes],
+    *,
+    record: Record,
+    planned_at: int | None,
+    recent: Recent,
+    footprint: bytes = EVERYTHING,
+    ahead: Staged | None = None,
+) -> int:
+    """Write the record and the parts, behind those that were written `ahead`; the revision afterwards.
+
+    `recent` knows what the commits before this one touched, and learns what this one does. Raises `Moved`,
+    `StoreFault`.
+    """
+    staged = Staged() if ahead is None else ahead
     sql = queries.load()
     with connections.faults("written"), connections.transaction(connection, kind="immediate"):
         (revision,) = connection.execute(sql["revision"]).fetchone()
-        if planned_at is not None and planned_at != revision:
+        if planned_at is not None and not recent.holds(footprint, planned_at=planned_at, revision=revision):
             raise Moved("The store changed while this was planned.")
-        _write_record(connection, record)
-        seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
-        holds_changes = record.redacts or any(one is not None for one in seen)
-        rewrites = record.redacts
-        for part in parts:
-            _write_part(connection, part)
-            filled_in = _write_lineages(connection, part)
-            holds_changes = holds_changes or filled_in or _is_seen(part)
-            rewrites = rewrites or bool(part.rewritten)
-        if holds_changes:
-            connection.execute(sql["grow_revision"])
-            revision += 1
-        if rewrites:
-            erasing.leave(connection)
-    return int(revision)
+        if staged.refused is not None and planned_at == revision:
+            raise staged.refused
+        touching = Touching(connection, record, is_ahead=staged.number is not None)
+        told = touching.told(chain(staged.kept, coming))
+        after = _write(connection, told, record=record, staged=staged, revision=revision)
+        touched = touching.footprint()
+        if after != revision:
+            connection.execute(sql["put_revision"], (after,))
+            if touched == EVERYTHING:
+                # The plan of whatever is under way meets it, so that its commit would raise.
+                overtaking.mark_others(connection, staged.number)
+    if after != revision:
+        recent.note(touched, before=revision, revision=after)
+    return after
 
 
-def _is_seen(part: Changes) -> bool:
-    """Whether a part changes what a plan or a reader of resources sees."""
-    resources = (part.versions, part.heads, part.head_statuses, part.rewritten, part.removed)
-    return any((*resources, part.forgotten_files, part.files, part.wanted))
+def _write(
+    connection: sqlite3.Connection, coming: Iterable[Changes], *, record: Record, staged: Staged, revision: int
+) -> int:
+    """Write all of it; the revision that it makes."""
+    beside = overtaking.Overtaking(connection, own=staged.number, revision=revision)
+    beside.record(record)
+    # From here on, what is written ahead is the state that is changed.
+    present = staging.show(connection, staged, revision=revision)
+    _write_record(connection, record, revision=present)
+    staging.show_lists(connection, staged, record)
+    seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
+    holds_changes = record.redacts or any(one is not None for one in seen)
+    rewrites = record.redacts
+    for part in coming:
+        beside.part(part)
+        holds_changes = parts.write(connection, part, revision=present) or holds_changes
+        rewrites = rewrites or bool(part.rewritten)
+    if rewrites:
+        erasing.leave(connection)
+    return present if present != revision else revision + int(holds_changes)
 
 
-def _write_record(connection: sqlite3.Connection, record: Record) -> None:
+def _write_record(connection: sqlite3.Connection, record: Record, *, revision: int) -> None:
     sql = queries.load()
-    forgotten = [(name,) for name in (record.forget_files_of, record.release_repository) if name is not None]
-    connection.executemany(sql["forget_wanted_of"], forgotten)
-    connection.executemany(sql["forget_files_of"], forgotten)
+    for name in (record.forget_files_of, record.release_repository):
+        if name is not None:
+            listing.forget(connection, name, listing.INDEX)
     if record.release_repository is not None:
-        connection.execute(sql["release_resources"], (record.release_repository,))
+        connection.execute(sql["release_resources"], (record.release_repository, revision))
         connection.execute(sql["forget_ledger"], (record.release_repository,))
         connection.execute(sql["remove_repository"], (record.release_repository,))
     _write_hold(connection, record)
     _write_suspension(connection, record)
-    connection.executemany(sql["insert_audit"], record.audit)
+    connection.executemany(sql["insert_audit"], ((*row, parts.ALWAYS) for row in record.audit))
     if record.run is not None:
         connection.execute(sql["insert_run"], record.run)
     if record.repository is not None:
@@ -58,9 +90,9 @@ def _write_record(connection: sqlite3.Connection, record: Record) -> None:
 
 def _write_hold(connection: sqlite3.Connection, record: Record) -> None:
     """What is held is forgotten before the parts say it anew; an approval takes it over as it is."""
-    sql = queries.load()
-    held = [(name,) for name in (record.forget_held_of, record.release_repository) if name is not None]
-    connection.executemany(sql["forget_held"], held)
+    for name in (record.forget_held_of, record.release_repository):
+        if name is not None:
+            listing.forget(connection, name, listing.HELD)
     for name in (record.forget_approval_of, record.release_repository):
         if name is not None:
             _forget_approval(connection, name)
@@ -90,46 +122,3 @@ def _write_approval(connection: sqlite3.Connection, approval: ApprovalRow) -> No
     _forget_approval(connection, approval.repository)
     connection.execute(sql["put_approval"], approval)
     connection.execute(sql["approve_held"], (approval.repository,))
-
-
-def _write_lineages(connection: sqlite3.Connection, part: Changes) -> bool:
-    """Whether any of them still held."""
-    sql = queries.load()
-    filled_in = False
-    for row in part.lineages:
-        if connection.execute(sql["fill_in_status"], (row.status, *row[:4], row.status_before)).rowcount:
-            connection.execute(sql["fill_in_source"], (row.source, *row[:4], row.source_before))
-            filled_in = True
-    return filled_in
-
-
-def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[QuoteRow]) -> None:
-    sql = queries.load()
-    statements = {"reason": sql["rewrite_reason"], "message": sql["rewrite_message"], "detail": sql["rewrite_detail"]}
-    for quote in quotes:
-        place = (quote.id, quote.ordinal) if quote.of == "reason" else (quote.id,)
-        connection.execute(statements[quote.of], (quote.text, *place))
-
-
-def _write_part(connection: sqlite3.Connection, part: Changes) -> None:
-    sql = queries.load()
-    # What goes before what comes: a file that was read again replaces its rows.
-    connection.executemany(sql["forget_wanted"], part.forgotten_files)
-    connection.executemany(sql["forget_file"], part.forgotten_files)
-    connection.executemany(sql["remove_head"], part.removed)
-    replaced = [(version.project, version.kind, version.name) for version in part.versions]
-    connection.executemany(sql["forget_references"], (*part.removed, *replaced))
-    connection.executemany(sql["insert_version"], part.versions)
-    connection.executemany(sql["insert_reference"], part.references)
-    connection.executemany(sql["put_head"], part.heads)
-    connection.executemany(sql["put_head_status"], ((row[3], row[4], *row[:3]) for row in part.head_statuses))
-    connection.executemany(sql["rewrite_version"], ((*row[4:], *row[:4]) for row in part.rewritten))
-    _write_quotes(connection, part.quotes)
-    connection.executemany(sql["insert_audit"], part.audit)
-    connection.executemany(sql["put_file"], part.files)
-    connection.executemany(sql["put_wanted"], part.wanted)
-    older = [(row.repository, row.at - WINDOW_MILLISECONDS) for row in part.pruned]
-    connection.executemany(sql["forget_pruned"], older)
-    connection.executemany(sql["insert_pruned"], part.pruned)
-    connection.executemany(sql["put_held"], part.held)
-    connection.executemany(sql["insert_run_status"], part.statuses)

@@ -171,7 +171,7 @@ class Scene:
         """
         with contextlib.closing(sqlite3.connect(self.daemon.state / "store.db")) as store:
             resources = "select project, kind, name, version, resource_id, hex(digest), owner from resource"
-            versions = "select project, kind, name, version, resource_id, hex(digest), 'version' from version"
+            versions = "select project, kind, name, version, '', hex(body), 'version' from version"
             rows = store.execute(f"{resources} union all {versions}")
             return {row for row in rows if row[1:3] not in PASSING}
 

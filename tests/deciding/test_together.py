@@ -306,7 +306,7 @@ def test_a_type_that_is_damaged_in_the_store_is_an_error_of_its_users_alone(own_
     project.apply(type_of("own"), destination("one"))
     own_daemon.stop()
     with sqlite3.connect(own_daemon.state / "store.db") as store:
-        store.execute("update version set body = ? where kind = 'DestinationType'", (b"{",))
+        store.execute("update version_row set body = ? where kind = 'DestinationType'", (b"{",))
     store.close()
     own_daemon.start()
     told = project.apply(destination("two"), destination("three", "otlp"))
@@ -320,7 +320,7 @@ def test_an_extension_that_is_damaged_in_the_store_is_an_error_of_its_webhooks_a
     project.apply(DISK)
     own_daemon.stop()
     with sqlite3.connect(own_daemon.state / "store.db") as store:
-        store.execute("update version set body = ? where kind = 'Extension'", (b"{",))
+        store.execute("update version_row set body = ? where kind = 'Extension'", (b"{",))
     store.close()
     own_daemon.start()
     damage = "the Extension disk is damaged in the store; apply it anew, or restore a backup"

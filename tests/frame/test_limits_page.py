@@ -14,7 +14,7 @@ from reconciler.documents import limits
 from reconciler.git import ignoring, snapshots, trees
 from reconciler.hooks import deliveries, refusals, secret, signatures
 from reconciler.otlp import models as otlp
-from reconciler.reading import allowances, children, confining, deaths, requests, routings
+from reconciler.reading import allowances, children, confining, crew, deaths, inflow, requests, routings, sharing
 from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
 from reconciler.remotes import agents, finding, following, mirrors, second_mirrors, signers, sources, tips, verifying
@@ -22,6 +22,7 @@ from reconciler.resources import defining, labels, selectors, violations
 from reconciler.reviewing import asking, keeping, questions
 from reconciler.settings import repository_scalars
 from reconciler.settings.models import Delivery
+from reconciler.store import ahead
 from tests.frame import pages
 
 PAGE = pages.read(pages.ROOT / "docs/limits.md")
@@ -175,18 +176,22 @@ REQUEST = children.SECONDS[RequestJob]
         ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),
         ("a selector", f"{selectors.LONGEST:,} characters, {selectors.MOST} requirements"),
         (
-            "the reader child",
+            "the reader child, and each of its helpers",
             f"{confining.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {confining.OPEN_FILES} open files; "
             "it writes no file and starts no process",
         ),
+        ("helpers of the reader child", f"{crew.MOST}, and one for each core but one"),
         ("a commit in the reader child", f"{children.SECONDS[CommitJob].run / 60:g} minutes"),
         (
             "files over which the reader child ended twice",
             f"the last {deaths.MOST_FILES:,}, until the service is started again",
         ),
+        ("a disk on which a large change is written ahead", f"{ahead.ROOM_BYTES // MEBIBYTE} MiB must be free"),
+        ("helpers of the reader child that say nothing", f"{sharing.SILENT_SECONDS / 60:g} minutes"),
         (
             "what one commit or request changes, what becomes masked by it included",
-            f"{children.CHANGE_BYTES // 2**30} GiB",
+            f"{inflow.CHANGE_BYTES // 2**30} GiB that waits in memory, {inflow.WHOLE_BYTES // 2**30} GiB together with "
+            "what is written ahead",
         ),
     ],
 )

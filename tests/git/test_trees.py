@@ -1,5 +1,8 @@
 """A tree."""
 
+import itertools
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +37,85 @@ def test_is_read_as_it_is_stored(entries: list[trees.Raw]) -> None:
 def test_is_refused_when_it_is_damaged(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a well-formed tree"):
         trees.parse(data)
+
+
+# Whatever looks like an entry, or like a part of one, where there is none: in names, and in ids.
+_CONFUSING_NAMES = st.one_of(
+    NAMES,
+    st.sampled_from([b"a", b"100644 a", b"x40000 b", b"4 a", b"\xff", b".."]),
+    st.text(" 04a", min_size=1).map(str.encode),
+)
+_CONFUSING_IDS = st.one_of(
+    st.binary(min_size=20, max_size=20),
+    st.just(b"4 a\0" * 5),
+    st.lists(st.sampled_from(list(b"\0 04a")), min_size=20, max_size=20).map(bytes),
+)
+_ENTRIES = st.tuples(st.sampled_from([b"100644", b"40000", b"4"]), _CONFUSING_NAMES, _CONFUSING_IDS)
+
+
+@st.composite
+def _two_folders(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """Two that have much in common, as they are stored; sometimes damaged."""
+    old = draw(st.lists(_ENTRIES, max_size=8))
+    new = list(old)
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(new)))
+        new[at : at + draw(st.integers(0, 2))] = draw(st.lists(_ENTRIES, max_size=1))
+    stored = [b"".join(mode + b" " + name + b"\0" + entry for mode, name, entry in one) for one in (old, new)]
+    cut = draw(st.sampled_from([None, None, None, -1, -3, 5]))
+    damaged = draw(st.integers(0, 1))
+    stored[damaged] = stored[damaged][:cut]
+    return stored[0], stored[1]
+
+
+def _parsed(data: bytes) -> list[trees.Raw] | None:
+    try:
+        return trees.parse(data)
+    except ValueError:
+        return None
+
+
+@given(_two_folders(), st.sampled_from([1, 2, 16, 1 << 16]))
+def test_two_folders_differ_where_their_whole_lists_do(folders: tuple[bytes, bytes], at_once: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(trees, "COMPARED_BYTES", at_once)
+        old, new = map(_parsed, folders)
+        if old is None or new is None:
+            with pytest.raises(ValueError, match="not a well-formed tree"):
+                list(map(trees.parse, trees.differing(*folders)))
+            return
+        left, right = map(trees.parse, trees.differing(*folders))
+    pairs = zip(old, new, strict=False)
+    begin = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    assert (old[begin : begin + len(left)], new[begin : begin + len(right)]) == (left, right)
+    assert old[begin + len(left) :] == new[begin + len(right) :]
+    assert not left or not right or left[-1] != right[-1] or left[0] != right[0]
+
+
+@given(st.lists(_ENTRIES, max_size=8), _CONFUSING_NAMES)
+def test_an_entry_is_found_by_its_name_and_nowhere_else(entries: list[trees.Raw], name: bytes) -> None:
+    stored = b"".join(mode + b" " + other + b"\0" + entry for mode, other, entry in entries)
+    assert trees.find(stored, name) == next((entry for entry in entries if entry[1] == name), None)
+    for entry in entries:
+        assert trees.find(stored, entry[1]) is not None
+
+
+@pytest.mark.parametrize("name", [b"a", b"b"])
+def test_nothing_is_found_in_a_damaged_folder(name: bytes) -> None:
+    with pytest.raises(ValueError, match="not a well-formed tree"):
+        trees.find(b"100644 a\0" + ID + b"x", name)
+
+
+def test_two_versions_of_a_large_folder_are_compared_without_looking_at_each_entry() -> None:
+    stored = [b"100644 file-%06d.yaml\0" % number + ID for number in range(100_000)]
+    changed = [*stored[:70_000], b"100644 file-070000.yaml\0" + b"\x12" * 20, *stored[70_001:]]
+    begun = time.thread_time()
+    old, new = trees.differing(b"".join(stored), b"".join(changed))
+    took = time.thread_time() - begun
+    assert (old, new) == (stored[70_000], changed[70_000])
+    begun = time.thread_time()
+    trees.parse(b"".join(stored))
+    assert took < time.thread_time() - begun
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from reconciler.errors import Refused
 from reconciler.git.faults import GitFault, State
 from reconciler.git.snapshots import Snapshot
 from reconciler.reading import allowances
-from reconciler.reading.allowances import MEBIBYTE, Allowance, Exhausted, Limits
+from reconciler.reading.allowances import CLOCKED, MEBIBYTE, Allowance, Exhausted, Limits
 from tests import worlds
 from tests.repositories import Repository
 from tests.worlds import Following
@@ -63,10 +63,23 @@ def test_time_is_that_of_the_processor_and_counts_from_the_beginning() -> None:
     seconds = itertools.count(100.0, 3.5)
     allowance = Allowance(SMALL, clock=lambda: next(seconds))
     allowance.time()
-    allowance.file("b", 1)
+    allowance.file("b", CLOCKED)
     with pytest.raises(Exhausted) as caught:
-        allowance.file("b", 1)
+        allowance.file("b", CLOCKED)
     assert told(caught) == f"takes more than 7 s of processor time to read | {REMEDY}"
+
+
+def test_the_time_is_asked_for_once_in_some_bytes_of_small_files_and_patterns_times_paths() -> None:
+    seconds = itertools.count()
+    allowance = Allowance(clock=lambda: next(seconds))
+    for _ in range(2 * CLOCKED // 512):
+        allowance.file("b", 512)
+    assert next(seconds) == 1 + 2
+    allowance.path("p" * (CLOCKED - 1))
+    assert next(seconds) == 1 + 3
+    allowance.ignore_file(CLOCKED)
+    allowance.path("p")
+    assert next(seconds) == 1 + 5
 
 
 def test_a_file_that_is_set_aside_is_not_read_and_the_others_are_told_of() -> None:

@@ -5,30 +5,10 @@ from hypothesis import strategies as st
 
 from reconciler.reading import deaths
 from reconciler.reading.deaths import LONGEST_PAUSE, REFUSED_SECONDS, Memory, Pace, Recent
-from reconciler.reading.messages import CommitJob, Context
+from tests.commit_jobs import commit_job
 
 ROUNDING = 1e-9  # seconds
-JOB = CommitJob(
-    context=Context("store", "p", b"", frozenset(), "", 0, b""),
-    repository="one",
-    mirror="mirror",
-    commit="c",
-    branch="main",
-    path="",
-    run="r",
-    full=True,
-    prune=True,
-    atomic=False,
-    prune_min_count=3,
-    prune_max_percent=25,
-    allowed_kinds=("*",),
-    allowed_names=("*",),
-    accept_invalid=False,
-    include=(),
-    exclude=(),
-    origin="",
-    neighbours=(),
-)
+JOB = commit_job()
 
 
 def test_a_file_is_set_aside_when_two_children_ended_over_it() -> None:

@@ -25,6 +25,10 @@ exec '{git}' "$@"
 """
 
 
+SAME = {"fetch": ("fetch", "pack-objects")}
+"""Commands that do the same, by the one for which a test asks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Git:
     """The folder in front of `PATH`."""
@@ -47,7 +51,11 @@ class Git:
 
     def calls(self, command: str, about: Path) -> list[str]:
         """Every call of a command that named a repository, oldest first."""
-        return [line for line in self.lines() if f" {command} " in f" {line} " and str(about) in line]
+        return [
+            line
+            for line in self.lines()
+            if str(about) in line and any(f" {one} " in f" {line} " for one in SAME.get(command, (command,)))
+        ]
 
     def lines(self) -> list[str]:
         """Every call, oldest first."""
@@ -55,8 +63,10 @@ class Git:
 
     def fail(self, command: str, words: str) -> None:
         """From now on a command ends with these words on its standard error, and does nothing."""
-        (self.folder / f"fail-{command}").write_text(words)
+        for one in SAME.get(command, (command,)):
+            (self.folder / f"fail-{one}").write_text(words)
 
     def work(self, command: str) -> None:
         """From now on a command works again."""
-        (self.folder / f"fail-{command}").unlink()
+        for one in SAME.get(command, (command,)):
+            (self.folder / f"fail-{one}").unlink()

@@ -88,9 +88,12 @@ def test_a_force_push_sideways_applies_the_other_commit(followed: Followed) -> N
     first = source.head()
     followed.write("b.yaml", destination("b", "one way"))
     followed.commit()
-    source.git("reset", "--quiet", "--hard", first)
+    # In one move: a reset before it would be seen by itself.
+    source.git("checkout", "--quiet", first, "--", "b.yaml")
     followed.write("c.yaml", destination("c", "the other way"))
-    run = followed.commit()
+    source.git("add", "c.yaml")
+    source.git("commit", "--quiet", "--amend", "--message=the other way")
+    run = followed.head()
     assert (run["rewound"], run["outcome"]) == (True, "succeeded")
     assert statuses(run) == {"b": "configured", "c": "created"}
     assert followed.versions() == {"a": 1, "b": 3, "c": 1}

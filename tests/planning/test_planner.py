@@ -1,8 +1,7 @@
 """The planner's table of statuses: which one a resource gets, which wins when several hold, and what is done."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from reconciler.access.actors import Actor
 from reconciler.planning import planner

@@ -1,9 +1,8 @@
 """What holds of every plan: one outcome a document, no order matters, and a plan carried out leaves nothing to do."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.access.actors import Actor
 from reconciler.planning import planner

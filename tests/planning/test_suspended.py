@@ -1,10 +1,9 @@
 """What a suspended repository owns: an admin may write it for now, nobody else; its owner mends what has drifted."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.access.actors import Actor
 from reconciler.planning import planner

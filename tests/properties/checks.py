@@ -34,7 +34,8 @@ def consistent(world: World) -> None:
 def no_canary(world: World) -> None:
     """No secret stands where somebody may read it."""
     shown = {
-        "version": "select body, source from version",
+        "version": "select body, path from version",
+        "origin": "select * from origin",
         "resource": "select status, path from resource",
         "run": "select * from run",
         "run_status": "select * from run_status",

@@ -122,12 +122,14 @@ class Permuted(Planning):
 
 
 def _essence(world: World) -> list[dict[str, Any]]:
-    """What is stored, but for ids, which are made from the place in the request, and hashes, which go by them."""
+    """What is stored, but for ids and numbers of versions, which are made from the place in the request, and hashes,
+    which go by the ids.
+    """
     found = []
     for row in world.stored():
         body = json.loads(row["body"])
         del body["metadata"]["id"], body["metadata"]["hash"]
-        found.append({**row, "body": body, "resource_id": None})
+        found.append({**row, "body": body, "resource_id": None, "version_id": None})
     return found
 
 

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from reconciler.reading.children import SECONDS, Child
+from reconciler.reading.inflow import Inflow
 from reconciler.reading.messages import Answer, Begun, Context, Failed, Job, RedactJob, RequestJob
 
 
@@ -21,7 +22,7 @@ async def test_who_is_cancelled_in_the_moment_of_an_answer_is_cancelled(answers:
     job = RedactJob(context, "Destination", "siem", "text", "admin", "request", dry_run=True)
     child = await Child.start(["sleep", "60"], seconds=SECONDS, unasked=lambda _: None)
     try:
-        asked = asyncio.create_task(child.plan(1, job))
+        asked = asyncio.create_task(child.plan(1, job, Inflow()))
         for answer in answers:
             for _ in range(10):
                 await asyncio.sleep(0)  # it comes to wait for the next answer

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.reading import commits
-from reconciler.reading.messages import CommitJob, CommitPlanned, Context
+from reconciler.reading.messages import CommitPlanned, Context
 from reconciler.store.contract import Changes, Record, RepositoryRow
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
+from tests.commit_jobs import commit_job
 from tests.daemons import destination
 from tests.repositories import Repository
 
@@ -59,7 +60,7 @@ class Reading:
     def __init__(self, folder: Path, store: SqliteStore) -> None:
         self.source = Repository.init(folder / "source")
         self.store = store
-        self.view = PlanningView(store.path)
+        self.view = PlanningView.open(store.path)
         self.row: RepositoryRow | None = None
         self.number = 0
 
@@ -74,26 +75,15 @@ class Reading:
             milliseconds=self.number,
             seed=self.number.to_bytes(16, "big"),
         )
-        job = CommitJob(
+        job = commit_job(
             context=context,
             repository=REPOSITORY,
             mirror=str(self.source.path / ".git"),
             commit=commit,
-            branch="main",
-            path="",
             run=f"R{self.number}",
             full=full,
-            prune=True,
             prune_max_percent=100,
             prune_min_count=0,
-            atomic=False,
-            allowed_kinds=("*",),
-            allowed_names=("*",),
-            accept_invalid=False,
-            include=(),
-            exclude=(),
-            origin="",
-            neighbours=(),
         )
         parts: list[Changes] = []
         return commits.plan(job, self.view, number=1, emit=parts.append), parts

@@ -12,7 +12,7 @@ from reconciler.documents.values import Value
 from reconciler.git.snapshots import Snapshot
 from reconciler.reading import lineages
 from reconciler.reading.messages import Context, LineageFound, LineageJob
-from reconciler.store.contract import Changes, LineageRow, Record
+from reconciler.store.contract import Changes, Record, SourcePlace
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
 from tests import worlds
@@ -38,31 +38,45 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await opened.close()
 
 
-def source(commit: str, path: str, repository: str = "telemetry") -> dict[str, Any]:
-    return {"type": "git", "repository": repository, "commit": commit, "path": path}
+def source(commit: str, repository: str = "telemetry") -> dict[str, Value]:
+    return {"type": "git", "repository": repository, "commit": commit}
 
 
-def came(name: str, told: dict[str, Any], *, now: dict[str, Any] | None = None) -> Changes:
-    """A resource whose version is of one source, and its status perhaps of another."""
-    now = now or told
-    head = rows.head(name, owner="telemetry", path=str(now["path"]), line=1)
-    version = rows.version(name)._replace(source=json.dumps(told).encode())
-    return Changes(
-        versions=(version,), heads=(head._replace(status=json.dumps({"latest": True, "source": now}).encode()),)
-    )
+def shown(commit: str, path: str, repository: str = "telemetry") -> dict[str, Any]:
+    """What a reader gets of a source that has a place."""
+    return {**source(commit, repository), "path": path, "line": 1}
+
+
+def came(
+    name: str, told: dict[str, Value], path: str, *, now: dict[str, Value] | None = None, moved: str | None = None
+) -> Changes:
+    """A resource whose version is of one source, and its status perhaps of another, or of another place."""
+    of_version, of_status = rows.origin(source=told), rows.origin(source=now or told)
+    head = rows.head(name, owner="telemetry", path=moved or path, line=1)
+    if now is not None:
+        head = head._replace(origin=of_status.id)
+    if moved is not None:
+        head = head._replace(place=SourcePlace.OWN)
+    version = rows.version(name)._replace(origin=of_version.id, path=path, line=1)
+    return Changes(origins=(of_version, of_status), versions=(version,), heads=(head,))
 
 
 def explain(
     store: SqliteStore, repository: Repository, rests: Callable[[], bool] = lambda: False
-) -> tuple[LineageFound, list[LineageRow]]:
-    """What a search answers, and the rows that it sends."""
+) -> tuple[LineageFound, list[Changes]]:
+    """What a search answers, and the parts that it sends."""
     context = Context(str(store.path), rows.PROJECT, b"", frozenset(), rows.AT, 0, b"")
     job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
     sent: list[Changes] = []
-    view = PlanningView(store.path)
+    view = PlanningView.open(store.path)
     found = lineages.explain(job, view, number=7, emit=sent.append, rests=rests)
     view.close()
-    return found, [row for part in sent for row in part.lineages]
+    return found, sent
+
+
+def named(parts: list[Changes]) -> list[str]:
+    """The resources that are explained."""
+    return [row.name for part in parts for row in part.lineages]
 
 
 def written(repository: Repository, *paths: str) -> dict[str, str]:
@@ -84,15 +98,15 @@ async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, re
     commits = written(repository, "a.yaml", "b.yaml")
     head = repository.head()
     parts = [
-        came("a", source(head, "a.yaml")),
-        came("moved", source(head, "b.yaml"), now=source(head, "elsewhere.yaml")),
-        came("adopted", source(head, "gone.yaml", "other"), now=source(head, "a.yaml")),
-        came("absent", source(head, "absent.yaml")),
+        came("a", source(head), "a.yaml"),
+        came("moved", source(head), "b.yaml", moved="elsewhere.yaml"),
+        came("adopted", source(head, "other"), "gone.yaml", now=source(head), moved="a.yaml"),
+        came("absent", source(head), "absent.yaml"),
     ]
     await store.commit(parts, record=Record(), planned_at=0)
     found, sent = explain(store, repository)
     assert found == LineageFound(7, explained=3, more=False)
-    await store.commit([Changes(lineages=tuple(sent))], record=Record(), planned_at=None)
+    await store.commit(sent, record=Record(), planned_at=None)
 
     def changed_by(path: str, date: str) -> dict[str, Any]:
         return {"changedBy": {"author": AUTHOR, "commit": commits[path], "date": date}}
@@ -100,28 +114,28 @@ async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, re
     of_a = changed_by("a.yaml", FIRST_DATE)
     of_b = changed_by("b.yaml", "2023-11-14T22:15:20.000Z")
     assert await told(store) == {
-        "a": source(head, "a.yaml") | of_a,
-        "absent": source(head, "absent.yaml"),
-        "adopted": source(head, "a.yaml") | of_a,
-        "moved": source(head, "elsewhere.yaml") | of_b,
+        "a": shown(head, "a.yaml") | of_a,
+        "absent": shown(head, "absent.yaml"),
+        "adopted": shown(head, "a.yaml") | of_a,
+        "moved": shown(head, "elsewhere.yaml") | of_b,
     }
     versions = {one: (await looking.history(store, rows.key(one)))[0] for one in ("a", "moved", "adopted")}
     await store.commit([rows.removed("a", "moved", "adopted")], record=Record(), planned_at=2)
     history = {one: (await looking.history(store, rows.key(one)))[0]["status"]["source"] for one in versions}
     assert history == {
-        "a": source(head, "a.yaml") | of_a,
-        "adopted": source(head, "gone.yaml", "other"),
-        "moved": source(head, "b.yaml") | of_b,
+        "a": shown(head, "a.yaml") | of_a,
+        "adopted": shown(head, "gone.yaml", "other"),
+        "moved": shown(head, "b.yaml") | of_b,
     }
     assert explain(store, repository) == (LineageFound(7, explained=0, more=False), [])
 
 
 async def test_a_commit_that_the_mirror_has_lost_hinders_no_other(store: SqliteStore, repository: Repository) -> None:
     commits = written(repository, "a.yaml")
-    parts = [came("a", source("1" * 40, "a.yaml")), came("b", source(commits["a.yaml"], "a.yaml"))]
+    parts = [came("a", source("1" * 40), "a.yaml"), came("b", source(commits["a.yaml"]), "a.yaml")]
     await store.commit(parts, record=Record(), planned_at=0)
     found, sent = explain(store, repository)
-    assert (found.explained, [row.name for row in sent]) == (1, ["b"])
+    assert (found.explained, named(sent)) == (1, ["b"])
 
 
 async def test_many_are_explained_some_at_a_time(
@@ -129,13 +143,13 @@ async def test_many_are_explained_some_at_a_time(
 ) -> None:
     monkeypatch.setattr(lineages, "MAX_RESOURCES", 2)
     commits = written(repository, "a.yaml")
-    parts = [came(name, source(commits["a.yaml"], "a.yaml")) for name in "abc"]
+    parts = [came(name, source(commits["a.yaml"]), "a.yaml") for name in "abc"]
     await store.commit(parts, record=Record(), planned_at=0)
     answers = []
     for _ in range(2):
         found, sent = explain(store, repository)
-        answers.append((found, [row.name for row in sent]))
-        await store.commit([Changes(lineages=tuple(sent))], record=Record(), planned_at=None)
+        answers.append((found, named(sent)))
+        await store.commit(sent, record=Record(), planned_at=None)
     assert answers == [(LineageFound(7, 2, more=True), ["a", "b"]), (LineageFound(7, 1, more=False), ["c"])]
 
 
@@ -144,7 +158,7 @@ async def test_a_search_that_finds_nothing_is_not_made_again_at_once(
 ) -> None:
     monkeypatch.setattr(lineages, "MAX_RESOURCES", 2)
     head = written(repository, "a.yaml")["a.yaml"]
-    await store.commit([came(name, source(head, "absent.yaml")) for name in "ab"], record=Record(), planned_at=0)
+    await store.commit([came(name, source(head), "absent.yaml") for name in "ab"], record=Record(), planned_at=0)
     assert explain(store, repository) == (LineageFound(7, explained=0, more=False), [])
 
 
@@ -152,7 +166,7 @@ async def test_a_search_rests_while_there_is_other_work(
     store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = written(repository, "a.yaml", "b.yaml")
-    await store.commit([came("a", source(commits["b.yaml"], "a.yaml"))], record=Record(), planned_at=0)
+    await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record(), planned_at=0)
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     busy = iter([True, True, True, False, True, False])
@@ -164,7 +178,7 @@ async def test_a_search_ends_after_a_time(
     store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = written(repository, "a.yaml", "b.yaml")
-    await store.commit([came("a", source(commits["b.yaml"], "a.yaml"))], record=Record(), planned_at=0)
+    await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record(), planned_at=0)
     monkeypatch.setattr(lineages, "BACKGROUND_SECONDS", 0.05)
     assert explain(store, repository, rests=lambda: True) == (LineageFound(7, explained=0, more=False), [])
 
@@ -198,6 +212,6 @@ def test_a_plan_is_made_again_when_the_store_moves_while_its_run_searches(monkey
         ran = world.look("a")
         assert ran is not None
         assert (ran.planned.counts, ran.planned.revision) == ({"unchanged": 1}, 1)
-        [stored] = world.all("select version, owner, status from resource")
+        [stored] = world.stored()
         assert (stored["version"], stored["owner"], ran.planned.explained) == (1, "a", True)
-        assert json.loads(stored["status"])["source"]["changedBy"]["commit"]
+        assert json.loads(stored["head"] + stored["tail"])["changedBy"]["commit"]

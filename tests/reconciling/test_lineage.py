@@ -15,8 +15,11 @@ from tests.repositories import Repository
 
 AUTHOR = "Ada Lovelace <ada@example.com>"
 FORGET = (
-    "update version set source = cast(json_remove(cast(source as text), '$.changedBy') as blob)",
-    "update resource set status = cast(json_remove(cast(status as text), '$.source.changedBy') as blob)",
+    "insert into origin"
+    " select -id, cast(rtrim(json_remove(cast(head || '}' as text), '$.changedBy'), '}') as blob), tail,"
+    " actor, run, request, created_at from origin",
+    "update version_row set origin = -origin",
+    "update resource_row set origin = -origin",
 )
 
 

@@ -142,7 +142,7 @@ def test_what_was_let_go_of_while_nobody_looked_is_taken_over_at_the_start(tmp_p
         daemon.kill()
         # As after the crash: what `first` owned is gone, and `other` has not looked yet.
         store = sqlite3.connect(daemon.state / "store.db")
-        store.execute("delete from resource where name = 'shared'")
+        store.execute("delete from resource_row where name = 'shared'")
         store.execute("update fact set value = value + 1 where key = 'revision'")
         store.commit()
         store.close()

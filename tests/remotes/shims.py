@@ -8,6 +8,9 @@ import pytest
 
 from tests.needs import require
 
+SAME = {"fetch": ("fetch", "pack-objects")}
+"""Commands that do the same, by the one for which a test asks."""
+
 
 class Shim:
     """What the git programs of a test were told, one line each."""
@@ -29,16 +32,30 @@ class Shim:
 
     def kill(self, command: str) -> None:
         """Have every git that is told this command end by a signal from now on, as if the system had no memory left."""
-        self.act(f'case " $* " in *" {command} "*) kill -KILL $$;; esac')
+        for_each = "|".join(f'*" {one} "*' for one in SAME.get(command, (command,)))
+        self.act(f'case " $* " in {for_each}) kill -KILL $$;; esac')
 
     def count(self, command: str) -> int:
         """How many git programs were told this command."""
-        return sum(command in line.split() for line in self.lines())
+        return sum(one in line.split() for line in self.lines() for one in SAME.get(command, (command,)))
 
     def lines(self) -> list[str]:
         """What each was told, oldest first."""
         return self._log.read_text().splitlines() if self._log.exists() else []
 
+    def commands(self) -> list[str]:
+        """The command that each was told, oldest first: what comes behind the options of git itself."""
+        return [_command(line.split()) for line in self.lines()]
+
     def counts(self) -> tuple[int, int]:
         """How often a remote was asked: looks, and fetches."""
         return self.count("ls-remote"), self.count("fetch")
+
+
+def _command(words: list[str]) -> str:
+    takes_value = False
+    for word in words:
+        if not takes_value and not word.startswith("-"):
+            return word
+        takes_value = word in {"-c", "-C"}
+    return ""

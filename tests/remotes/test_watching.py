@@ -266,6 +266,7 @@ async def test_watches_nothing_that_a_link_among_the_refs_leads_to(
 async def test_many_repositories_have_one_thread_and_each_hears_of_its_own(
     repository: Repository, tmp_path: Path
 ) -> None:
+    await no_thread_left()  # of another test
     watcher = Watcher()
     others = [Repository.init(tmp_path / f"other{number}") for number in range(3)]
     async with contextlib.AsyncExitStack() as stack:

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import hmac
+import sys
 from typing import Any
 
 import pytest
@@ -169,3 +170,22 @@ def test_each_reference_is_kept_once_in_order(names: list[str]) -> None:
     expected = (*(Key("Processor", name) for name in "pqr"), Key("SourceType", "file"))
 
     assert draft(source(*names)).references == expected
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
+def test_the_members_of_a_draft_are_encoded_as_what_it_owns(example: dict[str, Any]) -> None:
+    found = draft(example)
+
+    assert canonical.encode(drafts.members(found)) == found.owned
+    assert found.references is draft(example).references
+
+
+@pytest.mark.parametrize(("number", "stay"), [(drafts.SHARED, True), (drafts.SHARED + 1, False)])
+def test_references_outlive_their_draft_only_if_they_are_few(number: int, stay: bool) -> None:
+    """What is shared is bounded in number, so one draft that refers to thousands must not be among it."""
+    references = tuple(Key("Processor", f"outliving-{each}") for each in range(number))
+    before = sys.getrefcount(references)
+
+    Draft(b"digest", b"{}", references)
+
+    assert (sys.getrefcount(references) > before) is stay

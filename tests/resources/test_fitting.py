@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.documents.values import Pointer, Value, pointer_text
-from reconciler.resources import components, conforming, fitting, secret_rules
+from reconciler.resources import canonical, components, conforming, drafts, fitting, secret_rules
+from reconciler.resources.drafts import Draft
 from reconciler.resources.fitting import Fit
 from reconciler.resources.keys import Key
+from reconciler.resources.secret_references import NOTHING
 from reconciler.resources.violations import Violation
 from tests.resources.documents import EXAMPLES, at
 from tests.resources.lookups import look_up, lookup
@@ -150,6 +152,34 @@ def test_whoever_knows_no_type_shows_nothing(each: list[dict[str, Value]]) -> No
     values = dict(pair for outer, one in enumerate(each) for pair in numbered(outer, one))
     hidden = {place for place in values if {place, f"{place}/A"} & places(fit).keys()}
     assert hidden == {place for place, value in values.items() if value not in ({}, "${env:A}")}
+
+
+GIVEN = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["host", "token", "keys", "headers", "hostname", "path", "ca_file", "unknown"]),
+        "value": st.sampled_from(["", "x", "a b", 5, "${env:A}", "$A", "(sensitive)", [], ["${env:A}"], {"A": "k"}]),
+    },
+    optional={"sensitive": st.booleans()},
+)
+COMPONENTS = st.recursive(
+    st.fixed_dictionaries({"name": st.just("other")}),
+    lambda inner: st.fixed_dictionaries(
+        {"type": st.sampled_from(["sink:2", "webhook", "gone"])},
+        optional={"parameters": st.lists(GIVEN, max_size=4), "processors": st.lists(inner, max_size=2)},
+    ),
+    max_leaves=4,
+)
+
+
+@given(COMPONENTS, st.sampled_from(["Destination", "Processor", "Configuration", "Fleet"]))
+def test_a_draft_fits_as_its_document_does(component: dict[str, Value], kind: str) -> None:
+    spec: dict[str, Value] = {"destinations": [component]} if kind == "Configuration" else component
+    owned = document(kind, **spec)
+    draft = Draft(digest=b"", owned=canonical.encode(owned))
+
+    for lookup_ in (SINKS, look_up):
+        expected = fitting.fit(drafts.owned(draft), lookup_, available=NOTHING)
+        assert fitting.of_draft(draft, lookup_, available=NOTHING) == expected
 
 
 def numbered(outer: int, values: dict[str, Value]) -> list[tuple[str, Value]]:

@@ -93,3 +93,12 @@ def test_an_ipv6_literal_is_its_address_in_each_form(address: IPv6Address, short
 
     assert (hosts.wrong(host), hosts.literal(host)) == (None, address)
     assert hosts.bracketed(host) == (host if brackets else f"[{host}]")
+
+
+@given(st.from_regex(r"[-A-Za-z0-9_.:\[\]x]{0,12}", fullmatch=True))
+def test_what_passes_for_a_name_is_one_and_no_address(text: str) -> None:
+    if hosts.is_name(text):
+        assert hosts.wrong(text) is None
+        assert hosts.literal(text) is None
+        with pytest.raises(OSError, match="illegal"):
+            socket.inet_aton(text)

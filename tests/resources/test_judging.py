@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from reconciler.documents.values import Value
-from reconciler.resources import judging
+from reconciler.resources import canonical, judging
 from reconciler.resources.judging import MASK_MESSAGE, Classification, Judged
 from reconciler.resources.keys import Key
 from reconciler.resources.names import LABEL_KEY_RULE, NAME_RULE
@@ -85,16 +85,19 @@ def test_a_valid_document_becomes_the_resource_that_its_user_owns() -> None:
         "status": "whatever",
     }
 
+    owned: dict[str, Value] = {
+        "apiVersion": "service/v1",
+        "kind": "Destination",
+        "metadata": {"name": "siem", "deprecated": True, "labels": {"service/prune": "disabled"}},
+        "spec": spec,
+    }
+
     assert judge(value) == Judged(
         key=Key("Destination", "siem"),
         resource=Resource(
             key=Key("Destination", "siem"),
-            owned={
-                "apiVersion": "service/v1",
-                "kind": "Destination",
-                "metadata": {"name": "siem", "deprecated": True, "labels": {"service/prune": "disabled"}},
-                "spec": spec,
-            },
+            owned=owned,
+            encoded=canonical.encode(owned),
             placeholders=(),
             proposed_id="01J",
             deprecated=True,
@@ -392,7 +395,7 @@ def test_a_client_may_leave_it_to_whoever_knows_the_stored_value(
 
     judged = judging.judge(value, api_versions=API_VERSIONS, placeholders=True)
 
-    resource = Resource(key=Key(kind, "a"), owned=value, placeholders=tuple(pointers))
+    resource = Resource(key=Key(kind, "a"), owned=value, encoded=canonical.encode(value), placeholders=tuple(pointers))
     assert judged == Judged(key=Key(kind, "a"), resource=resource, violations=())
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources import component_types, components, parameters
+from reconciler.resources import canonical, component_types, components, parameters
 from reconciler.resources.definitions import Definition
 from reconciler.resources.keys import Key
 from tests.resources.documents import VALUES
@@ -56,6 +56,25 @@ from tests.resources.documents import VALUES
 )  # fmt: skip
 def test_secrets_are_found_wherever_they_stand(spec: Value, secrets: list[tuple[Pointer, Value]]) -> None:
     assert parameters.find(spec).secrets == secrets
+
+
+WORDS = st.sampled_from(
+    ["parameters", "value", "name", "sensitive", "headers", "(sensitive)", '"parameters"', "${env:A}"]
+)
+SPECS: st.SearchStrategy[Value] = st.recursive(
+    st.one_of(WORDS, st.booleans()),
+    lambda children: st.one_of(st.lists(children, max_size=3), st.dictionaries(WORDS, children, max_size=4)),
+    max_leaves=12,
+)
+
+
+@given(SPECS, WORDS)
+def test_lists_and_masks_are_the_same_with_the_json_of_the_document_and_without(spec: Value, word: str) -> None:
+    document = canonical.encode({"metadata": {"name": word}, "spec": spec})
+    found = parameters.find(spec)
+
+    assert parameters.lists_and_masks(spec, document) == (found.lists, found.masks)
+    assert parameters.lists_and_masks(spec, None) == (found.lists, found.masks)
 
 
 def test_every_list_of_parameters_is_found_in_document_order() -> None:

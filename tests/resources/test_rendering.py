@@ -64,44 +64,102 @@ def test_a_body_parses_back_to_the_masked_resource(example: Value) -> None:
     }
 
 
-@given(st.sampled_from(EXAMPLES), st.dictionaries(st.text(max_size=5), VALUES, max_size=3))
-def test_with_its_status_a_body_is_still_canonical(example: Value, status: dict[str, Value]) -> None:
+# Text as the documents and Git give it: quotes, control characters, and what is not UTF-8 as escapes in its place.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.text(
+    st.sampled_from('"\\%/\x00\x07\n\x7f\u2028é😀d{},:')
+)
+SOURCES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["git", "api"]), "date": TEXTS},
+    optional={
+        "author": TEXTS,
+        "actor": TEXTS,
+        "branch": TEXTS,
+        "commit": TEXTS,
+        "repository": TEXTS,
+        "changedBy": st.dictionaries(TEXTS, TEXTS | st.integers(-5, 2**40), max_size=4),
+    },
+)
+PLACES = st.just((None, None)) | st.tuples(TEXTS, st.integers(0, 2**31))
+SHOWN_STATUS = st.dictionaries(st.sampled_from(["delivery", "drift", "incomplete", "ready"]), VALUES, max_size=3)
+
+
+def whole(source: dict[str, Value], path: str | None, line: int | None) -> dict[str, Value]:
+    return source if path is None else {**source, "path": path, "line": line}
+
+
+@given(SOURCES, PLACES)
+def test_a_source_of_its_halves_and_a_place_is_what_it_is_as_a_whole(
+    source: dict[str, Value], place: tuple[str | None, int | None]
+) -> None:
+    head, tail = rendering.frame(source)
+
+    assert rendering.shown((b'{"spec":{}}', None, head, tail, *place)) == (
+        b'{"spec":{},"status":{"source":%b}}' % canonical.encode(whole(source, *place))
+    )
+
+
+@given(st.sampled_from(EXAMPLES), SHOWN_STATUS, SOURCES, PLACES)
+def test_a_body_with_its_status_and_its_source_is_what_the_whole_is_as_canonical_json(
+    example: Value, status: dict[str, Value], source: dict[str, Value], place: tuple[str | None, int | None]
+) -> None:
     body = rendering.body(prepare(example), identity=IDENTITY)
+    head, tail = rendering.frame(source)
+    present, told = {**status, "latest": True}, whole(source, *place)
 
-    joined = rendering.with_status(body, canonical.encode(status))
+    shown = rendering.shown((body, canonical.encode(present), head, tail, *place))
 
-    assert joined == canonical.encode({**json.loads(body), "status": status})
-    assert rendering.restated(rendering.with_status(body, b'{"latest":true}'), canonical.encode(status)) == joined
+    assert shown == canonical.encode({**json.loads(body), "status": {**present, "source": told}})
+    assert rendering.restated(
+        rendering.shown((body, b'{"latest":true}', head, tail, *place)), canonical.encode(present)
+    ) == (shown)
+    assert rendering.rewritten(shown, b'{"spec":{}}') == canonical.encode(
+        {"spec": {}, "status": {**present, "source": told}}
+    )
+    assert rendering.shown((body, None, head, tail, *place)) == canonical.encode(
+        {**json.loads(body), "status": {"source": told}}
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param({"type": "git"}, id="nothing stands before a place"),
+        pytest.param({}, id="nothing stands around it"),
+        pytest.param({"date": "x", "path": "a"}, id="a place"),
+        pytest.param({"date": "x", "origin": "a"}, id="something that stands within a place"),
+    ],
+)
+def test_a_source_that_a_place_would_not_fit_into_is_refused(source: dict[str, Value]) -> None:
+    with pytest.raises(ValueError, match="no place for a path and a line"):
+        rendering.frame(source)
 
 
 def test_what_was_exported_can_be_applied_again() -> None:
     document: Value = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "edge"}}
     prepared = prepare(document)
-    status = rendering.status("Fleet", source=b'{"type":"api"}', incomplete=())
-    exported = json.loads(rendering.with_status(rendering.body(prepared, identity=IDENTITY), status))
+    status = rendering.status("Fleet", incomplete=())
+    body = rendering.body(prepared, identity=IDENTITY)
+    exported = json.loads(rendering.shown((body, status, b'{"date":"x"', b',"type":"api"}', None, None)))
 
     again = drafts.draft(resource_of(exported), hmac_key=KEY)
 
     assert (again.digest, again.proposed_id) == (drafts.draft(resource_of(document), hmac_key=KEY).digest, IDENTITY.id)
 
 
-SOURCE = b'{"actor":"key:a","type":"api"}'
 LINES = ("/spec/parameters: `hostname` is required and has no default", 'a "quoted" line')
 LISTED = rb'"incomplete":["/spec/parameters: `hostname` is required and has no default","a \"quoted\" line"],'
 
 STATUSES = [
-    ("Destination", (), b'{"latest":true,"source":%b}' % SOURCE),
-    ("Destination", LINES, b'{%b"latest":true,"source":%b}' % (LISTED, SOURCE)),
-    ("Configuration", (), b'{"latest":true,"ready":true,"source":%b}' % SOURCE),
-    ("Configuration", LINES, b'{%b"latest":true,"ready":false,"source":%b}' % (LISTED, SOURCE)),
+    ("Destination", (), b'{"latest":true}'),
+    ("Destination", LINES, b'{%b"latest":true}' % LISTED),
+    ("Configuration", (), b'{"latest":true,"ready":true}'),
+    ("Configuration", LINES, b'{%b"latest":true,"ready":false}' % LISTED),
 ]
 
 
 @pytest.mark.parametrize(("kind", "incomplete", "expected"), STATUSES)
-def test_a_status_says_where_a_resource_is_from_and_what_is_missing_of_it(
-    kind: str, incomplete: tuple[str, ...], expected: bytes
-) -> None:
-    status = rendering.status(kind, source=SOURCE, incomplete=incomplete)
+def test_a_status_says_what_is_missing_of_a_resource(kind: str, incomplete: tuple[str, ...], expected: bytes) -> None:
+    status = rendering.status(kind, incomplete=incomplete)
 
     assert status == expected
     assert rendering.incomplete(status) == incomplete
@@ -112,20 +170,19 @@ def test_a_status_says_where_a_resource_is_from_and_what_is_missing_of_it(
 def test_a_status_with_another_list_of_what_is_missing_is_the_status_of_that_list(
     kind: str, before: tuple[str, ...], after: tuple[str, ...], expected: bytes
 ) -> None:
-    status = rendering.status(kind, source=SOURCE, incomplete=before)
+    status = rendering.status(kind, incomplete=before)
 
     assert rendering.with_incomplete(kind, status, after) == expected
 
 
 def test_what_a_status_says_beside_that_stays() -> None:
-    status = b'{"delivery":{"state":"idle"},"incomplete":["x"],"latest":true,"source":{}}'
+    status = b'{"delivery":{"state":"idle"},"incomplete":["x"],"latest":true}'
 
-    assert rendering.with_incomplete("Destination", status, ()) == (
-        b'{"delivery":{"state":"idle"},"latest":true,"source":{}}'
-    )
-    assert rendering.with_source(status, {"type": "git", "line": 3}) == (
-        b'{"delivery":{"state":"idle"},"incomplete":["x"],"latest":true,"source":{"line":3,"type":"git"}}'
-    )
+    assert rendering.with_incomplete("Destination", status, ()) == b'{"delivery":{"state":"idle"},"latest":true}'
+    assert rendering.without_drift(status) == status
+    drifted = rendering.with_drift(status, {"path": "a"})
+    assert drifted == (b'{"delivery":{"state":"idle"},"drift":{"path":"a"},"incomplete":["x"],"latest":true}')
+    assert rendering.without_drift(drifted) == status
 
 
 @pytest.mark.parametrize("status", [b'{"latest":true}', b'{"incomplete":[]}', b'{"incomplete":null}'])

@@ -160,7 +160,7 @@ def test_what_an_earlier_version_stored_of_delivery_is_restated_once(world: Worl
 def test_a_webhook_that_was_stored_before_a_rule_does_not_deliver_and_says_so(world: World) -> None:
     apply(world, SOURCE, webhook("siem"), delivering("all", "siem"), webhook("other"), delivering("also", "other"))
     world._writer.execute(
-        "update version set body = cast(replace(cast(body as text), 'siem.example', 'siem/example') as blob)"
+        "update version_row set body = cast(replace(cast(body as text), 'siem.example', 'siem/example') as blob)"
         " where kind = 'Destination'"
     )
     world._writer.commit()
@@ -177,7 +177,7 @@ def test_what_is_damaged_in_the_store_stops_nothing_else(world: World) -> None:
     apply(world, SOURCE, webhook("siem"), webhook("bad"), delivering("bad", "bad"), delivering("good", "siem"))
     apply(world, delivering("worse", "siem"))
     for name in ("Destination bad", "Configuration worse"):
-        world._writer.execute("update version set body = x'7b' where kind || ' ' || name = ?", (name,))
+        world._writer.execute("update version_row set body = x'7b' where kind || ' ' || name = ?", (name,))
     world._writer.commit()
     found, restated = world.routes("bad")
     assert [route.configuration for route in found.routes] == ["good"]

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,12 @@ from tests.store.engines import Engine
 WAIT = 10.0  # seconds
 PADDING = "x" * 100_000  # so that a write takes a while
 LARGE = "x" * 1_000_000  # more than any page that happens to be free
+
+
+def with_ids(**ids: str) -> Changes:
+    """A part that stores new resources under these ids, by their names."""
+    part = rows.stored(*ids)
+    return replace(part, heads=tuple(head._replace(resource_id=ids[head.name]) for head in part.heads))
 
 
 class CommitPromises:
@@ -120,7 +127,7 @@ class CommitPromises:
             (Changes(forgotten_files=(("telemetry", "a.yaml"),)), Record(), 1),
             (Changes(), Record(run=rows.run("R1"), repository=rows.repository()), 0),
             (Changes(audit=(rows.audit("a", 1),)), Record(), 0),
-            (Changes(lineages=(lineage("never"),)), Record(), 0),
+            (lineage("never"), Record(), 0),
             (Changes(), Record(forget_files_of="telemetry"), 1),
             (Changes(), Record(release_repository="telemetry"), 1),
             (Changes(), Record(), 0),
@@ -198,6 +205,8 @@ class CommitPromises:
         "part",
         [
             pytest.param(Changes(heads=(rows.head("b")._replace(resource_id="id-a"),)), id="an id of another resource"),
+            pytest.param(with_ids(b="one", d="one"), id="one id for two"),
+            pytest.param(with_ids(b="id-c"), id="an id of an earlier part"),
             pytest.param(rows.stored("a"), id="a version that exists"),
             pytest.param(rows.stored("b", project="nowhere"), id="a project that does not exist"),
         ],
@@ -213,8 +222,8 @@ class CommitPromises:
         await store.create_project("other", at=rows.AT)
         await store.commit([rows.stored("a"), rows.stored("a", project="other")], record=Record(), planned_at=0)
         heir = rows.stored("b")
-        heir = Changes(versions=heir.versions, heads=(heir.heads[0]._replace(resource_id="id-a"),))
-        part = Changes(removed=rows.removed("a").removed, versions=heir.versions, heads=heir.heads)
+        heir = replace(heir, heads=(heir.heads[0]._replace(resource_id="id-a"),), audit=())
+        part = replace(heir, removed=rows.removed("a").removed)
         assert await store.commit([part], record=Record(), planned_at=1) == 2
         assert (await looking.names(store), await looking.names(store, project="other")) == (["b"], ["a"])
 

@@ -1,6 +1,7 @@
 """What a store promises of reads: one revision, one order, and what is remembered of runs and repositories."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -74,7 +75,9 @@ class ReadPromises:
         await store.create_project("other", at=rows.AT)
         strange = rows.stored("c")
         strange = Changes(
-            versions=(strange.versions[0]._replace(kind="Source"),), heads=(strange.heads[0]._replace(kind="Source"),)
+            origins=strange.origins,
+            versions=(strange.versions[0]._replace(kind="Source"),),
+            heads=(strange.heads[0]._replace(kind="Source"),),
         )
         await store.commit(
             [rows.stored("a"), rows.stored("b", project="other"), strange], record=Record(), planned_at=0
@@ -104,7 +107,8 @@ class ReadPromises:
         names = [f"{number:04}" for number in range(40)]
         await store.commit([rows.stored(*names, padding=padding)], record=Record(), planned_at=0)
         versions = tuple(rows.version("a", number, padding=padding) for number in range(1, 41))
-        await store.commit([Changes(versions=versions)], record=Record(), planned_at=1)
+        origins = tuple(rows.origin(number) for number in range(1, 41))
+        await store.commit([Changes(origins=origins, versions=versions)], record=Record(), planned_at=1)
         listed = [page async for page in store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000)]
         history = [page async for page in store.history_pages(rows.PROJECT, rows.key("a"))]
         assert [json.loads(shown)["metadata"]["name"] for page in listed for shown in page] == names
@@ -130,7 +134,7 @@ class ReadPromises:
         history = await looking.history(store, rows.key("a"))
         assert (await store.get(rows.PROJECT, rows.key("a")), history) == (None, [rows.shown("a", 1, latest=False)])
         again = rows.stored("a", number=2)
-        again = Changes(versions=again.versions, heads=(again.heads[0]._replace(resource_id="another"),))
+        again = replace(again, heads=(again.heads[0]._replace(resource_id="another"),))
         await store.commit([again], record=Record(), planned_at=2)
         history = await looking.history(store, rows.key("a"))
         assert history == [rows.shown("a", 2), rows.shown("a", 1, latest=False)]
@@ -140,11 +144,13 @@ class ReadPromises:
         moved = rows.head("a", owner="telemetry", path="b.yaml", line=3)._replace(status=b'{"latest":true,"moved":1}')
         await store.commit([Changes(heads=(moved,))], record=Record(), planned_at=1)
         shown = await looking.history(store, rows.key("a"))
-        assert shown == [rows.shown("a", 1) | {"status": {"latest": True, "moved": 1}}]
+        assert shown == [rows.shown("a", 1) | {"status": {"latest": True, "moved": 1, "source": rows.source(1)}}]
 
     async def test_a_history_is_one_revision_although_others_write(self, store: Store) -> None:
         versions = tuple(rows.version("a", number) for number in range(1, MANY))
-        await store.commit([Changes(versions=versions), rows.stored("a", number=MANY)], record=Record(), planned_at=0)
+        origins = tuple(rows.origin(number) for number in range(1, MANY))
+        parts = [Changes(origins=origins, versions=versions), rows.stored("a", number=MANY)]
+        await store.commit(parts, record=Record(), planned_at=0)
         pages = store.history_pages(rows.PROJECT, rows.key("a"))
         found = await anext(pages)
         assert len(found) < MANY
@@ -240,6 +246,7 @@ class ReadPromises:
     ) -> None:
         def owned(name: str, owner: str) -> Changes:
             return Changes(
+                origins=(rows.origin(),),
                 versions=(rows.version(name),),
                 heads=(rows.head(name, owner=owner, path="a.yaml", line=1),),
                 files=(rows.file("a.yaml", repository=owner),),

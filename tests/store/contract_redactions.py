@@ -16,9 +16,8 @@ SECRET = redacting_process.SECRET
 NAME = redacting_process.NAME
 
 
-def rewritten(number: int, padding: str, *, digest: bytes | None = None) -> RewrittenRow:
-    body = rows.body(NAME, number, padding)
-    return RewrittenRow(rows.PROJECT, rows.KIND, NAME, number, body, None, digest)
+def rewritten(number: int, padding: str) -> RewrittenRow:
+    return RewrittenRow(rows.PROJECT, rows.KIND, NAME, number, rows.body(NAME, number, padding), None)
 
 
 def files_holding(folder: Path, text: str) -> list[str]:

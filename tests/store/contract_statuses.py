@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from reconciler.store.contract import Changes, Record, Store
@@ -16,7 +17,7 @@ class StatusPromises:
     pytestmark = pytest.mark.anyio
 
     async def test_a_status_is_replaced_and_nothing_else(self, engine: Engine, store: Store) -> None:
-        old = Changes(versions=(rows.version("a"),), heads=(rows.head("a", owner="telemetry", path="a.yaml", line=3),))
+        old = replace(rows.stored("a"), heads=(rows.head("a", owner="telemetry", path="a.yaml", line=3),))
         await store.commit([old, rows.stored("b")], record=Record(), planned_at=0)
         view = engine.view()
         key = rows.key("a")
@@ -28,10 +29,10 @@ class StatusPromises:
             after = view.stored(rows.PROJECT, [key])[key]
             document = view.documents(rows.PROJECT, [key])[key]
         view.close()
-        assert after == replace(before, incomplete=True)
+        assert after == msgspec.structs.replace(before, incomplete=True)
         assert (document.status, document.incomplete) == (row.status, 1)
         shown = json.loads(await store.get(rows.PROJECT, key) or b"")
-        assert shown == rows.shown("a", 1) | {"status": json.loads(row.status)}
+        assert shown == rows.shown("a", 1) | {"status": json.loads(row.status) | {"source": rows.source(1)}}
         assert await looking.listed(store) == [shown, rows.shown("b", 1)]
         assert await looking.versions(store, "a") == [1]
 

@@ -5,7 +5,9 @@ only SQLite does is not here.
 """
 
 from tests.store.contract_access import AccessPromises
+from tests.store.contract_ahead import AheadPromises
 from tests.store.contract_commits import CommitPromises
+from tests.store.contract_footprints import FootprintPromises
 from tests.store.contract_lineages import LineagePromises
 from tests.store.contract_processes import ProcessPromises
 from tests.store.contract_prunes import PrunePromises
@@ -18,6 +20,8 @@ from tests.store.contract_suspensions import SuspensionPromises
 
 class StoreContract(
     CommitPromises,
+    AheadPromises,
+    FootprintPromises,
     ReadPromises,
     ReferencePromises,
     StatusPromises,

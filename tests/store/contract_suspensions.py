@@ -1,6 +1,7 @@
 """What a store promises of suspensions: one a repository, kept until it ends; and of what drifts meanwhile."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -22,13 +23,15 @@ def drifted(name: str, number: int = 2) -> Changes:
     """A version that the API stores of what the repository owns."""
     head = rows.head(name, number, owner="telemetry", path=f"{name}.yaml", line=1)
     status = json.dumps(json.loads(head.status) | {"drift": {"repository": "telemetry"}}).encode()
-    return Changes(versions=(rows.version(name, number),), heads=(head._replace(status=status, drifted=1),))
+    part = rows.stored(name, number=number)
+    return replace(part, heads=(head._replace(status=status, drifted=1),), audit=())
 
 
 async def own(store: Store, *names: str) -> None:
     """Let the repository apply these."""
     parts = [
         Changes(
+            origins=(rows.origin(),),
             versions=(rows.version(name),),
             heads=(rows.head(name, owner="telemetry", path=f"{name}.yaml", line=1),),
             wanted=(rows.wanted(f"{name}.yaml", name),),
@@ -93,7 +96,7 @@ class SuspensionPromises:
     async def test_what_is_as_the_head_wants_it_again_is_no_drift(self, store: Store) -> None:
         await own(store, "a")
         head = drifted("a").heads[0]
-        again = Changes(versions=drifted("a").versions, heads=(head._replace(digest=rows.digest("a", 1)),))
+        again = replace(drifted("a"), heads=(head._replace(digest=rows.digest("a", 1)),))
         await store.commit([again], record=Record(), planned_at=None)
         assert await store.drift("telemetry", project=rows.PROJECT) == 0
 

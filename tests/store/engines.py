@@ -44,7 +44,7 @@ class SqliteEngine:
         return SqliteStore(self.path)
 
     def view(self) -> PlanningView:
-        return PlanningView(self.path)
+        return PlanningView.open(self.path)
 
     @contextlib.contextmanager
     def full(self, store: Store) -> Iterator[None]:

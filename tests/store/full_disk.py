@@ -39,6 +39,19 @@ async def refused(store: Store) -> str:
     return "it was written"
 
 
+async def given_up(store: Store) -> str:
+    """What is said of a large change where there is room for it, and not for much more."""
+    ahead = store.ahead()
+    assert ahead is not None
+    try:
+        await ahead.write([rows.stored("b")])
+    except StoreFault as fault:
+        return fault.message
+    finally:
+        await ahead.drop()
+    return "it was written"
+
+
 async def opened(path: Path) -> str:
     try:
         await SqliteStore(path).close()
@@ -52,10 +65,12 @@ async def on_a_full_disk(folder: Path) -> dict[str, object]:
     await store.create_project(rows.PROJECT, at=rows.AT)
     await store.commit([rows.stored("a")], record=Record(run=rows.run("R1")), planned_at=0)
     before = await looking.everything(store)
+    told_ahead = await given_up(store)
     ballast = fill(folder)
     told: dict[str, object] = {"faults": [await refused(store) for _ in range(3)]}
+    told["a large change, before"] = told_ahead
     told["reads go on"] = await looking.everything(store) == before
-    view = PlanningView(store.path)
+    view = PlanningView.open(store.path)
     with view.snapshot() as revision:
         told["planned"] = [revision, len(view.stored(rows.PROJECT, [rows.key("a"), rows.key("b")]))]
     view.close()

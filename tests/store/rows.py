@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
+from reconciler.documents.values import Value
 from reconciler.resources.keys import Key
+from reconciler.store import origins
 from reconciler.store.contract import (
     ApprovalRow,
     AuditRow,
@@ -14,6 +17,7 @@ from reconciler.store.contract import (
     HeadStatusRow,
     HeldRow,
     KeyRow,
+    OriginRow,
     PruneRow,
     ReferenceRow,
     RepositoryRow,
@@ -40,17 +44,26 @@ def body(name: str, version: int, padding: str = "") -> bytes:
     return json.dumps({"metadata": {"name": name, "version": version}, "spec": {"padding": padding}}).encode()
 
 
-def source(version: int) -> bytes:
-    return json.dumps({"type": "api", "actor": "key:test", "version": version}).encode()
+def origin(version: int = 1, source: Mapping[str, Value] | None = None) -> OriginRow:
+    """Where the versions of this number come from, or those of a source that has no `path` and `line`."""
+    own: dict[str, Value] = {"type": "api", "actor": "key:test", "version": version}
+    told = own if source is None else source
+    return origins.row(told, actor="key:test", run=None, request="a request", created_at=AT)
 
 
-def status(version: int) -> bytes:
-    return b'{"latest":true,"source":%b}' % source(version)
+def source(version: int) -> dict[str, object]:
+    """What a reader gets of it."""
+    row = origin(version)
+    told: dict[str, object] = json.loads(row.head + row.tail)
+    return told
+
+
+STATUS = b'{"latest":true}'
 
 
 def shown(name: str, version: int, *, latest: bool = True) -> dict[str, object]:
     """What a reader gets of a stored resource: of the present version, or of an older one in the history."""
-    told = {"source": json.loads(source(version))}
+    told = {"source": source(version)}
     resource: dict[str, object] = json.loads(body(name, version))
     return resource | {"status": {"latest": True} | told if latest else told}
 
@@ -61,15 +74,11 @@ def version(name: str, number: int = 1, *, project: str = PROJECT, padding: str 
         kind=KIND,
         name=name,
         version=number,
-        resource_id=f"id-{name}",
-        digest=digest(name, number),
         body=body(name, number, padding),
         secrets=None,
-        source=source(number),
-        actor="key:test",
-        run=None,
-        request="a request",
-        created_at=AT,
+        origin=origin(number).id,
+        path=None,
+        line=None,
     )
 
 
@@ -94,13 +103,13 @@ def head(
         line=line,
         protected=0,
         incomplete=0,
-        status=status(number),
+        status=STATUS,
     )
 
 
 def head_status(name: str, *lines: str, project: str = PROJECT) -> HeadStatusRow:
     """The status of a resource of which this is missing."""
-    told = json.dumps({"incomplete": lines, "source": {"of": name}}).encode()
+    told = json.dumps({"incomplete": lines, "of": name}).encode()
     return HeadStatusRow(project=project, kind=KIND, name=name, incomplete=int(bool(lines)), status=told)
 
 
@@ -128,6 +137,7 @@ def audit(name: str, number: int = 1, *, action: str = "created", project: str =
 def stored(*names: str, number: int = 1, project: str = PROJECT, padding: str = "") -> Changes:
     """A part that stores a version of each of these resources."""
     return Changes(
+        origins=(origin(number),),
         versions=tuple(version(name, number, project=project, padding=padding) for name in names),
         heads=tuple(head(name, number, project=project) for name in names),
         audit=tuple(audit(name, number, project=project) for name in names),

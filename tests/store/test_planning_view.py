@@ -1,13 +1,14 @@
 """What a plan reads of the store."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from reconciler.planning.models import Stored
 from reconciler.resources.keys import Key
 from reconciler.store.contract import Changes, FileRow, Record, Store, StoreFault
-from reconciler.store.planning_view import BATCH, Identity, StoredDocument
+from reconciler.store.planning_view import BATCH, MANY, Identity, StoredDocument
 from tests.store import rows
 from tests.store.engines import Engine
 
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.anyio
 
 def owned(name: str, *, path: str = "a.yaml", line: int = 1, owner: str = "telemetry") -> Changes:
     return Changes(
+        origins=(rows.origin(),),
         versions=(rows.version(name),),
         heads=(rows.head(name, owner=owner, path=path, line=line),),
         wanted=(rows.wanted(path, name, position=line, repository=owner),),
@@ -49,7 +51,7 @@ async def test_an_exception_ends_the_snapshot_and_goes_on(engine: Engine, store:
 async def test_stored_resources_are_found_by_key(engine: Engine, store: Store) -> None:
     protected = rows.stored("p")
     head = protected.heads[0]._replace(protected=1, incomplete=1, drifted=1)
-    parts = [owned("a", line=7), rows.stored("b"), Changes(versions=protected.versions, heads=(head,))]
+    parts = [owned("a", line=7), rows.stored("b"), replace(protected, heads=(head,))]
     await store.commit(parts, record=Record(), planned_at=0)
     view = engine.view()
     keys = [rows.key(name) for name in ("a", "b", "p", "missing", "a'\"[]")] + [Key("Source", "a")]
@@ -66,7 +68,8 @@ async def test_stored_resources_are_found_by_key(engine: Engine, store: Store) -
         b: Stored(b, rows.digest("b", 1), 1, owner=None),
         p: Stored(p, rows.digest("p", 1), 1, owner=None, protected=True, incomplete=True, drifted=True),
     }
-    assert identities == {key: Identity(f"id-{key.name}", rows.source(1), rows.status(1)) for key in (a, b, p)}
+    told = rows.origin()
+    assert identities == {key: Identity(f"id-{key.name}", told.head, told.tail, rows.STATUS) for key in (a, b, p)}
     assert (bodies, elsewhere, taken) == ({name: rows.shown(name, 1) for name in "abp"}, {}, {"id-b"})
 
 
@@ -75,18 +78,17 @@ async def test_stored_documents_come_with_their_secrets_and_no_status(engine: En
     secret = rows.version("b")._replace(secrets=b'{"/spec/padding":"hush"}')
     head = rows.head("b", owner="telemetry")._replace(incomplete=1, status=b'{"incomplete":["x"]}')
     other = rows.stored("a", project="other")
-    await store.commit(
-        [rows.stored("a"), other, Changes(versions=(secret,), heads=(head,))], record=Record(), planned_at=0
-    )
+    holding = Changes(origins=(rows.origin(),), versions=(secret,), heads=(head,))
+    await store.commit([rows.stored("a"), other, holding], record=Record(), planned_at=0)
     await store.commit([rows.stored("a", number=2)], record=Record(), planned_at=1)
     view = engine.view()
     a, b, missing = (rows.key(name) for name in ("a", "b", "missing"))
     with view.snapshot():
         assert view.documents(rows.PROJECT, [a, b, missing]) == {
-            a: StoredDocument(rows.body("a", 2), None, None, 0, rows.status(2)),
+            a: StoredDocument(rows.body("a", 2), None, None, 0, rows.STATUS),
             b: StoredDocument(rows.body("b", 1), secret.secrets, "telemetry", 1, head.status),
         }
-        assert view.documents("other", [a, b]) == {a: StoredDocument(rows.body("a", 1), None, None, 0, rows.status(1))}
+        assert view.documents("other", [a, b]) == {a: StoredDocument(rows.body("a", 1), None, None, 0, rows.STATUS)}
     view.close()
 
 
@@ -168,3 +170,18 @@ async def test_a_view_that_is_closed_is_a_fault(engine: Engine, store: Store) ->
     view.close()
     with pytest.raises(StoreFault, match=r"^The store could not be read \("), view.snapshot():
         pytest.fail("there is nothing to read from")
+
+
+async def test_of_a_project_without_any_version_nothing_is_there(engine: Engine, store: Store) -> None:
+    await store.create_project("other", at="2026-11-22T00:00:00Z")
+    names = [f"n{number:03}" for number in range(MANY + 1)]
+    keys = [rows.key(name) for name in names]
+    view = engine.view()
+    for project, there in (("other", []), (rows.PROJECT, keys[:1])):
+        await store.commit([rows.stored(names[0])] if there else [], record=Record(), planned_at=0 if there else None)
+        with view.snapshot():
+            assert list(view.stored(project, keys)) == there
+            assert list(view.documents(project, keys)) == there
+            assert list(view.last_versions(project, keys)) == there
+            assert list(view.referrers("other", keys)) == []
+    view.close()

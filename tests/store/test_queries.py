@@ -16,7 +16,10 @@ WHOLE = {
     "all_keys",
     "all_members",
     "all_projects",
+    "all_staged",
     "all_users",
+    "forget_staged_run",
+    "mark_others_dropped",
     "projects",
     "repositories",
     "runs",
@@ -29,7 +32,6 @@ SORTS = {
     "unconverged": ["USE TEMP B-TREE FOR ORDER BY"],  # of what is incomplete, to be merged with what comes in order
 }
 LOOKED_THROUGH = {"quotes", "versions_naming"}  # for a text inside others, which no index finds
-FACTS = {"revision", "grow_revision", "hmac_key"}
 INSERTS = {name for name, sql in STATEMENTS.items() if sql.startswith("insert")}
 KEYED = sorted(set(STATEMENTS) - WHOLE - INSERTS - LOOKED_THROUGH)
 

@@ -38,17 +38,13 @@ class TestSqlite(StoreContract):
     ) -> None:
         await filled(store)
         # Rows that grow move others to another page.
-        lineages = tuple(_longer(number) for number in range(1, redacting_process.VERSIONS + 1))
+        paths = [("c" * 900, number) for number in range(1, redacting_process.VERSIONS + 1, 3)]
         with sqlite3.connect(tmp_path / "store.db", isolation_level=None) as connection:
             connection.execute("pragma secure_delete = on").fetchone()
-            connection.executemany("update version set source = ? where version = ?", lineages)
+            connection.executemany("update version_row set path = ?, line = 1 where version = ?", paths)
             await store.commit(redacting_process.rewriting(), record=Record(), planned_at=await store.revision())
             # What overwriting what is freed and emptying the log leave.
             assert connection.execute("pragma wal_checkpoint(truncate)").fetchone() == (0, 0, 0)
         assert files_holding(tmp_path, SECRET) == ["store.db"]
         assert await store.erase_traces() is Traces.ERASED
         assert files_holding(tmp_path, SECRET) == []
-
-
-def _longer(number: int) -> tuple[bytes, int]:
-    return rows.source(number)[:-1] + b',"changedBy":"%b"}' % (b"c" * 150), number

@@ -1,0 +1,154 @@
+"""A first reconcile of very many files in a running daemon, and what whoever else uses the daemon notices of it.
+
+The daemon has one stored resource, which is read and written meanwhile. The repository is followed from one moment on,
+by settings that are read again, so that what is timed is the run's own duration, and nothing of a start.
+"""
+
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import corpus, delivery_pacing
+from benchmarks.beside import Beside, Latencies
+from benchmarks.daemons import Daemon, daemon, first_run, resource
+from benchmarks.figures import Figure
+from benchmarks.watching import Most, watching
+
+FEW = 10_000
+GROWTH_LIMIT = 1.3
+MEMORY_LIMIT_MB, MEMORY_TARGET_MB = 800.0, 600.0
+WAL_LIMIT_MB = 64.0
+READS_A_SECOND = 100
+READ_LIMIT_MS, READ_TARGET_MS = 100.0, 30.0
+WRITE_PAUSE_SECONDS = 0.2
+WRITE_LIMIT_MS, WRITE_TARGET_MS = 500.0, 100.0
+ALONE_SECONDS = 3.0
+SAMPLE_SECONDS = 0.1
+STORED = "stored"
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One first reconcile: how long the run took, and the most that it took of the machine."""
+
+    seconds: float
+    most: Most
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """What reads and writes saw beside it, and without it."""
+
+    alone: Latencies
+    reads: Latencies
+    writes: Latencies
+
+
+def measure(*, files: int) -> list[Figure]:
+    """By turns with few files and with many, then with many while others read and write."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        few, many = folder / "few.git", folder / "many.git"
+        corpus.make(few, files=FEW)
+        corpus.make(many, files=files)
+        quiet_few = [_quiet(folder / f"few-{number}", few, FEW) for number in range(2)]
+        quiet = _quiet(folder / "many", many, files)
+        busy, noticed = _busy(folder / "busy", many, files)
+    seconds = sum(one.seconds for one in quiet_few) / len(quiet_few)
+    return [*_sizes(files, seconds, quiet, busy), *_noticed(files, noticed)]
+
+
+def _sizes(files: int, few_seconds: float, quiet: Read, busy: Read) -> list[Figure]:
+    what = f"first reconcile of {files:,} files"
+    each, few_each = quiet.seconds / files, few_seconds / FEW
+    growth = each / few_each
+    memory = max(quiet.most.all_mb, busy.most.all_mb)
+    wal = max(quiet.most.wal_mb, busy.most.wal_mb)
+    return [
+        Figure(
+            f"{what}, time of each",
+            f"{each * 1e6:.0f} µs, {quiet.seconds:.1f} s in all",
+            f"limit {GROWTH_LIMIT:g} times that of {FEW:,}, {few_each * 1e6:.0f} µs",
+            f"{growth / GROWTH_LIMIT:.2f}",
+        ),
+        Figure(
+            f"{what}, memory of all processes",
+            f"{memory:.0f} MB",
+            f"limit {MEMORY_LIMIT_MB:.0f} MB; target {MEMORY_TARGET_MB:.0f} MB",
+            f"{memory / MEMORY_LIMIT_MB:.2f}",
+        ),
+        Figure(
+            f"{what}, the store's log (WAL)",
+            f"{wal:.0f} MB",
+            f"compare the {WAL_LIMIT_MB:.0f} MB of a soak",
+            f"{wal / WAL_LIMIT_MB:.2f}",
+        ),
+    ]
+
+
+def _noticed(files: int, noticed: Noticed) -> list[Figure]:
+    reads, writes, alone = noticed.reads, noticed.writes, noticed.alone
+    what = f"during the first reconcile of {files:,} files"
+    return [
+        Figure(
+            f"GET one, {READS_A_SECOND} a second, {what}, 99th percentile of {reads.requests}",
+            f"{reads.p99_ms:.1f} ms",
+            f"limit {READ_LIMIT_MS:.0f} ms; target {READ_TARGET_MS:.0f} ms; without it {alone.p99_ms:.1f} ms",
+            f"{reads.p99_ms / READ_LIMIT_MS:.2f}",
+        ),
+        _written(f"a small write {what}, the slowest of {writes.requests}", writes.worst_ms),
+        _written(f"a small write {what}, 99th percentile", writes.p99_ms),
+    ]
+
+
+def _written(what: str, ms: float) -> Figure:
+    beside = f"limit {WRITE_LIMIT_MS:.0f} ms; target {WRITE_TARGET_MS:.0f} ms"
+    return Figure(what, f"{ms:.0f} ms", beside, f"{ms / WRITE_LIMIT_MS:.2f}")
+
+
+def _quiet(folder: Path, repository: Path, files: int) -> Read:
+    with _running(folder) as running:
+        return _read(running, repository, files)
+
+
+def _busy(folder: Path, repository: Path, files: int) -> tuple[Read, Noticed]:
+    with _running(folder) as running:
+        with _reads(running, folder) as alone:
+            time.sleep(ALONE_SECONDS)
+            quiet = alone.ended()
+        with _reads(running, folder) as reading, _writes(running, folder) as writing:
+            read = _read(running, repository, files)
+            return read, Noticed(alone=quiet, reads=reading.ended(), writes=writing.ended())
+
+
+@contextlib.contextmanager
+def _running(folder: Path) -> Iterator[Daemon]:
+    with daemon(folder, repository=None) as running:
+        updates = running.apply(resource(STORED, "0"))
+        if updates[0]["status"] != "created":
+            raise RuntimeError(f"the resource was not stored: {updates}")
+        running.reader()  # it is there
+        yield running
+
+
+def _read(running: Daemon, repository: Path, files: int) -> Read:
+    child = running.reader()
+    with watching(running.process.pid, child, state=running.state, every=SAMPLE_SECONDS) as watch:
+        seconds = first_run(running, repository, files=files)
+    return Read(seconds, watch.most())
+
+
+def _reads(running: Daemon, folder: Path) -> Beside:
+    asked = delivery_pacing.request("GET", f"/v1/resources/Destination/{STORED}", key=running.key)
+    return Beside(asked, port=running.port, every=1 / READS_A_SECOND, file=folder / "read", paced=True)
+
+
+def _writes(running: Daemon, folder: Path) -> Beside:
+    body = json.dumps({"resources": [resource("written", "@@@@@@@@")]}).encode()
+    asked = delivery_pacing.request("POST", "/v1/apply", key=running.key, body=body, content_type=JSON)
+    return Beside(asked, port=running.port, every=WRITE_PAUSE_SECONDS, file=folder / "write", paced=False)

@@ -1,0 +1,131 @@
+"""A view of the store that notes what it is asked: the footprint of the plan that asks.
+
+A plan follows from what it reads. So when no commit since touched a fact that it read, each of its reads, one after
+another, would give what it gave, the next would be the same, and so would the plan. What it may change it has read
+before, since it counts versions, keeps ids and restates a status; but for new ids, of which two are never the same, and
+the store refuses one that is.
+
+Every read of `PlanningView` has its place here: it is noted under the keys, ids and owners that it was asked about; or
+it looks at everything; or it looks at what no request of the API changes, and whatever does change that touches
+everything (`store.moving`). What those facts are:
+
+- Under a key: its digest, version, owner, place, standing, body, source, and every older version.
+- What refers to a key: which resources do, and not what those are, which is read by their keys.
+- Who has an id: whether anybody has.
+- What a repository owns: which resources, and each of them as under its key. A request takes from that and adds nothing
+  to it: what it stores anew nobody owns.
+
+Belongs here: reads by what they read. Does not: what a commit touches, how facts are held against each other
+(`planning.footprints`).
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from reconciler.planning import footprints
+from reconciler.planning.models import Stored
+from reconciler.resources.keys import Key
+from reconciler.store.contract import QuoteRow
+from reconciler.store.planning_view import Identity, PlanningView, StoredDocument, StoredVersion, Unexplained
+
+T = TypeVar("T", bound=str | Key)
+
+
+class NotingView(PlanningView):
+    """A view for one plan of a project, with what it was asked so far. It reads what the other one reads, on the same
+    connection, which stays the other's to close.
+    """
+
+    def __init__(self, view: PlanningView, project: str) -> None:
+        super().__init__(view._reader)
+        self._noted_project = project
+        self._keys: set[Key] = set()
+        self._targets: set[Key] = set()
+        self._ids: set[str] = set()
+        self._owners: set[str] = set()
+        self._is_all = False
+
+    def close(self) -> None:
+        """Nothing to do: see above."""
+
+    def footprint(self) -> bytes:
+        """All that was looked at."""
+        if self._is_all:
+            return footprints.EVERYTHING
+        return footprints.of(
+            self._noted_project, self._keys, ids=self._ids, targets=self._targets, owners=sorted(self._owners)
+        )
+
+    def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, Stored]:
+        return super().stored(project, self._noting(self._keys, project, keys))
+
+    def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
+        return super().last_versions(project, self._noting(self._keys, project, keys))
+
+    def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, Identity]:
+        return super().identities(project, self._noting(self._keys, project, keys))
+
+    def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
+        return super().bodies(project, self._noting(self._keys, project, keys))
+
+    def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredDocument]:
+        return super().documents(project, self._noting(self._keys, project, keys))
+
+    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[StoredVersion]:
+        self._noting(self._keys, project, [key])
+        return super().versions_holding(project, key, values)
+
+    def versions_of(self, project: str, key: Key) -> Iterator[StoredVersion]:
+        self._noting(self._keys, project, [key])
+        return super().versions_of(project, key)
+
+    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[StoredVersion]:
+        self._noting(self._keys, project, [key])
+        return super().versions_back(project, key, most=most)
+
+    def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
+        return super().referrers(project, self._noting(self._targets, project, targets))
+
+    def taken_ids(self, project: str, ids: Sequence[str]) -> set[str]:
+        self._noting(self._ids, project, ids)
+        return super().taken_ids(project, ids)
+
+    def owned(self, repository: str, project: str) -> list[Stored]:
+        return super().owned(self._noting_owner(repository), project)
+
+    def owned_count(self, repository: str, project: str) -> int:
+        return super().owned_count(self._noting_owner(repository), project)
+
+    def owned_unwanted(self, repository: str, project: str) -> list[Stored]:
+        return super().owned_unwanted(self._noting_owner(repository), project)
+
+    def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
+        return super().standing_at(self._noting_owner(repository), project, paths)
+
+    def without_lineage(self, repository: str, project: str, *, limit: int) -> list[Unexplained]:
+        return super().without_lineage(self._noting_owner(repository), project, limit=limit)
+
+    def unconverged(self, repository: str) -> list[str]:
+        return super().unconverged(self._noting_owner(repository))
+
+    def configurations(self, project: str) -> Iterator[tuple[Key, StoredDocument]]:
+        self._is_all = True
+        return super().configurations(project)
+
+    def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[StoredVersion]:
+        self._is_all = True
+        return super().versions_naming(project, kinds, types)
+
+    def quotes(self, project: str, texts: Sequence[str]) -> Iterator[QuoteRow]:
+        self._is_all = True
+        return super().quotes(project, texts)
+
+    def _noting(self, facts: set[T], project: str, asked: Iterable[T]) -> Collection[T]:
+        known = asked if isinstance(asked, Collection) else list(asked)
+        facts.update(known)
+        self._is_all = self._is_all or project != self._noted_project
+        return known
+
+    def _noting_owner(self, repository: str) -> str:
+        self._owners.add(repository)
+        return repository

@@ -1,0 +1,104 @@
+"""One part of a change that counts as soon as its transaction ends: its rows take the place of those that count now.
+
+Belongs here: the rows of a part. Does not: the record of a commit (`writing`), nor a part that is written ahead
+(`staging`).
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+
+from reconciler.planning.pruning import WINDOW_MILLISECONDS
+from reconciler.store import listing, queries, resource_rows
+from reconciler.store.contract import Changes, FileRow, HeldRow, QuoteRow, WantedRow
+
+ALWAYS = 0  # the revision from which a row counts that no change wrote ahead
+
+
+def is_seen(part: Changes) -> bool:
+    """Whether a part changes what a plan or a reader of resources sees."""
+    resources = (part.versions, part.heads, part.head_statuses, part.rewritten, part.removed)
+    return any((*resources, part.forgotten_files, part.files, part.wanted))
+
+
+def indexes(part: Changes) -> set[str]:
+    """The repositories of whose index a part says something."""
+    rows: Iterator[FileRow | WantedRow] = chain(part.files, part.wanted)
+    return {repository for repository, _ in part.forgotten_files} | {row.repository for row in rows}
+
+
+def write(connection: sqlite3.Connection, part: Changes, *, revision: int) -> bool:
+    """Write a part into the state of a revision; whether that changes what is seen."""
+    # What goes before what comes: a file that was read again replaces its rows.
+    _forget_files(connection, part, revision=revision)
+    _write_resources(connection, part, revision=revision)
+    _write_quotes(connection, part.quotes)
+    sql = queries.load()
+    connection.executemany(sql["insert_change"], ((*row, ALWAYS) for row in part.changed))
+    connection.executemany(sql["insert_audit"], ((*row, ALWAYS) for row in part.audit))
+    _write_files(connection, part, revision=revision)
+    older = [(row.repository, row.at - WINDOW_MILLISECONDS) for row in part.pruned]
+    connection.executemany(sql["forget_pruned"], older)
+    connection.executemany(sql["insert_pruned"], part.pruned)
+    connection.executemany(sql["insert_run_status"], part.statuses)
+    return _write_lineages(connection, part, revision=revision) or is_seen(part)
+
+
+def numbers(
+    connection: sqlite3.Connection, what: str, rows: Iterable[FileRow | WantedRow | HeldRow]
+) -> Mapping[str, int]:
+    """The lists of the repositories of these rows."""
+    return {name: listing.number(connection, name, what) for name in {row.repository for row in rows}}
+
+
+def _write_resources(connection: sqlite3.Connection, part: Changes, *, revision: int) -> None:
+    sql = queries.load()
+    gone = [(*row, revision) for row in part.removed]
+    connection.executemany(sql["remove_head"], gone)
+    replaced = [(row.project, row.kind, row.name, revision) for row in part.versions]
+    connection.executemany(sql["forget_references"], (*gone, *replaced))
+    connection.executemany(sql["insert_origin"], part.origins)
+    ids = resource_rows.write_versions(connection, part.versions, since=ALWAYS)
+    connection.executemany(sql["insert_reference"], ((*row, ALWAYS) for row in part.references))
+    heads = resource_rows.heads(connection, part, versions=ids, revision=revision)
+    connection.executemany(sql["put_head"], heads)
+    restated = ((row[3], row[4], *row[:3], revision) for row in part.head_statuses)
+    connection.executemany(sql["put_head_status"], restated)
+    connection.executemany(sql["rewrite_version"], ((*row[4:], *row[:4]) for row in part.rewritten))
+
+
+def _write_lineages(connection: sqlite3.Connection, part: Changes, *, revision: int) -> bool:
+    """Whether any of them still held."""
+    sql = queries.load()
+    filled_in = False
+    for row in part.lineages:
+        if connection.execute(sql["explain_head"], (row.status, *row[:4], row.status_before, revision)).rowcount:
+            told = connection.execute(sql["explain_version"], (row.origin, *row[:4], row.before)).rowcount
+            filled_in = filled_in or bool(told) or row.status != row.status_before
+    return filled_in
+
+
+def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[QuoteRow]) -> None:
+    sql = queries.load()
+    statements = {"reason": sql["rewrite_reason"], "message": sql["rewrite_message"], "detail": sql["rewrite_detail"]}
+    for quote in quotes:
+        place = (quote.id, quote.ordinal) if quote.of == "reason" else (quote.id,)
+        connection.execute(statements[quote.of], (quote.text, *place))
+
+
+def _forget_files(connection: sqlite3.Connection, part: Changes, *, revision: int) -> None:
+    sql = queries.load()
+    repositories = {repository for repository, _ in part.forgotten_files}
+    lists = {name: listing.number(connection, name, listing.INDEX) for name in repositories}
+    forgotten = [(lists[repository], path, revision) for repository, path in part.forgotten_files]
+    connection.executemany(sql["forget_wanted"], forgotten)
+    connection.executemany(sql["forget_file"], forgotten)
+
+
+def _write_files(connection: sqlite3.Connection, part: Changes, *, revision: int) -> None:
+    sql = queries.load()
+    lists = numbers(connection, listing.INDEX, (*part.files, *part.wanted))
+    connection.executemany(sql["put_file"], ((lists[row.repository], *row[1:], revision) for row in part.files))
+    connection.executemany(sql["put_wanted"], ((lists[row.repository], *row[1:], revision) for row in part.wanted))
+    held = numbers(connection, listing.HELD, part.held)
+    connection.executemany(sql["put_held"], ((held[row.repository], *row[1:]) for row in part.held))

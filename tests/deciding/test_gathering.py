@@ -1,0 +1,28 @@
+"""Gathering rows: a part closes when it holds enough outcomes, or enough bytes, and the next one begins empty."""
+
+import pytest
+
+from reconciler.deciding.gathering import PART, PART_BYTES, Gathering
+from reconciler.store.contract import Changes, KeyRow
+
+
+@pytest.mark.parametrize(
+    ("weights", "sizes"),
+    [
+        ([0] * (PART * 2 + 1), [PART, PART, 1]),
+        ([PART_BYTES, 1, 0], [2, 1]),
+        ([PART_BYTES + 1] * 3, [1, 1, 1]),
+        ([], []),
+    ],
+)
+def test_a_part_closes_behind_what_fills_it(weights: list[int], sizes: list[int]) -> None:
+    rows, parts = Gathering(), list[Changes]()
+    for number, weight in enumerate(weights):
+        rows.removed.append(KeyRow("default", "Source", str(number)))
+        if rows.add(weight):
+            parts.append(rows.take())
+    if rows.number:
+        parts.append(rows.take())
+
+    assert [len(part.removed) for part in parts] == sizes
+    assert [row.name for part in parts for row in part.removed] == [str(number) for number in range(len(weights))]

@@ -1,0 +1,198 @@
+"""What requests store while a plan is made: unless it meets the plan's footprint, the plan is what it would be then."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from reconciler.reading.messages import CommitPlanned, RequestPlanned, Verb
+from tests import worlds
+from tests.properties import documents
+from tests.properties.documents import Content, Document
+from tests.properties.profiles import profiles
+from tests.worlds import Answered, Following, Options, Ran, World
+
+ELSEWHERE = {"d1": "d8", "d2": "d9", "p1": "p8", "p2": "p9", "c1": "c8", "c2": "c9", "f1": "f8", "e1": "e8", "tb": "t8"}
+# Plans of each sort that outlive what is stored meanwhile, and that do not, in the fewest examples.
+OFTEN = {"Commit outlives": 20, "Commit is made again": 20, "Request outlives": 3, "Request is made again": 10}
+
+TABLES = (
+    "select * from resource order by project, kind, name",
+    "select * from version order by id",
+    "select * from reference order by project, kind, name, target_kind, target_name",
+    "select * from audit order by id",
+    "select * from source_file order by repository, path",
+    "select * from wanted order by repository, path, position",
+    "select * from held order by repository, kind, name",
+    "select * from run_status order by run, ordinal",
+    "select * from repository order by name",
+)
+
+outlived: Counter[str] = Counter()
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What somebody applies and deletes through the API, and how."""
+
+    applied: Sequence[Document]
+    deleted: Sequence[Document]
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A look at a repository's head."""
+
+    repository: str
+    full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An apply or a delete."""
+
+    verb: Verb
+    body: Any
+    options: Options
+
+
+def elsewhere(one: Document) -> Document:
+    """The same document under a name that no repository holds; what it refers to is the same."""
+    name = one["metadata"].get("name")
+    return one | {"metadata": one["metadata"] | {"name": ELSEWHERE.get(name, name)}}
+
+
+# Types that repositories use and do not hold: through them, requests say something else of what repositories own.
+FIRST = st.one_of(
+    documents.FIRST,
+    st.just(
+        {
+            documents.API: {"a.yaml": documents.BASE["a.yaml"]},
+            "a": {path: content for path, content in documents.BASE.items() if path != "a.yaml"},
+        }
+    ),
+)
+# Half of what is written meanwhile stands beside what the repositories hold, and refers to the same.
+SENT = st.one_of(documents.SENT.map(elsewhere), documents.SENT, documents.types())
+KEYS = st.one_of(documents.KEYS.map(elsewhere), documents.KEYS)
+ADMIN = Options(accept_invalid=True)
+OPTIONS = st.sampled_from([ADMIN, ADMIN, Options(), Options(role="user")])
+WRITES = st.lists(
+    st.builds(Write, st.lists(SENT, min_size=1, max_size=3), st.lists(KEYS, max_size=1), OPTIONS),
+    min_size=1,
+    max_size=3,
+)
+PLANS: st.SearchStrategy[Commit | Request] = st.one_of(
+    st.builds(Commit, st.sampled_from(["a", "b"]), st.booleans()),
+    st.builds(Commit, st.sampled_from(["a", "b"]), st.booleans()),
+    st.builds(
+        Request,
+        st.just(Verb.APPLY),
+        st.lists(SENT, min_size=1, max_size=3).map(lambda found: {"resources": found}),
+        OPTIONS,
+    ),
+    st.builds(Request, st.just(Verb.DELETE), st.lists(KEYS, min_size=1, max_size=2), st.just(ADMIN)),
+)
+
+
+@profiles
+def test_a_plan_that_nothing_meets_is_what_it_would_be_now(profile: settings) -> None:
+    outlived.clear()
+    profile(overtaken)()
+    assert all(outlived[told] >= often for told, often in OFTEN.items()), outlived
+
+
+@given(
+    first=FIRST,
+    following=st.builds(Following, accept_invalid=st.booleans(), atomic=st.sampled_from([False, False, True])),
+    before=st.lists(SENT, max_size=3),
+    edits=st.lists(st.tuples(st.sampled_from(["a", "b"]), documents.EDITS), min_size=1, max_size=3),
+    trials=st.lists(st.tuples(PLANS, WRITES), min_size=6, max_size=10),
+)
+def overtaken(
+    first: Mapping[str, Mapping[str, Content]],
+    following: Following,
+    before: Sequence[Document],
+    edits: Sequence[tuple[str, Mapping[str, Content | None]]],
+    trials: Sequence[tuple[Commit | Request, Sequence[Write]]],
+) -> None:
+    """Plans are made, and stored after others have written."""
+    with worlds.world({"a": following, "b": Following()}) as world:
+        trees: dict[str, dict[str, Content]] = {name: dict(first.get(name, {})) for name in ("a", "b")}
+        for content in first.get(documents.API, {}).values():
+            world.apply(content, ADMIN)
+        for name, tree in trees.items():
+            _push(world, name, tree)
+        world.settle()
+        world.apply(before, ADMIN)
+        for name, edit in edits:
+            edited = {**trees[name], **edit}
+            trees[name] = {path: content for path, content in edited.items() if content is not None}
+            _push(world, name, trees[name])
+        for plan, writes in trials:
+            with world.fork() as late:
+                _overtake(late, plan, writes)
+
+
+def _push(world: World, name: str, tree: Mapping[str, Content]) -> None:
+    world.push(name, {path: documents.text(content) for path, content in tree.items()})
+
+
+def _overtake(late: World, plan: Commit | Request, writes: Sequence[Write]) -> None:
+    late.number += 1  # a run, and ids, of its own
+    made = _plan(late, plan)
+    with _written(late, writes, made.planned, type(plan).__name__) as later:
+        if later is None:
+            return
+        again = _plan(later, plan)
+        assert _same(again.planned) == _same(made.planned)
+        assert again.parts == made.parts
+        if isinstance(plan, Commit) and isinstance(made, Ran) and isinstance(again, Ran):
+            later.record(plan.repository, again)
+            late.record(plan.repository, made)
+            assert _dump(late) == _dump(later)
+
+
+@contextlib.contextmanager
+def _written(
+    late: World, writes: Sequence[Write], planned: CommitPlanned | RequestPlanned, what: str
+) -> Iterator[World | None]:
+    """The world in which others have written, at the time of the plan; None when they wrote nothing, or met it."""
+    at, number = late.now, late.number
+    for write in writes:
+        late.apply(write.applied, write.options)
+        late.delete(write.deleted, write.options)
+    late.now, late.number = at, number
+    if late.revision == planned.revision:
+        yield None
+        return
+    holds = late.recent.holds(planned.footprint, planned_at=planned.revision, revision=late.revision)
+    told = f"{what} {'outlives' if holds else 'is made again'}"
+    event(told)
+    outlived[told] += 1
+    if not holds:
+        yield None
+        return
+    with late.fork() as later:
+        yield later
+
+
+def _plan(world: World, plan: Commit | Request) -> Ran | Answered:
+    if isinstance(plan, Commit):
+        return world.plan(plan.repository, full=plan.full)
+    return world.request(plan.verb, plan.body, plan.options)
+
+
+def _same(planned: CommitPlanned | RequestPlanned) -> CommitPlanned | RequestPlanned:
+    return msgspec.structs.replace(planned, revision=0)
+
+
+def _dump(world: World) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """All that anybody can read."""
+    return {statement: world.all(statement) for statement in TABLES}

@@ -1,0 +1,131 @@
+"""What is stored while a commit is planned: what changes anything of the plan makes it void, and nothing else does."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.reading.messages import CommitPlanned
+from reconciler.store.contract import Changes
+from tests import worlds
+from tests.projects import NEEDED, OPTIONAL, Resource, configuration, destination, labelled, resource, type_of
+from tests.worlds import Following, Options, Ran, World
+
+ACCEPTING = Options(accept_invalid=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`before` is in the store, `applied` in the repository's last commit, `head` in its next one, while somebody
+    writes.
+    """
+
+    head: tuple[Resource, ...]
+    meanwhile: Callable[[World], Any]
+    before: tuple[Resource, ...] = ()
+    applied: tuple[Resource, ...] = ()
+
+
+def apply(*resources: Resource) -> Callable[[World], Any]:
+    return lambda world: world.apply(resources, ACCEPTING)
+
+
+def delete(*resources: Resource) -> Callable[[World], Any]:
+    return lambda world: world.delete(resources)
+
+
+own, strict = type_of("own", OPTIONAL), type_of("own", OPTIONAL, NEEDED)
+one, two = destination("one"), destination("two")
+
+VOID = {
+    "what it creates is created": Case((one,), apply(destination("one", optional=1)), before=(own,)),
+    "what it creates is created as it is": Case((one,), apply(one), before=(own,)),
+    "what it adopts is changed": Case((one,), apply(destination("one", optional=1)), before=(own, one)),
+    "what it adopts goes": Case((one,), delete(one), before=(own, one)),
+    "what it refers to goes": Case((one,), delete(own), before=(own,)),
+    "what it lacks comes": Case((one,), apply(own)),
+    "what it refers to says something else": Case((one,), apply(strict), before=(own,)),
+    "what it names becomes incomplete": Case((configuration("all", "two"),), apply(strict), before=(own, two)),
+    "its id is taken": Case((labelled(one, id="mine"),), apply(labelled(two, id="mine")), before=(own,)),
+    "its id becomes free": Case((labelled(one, id="mine"),), delete(two), before=(own, labelled(two, id="mine"))),
+    "somebody refers to what is to go": Case(
+        (two,), apply(configuration("all", "one")), before=(own,), applied=(one, two)
+    ),
+    "somebody uses the type that it changes": Case((strict,), apply(two), applied=(own,)),
+    "what it owns becomes incomplete": Case((one, two), apply(strict), before=(own,), applied=(one,)),
+    "what it changes becomes incomplete": Case(
+        (destination("one", optional=1),), apply(strict), before=(own,), applied=(one,)
+    ),
+}
+
+OUTLIVED = {
+    "others come": Case((one,), apply(two), before=(own,)),
+    "others are changed": Case((one,), apply(destination("two", optional=1)), before=(own, two)),
+    "others go": Case((one,), delete(two), before=(own, two)),
+    "others use the type that it uses": Case((one, own), apply(destination("two", "otlp")), applied=(own,)),
+    "another type comes": Case((one,), apply(type_of("other", NEEDED)), before=(own,)),
+    "another refers to what it refers to": Case(
+        (configuration("all", "two"),), apply(configuration("more", "two")), before=(own, two)
+    ),
+    "another has an id of its own": Case((labelled(one, id="mine"),), apply(labelled(two, id="yours")), before=(own,)),
+    "others go while something is to go": Case(
+        (one,), delete(resource("Fleet", "f")), before=(own, resource("Fleet", "f")), applied=(one, two)
+    ),
+}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with worlds.world({"a": Following()}) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", VOID)
+@pytest.mark.parametrize("full", [True, False], ids=["full", "changed"])
+def test_a_plan_is_void_when(world: World, name: str, *, full: bool) -> None:
+    planned, again = overtaken(world, VOID[name], full=full)
+    assert not holds(world, planned)
+    assert said(planned) != said(again), "the case shows nothing"
+
+
+@pytest.mark.parametrize("name", OUTLIVED)
+@pytest.mark.parametrize("full", [True, False], ids=["full", "changed"])
+def test_a_plan_stands_when(world: World, name: str, *, full: bool) -> None:
+    planned, again = overtaken(world, OUTLIVED[name], full=full)
+    assert holds(world, planned)
+    assert said(planned) == said(again)
+    assert planned.planned.footprint == again.planned.footprint
+
+
+def overtaken(world: World, case: Case, *, full: bool) -> tuple[Ran, Ran]:
+    """The plan, and what it would be after what was stored meanwhile."""
+    if case.before:
+        assert set(world.apply(case.before, ACCEPTING).statuses) == {"created"}
+    push(world, *case.applied)
+    world.look("a")
+    push(world, *case.head)
+    at, number = world.now, world.number
+    planned = world.plan("a", full=full)
+    case.meanwhile(world)
+    assert world.revision == planned.planned.revision + 1
+    world.now, world.number = at, number
+    return planned, world.plan("a", full=full)
+
+
+def holds(world: World, ran: Ran) -> bool:
+    planned = ran.planned
+    return world.recent.holds(planned.footprint, planned_at=planned.revision, revision=world.revision)
+
+
+def said(ran: Ran) -> tuple[CommitPlanned, tuple[Changes, ...]]:
+    """All of a plan but what it was made of."""
+    return msgspec.structs.replace(ran.planned, revision=0, footprint=b""), ran.parts
+
+
+def push(world: World, *found: Resource) -> None:
+    """A head with these documents, each in a file of its own."""
+    other = resource("Fleet", "always")
+    world.push("a", {f"{one['kind']}-{one['metadata']['name']}.yaml": json.dumps(one) for one in (other, *found)})
