@@ -278,8 +278,14 @@ def packs(*mirrors: Path) -> pygit2.Odb:
     """
     objects = pygit2.Odb()
     for mirror in mirrors:
-        objects.add_backend(pygit2.OdbBackendPack(str(mirror / "objects")), 1)
+        objects.add_backend(pygit2.OdbBackendPack(_objects_of(mirror)), 1)
     return objects
+
+
+@functools.lru_cache(maxsize=1_024)
+def _objects_of(mirror: Path) -> str:
+    """One text for each mirror: pygit2 1.21 never lets go of the one that it was given, and each run opens a mirror."""
+    return str(mirror / "objects")
 
 
 def _info(commit: pygit2.Commit) -> CommitInfo:
