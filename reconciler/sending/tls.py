@@ -31,9 +31,11 @@ class UnusableFile(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What the files of an endpoint held when they were read; empty where none is wanted."""
+    """What the files of an endpoint held when they were read. Without an `authority` the system's are trusted; the
+    others are empty where none is wanted.
+    """
 
-    authority: str = field(default="", repr=False)
+    authority: str | None = field(default=None, repr=False)
     certificate: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
 
@@ -66,9 +68,9 @@ def read(endpoint: Endpoint, *, sources: Sources, project: str, authorities: Pat
     return Files(authority, text("cert_file", endpoint.cert_file), text("key_file", endpoint.key_file))
 
 
-def _outbound(authorities: Path | None) -> str:
+def _outbound(authorities: Path | None) -> str | None:
     if authorities is None:
-        return ""
+        return None
     try:
         return regular_files.read(authorities, limit=MOST_BYTES).decode()
     except (OSError, ValueError, regular_files.NotAFile, regular_files.TooLarge):
@@ -80,7 +82,9 @@ def context(endpoint: Endpoint, files: Files) -> ssl.SSLContext:
     UnusableFile.
     """
     try:
-        made = ssl.create_default_context(cadata=files.authority or None)
+        if files.authority == "":
+            raise ValueError  # which the library would take for none, and trust the system's authorities
+        made = ssl.create_default_context(cadata=files.authority)
     except (ssl.SSLError, ValueError):
         raise UnusableFile(
             f"{'`ca_file`' if endpoint.ca_file else '`outbound.caFile`'} does not hold certificates in PEM; "

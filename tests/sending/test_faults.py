@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.routing.models import Retry, Schedule
+from reconciler.sending import tls
 from reconciler.sending.reporting import Failure, State
 from tests.sending.queues import ListQueue
 from tests.sending.worlds import (
@@ -248,10 +249,11 @@ async def test_an_expired_client_certificate_is_told(tmp_path: Path, authority: 
     [
         ({}, "`ca_file` leads to nothing"),
         ({"ca": "no PEM", "cert": "x", "key": "x"}, "`ca_file` does not hold certificates"),
+        ({"ca": "", "cert": "x", "key": "x"}, "`ca_file` leads to nothing"),
         ({"ca": "CA"}, "`cert_file` leads to nothing"),
         ({"ca": "CA", "cert": "canary-x", "key": "canary-y"}, "do not hold a certificate and its key"),
     ],
-    ids=["no-ca", "bad-ca", "no-certificate", "bad-certificate"],
+    ids=["no-ca", "bad-ca", "empty-ca", "no-certificate", "bad-certificate"],
 )
 async def test_a_file_of_tls_that_cannot_be_used_is_told(
     tmp_path: Path, authority: Authority, files: dict[str, str], words: str
@@ -498,3 +500,13 @@ async def test_what_waits_when_the_window_closes_waits_for_the_next_one_and_that
         sink.script(sinks.says(200))
         await pass_time(time, exporter, seconds=2 * 3600)
         assert sink.records == [1]
+
+
+def test_an_empty_file_of_authorities_is_not_taken_for_those_of_the_system(tmp_path: Path) -> None:
+    empty = tmp_path / "ca.pem"
+    empty.touch()
+    endpoint = destination(443, scheme="https").endpoint
+    files = tls.read(endpoint, sources=sources(tmp_path), project="acme", authorities=empty)
+
+    with pytest.raises(tls.UnusableFile, match=r"^`outbound.caFile` does not hold certificates in PEM"):
+        tls.context(endpoint, files)
