@@ -2,7 +2,7 @@
 # PYTHON=python3.12 chooses the interpreter; without it scripts/setup takes the first one that is new enough.
 
 .DEFAULT_GOAL := run
-.PHONY: install run test test-slow test-as-ordinary-user check bench bench-full soak clean
+.PHONY: install run test test-providers test-slow test-as-ordinary-user check bench bench-full soak clean
 
 # The stamps lie inside .venv, so that removing it sets everything up again. PYTHON reaches scripts/setup as a variable.
 export PYTHON
@@ -26,9 +26,21 @@ run: install
 test: .venv/installed-for-development
 	scripts/test --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
-# pytest ends with 5 when it finds no test: a project without slow tests is no failure.
-test-slow: .venv/installed-for-development
-	scripts/test -m slow --numprocesses=3 --dist=loadfile --no-loadscope-reorder || [ $$? -eq 5 ]
+# What a machine cannot have is not made: its script says so, and tries again the next time.
+PROVIDERS := tests/providers/node_modules/.package-lock.json .venv/glewlwyd/unpacked
+
+tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.json
+	@scripts/setup-providers certified
+
+.venv/glewlwyd/unpacked: scripts/setup-providers | .venv/installed
+	@scripts/setup-providers second
+
+# Real identity providers and a real browser.
+test-providers: .venv/installed-for-development $(PROVIDERS)
+	scripts/test -m providers --numprocesses=3 --dist=loadfile tests/providers
+
+test-slow: .venv/installed-for-development $(PROVIDERS)
+	scripts/test -m "slow or providers" --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 # What concerns Git, where root and others differ: who owns a repository, and who may read it.
 test-as-ordinary-user: .venv/installed-for-development
@@ -49,5 +61,5 @@ soak: .venv/installed-for-development
 	.venv/bin/python -m benchmarks.soak
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis
+	rm -rf .venv tests/providers/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,16 +25,31 @@ async def list_all(call: Call) -> Response:
     """GET /v1/api-keys"""
     if judging.HEADER in call.headers:
         _check_may_manage(call, judging.chosen(call))
-    elif not _may_manage_any(call.principal):
+    elif not may_manage_any(call.principal):
         takes = permissions.takes(Permission.MANAGE_KEYS, call.principal.scopes)
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
-    return Json(answers.array(b"apiKeys", (json.dumps(_shown(one)).encode() for one in _visible(call))))
+    return Json(answers.array(b"apiKeys", (json.dumps(_shown(one)).encode() for one in visible(call))))
 
 
 async def create(call: Call) -> Response:
     """POST /v1/api-keys"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=MEMBERS)
+    key, text = await make(call, await objects.read(call, known=MEMBERS))
+    return Json(answers.member(b"apiKey", json.dumps({**_shown(key), "key": text}).encode()), status=201)
+
+
+async def revoke(call: Call) -> Response:
+    """DELETE /v1/api-keys/{id}"""
+    queries.none_known(call.query)
+    await end(call, call.parameter("id"))
+    return Empty(status=204)
+
+
+async def make(call: Call, body: Members) -> tuple[Key, str]:
+    """Make the key that somebody asks for; with the key itself, which nobody sees again.
+
+    Raises `BadRequest`, `NotFound`, `Forbidden`, and what refuses the change.
+    """
     text = keys.make(os.urandom(keys.RANDOM_BYTES))
     now = call.services.clock()
     key = _read(body, text, call=call, now=now)
@@ -50,18 +65,16 @@ async def create(call: Call) -> Response:
         actor=call.principal.name,
         request=call.request,
     )
-    return Json(answers.member(b"apiKey", json.dumps({**_shown(key), "key": text}).encode()), status=201)
+    return key, text
 
 
-async def revoke(call: Call) -> Response:
-    """DELETE /v1/api-keys/{id}"""
-    queries.none_known(call.query)
-    key = _within_reach(call, call.parameter("id"))
+async def end(call: Call, identifier: str) -> None:
+    """Revoke a key. Raises `Missing`, `NotFound`, `Forbidden`."""
+    key = _within_reach(call, identifier)
     _check_may_manage(call, key.project)
     await call.services.accounts.amend(
         lambda directory: changing.revoke_key(directory, key), actor=call.principal.name, request=call.request
     )
-    return Empty(status=204)
 
 
 def _read(body: Members, text: str, *, call: Call, now: datetime) -> Key:
@@ -87,7 +100,7 @@ def _read(body: Members, text: str, *, call: Call, now: datetime) -> Key:
     )
 
 
-def _may_manage_any(principal: Principal) -> bool:
+def may_manage_any(principal: Principal) -> bool:
     """Whether there is any project whose keys somebody may manage."""
     roles = {*principal.roles.values(), principal.everywhere}
     return any(principals.may(principal, Permission.MANAGE_KEYS, role=role) for role in roles)
@@ -105,7 +118,7 @@ def _check_may_manage(call: Call, project: str | None) -> None:
         raise errors.Forbidden(f"{call.principal.name} may not manage the keys of {whose}.")
 
 
-def _visible(call: Call) -> list[Key]:
+def visible(call: Call) -> list[Key]:
     """The keys that whoever asks may manage, of the projects that they mean, by their ids: the oldest first."""
     return [key for key in _reachable(call) if _verdict(call, key.project) is Verdict.ALLOWED]
 

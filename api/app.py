@@ -1,7 +1,8 @@
 """The application: which path leads to which handler, and the layers around them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.responses import Response
@@ -11,13 +12,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api import (
     api_keys,
     approvals,
+    audit_events,
     changes,
     deliveries,
     errors,
     health,
     hooks,
     identities,
+    invitations,
     logs,
+    metrics,
+    notifications,
     openapi,
     plans,
     projects,
@@ -33,6 +38,8 @@ from api.edge import Edge
 from api.endpoints import Endpoint
 from api.errors import Told
 from api.judging import in_organization, in_project, known, of_project, of_repository, public, within_reach
+from api.pages import failures, lost
+from api.pages import routes as pages
 from reconciler import browsing
 from reconciler.access.permissions import Permission
 from reconciler.daemon.services import Services
@@ -77,6 +84,7 @@ ROUTES = (
     ("/v1/plan", Endpoint(POST=within_reach(plans.make, READ))),
     ("/v1/plans", Endpoint(GET=within_reach(plans.list_all, READ))),
     ("/v1/plans/{id}", Endpoint(GET=within_reach(plans.get, READ))),
+    ("/v1/audit-events", Endpoint(GET=within_reach(audit_events.list_all, Permission.READ_AUDIT))),
     ("/v1/deliveries", Endpoint(GET=in_project(deliveries.list_all, READ))),
     ("/v1/destinations/{name}/delivery", Endpoint(GET=in_project(deliveries.get, READ))),
     ("/v1/destinations/{name}/delivery/replay", Endpoint(POST=in_project(deliveries.replay, HANDLE))),
@@ -95,6 +103,11 @@ ROUTES = (
         Endpoint(PUT=of_project(projects.set_member, MEMBERS), DELETE=of_project(projects.remove_member, MEMBERS)),
     ),
     (
+        "/v1/projects/{name}/invitations",
+        Endpoint(GET=of_project(invitations.list_all, MEMBERS), POST=of_project(invitations.create, MEMBERS)),
+    ),
+    ("/v1/projects/{name}/invitations/{id}", Endpoint(DELETE=of_project(invitations.withdraw, MEMBERS))),
+    (
         "/v1/users",
         Endpoint(GET=in_organization(users.list_all, ORGANIZATION), POST=in_organization(users.create, ORGANIZATION)),
     ),
@@ -108,6 +121,10 @@ ROUTES = (
     ),
     ("/v1/api-keys", Endpoint(GET=known(api_keys.list_all), POST=known(api_keys.create))),
     ("/v1/api-keys/{id}", Endpoint(DELETE=known(api_keys.revoke))),
+    ("/v1/api/notifications", Endpoint(GET=within_reach(notifications.list_all, READ))),
+    ("/v1/api/notifications/{id}", Endpoint(GET=within_reach(notifications.get, READ))),
+    ("/v1/api/notifications/{id}/status", Endpoint(POST=within_reach(notifications.set_status, READ))),
+    ("/metrics", Endpoint(GET=in_organization(metrics.scrape, Permission.READ_METRICS))),
     ("/openapi.json", Endpoint(GET=public(openapi.serve))),
     ("/hooks/{repository}", Endpoint(POST=public(hooks.deliver))),
     ("/v1/{kind}/{name}/history", Endpoint(GET=in_project(resources.history, READ))),
@@ -122,7 +139,10 @@ def _pattern(path: str) -> str:
 
 
 PUBLIC = frozenset(path for path, endpoint in ROUTES if endpoint.is_public)
-"""The paths that need no credential. Any other does, also one that leads nowhere."""
+"""The paths that need no credential. Any other does, also one that leads nowhere, for whatever is no browser."""
+
+OF_PROGRAMS = frozenset(path.split("/")[1] for path, _ in ROUTES)
+"""The first parts of the paths of the interface: below them nothing is shown as a page."""
 
 _LITERAL = frozenset(path for path, _ in ROUTES if "{" not in path)
 _PUBLIC_PATTERN = re.compile("|".join(_pattern(path) for path in sorted(PUBLIC) if "{" in path))
@@ -132,15 +152,21 @@ def build(services: Services) -> Starlette:
     """The ASGI application that serves `services`."""
     openapi.encoded()  # made now, so that a fault in the document stops the start and no request waits for it
     browsing.built_in_digest()  # likewise
-    return _built(ROUTES, services, otherwise=unknown)
+    return _built((*ROUTES, *pages.ROUTES), services, otherwise=unknown, is_lost=is_lost)
 
 
 def build_for_logs(services: Services) -> Starlette:
     """The ASGI application of a listener that takes log records in and does nothing else."""
-    return _built(OF_LOGS, services, otherwise=not_of_logs)
+    return _built(OF_LOGS, services, otherwise=not_of_logs, is_lost=lambda _: False)
 
 
-def _built(routes: Sequence[tuple[str, Endpoint]], services: Services, *, otherwise: ASGIApp) -> Starlette:
+def _built(
+    routes: Sequence[tuple[str, Endpoint]],
+    services: Services,
+    *,
+    otherwise: ASGIApp,
+    is_lost: Callable[[Scope], bool],
+) -> Starlette:
     app = Starlette(routes=[Route(path, endpoint) for path, endpoint in routes])
     app.router.redirect_slashes = False  # `/v1/apply/` is no documented path, and a redirect of a POST loses its body
     app.router.default = otherwise
@@ -151,26 +177,45 @@ def _built(routes: Sequence[tuple[str, Endpoint]], services: Services, *, otherw
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         """As the router does, which would try one route after the other; a literal path wins in any case."""
         endpoint = literal.get(scope["path"]) if scope["type"] == "http" else None
+        if endpoint is not None:
+            scope["endpoint"] = endpoint  # as the router says it of what it finds
         await (endpoint or app.router)(scope, receive, send)
 
-    app.middleware_stack = Edge(dispatch, services=services, public=is_public, render=failure)
+    paths: dict[object, str] = {endpoint: path for path, endpoint in routes}
+    services.measured.traffic.know(paths)
+    served = pages.PAGES & literal.keys()
+    render = partial(failure, served=served, is_lost=is_lost)
+    app.middleware_stack = Edge(
+        dispatch, services=services, public=is_public, render=render, pages=served, paths=paths, is_lost=is_lost
+    )
     return app
 
 
-def failure(scope: Scope, said: Told) -> Response:
-    """What failed, in the form of the path that was asked."""
+def failure(scope: Scope, said: Told, *, served: Collection[str], is_lost: Callable[[Scope], bool]) -> Response:
+    """What failed, in the form of the path that was asked; `served` are the pages."""
+    if scope["path"] in served or is_lost(scope):
+        return failures.failure(said)
     return rpc.failure(scope, said) if scope["path"] == LOGS else errors.as_json(said)
 
 
 def is_public(path: str) -> bool:
     """Whether a request of this path needs no credential."""
+    if path in pages.PAGES:
+        return True
     if path in _LITERAL:
         return path in PUBLIC
     return _PUBLIC_PATTERN.fullmatch(path) is not None
 
 
-async def unknown(_scope: Scope, _receive: Receive, _send: Send) -> None:
+def is_lost(scope: Scope) -> bool:
+    """Whether a browser asks for a page that there is not."""
+    return lost.is_lost(scope, programs=OF_PROGRAMS)
+
+
+async def unknown(scope: Scope, _receive: Receive, _send: Send) -> None:
     """A path that leads nowhere."""
+    if is_lost(scope):
+        raise errors.NotFound(lost.SENTENCE)
     raise errors.NotFound("There is no such path; /openapi.json lists those that there are.")
 
 

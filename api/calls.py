@@ -14,6 +14,7 @@ from reconciler.access import principals
 from reconciler.access.actors import Actor
 from reconciler.access.models import Directory
 from reconciler.access.principals import Principal
+from reconciler.access.sessions import Session
 from reconciler.daemon.services import Services
 
 
@@ -24,6 +25,7 @@ class State(TypedDict):
     request: str  # its id, a ULID
     principal: NotRequired[Principal]  # absent on the paths that need no credential
     directory: NotRequired[Directory]  # by which it was recognised
+    session: NotRequired[Session]  # by which a browser was; absent for whoever shows a credential
 
 
 class Call:

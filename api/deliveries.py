@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api import errors, objects, queries
+from api import auditing, errors, objects, queries
 from api.answers import Json
 from api.calls import Call
 from reconciler import counting
@@ -41,7 +41,7 @@ async def replay(call: Call) -> Response:
     """POST /v1/destinations/{name}/delivery/replay"""
     name = await _nothing_said(call)
     counted = await call.services.deliveries.replay(call.project, name)
-    return _counted(call, name, "replayed", counted)
+    return await _counted(call, name, "replayed", counted, {})
 
 
 async def discard(call: Call) -> Response:
@@ -54,7 +54,7 @@ async def discard(call: Call) -> Response:
     counted = await call.services.deliveries.discard(
         call.project, name, queued=what in (QUEUE, ALL), dead=what in (DEAD_LETTERS, ALL)
     )
-    return _counted(call, name, "discarded", counted)
+    return await _counted(call, name, "discarded", counted, {"what": what})
 
 
 async def test(call: Call) -> Response:
@@ -99,7 +99,7 @@ def _name(call: Call) -> str:
     return name
 
 
-def _counted(call: Call, name: str, done: str, counted: tuple[int, int]) -> Response:
+async def _counted(call: Call, name: str, done: str, counted: tuple[int, int], asked: dict[str, object]) -> Response:
     batches, records = counted
     if batches:
         logger.info(
@@ -112,6 +112,7 @@ def _counted(call: Call, name: str, done: str, counted: tuple[int, int]) -> Resp
             call.project,
             extra={"fields": {"destination": name, "project": call.project, "request": call.request}},
         )
+        await auditing.handled_delivery(call, name, done, {"batches": batches, "records": records, **asked})
     return _answer({done: {"batches": batches, "records": records}})
 
 

@@ -6,8 +6,10 @@ is read and before routing could tell what exists; every exception becomes an an
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from time import perf_counter
+from types import MappingProxyType
 from typing import TypeAlias
 
 from starlette.requests import ClientDisconnect
@@ -16,12 +18,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
 from api.answers import Header
-from api.auth import addresses, credentials, hosts
+from api.auth import addresses, browsers, credentials, hosts
 from api.auth.authenticating import Authenticator
 from api.calls import State
 from api.errors import Told
-from reconciler import ids
+from reconciler import belonging, ids
+from reconciler.access.principals import Principal
+from reconciler.auditing import refusals
 from reconciler.clock import Clock
+from reconciler.daemon import headers as security
 from reconciler.daemon.connections import WHOLE_ANSWER
 from reconciler.daemon.services import Services
 
@@ -30,6 +35,7 @@ logger = logging.getLogger(__name__)
 Rendering: TypeAlias = Callable[[Scope, Told], Response]
 """The form in which a path tells of a failure."""
 
+REFUSED = frozenset({401, 403})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 IN_FLIGHT = 32  # requests of one credential at a time
@@ -53,7 +59,7 @@ class Common:
 class Outgoing:
     """`send`, with the headers of every answer added and the body of an answer to HEAD left out."""
 
-    __slots__ = ("common", "request", "scope", "send", "started")
+    __slots__ = ("common", "request", "scope", "send", "started", "status")
 
     def __init__(self, scope: Scope, send: Send, *, request: str, common: Common) -> None:
         self.scope = scope
@@ -61,10 +67,12 @@ class Outgoing:
         self.request = request
         self.common = common
         self.started = False
+        self.status = 0  # of the answer, as soon as there is one
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
+            self.status = message["status"]
             own = (b"x-request-id", self.request.encode())
             message["headers"] = [*message.get("headers", ()), own, *self.common.headers]
         elif self.scope["method"] == "HEAD":
@@ -79,6 +87,8 @@ class Outgoing:
             return False
         lines = b"%bx-request-id: %b\r\n%b" % (head, self.request.encode(), self.common.lines)
         self.started = bool(answer(self.scope, status, lines, body))
+        if self.started:
+            self.status = status
         return self.started
 
 
@@ -86,27 +96,43 @@ class Edge:
     """ASGI middleware around the router."""
 
     def __init__(
-        self, app: ASGIApp, *, services: Services, public: Callable[[str], bool], render: Rendering = usual
+        self,
+        app: ASGIApp,
+        *,
+        services: Services,
+        public: Callable[[str], bool],
+        render: Rendering = usual,
+        pages: Collection[str] = (),
+        paths: Mapping[object, str] = MappingProxyType({}),
+        is_lost: Callable[[Scope], bool] = lambda _: False,
     ) -> None:
         self.app = app
         self.services = services
         self.is_public = public
+        self.pages = pages
+        self.is_lost = is_lost  # a browser before a page that there is not
+        self.paths = paths  # of endpoints
         self.render = render
         self.service_key = services.api_key.encode()
         self.hosts = hosts.allowed(services.web_url)
-        self.authenticator = Authenticator(
-            services.accounts, services.signing_in, service_key=services.api_key, anybody=services.anybody
-        )
+        self.authenticator = Authenticator(services)
         self.in_flight = services.in_flight
+        self.note = services.measured.traffic.note
         self.common = Common(services.headers)
+        self.common_of_pages = Common(security.of_pages(services.headers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        began = perf_counter()
         request = request_id(self.services.clock)
+        belonging.REQUEST.set(request)
+        belonging.PLACE.set(place := partial(addresses.of, scope, trusted=self.services.trusted_proxies))
         scope["state"] = State(services=self.services, request=request)
-        outgoing = Outgoing(scope, send, request=request, common=self.common)
+        is_page = scope["path"] in self.pages or self.is_lost(scope)
+        common = self.common_of_pages if is_page else self.common
+        outgoing = Outgoing(scope, send, request=request, common=common)
         try:
             await self._admit(scope, receive, outgoing)
         except ClientDisconnect:
@@ -116,6 +142,17 @@ class Edge:
             if outgoing.started:
                 raise  # the status is sent; the server cuts the connection, so that the client sees that it broke off
             await response(scope, receive, outgoing)
+        finally:
+            self.note(scope.get("endpoint"), scope["method"], outgoing.status, perf_counter() - began)
+            if outgoing.status in REFUSED:
+                self._count(scope, outgoing.status, place())
+
+    def _count(self, scope: Scope, status: int, address: str) -> None:
+        """Somebody was refused: the audit has how often, and writes it by itself."""
+        principal = scope["state"].get("principal")
+        actor = refusals.NOBODY if principal is None else principal.name
+        path = self.paths.get(scope.get("endpoint"), "")
+        self.services.refusals.note(refusals.Attempt(status, actor, address, path))
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: list[Header] = scope["headers"]
@@ -125,18 +162,15 @@ class Edge:
         credentials.refuse_in_path(scope["path"])
         if query := scope["query_string"]:
             credentials.refuse_in_query(query, service_key=self.service_key)
-        if self.is_public(scope["path"]):
+        if self.is_public(scope["path"]) or self.is_lost(scope):
             await self.app(scope, receive, send)
             return
         is_write = scope["method"] not in READING
         if is_write and (b"origin" in named or b"sec-fetch-site" in named):
             hosts.check_origin(headers, web_url=self.services.web_url)
-        shown = credentials.shown(headers)
-        address = partial(addresses.of, scope, trusted=self.services.trusted_proxies)
-        principal = await self.authenticator.principal(shown, address=address)
+        principal = await self._principal(scope, has_cookie=b"cookie" in named, is_write=is_write)
         if is_write and b"cookie" in named:
             _check_type(headers)
-        scope["state"].update(principal=principal, directory=self.services.accounts.directory)
         under_way = self.in_flight.get(principal.name, 0)
         if under_way >= IN_FLIGHT:
             raise errors.TooMany(f"You have {IN_FLIGHT} requests under way; try again.", after=BUSY_SECONDS)
@@ -149,6 +183,22 @@ class Edge:
                 self.in_flight[principal.name] = left
             else:
                 del self.in_flight[principal.name]
+
+    async def _principal(self, scope: Scope, *, has_cookie: bool, is_write: bool) -> Principal:
+        """Who asks. A cookie, which a browser adds by itself, counts where nothing else is shown."""
+        headers: list[Header] = scope["headers"]
+        shown = credentials.shown(headers)
+        if has_cookie and not shown.keys and not shown.passwords and self.services.anybody is None:
+            visitor = browsers.visitor(headers, self.services)
+            if visitor is not None:
+                if is_write:
+                    hosts.check_origin(headers, web_url=self.services.web_url, needs_proof=True)
+                scope["state"].update(visitor._asdict())
+                return visitor.principal
+        address = partial(addresses.of, scope, trusted=self.services.trusted_proxies)
+        principal = await self.authenticator.principal(shown, address=address)
+        scope["state"].update(principal=principal, directory=self.services.accounts.directory)
+        return principal
 
 
 def _check_type(headers: list[Header]) -> None:

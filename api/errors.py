@@ -34,7 +34,7 @@ from reconciler.access import changing
 from reconciler.delivery import contract
 from reconciler.otlp import refusals
 from reconciler.reading import client
-from reconciler.signing_in import Throttled
+from reconciler.signing_in.passwords import Throttled
 
 logger = logging.getLogger(__name__)
 

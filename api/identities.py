@@ -14,6 +14,10 @@ from reconciler.access.models import Directory, User
 from reconciler.access.principals import Principal
 
 
+class WrongPassword(errors.Forbidden):
+    """The present password is not the one that was shown."""
+
+
 async def me(call: Call) -> Response:
     """GET /v1/me"""
     shown = described(call.principal, call.services.accounts.directory)
@@ -26,24 +30,46 @@ async def change_password(call: Call) -> Response:
     body = await objects.read(call, known=("password", "newPassword"))
     old, new = body.text("password", required=True), chosen_password(body, "newPassword")
     body.check()
+    await replace_password(call, old or "", new)
+    return Empty(status=204)
+
+
+async def replace_password(call: Call, old: str, new: str) -> None:
+    """Change the password of whoever asks, who shows the present one; `new` is one that may be.
+
+    Raises `WrongPassword` for another one, `Forbidden` where nobody has one, `Throttled`.
+    """
     user = _person(call)
-    if await call.services.signing_in.principal(user.name, old or "", address=call.address) is None:
+    if call.services.auth_type == "oidc":
+        raise errors.Forbidden("Passwords open nothing here: people sign in through the provider.")
+    if await call.services.signing_in.principal(user.name, old, address=call.address) is None:
         raise _wrong()
     encoded = await call.services.signing_in.encode(new)
     await call.services.accounts.amend(
         lambda directory: _with_password(directory, user, encoded), actor=call.principal.name, request=call.request
     )
-    return Empty(status=204)
 
 
 def described(principal: Principal, directory: Directory) -> dict[str, object]:
     """Who somebody is, and the projects within their reach with their role in each, sorted by name."""
     roles = {name: principal.role_in(name) for name in sorted(directory.projects)}
+    person = None if principal.user is None else directory.user(principal.user)
     return {
         "name": principal.name,
         "organizationAdmin": principal.organization_admin,
         "scopes": sorted(principal.scopes),
         "projects": [{"name": name, "role": role} for name, role in roles.items() if role is not None],
+        **({} if person is None else identity(person)),
+    }
+
+
+def identity(person: User) -> dict[str, object]:
+    """Who a person is at the provider; nothing for one who signs in with a password."""
+    if person.identity is None:
+        return {}
+    return {
+        "identity": {"issuer": person.identity.issuer, "subject": person.identity.subject},
+        "email": person.email,
     }
 
 
@@ -62,5 +88,5 @@ def _with_password(directory: Directory, before: User, encoded: str) -> Amendmen
     return changing.change_user(directory, changing.with_password(user, encoded))
 
 
-def _wrong() -> errors.Forbidden:
-    return errors.Forbidden("The present password is another one.")
+def _wrong() -> WrongPassword:
+    return WrongPassword("The present password is another one.")

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from starlette.responses import Response
 
 from api import errors
-from api.auth.authenticating import CHALLENGE
+from api.auth import authenticating
 from api.calls import Call
 from reconciler.access import permissions, principals
 from reconciler.access.permissions import Permission
@@ -98,9 +98,11 @@ def again(call: Call) -> None:
     """Judge once more, by who the caller is now: a body or a password took its time, and the caller may have been
     removed, or been given another role, meanwhile. Raises what `judge` does, `Unauthenticated`.
     """
-    now = call.services.accounts.still(call.principal, since=call.state["directory"])
-    if now is None:
-        raise errors.Unauthenticated("What you showed opens nothing any more.", challenge=CHALLENGE)
+    session, services = call.state.get("session"), call.services
+    now = services.accounts.still(call.principal, since=call.state["directory"])
+    if now is None or (session is not None and not services.sessions.is_live(session)):
+        challenge = authenticating.challenge(services.auth_type)
+        raise errors.Unauthenticated("What you showed opens nothing any more.", challenge=challenge)
     call.state["principal"] = now
     call.judge(call)
 

@@ -21,19 +21,20 @@ WHOLE_SECONDS = 120.0
 
 
 class Streamed(Response):
-    """One JSON text that comes in pieces. What fails before the first piece, fails the request."""
+    """One text that comes in pieces, JSON unless it is said. What fails before the first piece, fails the request."""
 
     def __init__(
         self,
         texts: AsyncGenerator[bytes, None],
         *,
         headers: tuple[Header, ...] = (),
+        content_type: Header = CONTENT_TYPE,
         stall_seconds: float = STALL_SECONDS,
         whole_seconds: float = WHOLE_SECONDS,
     ) -> None:
         self.status_code = 200
         self.background = None
-        self.raw_headers = [CONTENT_TYPE, *headers]
+        self.raw_headers = [content_type, *headers]
         self.texts = texts
         self.stall_seconds = stall_seconds
         self.whole_seconds = whole_seconds

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
-from api import answers, judging, objects, queries
+from api import answers, errors, identities, judging, objects, queries
 from api.answers import Empty, Json
 from api.calls import Call
 from api.objects import Members
@@ -18,6 +18,10 @@ from reconciler.access.models import Directory, User
 from reconciler.clock import rfc3339
 
 CHANGEABLE = ("displayName", "organizationAdmin", "password")
+BY_PROVIDER = (
+    "People sign in through the provider here, so somebody created by hand never could; invite them to a project, or "
+    "give them a group or a claim at the provider."
+)
 
 
 async def list_all(call: Call) -> Response:
@@ -41,6 +45,8 @@ async def create(call: Call) -> Response:
         organization_admin=body.boolean("organizationAdmin") or False,
     )
     body.check()
+    if call.services.auth_type == "oidc":
+        raise errors.Conflict(BY_PROVIDER)
     if password:
         new = changing.with_password(new, await call.services.signing_in.encode(password))
         judging.again(call)
@@ -62,6 +68,8 @@ async def change(call: Call) -> Response:
     name, password = call.parameter("name"), chosen_password(body, "password", required=False)
     change = _Change(body)
     body.check()
+    if password:
+        changing.check_has_password(changing.user(call.services.accounts.directory, name))
     encoded = await call.services.signing_in.encode(password) if password else None
     judging.again(call)
     await call.services.accounts.amend(
@@ -115,5 +123,6 @@ def _encoded(user: User, directory: Directory) -> bytes:
             "createdAt": user.created_at,
             "hasPassword": user.password is not None,
             "projects": [{"name": name, "role": role} for name, role in directory.roles_of(user).items()],
+            **identities.identity(user),
         }
     ).encode()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from benchmarks import (
+    auditing,
     authorization,
     delivery,
     delivery_backlog,
@@ -23,6 +24,8 @@ from benchmarks import (
     lineage,
     listing,
     many,
+    metrics,
+    notifications,
     one_change,
     otlp,
     planning,
@@ -54,11 +57,14 @@ def measures(*, full: bool) -> Mapping[str, Measure]:
         "planning": lambda: [planning.measure(files=10_000)],
         "plans": plans.rendering,
         "lineage": lambda: lineage.measure(commits=1_000, files=10_000),
+        "auditing": lambda: auditing.measure(files=10_000),
         "authorization": authorization.measure,
         "hooks": lambda: [hooks.measure()],
         "polls": lambda: polls.measure(polls=100),
+        "notifications": notifications.measure,
         "otlp": otlp.measure,
         "queueing": lambda: queueing.measure(appends=20_000),
+        "metrics": lambda: metrics.measure(destinations=1_000, seconds=10),
         "delivery": lambda: delivery.measure(seconds=10 if full else 4, rounds=5 if full else 3),
         **(_of_full() if full else _of_short()),
     }

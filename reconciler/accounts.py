@@ -12,7 +12,8 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from reconciler.access import amendments, changing
+from reconciler import belonging
+from reconciler.access import amendments, changing, losing, reporting
 from reconciler.access.amendments import Amendment
 from reconciler.access.models import Directory, is_expired
 from reconciler.access.principals import Principal
@@ -25,6 +26,9 @@ TOUCH_SECONDS = 60.0  # between two writes of when keys were used
 
 Decide = Callable[[Directory], Amendment]
 """What is to change, given what there is; raises what refuses it."""
+
+Settle = Callable[[Directory], Amendment | None]
+"""The same where there may be nothing to change."""
 
 
 class Accounts:
@@ -57,19 +61,32 @@ class Accounts:
         """Decide one change on what there is now, write it, then let it be seen.
 
         Raises what `decide` does, StoreFault. Whoever is cancelled meanwhile leaves a change that is made all the same:
-        what is in memory must not miss what is being written.
+        what is in memory must not miss what is being written. It ends the sessions of whoever loses something, by the
+        same step (`access.losing`): nobody need end them.
         """
+        amendment = await self.settle(decide, actor=actor, request=request)
+        assert amendment is not None
+        return amendment
+
+    async def settle(self, decide: Settle, *, actor: str, request: str | None) -> Amendment | None:
+        """The same, where nothing is written when there is nothing to change (None)."""
         return await asyncio.shield(
             asyncio.create_task(self._amend(decide, actor=actor, request=request), name="amend access")
         )
 
-    async def _amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment:
+    async def _amend(self, decide: Settle, *, actor: str, request: str | None) -> Amendment | None:
         async with self._changing:
-            amendment = decide(self.directory)
+            decided = decide(self.directory)
+            if decided is None:
+                return None
+            amendment = losing.counted(self.directory, decided)
             await self._store.amend(amendment, audit=self._audit(amendment, actor=actor, request=request))
             self.directory = amendments.amended(self.directory, amendment)
             self._changed.set()
             self._changed = asyncio.Event()
+        if amendment.audited.kind != "Project":  # a new one alone changes nobody's access
+            fields = {} if request is None else {"request": request}
+            log.info("%s", reporting.sentence(amendment.audited, actor=actor), extra={"fields": fields})
         return amendment
 
     async def change(self) -> None:
@@ -127,4 +144,5 @@ class Accounts:
             run=None,
             request=request,
             detail=None if audited.detail is None else json.dumps(audited.detail, sort_keys=True),
+            address=belonging.address(),
         )

@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from reconciler import belonging
 from reconciler.access.actors import Actor
 from reconciler.clock import Clock, rfc3339
 from reconciler.gates import Gate
@@ -205,7 +206,8 @@ class Applier:
             planned = answered.planned
             assert isinstance(planned, RedactPlanned)
             if planned.exists and planned.obstacle is None and not dry_run:
-                await self._store.commit(answered.parts(), record=Record(redacts=True), planned_at=planned.revision)
+                record = Record(redacts=True, address=belonging.address())
+                await self._store.commit(answered.parts(), record=record, planned_at=planned.revision)
             return planned
 
         return await self._rounds(job, project=request.project, store=store)
@@ -262,12 +264,14 @@ class Applier:
         """Let go what is held at a commit. Raises Moved when something else is held by now, StoreFault."""
         async with self._gate.shared():
             parts = (Changes(audit=(audit,)),)
-            await _to_its_end(self._store.commit(parts, record=Record(approval=approval), planned_at=None))
+            record = Record(approval=approval, address=belonging.address())
+            await _to_its_end(self._store.commit(parts, record=record, planned_at=None))
 
     async def note(self, record: Record) -> None:
         """Store what plans must know and no plan made: that a suspension begins or ends. Raises StoreFault."""
+        told = replace(record, address=belonging.address())
         async with self._gate.shared():
-            await _to_its_end(self._store.commit((), record=record, planned_at=None))
+            await _to_its_end(self._store.commit((), record=told, planned_at=None))
 
     async def _answer(self, verb: Verb, body: bytes, *, request: Request, options: Options) -> Answer:
         def job(context: Context) -> Job:
@@ -289,7 +293,10 @@ class Applier:
             assert isinstance(planned, RequestPlanned)
             if planned.changed:
                 await self._store.commit(
-                    answered.parts(), record=Record(), planned_at=planned.revision, footprint=planned.footprint
+                    answered.parts(),
+                    record=Record(address=belonging.address()),
+                    planned_at=planned.revision,
+                    footprint=planned.footprint,
                 )
                 self._tell(Told(None, planned.touched, project=request.project))
             return Answer(planned.status, planned.answer)

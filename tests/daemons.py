@@ -70,6 +70,7 @@ class Daemon:
         self.key = KEY
         self.host, self.port = "127.0.0.1", 0
         self.tls: ssl.SSLContext | None = None
+        self.options: tuple[str, ...] = ()  # of the command, at the next start
         self.process: subprocess.Popen[bytes] | forking.Process
         self._is_started = is_started or bool(prefix)
         self._prefix = prefix
@@ -87,7 +88,7 @@ class Daemon:
 
     def launch(self) -> None:
         """Start the process, and do not wait."""
-        arguments = ["serve", "--config", str(self.config)]
+        arguments = ["serve", "--config", str(self.config), *self.options]
         environment = {**os.environ, "SERVICE_API_KEY": self.key, **self._environment}
         with self.log.open("ab") as log, Path(os.devnull).open("rb") as nothing:
             if self._is_started:

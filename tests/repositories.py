@@ -71,6 +71,17 @@ class Repository:
         self.git("commit", "--quiet", "--allow-empty", f"--message={message}")
         return self._tip() or self.head()
 
+    def prepared(self, *, upon: str) -> str:
+        """A commit of everything there is upon another one, at which no ref is yet: whoever watches sees nothing."""
+        self._second += 60
+        self.git("add", "--all")
+        return self.git("commit-tree", "-m", "Change", "-p", upon, self.git("write-tree"))
+
+    def lead_to(self, commit: str, *, branch: str = "main") -> str:
+        """Have the branch at a commit, in one step; the commit's id."""
+        self.git("update-ref", f"refs/heads/{branch}", commit)
+        return commit
+
     def commit_tree(self, tree: str, *, branch: str = "main") -> str:
         """Let the branch name a new commit with exactly this tree, which no working tree need be able to hold."""
         self._second += 60

@@ -1,14 +1,18 @@
 """The directory as the running service knows it."""
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from reconciler.access import changing
+from reconciler.access.actors import Role
 from reconciler.access.amendments import Amendment
 from reconciler.access.models import Directory
 from reconciler.accounts import Accounts, Decide
@@ -50,8 +54,36 @@ async def accounts(store: SqliteStore, watch: Watch) -> Accounts:
     return Accounts(store, await store.directory(), clock=watch)
 
 
+def events(folder: Path) -> list[tuple[str | None, ...]]:
+    """What was audited."""
+    with closing(sqlite3.connect(folder / "store.db")) as connection:
+        return connection.execute(
+            "select actor, action, kind, name, project, request, detail, at from audit"
+        ).fetchall()
+
+
 def removing(name: str) -> Decide:
     return lambda directory: changing.remove_user(directory, name)
+
+
+async def test_what_changes_nothing_is_written_nowhere(accounts: Accounts, tmp_path: Path) -> None:
+    before, there = accounts.directory, events(tmp_path)
+    assert await accounts.settle(lambda _: None, actor="sign-in", request="R1") is None
+    assert (accounts.directory is before, events(tmp_path)) == (True, there)
+
+
+async def test_whoever_loses_a_role_has_that_counted_in_memory_and_in_the_store(
+    accounts: Accounts, store: SqliteStore
+) -> None:
+    for role in (Role.VIEWER, Role.ADMIN):
+        await accounts.amend(
+            partial(changing.set_member, project="payments", name="una", role=role), actor="user:root", request="R1"
+        )
+    await accounts.amend(
+        partial(changing.remove_member, project="payments", name="una"), actor="user:root", request="R1"
+    )
+    losses = {name: user.losses for name, user in accounts.directory.users.items() if user.losses}
+    assert (losses, await store.directory()) == ({"una": 2}, accounts.directory)
 
 
 async def test_a_change_is_written_with_its_event_and_seen_at_once(
@@ -60,13 +92,24 @@ async def test_a_change_is_written_with_its_event_and_seen_at_once(
     await accounts.amend(removing("una"), actor="user:root", request="R1")
     assert "una" not in accounts.directory.users
     assert await store.directory() == accounts.directory
-    with sqlite3.connect(tmp_path / "store.db") as connection:
-        events = connection.execute(
-            "select actor, action, kind, name, project, request, detail, at from audit"
-        ).fetchall()
-    connection.close()
     detail = '{"organizationAdmin": false, "roles": {"payments": "user"}}'
-    assert events[1:] == [("user:root", "deleted", "User", "una", "", "R1", detail, "2026-11-21T06:12:00.000Z")]
+    assert events(tmp_path)[1:] == [
+        ("user:root", "deleted", "User", "una", "", "R1", detail, "2026-11-21T06:12:00.000Z")
+    ]
+
+
+async def test_a_change_is_in_the_log_once_and_the_use_of_a_key_is_not(
+    accounts: Accounts, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await accounts.amend(removing("una"), actor="user:root", request="R1")
+    assert accounts.holder(directories.text(1)) is not None
+    await accounts.touch()
+    with pytest.raises(changing.Conflict):
+        await accounts.amend(removing("root"), actor="user:root", request="R2")
+    [line] = caplog.records
+    assert line.getMessage() == 'user:root removed User una (organizationAdmin: false; roles: {"payments": "user"}).'
+    assert line.__dict__["fields"] == {"request": "R1"}
 
 
 async def test_what_is_refused_changes_nothing(accounts: Accounts, store: SqliteStore) -> None:

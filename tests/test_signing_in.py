@@ -10,7 +10,7 @@ import pytest
 from reconciler.access import changing, passwords
 from reconciler.access.attempts import PER_PAIR, SECONDS
 from reconciler.accounts import Accounts
-from reconciler.signing_in import AT_ONCE, REMEMBERED_SECONDS, WAITING, SigningIn, Throttled
+from reconciler.signing_in.passwords import AT_ONCE, REMEMBERED_SECONDS, WAITING, SigningIn, Throttled
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories
 from tests.store.contract_access import amend, whole

@@ -10,29 +10,40 @@ from collections.abc import Callable
 from api import errors
 from api.auth.credentials import Password, Shown
 from reconciler.access.principals import SERVICE_KEY, Principal
-from reconciler.accounts import Accounts
-from reconciler.signing_in import SigningIn
+from reconciler.daemon.services import Services
 
 CHALLENGE = b'Bearer realm="service", Basic realm="service", charset="UTF-8"'
+OF_KEYS = b'Bearer realm="service"'  # where passwords open nothing, a browser must not ask for one
 WRONG_KEY = b'Bearer realm="service", error="invalid_token"'
 
 ASK = (
     "Say who asks: a key as `Authorization: Bearer <key>` or `X-Service-Api-Key: <key>`, or a name and a password as "
     "`Authorization: Basic`."
 )
+ASK_FOR_A_KEY = (
+    "Say who asks: a key as `Authorization: Bearer <key>` or `X-Service-Api-Key: <key>`. People sign in with a "
+    "browser, at {}."
+)
+NO_PASSWORDS = "Passwords open nothing here: people sign in with a browser, at {}. Programs send a key."
+
+
+def challenge(auth_type: str) -> bytes:
+    """What a 401 asks for (RFC 9110, 11.6.1)."""
+    return OF_KEYS if auth_type == "oidc" else CHALLENGE
 
 
 class Authenticator:
     """Recognises keys at once, and passwords off the loop."""
 
-    def __init__(
-        self, accounts: Accounts, signing_in: SigningIn, *, service_key: str, anybody: Principal | None
-    ) -> None:
-        """An empty `service_key` is one that nobody holds. `anybody` is who asks without credentials, or None."""
-        self._accounts = accounts
-        self._signing_in = signing_in
-        self._service_key = service_key.encode()
-        self._anybody = anybody
+    def __init__(self, services: Services) -> None:
+        """Of a service. Its key that is empty is one that nobody holds."""
+        self._accounts = services.accounts
+        self._signing_in = services.signing_in
+        self._service_key = services.api_key.encode()
+        self._anybody = services.anybody
+        self._has_passwords = services.auth_type != "oidc"
+        self._challenge = challenge(services.auth_type)
+        self._web_url = services.web_url
 
     async def principal(self, shown: Shown, *, address: Callable[[], str]) -> Principal:
         """Who this is. Raises `Unauthenticated`, `Throttled`.
@@ -48,10 +59,13 @@ class Authenticator:
         found += [await self._person(one, address=address()) for one in shown.passwords]
         if found:
             if any(one != found[0] for one in found):
-                raise errors.Unauthenticated("The credentials mean different callers; send one.", challenge=CHALLENGE)
+                raise errors.Unauthenticated(
+                    "The credentials mean different callers; send one.", challenge=self._challenge
+                )
             return found[0]
         if self._anybody is None:
-            raise errors.Unauthenticated(ASK, challenge=CHALLENGE)
+            asking = ASK if self._has_passwords else ASK_FOR_A_KEY.format(self._web_url)
+            raise errors.Unauthenticated(asking, challenge=self._challenge)
         return self._anybody
 
     def _holder(self, key: str) -> Principal:
@@ -65,7 +79,9 @@ class Authenticator:
         return holder
 
     async def _person(self, one: Password, *, address: str) -> Principal:
+        if not self._has_passwords:
+            raise errors.Unauthenticated(NO_PASSWORDS.format(self._web_url), challenge=self._challenge)
         found = await self._signing_in.principal(one.name, one.password, address=address)
         if found is None:
-            raise errors.Unauthenticated("The name or the password is wrong.", challenge=CHALLENGE)
+            raise errors.Unauthenticated("The name or the password is wrong.", challenge=self._challenge)
         return found

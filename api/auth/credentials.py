@@ -14,13 +14,14 @@ from urllib.parse import unquote_to_bytes
 
 from api import errors
 from api.answers import Header
-from reconciler.access import keys
+from reconciler.access import inviting, keys
 
 IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
 """What the name of a parameter holds that carries a key, in lower case. Values may be anybody's names of things."""
 
 
 IN_A_URL = "A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
+CODE_IN_A_URL = "An invitation code does not belong in a URL, where logs keep it: withdraw this one, and make another."
 
 
 class Password(NamedTuple):
@@ -62,22 +63,27 @@ def shown(headers: Iterable[Header]) -> Shown:
 
 
 def refuse_in_path(path: str) -> None:
-    """Raise `BadRequest` for a key of ours in the path of a URL."""
+    """Raise `BadRequest` for a key or an invitation code of ours in the path of a URL."""
     if keys.MARK in path and keys.stands_in(path):
         raise errors.BadRequest(IN_A_URL)
+    if inviting.MARK in path and inviting.stands_in(path):
+        raise errors.BadRequest(CODE_IN_A_URL)
 
 
 def refuse_in_query(query: bytes, *, service_key: bytes) -> None:
-    """Raise `BadRequest` for a key in the query of a URL, where logs, histories and proxies keep it.
+    """Raise `BadRequest` for a key or a code in the query of a URL, where logs, histories and proxies keep it.
 
-    A key of ours is known by its beginning, wherever it stands; that of the environment, which may be any text, as the
+    What is ours is known by its beginning, wherever it stands; that of the environment, which may be any text, as the
     whole value of a parameter. An empty `service_key` is none.
     """
     parameters = [tuple(map(unquote_to_bytes, each.partition(b"=")[::2])) for each in query.split(b"&")]
     is_named = any(sign in name.lower() for name, _ in parameters for sign in IN_URL)
     is_service_key = any(hmac.compare_digest(value, service_key) for _, value in parameters)
-    if is_named or (is_service_key and service_key) or keys.stands_in(unquote_to_bytes(query).decode("latin-1")):
+    text = unquote_to_bytes(query).decode("latin-1")
+    if is_named or (is_service_key and service_key) or keys.stands_in(text):
         raise errors.BadRequest(IN_A_URL)
+    if inviting.stands_in(text):
+        raise errors.BadRequest(CODE_IN_A_URL)
 
 
 def _basic(encoded: bytes) -> Password:

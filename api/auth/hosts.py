@@ -14,6 +14,7 @@ from api.answers import Header
 
 LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 OWN_SITE = frozenset({b"same-origin", b"none"})  # `none`: a person typed the address
+PROVEN = frozenset({b"same-origin"})
 
 
 def check(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
@@ -26,22 +27,31 @@ def check(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
         )
 
 
-def check_origin(headers: Iterable[Header], *, web_url: str) -> None:
+def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool = False) -> None:
     """Raise `Forbidden` for a write that a browser sends for a page of another site.
 
     A browser adds what it remembers, a password or its place in the network, to whatever a page has it send. Its own
     word on the site counts first; without it, as over plain http from another machine, the origin must be the host
     that is asked. A proxy may have changed that one, so the origin of `web_url` is right as well.
+
+    What comes with a cookie, or begins a session, `needs_proof`: then it must say one of them, since a browser does.
     """
     headers = list(headers)
     origins = _values(headers, b"origin")
     if len(origins) == 1 and origins[0].decode("latin-1").lower() == origin_of(web_url):
         return
     sites = _values(headers, b"sec-fetch-site")
+    if needs_proof and not sites and not origins:
+        raise errors.Forbidden(
+            "This says not of which site it comes (`Origin`), as a browser does for whoever signed in with one; "
+            "programs use a key."
+        )
     if sites:
-        ours = len(sites) == 1 and sites[0] in OWN_SITE
+        ours = len(sites) == 1 and sites[0] in (PROVEN if needs_proof else OWN_SITE)
     else:
         ours = not origins or _asked_itself(origins, _values(headers, b"host"))
+        # Where people come by https, whoever is in between may put a page of their own under the same name over http.
+        ours = ours and not (needs_proof and web_url.startswith("https:") and origins[0].lower().startswith(b"http:"))
     if not ours:
         raise errors.Forbidden(
             "A browser sent this for a page of another site; only pages of this service may change anything. Behind a "

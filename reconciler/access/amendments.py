@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.access.actors import Role
-from reconciler.access.models import Directory, Key, Project, User
+from reconciler.access.models import Directory, Invitation, Key, Project, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Audited:
     """What an audit event says of it, no secret among it. `project` is empty for what concerns the organization."""
 
     action: str
-    kind: str  # Project, User, Member or Key
+    kind: str  # Project, User, Member, Key, Invitation or Authentication
     name: str
     project: str = ""
     detail: Mapping[str, object] | None = None
@@ -41,6 +41,9 @@ class Amendment:
     members: tuple[Member, ...] = ()
     keys: tuple[Key, ...] = ()
     revoked_keys: tuple[Key, ...] = ()
+    invitations: tuple[Invitation, ...] = ()
+    ended_invitations: tuple[Invitation, ...] = ()  # taken, withdrawn or expired
+    auth_type: str = ""  # how people sign in from now on; empty: as before
 
 
 def amended(directory: Directory, amendment: Amendment) -> Directory:
@@ -49,6 +52,8 @@ def amended(directory: Directory, amendment: Amendment) -> Directory:
     users = {name: user for name, user in directory.users.items() if user.id not in gone}
     # By id: of a key that was used meanwhile, the rest is not what it was when somebody decided to revoke it.
     revoked = {key.id for key in amendment.revoked_keys}
+    ended = {invitation.id for invitation in amendment.ended_invitations}
+    invitations = {one.id: one for one in directory.invitations.values() if one.id not in ended}
     keys = {prefix: key for prefix, key in directory.keys.items() if key.id not in revoked}
     return replace(
         directory,
@@ -56,6 +61,7 @@ def amended(directory: Directory, amendment: Amendment) -> Directory:
         users={**users, **{user.name: user for user in amendment.users}},
         members=_members(directory, amendment),
         keys={**keys, **{key.prefix: key for key in amendment.keys}},
+        invitations={**invitations, **{one.id: one for one in amendment.invitations}},
     )
 
 

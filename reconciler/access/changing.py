@@ -18,8 +18,9 @@ from reconciler.access.permissions import Scope
 from reconciler.resources import names
 
 LONGEST_TEXT = 200  # characters of a display name or of a key's name
+LONGEST_NAME = 128  # characters of what a person is called
 SHORTEST_PASSWORD = 12  # characters
-LONGEST_PASSWORD = 1_024  # bytes: hashing more would only cost
+LONGEST_PASSWORD = 256  # characters, of at most four bytes each: hashing more would only cost
 MOST = 10_000  # people, keys, projects: what is looked through for every change stays small
 MOST_MEMBERSHIPS = 100_000  # in all projects together
 
@@ -53,7 +54,7 @@ def create_project(directory: Directory, name: str, *, at: str) -> Amendment:
 
 def create_user(directory: Directory, user: User) -> Amendment:
     """A new person. Raises Invalid, Conflict."""
-    if not _USER.fullmatch(user.name):
+    if not is_name(user.name):
         raise Invalid(f"The user's name {USER_RULE}.")
     _is_text(user.display_name, "display name")
     if user.name in directory.users:
@@ -63,9 +64,16 @@ def create_user(directory: Directory, user: User) -> Amendment:
     return Amendment(Audited("created", "User", user.name, detail=detail), users=(user,))
 
 
+def is_name(text: str) -> bool:
+    """Whether a person may be called so."""
+    return _USER.fullmatch(text) is not None
+
+
 def change_user(directory: Directory, after: User) -> Amendment:
     """Another display name, password, or standing in the organization. Raises Invalid, Missing, Conflict."""
     before = user(directory, after.name)
+    if after.password != before.password:
+        check_has_password(before)
     _is_text(after.display_name, "display name")
     if before.organization_admin and not after.organization_admin:
         _is_not_last(directory, before)
@@ -80,13 +88,17 @@ def change_user(directory: Directory, after: User) -> Amendment:
 
 
 def remove_user(directory: Directory, name: str) -> Amendment:
-    """A person goes, with every membership; what they made stays. Raises Missing, Conflict."""
+    """A person goes, with every membership. Keys that they made stay; invitations do not, since nobody else looks after
+    the codes, and whoever is removed could come back by one. Raises Missing, Conflict.
+    """
     gone = user(directory, name)
     if gone.organization_admin:
         _is_not_last(directory, gone)
     roles = {project: role.value for project, role in directory.roles_of(gone).items()}
     detail = {"organizationAdmin": gone.organization_admin, "roles": roles}
-    return Amendment(Audited("deleted", "User", name, detail=detail), removed_users=(gone,))
+    theirs = tuple(one for _, one in sorted(directory.invitations.items()) if one.created_by == f"user:{name}")
+    audited = Audited("deleted", "User", name, detail=detail)
+    return Amendment(audited, removed_users=(gone,), ended_invitations=theirs)
 
 
 def set_member(directory: Directory, *, project: str, name: str, role: Role) -> Amendment:
@@ -146,12 +158,18 @@ def with_password(user: User, password: str) -> User:
     return replace(user, password=password)
 
 
+def check_has_password(user: User) -> None:
+    """Raises Conflict for somebody whom a provider knows: a password would open nothing."""
+    if user.identity is not None:
+        raise Conflict(f"{user.name} signs in through the OpenID Connect provider and has no password here.")
+
+
 def check_password(text: str) -> None:
     """Raises Invalid for a password that is too short or too long; what it is made of is everyone's own affair."""
     if len(text) < SHORTEST_PASSWORD:
         raise Invalid(f"A password has at least {SHORTEST_PASSWORD} characters.")
-    if len(text.encode("utf-8", "surrogatepass")) > LONGEST_PASSWORD:
-        raise Invalid(f"A password has at most {LONGEST_PASSWORD} bytes.")
+    if len(text) > LONGEST_PASSWORD:
+        raise Invalid(f"A password has at most {LONGEST_PASSWORD} characters.")
 
 
 def _is_not_last(directory: Directory, one: User) -> None:

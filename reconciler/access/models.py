@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from reconciler.access import keys
 from reconciler.access.actors import Role
+from reconciler.access.identities import Identity
 from reconciler.access.permissions import Scope
 from reconciler.access.principals import EVERY_SCOPE, NO_ROLES, OF_PEOPLE, UNLISTED, Principal
 
@@ -23,7 +24,10 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person. `password` is an encoded argon2id hash; None for somebody who cannot sign in with one."""
+    """A person. `password` is an encoded argon2id hash; None for somebody who cannot sign in with one. `identity` is
+    who they are at a provider, which also told the `email`; None and empty for a person with a password. `losses`
+    counts how often anything was taken from them (`losing`): a session from before that has ended.
+    """
 
     id: str
     name: str
@@ -31,6 +35,26 @@ class User:
     display_name: str = ""
     organization_admin: bool = False
     password: str | None = field(default=None, repr=False)
+    identity: Identity | None = None
+    email: str = ""
+    losses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """A role in a project that waits for somebody who is not known yet: whoever has the code of which this is the
+    `digest`, or, where there is none, whose verified e-mail address is `email`, in lower case. An address waits once
+    for each project: whoever invites it anew ends the invitation of before in the same amendment.
+    """
+
+    id: str
+    project: str
+    role: Role
+    created_at: str
+    created_by: str
+    expires_at: str
+    digest: bytes | None = field(default=None, repr=False)
+    email: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +78,17 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Everybody. `members` has each project's people by their ids; `keys` are by prefix, `users` by name."""
+    """Everybody. `members` has each project's people by their ids; `keys` are by prefix, `users` by name,
+    `invitations` by id.
+    """
 
     projects: Mapping[str, Project] = field(default_factory=dict)
     users: Mapping[str, User] = field(default_factory=dict)
     members: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
+    invitations: Mapping[str, Invitation] = field(default_factory=dict)
+    _people: Mapping[Identity, User] = field(init=False, repr=False, compare=False)
+    _ids: Mapping[str, User] = field(init=False, repr=False, compare=False)
     _roles: Mapping[str, Mapping[str, Role]] = field(init=False, repr=False, compare=False)
     _holders: dict[str, Principal] = field(init=False, repr=False, compare=False)  # of keys that were shown, by id
 
@@ -70,11 +99,22 @@ class Directory:
             for user, role in members.items():
                 roles[user][project] = role
         object.__setattr__(self, "_roles", dict(roles))
+        people = {user.identity: user for user in self.users.values() if user.identity is not None}
+        object.__setattr__(self, "_people", people)
+        object.__setattr__(self, "_ids", {user.id: user for user in self.users.values()})
         object.__setattr__(self, "_holders", {})
 
     def roles_of(self, user: User) -> Mapping[str, Role]:
         """A person's role in each project, sorted by project."""
         return self._roles.get(user.id, NO_ROLES)
+
+    def person(self, identity: Identity) -> User | None:
+        """The person who is this at a provider, or None."""
+        return self._people.get(identity)
+
+    def user(self, identifier: str) -> User | None:
+        """The person with this id, or None."""
+        return self._ids.get(identifier)
 
     def principal(self, user: User) -> Principal:
         """The person as somebody who asks."""

@@ -27,6 +27,7 @@ class Permission(StrEnum):
     HANDLE_DELIVERIES = "handle-deliveries"  # replay, discard and test, and see what endpoints answered
     MANAGE_MEMBERS = "manage-members"
     MANAGE_KEYS = "manage-keys"
+    READ_AUDIT = "read-audit"  # who did what, from where
 
     SEND_LOGS = "send-logs"
     READ_METRICS = "read-metrics"
@@ -52,6 +53,7 @@ _ADMIN = _USER | {
     Permission.HANDLE_DELIVERIES,
     Permission.MANAGE_MEMBERS,
     Permission.MANAGE_KEYS,
+    Permission.READ_AUDIT,
 }
 
 OF_ROLE: Mapping[Role, frozenset[Permission]] = MappingProxyType(

@@ -35,6 +35,15 @@ WRONG_KEY = (
 PROJECTS = "`reconciler project list` shows yours"
 CHOOSE_HINT = f"choose a project with --project or SERVICE_PROJECT; {PROJECTS}"
 WRONG_PASSWORD = "the service does not accept the name or the password (--user, SERVICE_USER, SERVICE_PASSWORD_FILE)"  # noqa: S105
+SET_A_KEY = "set SERVICE_API_KEY to a key of yours"
+OF_401: Mapping[str, str] = {  # what the service says, in words of commands; whatever else it says stands for itself
+    "Say who asks: a key as `Authorization: Bearer <key>` or `X-Service-Api-Key: <key>`, or a name and a password as "
+    "`Authorization: Basic`.": NOBODY,
+    "The key is not known.": WRONG_KEY,
+    "The name or the password is wrong.": WRONG_PASSWORD,
+}
+MOST_SENTENCES = 5  # of a 401, which may come from anybody
+LONGEST_SENTENCE = 500  # characters
 
 Query = Mapping[str, str]
 
@@ -166,9 +175,9 @@ class Client:
             if value is None:
                 raise Refused(NOT_OURS)
             return value
-        if status == 401:
-            raise Refusal(status, (self._refused,))
         errors = tuple(strings(value.get("errors"))) if isinstance(value, dict) else ()
+        if status == 401:
+            raise Refusal(status, self._unrecognised(errors))
         if not errors:
             errors = (f"{self._server} answered {status} without saying why; is it the service, or a proxy?",)
         if status == 429 and after:
@@ -179,6 +188,13 @@ class Client:
         if errors == (CHOOSE,):
             raise Refused(CHOOSE_HINT)
         raise Refusal(status, errors)
+
+    def _unrecognised(self, errors: tuple[str, ...]) -> tuple[str, ...]:
+        """Why the service does not know who asks: it knows best, as long as it says something."""
+        told = tuple(OF_401.get(one, one[:LONGEST_SENTENCE].removesuffix(".")) for one in errors[:MOST_SENTENCES])
+        if self._refused == NOBODY and told and NOBODY not in told:
+            return (*told, SET_A_KEY)
+        return told or (self._refused,)
 
 
 def no_project(name: str) -> str:

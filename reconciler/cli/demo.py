@@ -36,6 +36,7 @@ POLL_SECONDS = 0.1
 COPIED_FILES = 10_000  # a demonstration, not an import
 SHOWN_BYTES = 500  # of what arrives in one request
 TOLD_BY_THE_NARRATOR = "reconciler.reconciling"  # what becomes of each commit; in a service the log alone says it
+ACCESS = "reconciler.accounts"
 FIRST_ADMIN = "reconciler.daemon.first_admin"  # somebody to sign in as, where the demonstration's key does
 IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
 
@@ -75,7 +76,7 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
             config=write_settings(place), environment={}, overrides={"listen": listen or free_address(), "apiKey": key}
         ).settings
         logs.set_up(level=settings.log.level, style="text")
-        for unsaid in (TOLD_BY_THE_NARRATOR, FIRST_ADMIN):
+        for unsaid in (TOLD_BY_THE_NARRATOR, ACCESS, FIRST_ADMIN):
             logging.getLogger(unsaid).setLevel(logging.ERROR)
 
         async def show(running: Running) -> None:

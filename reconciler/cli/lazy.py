@@ -41,8 +41,20 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
 
 
+ENDING = ("delete", "remove", "revoke")  # what a group has one of, and people look for by the others
+
+
 class OrderedGroup(click.Group):
     """A group of commands of one module, listed in the order in which they stand there."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant, or a mistake that names the one that may be."""
+        meant = next((name for name in ENDING if name in self.commands), None)
+        if meant and args[0] in ENDING and args[0] not in self.commands:
+            ctx.fail(f"No such command '{args[0]}'; did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names, as they stand."""

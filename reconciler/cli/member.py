@@ -3,14 +3,11 @@
 import click
 
 from reconciler.access.actors import Role
-from reconciler.access.principals import DEFAULT_PROJECT
-from reconciler.cli import connecting, output, tables
-from reconciler.cli.answers import at, objects, text
-from reconciler.cli.client import CHOOSE_HINT, Client
+from reconciler.cli import choosing, connecting, output, tables
+from reconciler.cli.answers import objects, text
 from reconciler.cli.form_option import form_option
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
-from reconciler.errors import Refused
 
 HEADER = ("USER", "ROLE")
 
@@ -26,7 +23,7 @@ def member() -> None:
 def list_all(session: Session, *, form: str) -> None:
     """Show the members and their roles. Organization admins need no membership."""
     with connecting.everywhere(session) as client:
-        project = _project(client, session)
+        project = choosing.project(client, session)
         with connecting.unknown_project(project):
             found = objects(client.get("projects", project, "members").get("members"))
     rows = [(text(one, "user"), text(one, "role")) for one in found]
@@ -42,7 +39,7 @@ def list_all(session: Session, *, form: str) -> None:
 def set_role(session: Session, *, name: str, role: str) -> None:
     """Give USER a role in the project, in place of the one they have."""
     with connecting.everywhere(session) as client:
-        project = _project(client, session)
+        project = choosing.project(client, session)
         with connecting.unknown_project(project):
             client.ask("PUT", ("projects", project, "members", name), body={"role": role})
     output.line(f"{name}: {role} of {project}")
@@ -54,19 +51,7 @@ def set_role(session: Session, *, name: str, role: str) -> None:
 def remove(session: Session, *, name: str) -> None:
     """Take USER out of the project."""
     with connecting.everywhere(session) as client:
-        project = _project(client, session)
+        project = choosing.project(client, session)
         with connecting.unknown_project(project):
             client.ask("DELETE", ("projects", project, "members", name))
     output.line(f"{name}: no member of {project} any more")
-
-
-def _project(client: Client, session: Session) -> str:
-    """The project that is meant, by the service's own rule for requests that name none. Raises Refused."""
-    if session.project is not None:
-        return session.project
-    within = [text(one, "name") for one in objects(at(client.get("me"), "me", "projects"))]
-    if DEFAULT_PROJECT in within:
-        return DEFAULT_PROJECT
-    if len(within) != 1:
-        raise Refused(CHOOSE_HINT)
-    return within[0]

@@ -61,7 +61,8 @@ def of_settings(
     # Settings bring a library that takes long; most plans have none.
     from reconciler.settings import loading  # noqa: PLC0415
 
-    settings = loading.load(config=config, environment={}, overrides={}).settings
+    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
+    settings = loading.load(config=config, environment={}, overrides={"auth.type": "local"}).settings
     known = {one.name: one for one in settings.repositories}
     unknown = [name for name in names if name not in known]
     if unknown or not known:

@@ -94,7 +94,8 @@ def _state_dir(config: Path | None) -> Path:
     """The one of the settings, which are read as `serve` reads them. Raises SettingsError with every mistake."""
     from reconciler.settings import loading  # noqa: PLC0415 - only for those who peek
 
-    loaded = loading.load(config=config, environment=os.environ, overrides={})
+    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
+    loaded = loading.load(config=config, environment=os.environ, overrides={"auth.type": "local"})
     return Path(loaded.settings.state_dir)
 
 

@@ -9,24 +9,38 @@ from pathlib import Path
 import click
 
 from api import app
+from reconciler.access import keys
 from reconciler.daemon import daemon, logs
 from reconciler.daemon.daemon import Running
+from reconciler.errors import Refused
 from reconciler.settings import loading
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
 
 log = logging.getLogger(__name__)
 
+CLIENTS_KEY = (
+    f"SERVICE_API_KEY: begins with {keys.MARK}, as a client's key that a service made; here it would be an "
+    "organization admin's: unset it in the shell or the unit that starts the service, or set one of your own"
+)
+
 
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), help="The settings file.")
 @click.option("--listen", help="Where to listen, host:port; overrides the settings.")
 @click.option("--state-dir", "state_dir", help="The folder for mirrors and the store; overrides the settings.")
-def serve(config: Path | None, listen: str | None, state_dir: str | None) -> None:
+@click.option(
+    "--confirm-auth-change",
+    is_flag=True,
+    help="Where auth.type is another one than the last time, remove all people, roles, invitations, sessions and keys.",
+)
+def serve(config: Path | None, listen: str | None, state_dir: str | None, *, confirm_auth_change: bool) -> None:
     """Watch the repositories of the settings and serve the API, until SIGTERM. SIGHUP reads the settings again."""
     overrides = {"listen": listen, "stateDir": state_dir}
     loaded = load(config, overrides)
     settings = loaded.settings
+    if settings.api_key is not None and settings.api_key.get_secret_value().startswith(keys.MARK):
+        raise Refused(CLIENTS_KEY)
     logs.set_up(level=settings.log.level, style=settings.log.format)
     warn(loaded)
 
@@ -45,6 +59,7 @@ def serve(config: Path | None, listen: str | None, state_dir: str | None) -> Non
             application=app.build,
             log_application=app.build_for_logs,
             when_up=when_up,
+            confirm_auth_change=confirm_auth_change,
         )
     )
 

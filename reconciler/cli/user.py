@@ -92,7 +92,7 @@ def change(session: Session, *, name: str, display_name: str | None, organizatio
 @click.argument("name")
 @connected
 def delete(session: Session, *, name: str) -> None:
-    """Remove the person NAME, with their roles. Keys that they made stay."""
+    """Remove the person NAME, with their roles and the invitations that they made. Keys that they made stay."""
     with connecting.everywhere(session) as client:
         client.ask("DELETE", ("users", name))
     output.line(f"{name}: deleted")

@@ -57,8 +57,8 @@ class Running:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What the caller decides: the settings, how to read them again, who answers HTTP, there and where log records
-    alone are taken in, what to do once all is up, and the variables that resources may refer to, as far as the settings
-    let them.
+    alone are taken in, what to do once all is up, the variables that resources may refer to, as far as the settings
+    let them, and whether another `auth.type` than the last time may remove everybody (`auth_change`).
     """
 
     settings: Settings
@@ -67,6 +67,7 @@ class Plan:
     log_application: Callable[[Services], Any]
     when_up: Callable[[Running], Awaitable[None]] | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    confirm_auth_change: bool = False
 
 
 def start(plan: Plan) -> None:
@@ -93,8 +94,13 @@ async def run(plan: Plan, bound: Bound) -> None:
         listener = opened.enter_context(serving.bind(settings.listen.host, settings.listen.port))
         for_logs = [opened.enter_context(one) for one in _log_listener(settings)]
         await following.remove_leftovers(settings)
-        environment = plan.environment
-        async with parts.built(settings, bound, listeners=[listener, *for_logs], environment=environment) as built:
+        async with parts.built(
+            settings,
+            bound,
+            listeners=[listener, *for_logs],
+            environment=plan.environment,
+            confirm_auth_change=plan.confirm_auth_change,
+        ) as built:
             application = plan.application(built.services)
             drain = settings.delivery.drain_timeout
             certificate = certificates.configured(settings)
@@ -147,11 +153,18 @@ async def _up(
     tasks = [
         asyncio.create_task(_watchdog(), name="watchdog"),
         asyncio.create_task(services.accounts.keep_touched(), name="last-uses-of-keys"),
+        asyncio.create_task(services.sessions.keep(), name="sessions"),
         asyncio.create_task(first_admin.clear(services.accounts, state_dir=settings.state_dir), name="first-password"),
         asyncio.create_task(_reloads(plan, built.repositories, served, reload), name="reloads"),
         asyncio.create_task(erasing.erase(services.store, erasing.Pace()), name="erasing"),
         asyncio.create_task(built.delivery.keep(services.store), name="routes"),
+        asyncio.create_task(built.notifying.keep(), name="notifications"),
+        asyncio.create_task(built.auditing.keep(), name="audit"),
     ]
+    if services.provider is not None:
+        from reconciler.daemon import signing_in  # noqa: PLC0415 - loaded by now, and not where there is no provider
+
+        tasks.append(asyncio.create_task(signing_in.look(services.provider, settings), name="provider"))
     if plan.when_up is not None:
         tasks.append(asyncio.create_task(_companion(plan.when_up, Running(address, services)), name="companion"))
     for task in tasks:

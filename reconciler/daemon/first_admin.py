@@ -16,7 +16,7 @@ from reconciler.access import changing, passwords
 from reconciler.access.models import User
 from reconciler.accounts import Accounts
 from reconciler.clock import Clock, rfc3339
-from reconciler.signing_in import SigningIn
+from reconciler.signing_in.passwords import SigningIn
 
 log = logging.getLogger(__name__)
 

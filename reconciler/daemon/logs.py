@@ -12,10 +12,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TextIO
 
+from reconciler import belonging
 from reconciler.clock import rfc3339
 from reconciler.escaping import visible, visible_block, visible_json
 
 log = logging.getLogger(__name__)
+
+SHORT = 8  # characters of an id
 
 OURS = ("reconciler", "api")
 # What libraries may say. The HTTP server warns of every client that speaks no HTTP, which is nobody's to mend here.
@@ -24,18 +27,22 @@ LIBRARIES = {"apscheduler": logging.CRITICAL, "uvicorn": logging.ERROR}
 
 
 class Text(logging.Formatter):
-    """`06:12:00 warning: telemetry: …` for a person. A record begins at the margin; its trace is set in beneath."""
+    """`06:12:00 warning: telemetry: … [run 8Q1X2Y3Z]` for a person. A record begins at the margin; its trace is set in
+    beneath. Of an id the end is shown, in which those of one minute differ; lines as JSON have all of it.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        line = f"{time} {level}{visible(record.getMessage())}"
+        line = f"{time} {level}{visible(record.getMessage())}{_short()}"
         trace = self.formatException(record.exc_info) if record.exc_info else getattr(record, "fields", {}).get("trace")
         return line if not trace else f"{line}\n{visible_block(str(trace))}"
 
 
 class Json(logging.Formatter):
-    """One object a line: `time`, `level`, `logger`, `message`, then the fields of the record."""
+    """One object a line: `time`, `level`, `logger`, `message`, `request` or `run` where it belongs to one, then the
+    fields of the record.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -44,10 +51,22 @@ class Json(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line |= _belongs()
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return visible_json(json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def _belongs() -> dict[str, str]:
+    """The request and the run that the line belongs to, which is written where it is logged: in their context."""
+    ids = {"request": belonging.REQUEST.get(), "run": belonging.RUN.get()}
+    return {name: identifier for name, identifier in ids.items() if identifier}
+
+
+def _short() -> str:
+    """The same at the end of a line."""
+    return "".join(f" [{name} {identifier[-SHORT:]}]" for name, identifier in _belongs().items())
 
 
 class Handler(logging.StreamHandler[TextIO]):

@@ -7,30 +7,46 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import os
 import socket
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
 from reconciler import clock
 from reconciler.access.principals import DEFAULT_PROJECT, LOCAL
+from reconciler.access.sessions import Lifetimes
 from reconciler.accounts import Accounts
 from reconciler.applying import Applier, Limits
-from reconciler.daemon import certificates, delivering, following, headers
+from reconciler.auditing.keeping import Keeping
+from reconciler.auditing.refusals import Refusals
+from reconciler.daemon import auth_change, certificates, delivering, following, headers, notifying, systemd
 from reconciler.daemon.delivering import Delivering
 from reconciler.daemon.ending import Bound
+from reconciler.daemon.notifying import Notifying
 from reconciler.daemon.services import Services
 from reconciler.delivery.limiting import Rates, Room
+from reconciler.metrics.sources import Measured
+from reconciler.operations.sqlite import SqliteOperations
 from reconciler.reading.client import Reader
 from reconciler.reconciling.repositories import Environment, Repositories
 from reconciler.remotes.following import Remotes
 from reconciler.reviewing.asking import Reviewing
 from reconciler.secrets import available, sources
 from reconciler.settings.models import Settings
-from reconciler.signing_in import SigningIn
+from reconciler.signing_in.passwords import SigningIn
+from reconciler.signing_in.sessions import Sessions
 from reconciler.store.sqlite import SqliteStore
+from reconciler.upkeep import upgrading
+
+if TYPE_CHECKING:
+    from reconciler.oidc.provider import Provider
+    from reconciler.signing_in.people import People
+
+OPERATIONS = "ops.db"  # in the state directory
 
 
 class Parts(NamedTuple):
@@ -39,59 +55,198 @@ class Parts(NamedTuple):
     services: Services
     repositories: Repositories
     delivery: Delivering
+    notifying: Notifying
+    auditing: Keeping
+
+
+class _Kept(NamedTuple):
+    """What is open on the disk, and everybody."""
+
+    store: SqliteStore
+    operations: SqliteOperations
+    accounts: Accounts
+
+
+class _Entrance(NamedTuple):
+    """What people come in by."""
+
+    signing_in: SigningIn
+    sessions: Sessions
+    people: "People | None"
+    provider: "Provider | None"
 
 
 @contextlib.asynccontextmanager
 async def built(
-    settings: Settings, bound: Bound, *, listeners: Sequence[socket.socket], environment: Mapping[str, str]
+    settings: Settings,
+    bound: Bound,
+    *,
+    listeners: Sequence[socket.socket],
+    environment: Mapping[str, str],
+    confirm_auth_change: bool,
 ) -> AsyncIterator[Parts]:
     """Store, reader, applier, repositories and delivery; stopped in the opposite order.
 
     `listeners` are the service's own, to which nothing is delivered. Raises Refused, StoreFault.
     """
-    path = Path(settings.store.url.removeprefix("sqlite:///"))
-    store = await asyncio.to_thread(SqliteStore, path)
-    reader = Reader()
-    try:
-        accounts = Accounts(store, await store.directory(), clock=clock.now)
-        await accounts.ensure_project(DEFAULT_PROJECT)
-        await reader.start()
+    async with (
+        _kept(settings, bound, confirm_auth_change=confirm_auth_change) as kept,
+        _reading(bound) as reader,
+    ):
+        path = str(_store_path(settings))
         limits = Limits(api_versions=settings.api.accepted_versions, max_resources=settings.api.max_resources)
         secrets = partial(available.of, sources.configured(settings, environment=environment))
-        applier = Applier(store, reader, store_path=str(path), limits=limits, secrets=secrets, clock=clock.now)
-        repositories = Repositories(_surroundings(settings, store=store, applier=applier, accounts=accounts))
-        signing_in = SigningIn(accounts)
-        try:
-            async with delivering.delivering(settings, listeners, applier=applier, environment=environment) as delivery:
-                services = Services(
-                    store=store,
-                    applier=applier,
-                    repositories=repositories,
-                    reviewing=Reviewing(repositories, store=store, applier=applier, clock=clock.now),
-                    accounts=accounts,
-                    signing_in=signing_in,
-                    clock=clock.now,
-                    api_key="" if settings.api_key is None else settings.api_key.get_secret_value(),
-                    max_body_bytes=settings.api.max_body_bytes,
-                    deliveries=delivery.manager,
-                    rates=Rates(settings.delivery.records_per_second),
-                    room=Room(settings.delivery.max_in_flight_bytes),
-                    anybody=LOCAL if settings.auth.type == "none" else None,
-                    web_url=settings.web_url,
-                    trusted_proxies=settings.trusted_proxies,
-                    headers=headers.security(
-                        tls=certificates.configured(settings) is not None, web_url=settings.web_url
-                    ),
-                )
-                yield Parts(services, repositories, delivery)
-        finally:
-            signing_in.close()
-            await repositories.stop()
-            await accounts.touch()
+        applier = Applier(kept.store, reader, store_path=path, limits=limits, secrets=secrets, clock=clock.now)
+        auditing = Keeping(kept.store, Refusals(), retention=settings.audit.retention, clock=clock.now)
+        applier.listen(auditing.heard)
+        async with (
+            _repositories(settings, kept, applier) as repositories,
+            _entrance(settings, bound, kept) as entrance,
+            delivering.delivering(settings, listeners, applier=applier, environment=environment) as delivery,
+        ):
+            watching = await notifying.built(
+                settings,
+                kept.operations,
+                store_=kept.store,
+                applier=applier,
+                repositories_=repositories,
+                manager=delivery.manager,
+                listeners=listeners,
+                environment=environment,
+            )
+            # All that a door may use: a long list, and nothing is decided in it.
+            has_tls = certificates.configured(settings) is not None
+            services = Services(
+                store=kept.store,
+                applier=applier,
+                repositories=repositories,
+                reviewing=Reviewing(repositories, store=kept.store, applier=applier, clock=clock.now),
+                accounts=kept.accounts,
+                signing_in=entrance.signing_in,
+                clock=clock.now,
+                api_key="" if settings.api_key is None else settings.api_key.get_secret_value(),
+                max_body_bytes=settings.api.max_body_bytes,
+                deliveries=delivery.manager,
+                rates=Rates(settings.delivery.records_per_second),
+                room=Room(settings.delivery.max_in_flight_bytes),
+                sessions=entrance.sessions,
+                board=watching.board,
+                auth_type=settings.auth.type,
+                people=entrance.people,
+                provider=entrance.provider,
+                flow_key=await kept.operations.flow_key(),
+                takes_invitations=entrance.people is not None and not settings.auth.oidc.disable_invitations,
+                anybody=LOCAL if settings.auth.type == "none" else None,
+                web_url=settings.web_url,
+                trusted_proxies=settings.trusted_proxies,
+                refusals=auditing.refusals,
+                has_tls=has_tls,
+                headers=headers.security(tls=has_tls, web_url=settings.web_url),
+                measured=Measured(repositories=repositories, deliveries=delivery.manager.figures),
+            )
+            yield Parts(services, repositories, delivery, watching, auditing)
+
+
+def _store_path(settings: Settings) -> Path:
+    return Path(settings.store.url.removeprefix("sqlite:///"))
+
+
+@contextlib.asynccontextmanager
+async def _kept(settings: Settings, bound: Bound, *, confirm_auth_change: bool) -> AsyncIterator[_Kept]:
+    """Both files, brought to this version, and everybody who may still come in. Raises Refused, StoreFault."""
+    path = _store_path(settings)
+    await asyncio.to_thread(upgrading.before, path, clock=time.monotonic, beating=systemd.beat)
+    store = await asyncio.to_thread(SqliteStore, path)
+    operations: SqliteOperations | None = None
+    try:
+        operations = await asyncio.to_thread(SqliteOperations, settings.state_dir / OPERATIONS)
+        accounts = Accounts(store, await store.directory(), clock=clock.now)
+        await auth_change.settle(
+            accounts,
+            store,
+            operations,
+            configured=settings.auth.type,
+            is_confirmed=confirm_auth_change,
+            check=partial(_check_provider, settings),
+        )
+        if settings.auth.type == "oidc":
+            await auth_change.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
+        await accounts.ensure_project(DEFAULT_PROJECT)
+        yield _Kept(store, operations, accounts)
+    finally:
+        bound.begin()
+        if operations is not None:
+            await bound.waits("a write of sessions", operations.close())
+        await bound.waits("a write to the store", store.close())
+
+
+@contextlib.asynccontextmanager
+async def _reading(bound: Bound) -> AsyncIterator[Reader]:
+    """The reader child."""
+    reader = Reader()
+    try:
+        await reader.start()
+        yield reader
     finally:
         bound.begin()
         await bound.waits("the reader", reader.stop())
-        await bound.waits("a write to the store", store.close())
+
+
+@contextlib.asynccontextmanager
+async def _repositories(settings: Settings, kept: _Kept, applier: Applier) -> AsyncIterator[Repositories]:
+    """Those that are watched: none before they are started."""
+    surroundings = _surroundings(settings, store=kept.store, applier=applier, accounts=kept.accounts)
+    repositories = Repositories(surroundings)
+    try:
+        yield repositories
+    finally:
+        await repositories.stop()
+
+
+@contextlib.asynccontextmanager
+async def _entrance(settings: Settings, bound: Bound, kept: _Kept) -> AsyncIterator[_Entrance]:
+    """By which people come in; what is remembered of keys and sessions is written at the end. Raises StoreFault."""
+    sessions = await _sessions(settings, kept.operations, kept.accounts)
+    people, provider = _through_a_provider(settings, kept.accounts, sessions)
+    signing_in = SigningIn(kept.accounts)
+    try:
+        yield _Entrance(signing_in, sessions, people, provider)
+    finally:
+        signing_in.close()
+        await kept.accounts.touch()
+        await sessions.touch()
+        if provider is not None:
+            await bound.waits("the provider", provider.close())
+
+
+async def _sessions(settings: Settings, operations: SqliteOperations, accounts: Accounts) -> Sessions:
+    """Those of an earlier start. Raises StoreFault."""
+    lifetimes = Lifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
+    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now, randomness=os.urandom)
+    await sessions.load()
+    return sessions
+
+
+async def _check_provider(settings: Settings) -> None:
+    """Raise Refused where people are to sign in through a provider that cannot be used."""
+    if settings.auth.type == "oidc":
+        from reconciler.daemon import signing_in  # noqa: PLC0415 - as below
+
+        await signing_in.check(settings)
+
+
+def _through_a_provider(
+    settings: Settings, accounts: Accounts, sessions: Sessions
+) -> "tuple[People | None, Provider | None]":
+    """What lets people in through a provider, where the settings want that."""
+    if settings.auth.type != "oidc":
+        return None, None
+    from reconciler.daemon import signing_in  # noqa: PLC0415 - some megabytes that most services never need
+
+    return (
+        signing_in.people(settings, accounts, sessions, clock=clock.now),
+        signing_in.provider(settings, clock=clock.now, monotonic=time.monotonic),
+    )
 
 
 def _surroundings(settings: Settings, *, store: SqliteStore, applier: Applier, accounts: Accounts) -> Environment:

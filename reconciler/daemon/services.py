@@ -4,21 +4,31 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from reconciler.access.actors import Actor
+from reconciler.access.paces import Paces
 from reconciler.access.principals import Principal
+from reconciler.access.sent_forms import SentForms
 from reconciler.accounts import Accounts
 from reconciler.applying import Applier
+from reconciler.auditing.refusals import Refusals
 from reconciler.clock import Clock
 from reconciler.daemon import headers
 from reconciler.daemon.headers import Header
 from reconciler.delivery.contract import Delivery
 from reconciler.delivery.limiting import Rates, Room
 from reconciler.hooks.memory import Memory
+from reconciler.metrics.sources import Measured
+from reconciler.notifying.board import Board
 from reconciler.reviewing.asking import Reviewing
-from reconciler.signing_in import SigningIn
+from reconciler.signing_in.passwords import SigningIn
+from reconciler.signing_in.sessions import Sessions
 from reconciler.store.contract import Store
+
+if TYPE_CHECKING:  # what only sign-in through a provider needs is not loaded without one
+    from reconciler.oidc.provider import Provider
+    from reconciler.signing_in.people import People
 
 
 class Repositories(Protocol):
@@ -72,7 +82,13 @@ class Services:
     An empty `api_key` is one that nobody holds. `anybody` is who asks without a credential, None where one is asked
     for; then the service answers to its own names alone, that of `web_url` among them. `trusted_proxies` say where a
     request comes from. `headers` go with every answer. `rates` and `room` bound what `/v1/logs` takes in; `in_flight`
-    counts requests under way by the name of who asks, on every listener.
+    counts requests under way by the name of who asks, on every listener, `paces` what is begun by whoever is unknown,
+    `refusals` who was refused, `sent_forms` what must not count twice.
+    `measured` is what the service counts of itself.
+
+    `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, which seals what a browser carries
+    through the provider, are there with `oidc` alone; `takes_invitations` says whether invitations admit anybody.
+    `has_tls` says whether the listener has TLS itself: a proxy may have it instead, which `web_url` tells.
     """
 
     store: Store
@@ -87,9 +103,21 @@ class Services:
     deliveries: Delivery
     rates: Rates
     room: Room
+    sessions: Sessions
+    board: Board
+    auth_type: str = "local"
+    people: "People | None" = None
+    provider: "Provider | None" = None
+    flow_key: bytes = field(default=b"", repr=False)
+    takes_invitations: bool = False
     anybody: Principal | None = None
     web_url: str = ""
+    has_tls: bool = False
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     headers: tuple[Header, ...] = headers.SECURITY
     hooks: Memory = field(default_factory=Memory)
     in_flight: dict[str, int] = field(default_factory=dict)
+    paces: Paces = field(default_factory=Paces)
+    sent_forms: SentForms = field(default_factory=SentForms)
+    refusals: Refusals = field(default_factory=Refusals)
+    measured: Measured = field(default_factory=Measured)

@@ -3,6 +3,8 @@
 import os
 import socket
 
+BEAT_SECONDS = 60  # that a start has until the next sign of it
+
 
 def notify(message: str) -> None:
     """Send one state, `READY=1` for instance. A lost datagram is not worth stopping for."""
@@ -15,6 +17,11 @@ def notify(message: str) -> None:
             sender.sendto(message.encode(), name)
         except OSError:
             return
+
+
+def beat() -> None:
+    """Say that a start that takes long goes on: `TimeoutStartSec` begins again."""
+    notify(f"EXTEND_TIMEOUT_USEC={BEAT_SECONDS * 1_000_000}")
 
 
 def watchdog_seconds() -> float | None:

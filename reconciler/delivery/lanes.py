@@ -26,6 +26,13 @@ class Counts:
     discarded: int = 0
     expired: int = 0
 
+    def add(self, other: "Counts") -> None:
+        """Take over what a lane counted that ends."""
+        self.taken += other.taken
+        self.dropped += other.dropped
+        self.discarded += other.discarded
+        self.expired += other.expired
+
 
 @dataclass(eq=False, slots=True)
 class Lane:

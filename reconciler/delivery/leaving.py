@@ -8,7 +8,7 @@ A lane without an exporter waits: for a destination of its name, or for somebody
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from reconciler.delivery.lanes import Lane
 from reconciler.queueing.queues import Queues
@@ -19,10 +19,11 @@ LOOK_SECONDS = 1.0  # between two looks whether dead letters are left
 
 
 class Leaving:
-    """Those of all projects, in the order in which they left."""
+    """Those of all projects, in the order in which they left. `ended` is called with each that is no more."""
 
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: Queues, ended: Callable[[Lane], None]) -> None:
         self._queues = queues
+        self._ended = ended
         self._lanes: list[Lane] = []
         self._drains: dict[Lane, asyncio.Task[None]] = {}
 
@@ -76,6 +77,7 @@ class Leaving:
         """Its folder goes. Nothing suspends between the look that found it empty and its leaving the list."""
         self._lanes.remove(lane)
         self._drains.pop(lane, None)
+        self._ended(lane)
         if lane.exporter is not None:
             await lane.exporter.stop(seconds=0)
         if lane.queue is not None:

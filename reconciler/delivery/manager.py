@@ -18,6 +18,7 @@ from typing import Any
 from reconciler.counting import counted
 from reconciler.delivery import lanes, showing
 from reconciler.delivery.contract import Full, Taken, UnknownDestination
+from reconciler.delivery.figures import Figures, Past
 from reconciler.delivery.gathering import Gathering
 from reconciler.delivery.intake import LATER_SECONDS, READING, UNREAD_SECONDS, Intake
 from reconciler.delivery.lanes import Lane
@@ -75,7 +76,8 @@ class Manager:
         self._routes: dict[str, Routes] = {}
         self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
         self._without_queue: set[str] = set()  # projects that have a destination without one
-        self._leaving = Leaving(queues)
+        self._leaving = Leaving(queues, self._take_over)
+        self._past = Past()
         self._taken_up: set[str] = set()  # the projects whose queues on disk are open
         self._changing = asyncio.Lock()
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
@@ -276,6 +278,23 @@ class Manager:
         """The Configurations that deliver to a destination."""
         routes = self._routes[project].routes if project in self._routes else ()
         return [route.configuration for route in routes if name in route.destinations]
+
+    def figures(self) -> Figures:
+        """What is counted of all projects."""
+        unrouted = {project: records for project, (records, _) in sorted(self._unrouted.items())}
+        return Figures(self._everyone(), self._past, unrouted, self._queues.spare())
+
+    def followed(self) -> frozenset[str]:
+        """The projects whose routes are known, so that each of their lanes is there."""
+        return frozenset(self._matchers)
+
+    def _take_over(self, lane: Lane) -> None:
+        """A lane ended: what it counted stays, for its destination as long as that has another lane."""
+        heir = next(iter(self._present(lane.project, lane.name)), None)
+        (self._past.taken if heir is None else heir.counts).add(lane.counts)
+        if lane.exporter is not None:
+            sent = self._past.sent if heir is None or heir.exporter is None else heir.exporter.counts
+            sent.add(lane.exporter.counts)
 
     async def replay(self, project: str, name: str) -> tuple[int, int]:
         """See the contract."""

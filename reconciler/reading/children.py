@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler import errors
+from reconciler import belonging, errors
 from reconciler.git.faults import GitFault, State
 from reconciler.reading import complaints, messages
 from reconciler.reading.allowances import Exhausted
@@ -140,9 +140,11 @@ class Child:
         self._unasked = unasked
         self._is_asked = False
         self._waiting: dict[int, _Waiting] = {}
-        self._listening = asyncio.create_task(self._listen(), name="reader-answers")
+        self._listening = asyncio.create_task(self._listen(), name="reader-answers", context=belonging.nobodys())
         assert process.stderr is not None
-        self._complaining = asyncio.create_task(complaints.told(process.stderr), name="reader-complaints")
+        self._complaining = asyncio.create_task(
+            complaints.told(process.stderr), name="reader-complaints", context=belonging.nobodys()
+        )
 
     @classmethod
     async def start(

@@ -123,12 +123,14 @@ def _planned(
     explained: bool,
 ) -> CommitPlanned:
     pruned = decision.pruning
+    kinds = statuses.by_kind((outcome.key and outcome.key.kind, outcome.status) for outcome in decision.outcomes)
     return CommitPlanned(
         number=number,
         revision=revision,
         tree=reading.tree,
         full=reading.full,
-        counts=statuses.count(outcome.status for outcome in decision.outcomes),
+        counts=statuses.summed(kinds),
+        kinds=kinds,
         changed=decision.changes,
         waits_for_store=WAITING in decision.unconverged or bool(pruned.in_use),
         refused=decision.refused,

@@ -213,7 +213,8 @@ class RoutesPart(msgspec.Struct, frozen=True, tag="routes-part"):
 class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     """The end of a planned commit.
 
-    `full`: the parts hold the whole index of the repository's files. `changed`: they change resources.
+    `full`: the parts hold the whole index of the repository's files. `changed`: they change resources. `kinds`: the
+    counts once more, by kind; empty for the kind of what has none that could be read.
     `waits_for_store`: another repository owns some of what this one wants. `refused`: the repository is atomic, and
     nothing is stored.
     `hold` and `message` say in which state the repository is when nothing was pruned, and why; `approvable` is as in
@@ -239,6 +240,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     index_changed: bool = False  # what is remembered of the files differs from before
     explained: bool = True  # it is known of all that this stores which commit changed its file
     footprint: bytes = EVERYTHING  # what the plan looked at and may change: see `footprints`
+    kinds: dict[str, dict[str, int]] = {}
 
 
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):

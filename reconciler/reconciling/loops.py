@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from reconciler import belonging
 from reconciler.reconciling import pacing, rotations
 from reconciler.reconciling.pacing import Pace
 from reconciler.reconciling.reconciler import Reconciler
@@ -49,8 +50,8 @@ class Loop:
         self.ask(trigger, actor="system")
         name = self.reconciler.watched.name
         self._tasks = [
-            asyncio.create_task(self._serve(), name=f"reconcile-{name}"),
-            asyncio.create_task(self._watch(), name=f"watch-{name}"),
+            asyncio.create_task(self._serve(), name=f"reconcile-{name}", context=belonging.nobodys()),
+            asyncio.create_task(self._watch(), name=f"watch-{name}", context=belonging.nobodys()),
         ]
 
     def again(self, trigger: Trigger) -> "Loop":
@@ -148,7 +149,8 @@ class Loop:
         if run is None:
             return
         try:
-            failure = await self.reconciler.reconcile(run, full=full)
+            with belonging.to_run(run.id):
+                failure = await self.reconciler.reconcile(run, full=full)
         finally:
             self.running = None
         self._next_promised()

@@ -21,6 +21,7 @@ from reconciler.reconciling.pacing import Failure, most_looks
 from reconciler.reconciling.recording import Attempt
 from reconciler.reconciling.runs import Outcome, Run, Trigger
 from reconciler.reconciling.suspending import Asker
+from reconciler.reconciling.tallies import Seen, Tally
 from reconciler.reconciling.trusting import Trust
 from reconciler.reconciling.verdicts import Findings
 from reconciler.reconciling.watched import Watched
@@ -54,6 +55,7 @@ class Reconciler:
         origin: str,
         neighbours: Callable[[], tuple[Neighbour, ...]],
         clock: Clock,
+        tally: Tally,
     ) -> None:
         self.watched = watched
         self._following = following
@@ -64,6 +66,8 @@ class Reconciler:
         self._reader = recording.Reader(watched, fingerprint="", origin=origin)  # each look has a fingerprint
         self._neighbours = neighbours
         self._clock = clock
+        self._tally = tally  # of all repositories
+        self.tallied = Seen()
         self.remembered: RepositoryRow | None = None
         self.suspension: SuspensionRow | None = None
         self.last_run: str | None = None
@@ -71,7 +75,8 @@ class Reconciler:
         self.waits_for_store = False  # another repository owns some of what the head wants
         self.lineage = Lineage(applier, repository=watched.name, project=watched.project)
         self._branch: str | None = None  # where what was applied stood when it was last seen
-        self._met: str | None = None  # the fault of the last look, so that what it was for is still to be done
+        self.fault: errors.ReconcilerError | None = None  # of the last look of this process
+        self._met: str | None = None  # what it said, so that what that look was for is still to be done
 
     async def recall(self) -> None:
         """Learn what the store remembers. Raises StoreFault."""
@@ -103,7 +108,7 @@ class Reconciler:
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)
             attempt.findings = Findings(fault=errors.Transient("the run met a fault of the program; see its log"))
         await self._exit(attempt)
-        met = attempt.findings.fault
+        met = self.fault = attempt.findings.fault
         self._met = None if met is None else met.message
         return _failure(met, is_local=self.watched.source.is_local)
 
@@ -329,6 +334,7 @@ class Reconciler:
             log.debug("%s: nothing new.", self.watched.name, extra={"fields": {"repository": self.watched.name}})
         if attempt.recorded and attempt.is_run:
             self.last_run = attempt.run.id
+        self._count(attempt, row)
         # What was due and could not be written is due again at the next look.
         if attempt.recorded or (attempt.findings.planned is None and not is_due):
             self.remembered = row
@@ -341,6 +347,16 @@ class Reconciler:
             attempt.recorded = True
         except errors.ReconcilerError as fault:
             attempt.findings = replace(attempt.findings, fault=attempt.findings.fault or fault)
+
+    def _count(self, attempt: Attempt, row: RepositoryRow) -> None:
+        findings, now = attempt.findings, self._clock()
+        if findings.fault is None and row.state == State.READY:
+            self.tallied.succeeded = now
+        if findings.planned is not None:
+            self.tallied.planned = findings.planned.kinds
+        if attempt.recorded and attempt.is_run:
+            outcome = verdicts.judge(findings, self.remembered).outcome
+            self._tally.note(outcome, seconds=(now - attempt.started).total_seconds())
 
     def _log(self, attempt: Attempt) -> None:
         fields = {"repository": self.watched.name, "run": attempt.run.id, "commit": attempt.run.commit}

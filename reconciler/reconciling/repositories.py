@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,9 @@ from reconciler.reconciling.loops import Loop
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
 from reconciler.reconciling.suspending import Asker
+from reconciler.reconciling.tallies import Tally
 from reconciler.reconciling.watched import Watched
+from reconciler.remotes import tallies
 from reconciler.remotes.following import Remotes
 from reconciler.remotes.watching import Watcher
 from reconciler.resources.secret_references import Available
@@ -40,6 +42,7 @@ class Environment:
     api_versions: frozenset[str]
     schemas: str
     clock: Clock
+    tally: Tally = field(default_factory=Tally)
 
 
 class Repositories:
@@ -101,6 +104,20 @@ class Repositories:
         """One repository as a JSON object, or None. Raises StoreFault."""
         loop = self._loops.get(name)
         return None if loop is None else await showing.shown(loop.reconciler, self._environment.store)
+
+    @property
+    def tally(self) -> Tally:
+        """What was counted of all runs."""
+        return self._environment.tally
+
+    @property
+    def asked(self) -> tallies.Tally:
+        """What was asked of remotes."""
+        return self._environment.remotes.tally
+
+    def reconcilers(self) -> list[Reconciler]:
+        """What knows each repository, by name."""
+        return [self._loops[name].reconciler for name in sorted(self._loops)]
 
     def reconciler(self, name: str) -> Reconciler | None:
         """What knows a repository; None for an unknown one. After a reload it may be another."""
@@ -234,6 +251,7 @@ class Repositories:
             origin=watched.origin(one),
             neighbours=partial(self._neighbours, one),
             clock=environment.clock,
+            tally=environment.tally,
         )
 
         made = 0  # the time in the id of the last run

@@ -17,6 +17,7 @@ from reconciler.remotes.sharing import Address, Place, Remote
 from reconciler.remotes.signers import Signers
 from reconciler.remotes.slots import Slots
 from reconciler.remotes.sources import Source
+from reconciler.remotes.tallies import Tally
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +113,7 @@ class Remotes:
         self._places = places
         self._clock = clock
         self._remotes: dict[Address, Remote] = {}
+        self.tally = Tally()
         # Apart, so that slow remotes never delay what is on this machine.
         self._remote_slots = Slots(AT_ONCE, each=OF_ONE_HOST, beyond=INSISTING)
         self._local_slots = Slots(AT_ONCE, beyond=INSISTING)
@@ -126,7 +128,12 @@ class Remotes:
         if address not in self._remotes:
             slots = self._local_slots if source.is_local else self._remote_slots
             remote = self._remotes[address] = Remote(
-                address, self._places(source), slots=slots, own_slots=self._local_slots, clock=self._clock
+                address,
+                self._places(source),
+                slots=slots,
+                own_slots=self._local_slots,
+                clock=self._clock,
+                tally=self.tally,
             )
             slots = self._local_proposal_slots if source.is_local else self._remote_proposal_slots
             self._proposals[address] = Proposals(remote, slots=slots)

@@ -10,6 +10,8 @@ from reconciler.errors import Refused
 from reconciler.git import refs
 from reconciler.git.refs import OBJECT_ID, PEELED, Followed, Kind, shown
 
+HEAD = "HEAD"
+
 # A star at the end stands for one part of a name or more, elsewhere for one part. What a forge keeps beside these is
 # not for everybody who may read the repository: notes, commits that a force-push removed, its own bookkeeping.
 PATTERNS = (
@@ -38,19 +40,22 @@ def is_allowed(name: str) -> bool:
 def wanted(text: str, *, follows: Followed, url: str) -> Followed:
     """What a caller names: a ref in full, a commit by its id, or what the repository follows anyway.
 
-    Raises Refused for what is no such name, NotFound for a ref that may not be proposed.
+    Raises Refused for what is no such name, NotFound for a ref that may not be proposed or that no remote can have.
     """
     if text == follows.full:
         return follows
     if OBJECT_ID.fullmatch(text):
         return Followed(Kind.COMMIT, text)
-    refs.check_name(text)
-    if not text.startswith("refs/"):
+    if not text.startswith("refs/") and text != HEAD:
+        refs.check_name(text)
         told = f"{shown(text)} is not the full name of a ref; write {shown(f'refs/heads/{text}')} for a branch"
         raise Refused(f"{told}, {shown(f'refs/tags/{text}')} for a tag, or all 40 digits of a commit's id")
     if not is_allowed(text):
         raise not_found(text, url=url)
-    return Followed(Kind.REF, text)
+    try:
+        return Followed(Kind.REF, text)
+    except Refused as why:  # no name that Git allows, so that no remote has it
+        raise NotFound(why.message) from None
 
 
 def not_found(text: str, *, url: str) -> NotFound:

@@ -6,9 +6,11 @@ Belongs here: who waits for which call, and its end when nobody does. Does not: 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from reconciler import belonging
 from reconciler.remotes.slots import Slots, Turn
 
 Key = TypeVar("Key")
@@ -36,6 +38,7 @@ class _Round(Generic[Key, Value]):
     waiters: int = 0
     insists: bool = False  # whether one of them does
     began: float = math.inf
+    context: Context = field(default_factory=copy_context)  # of whoever asked first: its log lines are that one's
     call: "asyncio.Task[Mapping[Key, Value | Exception]] | None" = None
     answers: dict[Key, Answer[Value]] = field(default_factory=dict)
 
@@ -99,7 +102,7 @@ class Rounds(Generic[Key, Value]):
         if self._next is None:
             self._next = _Round()
         if self._driver is None:
-            self._driver = asyncio.create_task(self._drive(), name="rounds")
+            self._driver = asyncio.create_task(self._drive(), name="rounds", context=belonging.nobodys())
         self._next.asked.add(key)
         return self._next
 
@@ -129,7 +132,7 @@ class Rounds(Generic[Key, Value]):
 
     async def _make(self, made: _Round[Key, Value]) -> None:
         made.began = self._clock()
-        made.call = asyncio.create_task(self._called(frozenset(made.asked)), name="round")
+        made.call = asyncio.create_task(self._called(frozenset(made.asked)), name="round", context=made.context)
         await asyncio.wait({made.call})
         if not made.call.cancelled():  # else nobody waits
             made.answers = {key: Answer(made.began, result) for key, result in made.call.result().items()}

@@ -23,6 +23,7 @@ from reconciler.remotes.rounds import Answer, Rounds
 from reconciler.remotes.signers import Signers
 from reconciler.remotes.slots import Slots
 from reconciler.remotes.sources import Source, host_of
+from reconciler.remotes.tallies import Call, Tally
 from reconciler.remotes.unfit import Bounds, Unfit
 
 Address: TypeAlias = tuple[str, Credentials]
@@ -43,7 +44,7 @@ class Remote:
     """One URL with one set of credentials: the mirror, and the calls that all who follow it share.
 
     `slots` bounds what asks the remotes, those of one host too, `own_slots` what looks into mirrors alone; `clock` is
-    in seconds.
+    in seconds; `tally` counts what is asked of all remotes.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Remote:
         slots: Slots,
         own_slots: Slots,
         clock: Callable[[], float],
+        tally: Tally,
     ) -> None:
         self.place = place
         self.sources: frozenset[Source] = frozenset()  # whoever follows something of it
@@ -61,8 +63,8 @@ class Remote:
         self.clock = clock
         self._address = address
         host = host_of(self.url)
-        self._looks = Rounds(self._look, slots=slots, host=host, clock=clock)
-        self._fetches = Rounds(self._fetch, slots=slots, host=host, clock=clock)
+        self._looks = Rounds(tally.counted(Call.LOOK, self._look), slots=slots, host=host, clock=clock)
+        self._fetches = Rounds(tally.counted(Call.FETCH, self._fetch), slots=slots, host=host, clock=clock)
         self._checks = Rounds(self._check, slots=own_slots, clock=clock)
         self._known: dict[Followed, Answer[Head]] = {}  # what the last looks told
         self._unfit = Unfit()

@@ -19,7 +19,7 @@ from reconciler.sending.environment import Environment
 from reconciler.sending.gate import Gate
 from reconciler.sending.inline import Inline, Undelivered
 from reconciler.sending.outlet import Outlet
-from reconciler.sending.reporting import Report, Shown, State, Tested
+from reconciler.sending.reporting import Counts, Report, Shown, State, Tested
 
 __all__ = ["Environment", "Exporter", "Undelivered"]
 
@@ -96,6 +96,21 @@ class Exporter:
         """Whether room can be hoped for: the endpoint is not down, and the window open."""
         return self._gate.is_up and self._gate.is_open
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the endpoint is not down, whatever the window says."""
+        return self._gate.is_up
+
+    @property
+    def counts(self) -> Counts:
+        """What came of records since it was made."""
+        return self._report.counts
+
+    @property
+    def in_flight(self) -> int:
+        """Batches, or without a queue requests of senders."""
+        return self._inline.under_way if self._consumers is None else self._consumers.in_flight
+
     # Past the queue.
 
     async def deliver(self, pieces: Sequence[Piece]) -> None:
@@ -130,7 +145,7 @@ class Exporter:
             state=state,
             message=self._message(state),
             since=self._report.since,
-            in_flight=self._inline.under_way if consumers is None else consumers.in_flight,
+            in_flight=self.in_flight,
             waiting=0 if consumers is None else consumers.waiting,
             counts=self._report.counts,
             last_success=self._report.last_success,

@@ -51,11 +51,21 @@ class Tested(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """Records since the start: those that arrived, those that were sent once more, those that became dead letters."""
+    """Records since the start: those that arrived, those of requests that failed, those that were sent once more, those
+    that became dead letters.
+    """
 
     delivered: int = 0
+    failed: int = 0
     retried: int = 0
     dead: int = 0
+
+    def add(self, other: "Counts") -> None:
+        """Take over what somebody counted who ends."""
+        self.delivered += other.delivered
+        self.failed += other.failed
+        self.retried += other.retried
+        self.dead += other.dead
 
 
 class Shown(NamedTuple):
@@ -100,6 +110,7 @@ class Report:
             self.counts.delivered += records
             self.last_success = now
         else:
+            self.counts.failed += records
             self.last_failure = Failure(now, verdict.status, verdict.cause, verdict.answer)
 
     def down(self, cause: str) -> None:

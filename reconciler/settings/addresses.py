@@ -105,6 +105,11 @@ def _checked_url(text: str) -> str:
 
 
 def web_url(text: str) -> str:
+    return issuer(text).rstrip("/")
+
+
+def issuer(text: str) -> str:
+    """A URL as it is written: that of a provider is compared byte for byte, with the slash that it may end with."""
     parts = urlsplit(text)
     _ = parts.port
     if (
@@ -117,11 +122,26 @@ def web_url(text: str) -> str:
         raise ValueError
     if parts.username is not None or parts.password is not None:
         raise ValueError
-    return text.rstrip("/")
+    return text
+
+
+def alert_url(text: str) -> str:
+    """A URL that alerts are posted to, or nothing. It may hold a query, with which some chats know who sends."""
+    if text:
+        parts = urlsplit(text)
+        _ = parts.port
+        is_web = parts.scheme in ("http", "https") and parts.hostname
+        if not is_web or parts.fragment or has_control(text) or parts.username is not None:
+            raise ValueError
+    return text
 
 
 def optional_web_url(text: str) -> str:
     return web_url(text) if text else ""
+
+
+def optional_issuer(text: str) -> str:
+    return issuer(text) if text else ""
 
 
 def store_url(text: str) -> str:

@@ -16,7 +16,7 @@ from reconciler.documents.values import Value
 from reconciler.errors import Refused
 from reconciler.escaping import visible
 from reconciler.settings import environment as variables
-from reconciler.settings import later, layers, mistakes
+from reconciler.settings import layers, mistakes
 from reconciler.settings.layers import Layer
 from reconciler.settings.mistakes import Mistake
 from reconciler.settings.models import Settings
@@ -54,9 +54,7 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
     lines = _sorted([*found, *_hidden(file)])
     if settings is None or lines:
         raise SettingsError(lines)
-    idle = _placed(later.without_effect(settings), sources)
-    warnings = (*_sorted(idle), *variables.warnings(environment))
-    return Loaded(settings=settings, warnings=warnings, config=path)
+    return Loaded(settings=settings, warnings=tuple(variables.warnings(environment)), config=path)
 
 
 def config_path(config: Path | None, *, environment: Mapping[str, str]) -> Path | None:

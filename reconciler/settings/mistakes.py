@@ -9,8 +9,8 @@ from typing import NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from reconciler.documents.values import Pointer
-from reconciler.settings import fitting, layers
+from reconciler.documents.values import Pointer, Value
+from reconciler.settings import alerts, fitting, layers, provider
 from reconciler.settings.addresses import address
 from reconciler.settings.layers import Layer
 from reconciler.settings.models import Settings
@@ -47,27 +47,36 @@ def of_shape(error: ValidationError) -> Iterator[Mistake]:
 
 def between(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
     """Rules over several settings, judged on plain values so that they show beside mistakes of shape."""
-    yield from _same_names(sources)
+    for section in ("repositories", "alerts"):
+        yield from _same_names(sources, section)
     yield from _unfit(sources)
     yield from _half_a_certificate(sources)
     yield from _open_listener(sources)
+    yield from _provider(sources)
 
 
-def _same_names(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
-    found = layers.find(sources, ("repositories",))
+def _same_names(sources: tuple[Layer, ...], section: str) -> Iterator[Mistake]:
     seen: dict[str, int] = {}
-    for index, repository in enumerate(found[1] if found and isinstance(found[1], list) else ()):
-        name = repository.get("name") if isinstance(repository, dict) else None
+    for index, one in _items(sources, section):
+        name = one.get("name")
         if isinstance(name, str) and seen.setdefault(name, index) != index:
-            message = f"must be unique; repositories[{seen[name]}] has the same name"
-            yield Mistake(("repositories", index, "name"), message)
+            message = f"must be unique; {section}[{seen[name]}] has the same name"
+            yield Mistake((section, index, "name"), message)
 
 
 def _unfit(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
-    found = layers.find(sources, ("repositories",))
-    for index, repository in enumerate(found[1] if found and isinstance(found[1], list) else ()):
-        for pointer, message in fitting.mistakes(repository) if isinstance(repository, dict) else ():
-            yield Mistake(("repositories", index, *pointer), message)
+    for section, mistakes in (("repositories", fitting.mistakes), ("alerts", alerts.mistakes)):
+        for index, one in _items(sources, section):
+            for pointer, message in mistakes(one):
+                yield Mistake((section, index, *pointer), message)
+
+
+def _items(sources: tuple[Layer, ...], section: str) -> Iterator[tuple[int, dict[str, Value]]]:
+    """The mappings of a list."""
+    found = layers.find(sources, (section,))
+    for index, one in enumerate(found[1] if found and isinstance(found[1], list) else ()):
+        if isinstance(one, dict):
+            yield index, one
 
 
 def _given(sources: tuple[Layer, ...], *pointer: str) -> bool:
@@ -96,6 +105,24 @@ def _open_listener(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
         yield from (Mistake(listener, message) for listener in far)
 
 
+def _provider(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    kind = layers.find(sources, ("auth", "type"))
+    if kind is None or kind[1] != "oidc":
+        return
+    given: dict[str, Value] = {}
+    for key in (*provider.NEEDED, "scopes"):
+        if (found := layers.find(sources, ("auth", "oidc", key))) is not None:
+            given[key] = found[1]
+    first = {key: layers.find(sources, ("auth", "oidc", "firstAdmin", key)) for key in ("claim", "value")}
+    given["firstAdmin"] = {key: found[1] for key, found in first.items() if found is not None}
+    for pointer, message in provider.mistakes(given):
+        yield Mistake(("auth", "oidc", *pointer), message)
+    if (found := layers.find(sources, ("webURL",))) is not None and provider.is_below_a_path(found[1]):
+        yield Mistake(
+            ("webURL",), "must have no path where auth.type is oidc, since the pages are at the root of a host"
+        )
+
+
 def _is_beyond_this_machine(sources: tuple[Layer, ...], listener: tuple[str, ...]) -> bool:
     found = layers.find(sources, listener)
     try:
@@ -106,8 +133,10 @@ def _is_beyond_this_machine(sources: tuple[Layer, ...], listener: tuple[str, ...
 
 def _unknown(pointer: Pointer) -> str:
     known = sorted(keys(_class_at(pointer[:-1])))
-    close = get_close_matches(str(pointer[-1]), known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else f"the keys here are {', '.join(known)}"
+    # By small letters: `clientId` is nearer to `oauth2ClientID` than its capitals say.
+    small = {key.lower(): key for key in known}
+    close = get_close_matches(str(pointer[-1]).lower(), small, n=1)
+    hint = f"did you mean `{small[close[0]]}`?" if close else f"the keys here are {', '.join(known)}"
     return f"is not a known key; {hint}"
 
 

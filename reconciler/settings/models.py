@@ -11,7 +11,9 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from reconciler.settings.addresses import Address
+from reconciler.settings.alerts import Alert, Notifications
 from reconciler.settings.allowing import Allowed
+from reconciler.settings.audit import Audit
 from reconciler.settings.repositories import Repository
 from reconciler.settings.scalars import (
     AbsolutePath,
@@ -23,6 +25,7 @@ from reconciler.settings.scalars import (
     Filled,
     Listen,
     Network,
+    OptionalIssuer,
     OptionalListen,
     OptionalPath,
     OptionalWebURL,
@@ -123,17 +126,34 @@ class CustomClaims(Topic):
     viewer_group_name: Filled = Field(default="service-viewer", description="Group that gives `viewer`.")
 
 
+class FirstAdmin(Topic):
+    """Who alone may become the first organization admin."""
+
+    claim: Text = Field(default="", description="Claim that says so; without it, whoever signs in first. Off: empty.")
+    value: Text = Field(default="", description="Its value, or one of its values where the claim is an array.")
+
+
 class OIDC(Topic):
     """The OpenID Connect provider."""
 
-    issuer: OptionalWebURL = Field(default="", description="The provider's issuer URL.")
+    issuer: OptionalIssuer = Field(default="", description="The provider's issuer URL.")
     oauth2_client_id: Text = Field(default="", description="The client id that the provider gave.")
     oauth2_client_secret: Secret = Field(default=SecretStr(""), description="The client secret that the provider gave.")
     scopes: tuple[Filled, ...] = Field(default=("openid", "profile", "email"), description="Scopes to ask for.")
     disable_invitations: Boolean = Field(
         default=False, description="Sign in only people whose claims give them access. Off: `false`."
     )
+    first_admin: FirstAdmin = Field(
+        default=FirstAdmin(), description="Who alone may become the first organization admin."
+    )
     custom_claims: CustomClaims = Field(default=CustomClaims(), description="Names of claims and groups.")
+
+
+class Session(Topic):
+    """How long somebody who signed in with a browser stays so."""
+
+    idle: Duration = Field(default=7200.0, description="How long after the last request.")
+    lifetime: Duration = Field(default=43200.0, description="How long in all; then claims are looked at again.")
 
 
 class Auth(Topic):
@@ -144,6 +164,7 @@ class Auth(Topic):
         description="How people sign in: with a password, through a provider, or, on this machine alone, not at all.",
     )
     oidc: OIDC = Field(default=OIDC(), description="The OpenID Connect provider.")
+    session: Session = Field(default=Session(), description="How long a browser stays signed in.")
 
 
 class Egress(Topic):
@@ -225,5 +246,9 @@ class Settings(BaseSettings):
     secrets: Secrets = Field(default=Secrets(), description="Where references to secrets may point.")
     auth: Auth = Field(default=Auth(), description="How people sign in.")
     delivery: Delivery = Field(default=Delivery(), description="Taking in log records and sending them on.")
+    organization: Filled = Field(default="default", description="The organization's name, in notifications.")
+    notifications: Notifications = Field(default=Notifications(), description="What the service tells of itself.")
+    alerts: tuple[Alert, ...] = Field(default=(), description="Who is told of notifications outside of the service.")
+    audit: Audit = Field(default=Audit(), description="Who did what, and when.")
     log: Log = Field(default=Log(), description="The service's own log.")
     api_key: ApiKey | None = Field(default=None, description="An organization admin's key.")

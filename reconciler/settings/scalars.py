@@ -132,6 +132,12 @@ OptionalWebURL = Annotated[
     AfterValidator(addresses.optional_web_url),
     Allowed('an http or https URL without a user or query, or ""'),
 ]
+OptionalIssuer = Annotated[
+    str,
+    Strict(),
+    AfterValidator(addresses.optional_issuer),
+    Allowed('an http or https URL without a user or query, or ""'),
+]
 StoreURL = Annotated[
     str,
     Strict(),

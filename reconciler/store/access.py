@@ -5,14 +5,16 @@ Belongs here: rows and statements. Does not: the rules (`access.changing`).
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.access.actors import Role
 from reconciler.access.amendments import Amendment
-from reconciler.access.models import Directory, Key, Project, User
+from reconciler.access.identities import Identity
+from reconciler.access.models import Directory, Invitation, Key, Project, User
 from reconciler.access.permissions import Scope
-from reconciler.store import connections, parts, queries
+from reconciler.store import connections, events, queries
 from reconciler.store.contract import AuditRow
+from reconciler.store.events import Group
 
 
 def directory(connection: sqlite3.Connection) -> Directory:
@@ -25,11 +27,13 @@ def directory(connection: sqlite3.Connection) -> Directory:
         projects = (Project(*row) for row in connection.execute(sql["all_projects"]))
         users = (_user(row) for row in connection.execute(sql["all_users"]))
         keys = (_key(row) for row in connection.execute(sql["all_keys"]))
+        invitations = (_invitation(row) for row in connection.execute(sql["all_invitations"]))
         return Directory(
             projects={project.name: project for project in projects},
             users={user.name: user for user in users},
             members=dict(members),
             keys={key.prefix: key for key in keys},
+            invitations={one.id: one for one in invitations},
         )
 
 
@@ -46,7 +50,30 @@ def amend(connection: sqlite3.Connection, amendment: Amendment, *, audit: AuditR
         connection.executemany(sql["put_member"], lasting)
         connection.executemany(sql["remove_key"], ((one.id,) for one in amendment.revoked_keys))
         connection.executemany(sql["insert_key"], map(_key_row, amendment.keys))
-        connection.execute(sql["insert_audit"], (*audit, parts.ALWAYS))
+        connection.executemany(sql["remove_invitation"], ((one.id,) for one in amendment.ended_invitations))
+        connection.executemany(sql["insert_invitation"], map(_invitation_row, amendment.invitations))
+        if amendment.auth_type:
+            connection.execute(sql["put_auth_type"], (amendment.auth_type,))
+        _chain(connection, (audit,))
+
+
+def tell(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
+    """Write events of what the store itself does not hold. Raises StoreFault."""
+    with connections.faults("written"), connections.transaction(connection, kind="immediate"):
+        _chain(connection, rows)
+
+
+def _chain(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
+    group = Group()
+    events.write(connection, group, since=events.ALWAYS, audit=rows)
+    events.close(connection, group)
+
+
+def put_auth_type(connection: sqlite3.Connection, auth_type: str) -> None:
+    """Record how people sign in. Raises StoreFault."""
+    sql = queries.load()
+    with connections.faults("written"), connections.transaction(connection, kind="immediate"):
+        connection.execute(sql["put_auth_type"], (auth_type,))
 
 
 def touch(connection: sqlite3.Connection, used: Mapping[str, str]) -> None:
@@ -57,8 +84,8 @@ def touch(connection: sqlite3.Connection, used: Mapping[str, str]) -> None:
         connection.executemany(sql["touch_key"], rows)
 
 
-def _user(row: tuple[str, str, str, str, int, str | None]) -> User:
-    identifier, name, created_at, display_name, organization_admin, password = row
+def _user(row: tuple[str, str, str, str, int, str | None, str | None, str | None, str, int]) -> User:
+    identifier, name, created_at, display_name, organization_admin, password, issuer, subject, email, losses = row
     return User(
         id=identifier,
         name=name,
@@ -66,11 +93,51 @@ def _user(row: tuple[str, str, str, str, int, str | None]) -> User:
         display_name=display_name,
         organization_admin=bool(organization_admin),
         password=password,
+        identity=None if issuer is None or subject is None else Identity(issuer, subject),
+        email=email,
+        losses=losses,
     )
 
 
 def _user_row(user: User) -> tuple[object, ...]:
-    return (user.id, user.name, user.display_name, int(user.organization_admin), user.password, user.created_at)
+    return (
+        user.id,
+        user.name,
+        user.display_name,
+        int(user.organization_admin),
+        user.password,
+        user.created_at,
+        *(user.identity or (None, None)),
+        user.email,
+        user.losses,
+    )
+
+
+def _invitation(row: tuple[str, str, str, str, str, str, bytes | None, str]) -> Invitation:
+    identifier, project, role, created_at, created_by, expires_at, digest, email = row
+    return Invitation(
+        id=identifier,
+        project=project,
+        role=Role(role),
+        created_at=created_at,
+        created_by=created_by,
+        expires_at=expires_at,
+        digest=digest,
+        email=email,
+    )
+
+
+def _invitation_row(one: Invitation) -> tuple[object, ...]:
+    return (
+        one.id,
+        one.project,
+        one.role.value,
+        one.created_at,
+        one.created_by,
+        one.expires_at,
+        one.digest,
+        one.email,
+    )
 
 
 def _key(row: tuple[str, str, str, bytes, str | None, str, str, str, str, str | None, str | None]) -> Key:

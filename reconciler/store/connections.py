@@ -55,8 +55,8 @@ def _connect(uri: str, *pragmas: str) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def faults(done: str, *others: type[Exception]) -> Iterator[None]:
-    """Turn what SQLite raises into a `StoreFault` that says what could not be done, and `others` too.
+def faults(done: str, *others: type[Exception], of: str = "store") -> Iterator[None]:
+    """Turn what SQLite raises into a `StoreFault` that says what could not be done, and of what, and `others` too.
 
     Not every OSError: where a caller's own code runs inside, a broken pipe is no fault of the store.
     """
@@ -64,13 +64,13 @@ def faults(done: str, *others: type[Exception]) -> Iterator[None]:
     try:
         yield
     except kinds as cause:
-        raise fault(done, cause) from cause
+        raise fault(done, cause, of=of) from cause
 
 
-def fault(done: str, cause: Exception) -> StoreFault:
+def fault(done: str, cause: Exception, *, of: str = "store") -> StoreFault:
     """The `StoreFault` for what SQLite or the disk raised."""
     return StoreFault(
-        f"The store could not be {done} ({str(cause).rstrip('.')}); nothing was changed: "
+        f"The {of} could not be {done} ({str(cause).rstrip('.')}); nothing was changed: "
         "look at the disk's space and permissions."
     )
 

@@ -20,12 +20,13 @@ The promises, which one suite of tests proves:
 - What a commit that rewrites versions wrote over is in none of the store's files any more once `erase_traces` said so.
   That it is still to be said survives a crash.
 - Every output has one order: lists by name in byte order, history and runs newest first.
+- Every transaction that shows audit events adds a link to their chain (see `chaining`), in the order of the commits.
 - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
   step in one transaction with its record.
 - When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads go on.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Protocol
@@ -35,6 +36,8 @@ from reconciler.access.amendments import Amendment
 from reconciler.access.models import Directory
 from reconciler.planning.footprints import EVERYTHING
 from reconciler.resources.keys import Key
+from reconciler.store.chaining import Head
+from reconciler.store.figures import Figures
 
 
 class StoreFault(errors.Transient):
@@ -230,6 +233,29 @@ class AuditRow(NamedTuple):
     run: str | None
     request: str | None
     detail: str | None = None  # what the actor said of it
+    address: str | None = None  # where the request came from, when that of the commit is not it
+
+
+class AuditPlace(NamedTuple):
+    """Where an event stands in the audit: the link that shows it, and its number. A page goes on behind one."""
+
+    link: int
+    event: int
+
+
+class AuditWanted(NamedTuple):
+    """Which events are asked for: all of what is not None. `projects` has an empty name for what concerns the
+    organization; `since` (inclusive) and `until` (exclusive) are as `clock.rfc3339` writes instants.
+    """
+
+    projects: frozenset[str] | None = None
+    kind: str | None = None
+    name: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: str | None = None
+    until: str | None = None
+    after: AuditPlace | None = None
 
 
 class FileRow(NamedTuple):
@@ -370,6 +396,31 @@ class Held(NamedTuple):
     first: list[Key]
 
 
+class Some(NamedTuple):
+    """How many there are, and the first of them in byte order."""
+
+    total: int
+    first: tuple[str, ...]
+
+
+class DeprecatedRow(NamedTuple):
+    """A resource that is deprecated and in use: by which resources, as `Kind name`. `message` is its
+    `metadata.additionalInfo.message`, empty when there is none.
+    """
+
+    kind: str
+    name: str
+    message: str
+    users: Some
+
+
+class Attention(NamedTuple):
+    """What somebody should look at in a project: Configurations that are incomplete, and what is deprecated."""
+
+    incomplete: Some
+    deprecated: tuple[DeprecatedRow, ...]
+
+
 class Remembered(NamedTuple):
     """All that is remembered of one repository."""
 
@@ -420,6 +471,7 @@ class Record:
     suspension: SuspensionRow | None = None  # in place of one that there may be
     resume: str | None = None  # the suspension of this repository ends
     audit: tuple[AuditRow, ...] = ()  # of what this record does
+    address: str | None = None  # where the request came from that did all this
     # Something is redacted: whatever was found of it, the revision grows and the traces are to be erased. Otherwise it
     # would show whether a secret of an older version held the text.
     redacts: bool = False
@@ -494,6 +546,9 @@ class Store(Protocol):
     def ahead(self) -> Ahead | None:
         """Begin to write a large change ahead; None while another one is."""
 
+    def figures(self) -> Figures:
+        """What it counts of itself; costs microseconds."""
+
     async def erase_traces(self) -> Traces:
         """Take out of the files what commits that rewrite versions wrote over, if any did since the last time.
 
@@ -541,6 +596,11 @@ class Store(Protocol):
         deleted since. It may take as long as a list, and does not take the thread of the caller.
         """
 
+    async def attention(self, project: str, *, named: int) -> Attention:
+        """What somebody should look at in a project, as of one revision, with at most so many names each. It may take
+        as long as a list, and does not take the thread of the caller.
+        """
+
     async def repositories(self) -> list[str]:
         """The names of all repositories that are remembered, in byte order."""
 
@@ -555,6 +615,30 @@ class Store(Protocol):
 
     async def amend(self, amendment: Amendment, *, audit: AuditRow) -> None:
         """Write one change of who may do what, with its audit event; the revision stays. Raises StoreFault."""
+
+    async def tell(self, events: Sequence[AuditRow]) -> None:
+        """Write audit events of what the store itself does not hold, as one link. Raises StoreFault."""
+
+    def event_pages(self, wanted: AuditWanted, *, limit: int, documents: bool) -> AsyncGenerator[list[bytes], None]:
+        """Audit events as JSON, the newest first, in pages of one revision; no more than `limit`. With `documents` each
+        has the versions of the resource before and after it, as its history shows them.
+
+        Looking for a few events among many may take seconds, and does not take the thread of the caller.
+        """
+
+    async def audit_head(self) -> Head:
+        """The last link of the audit's chain: its number and hash."""
+
+    async def forget_events(self, *, before: str) -> bool:
+        """One short step of removing the oldest links whose events are all from before an instant, as `clock.rfc3339`
+        writes it; whether there may be more to do. The last hash that went stays. Raises StoreFault.
+        """
+
+    async def auth_type(self) -> str | None:
+        """How people signed in the last time (`auth.type`); None for a store that nobody recorded it in yet."""
+
+    async def put_auth_type(self, auth_type: str) -> None:
+        """Record it, where nothing is lost by it. Raises StoreFault."""
 
     async def touch_keys(self, used: Mapping[str, str]) -> None:
         """Write when keys were used last: RFC 3339 by the keys' ids. Raises StoreFault."""

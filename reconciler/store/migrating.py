@@ -1,4 +1,7 @@
-"""Bringing a store to this version: numbered files, each applied with its record in one transaction."""
+"""Bringing a file of SQLite to this version: numbered files, each applied with its record in one transaction.
+
+The sentences are of the store; `ops.db` (`reconciler.operations`) goes the same way and has its own.
+"""
 
 import re
 import sqlite3
@@ -20,9 +23,9 @@ class Migration:
     sql: str
 
 
-def migrations() -> tuple[Migration, ...]:
-    """Every step that ships with this version, in order."""
-    folder = resources.files("reconciler.store") / "migrations"
+def migrations(package: str = "reconciler.store") -> tuple[Migration, ...]:
+    """Every step that ships with this version in a package, in order."""
+    folder = resources.files(package) / "migrations"
     found = (
         Migration(number=int(match[1]), name=entry.name, sql=entry.read_text(encoding="utf-8"))
         for entry in folder.iterdir()
@@ -31,13 +34,15 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(sorted(found, key=lambda migration: migration.number))
 
 
-def migrate(connection: sqlite3.Connection, *, steps: tuple[Migration, ...]) -> None:
+def migrate(
+    connection: sqlite3.Connection, *, steps: tuple[Migration, ...], application_id: int = APPLICATION_ID
+) -> None:
     """Apply the steps that the store lacks. Raises `NewerStore` when it has more than this version knows,
     Refused when it is no store at all.
 
     A process that dies in a step leaves the store as it was before that step.
     """
-    _check_whose(connection)
+    _check_whose(connection, application_id)
     latest = steps[-1].number
     present = _version(connection)
     if present > latest:
@@ -47,14 +52,14 @@ def migrate(connection: sqlite3.Connection, *, steps: tuple[Migration, ...]) -> 
         )
     for step in steps:
         if step.number > present:
-            _apply(connection, step)
+            _apply(connection, step, application_id)
 
 
-def _check_whose(connection: sqlite3.Connection) -> None:
+def _check_whose(connection: sqlite3.Connection, application_id: int) -> None:
     """Refuse another program's database: ours is empty when new, and says whose it is from the first step on."""
     (application,) = connection.execute("pragma application_id").fetchone()
     (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
-    if tables and application != APPLICATION_ID:
+    if tables and application != application_id:
         raise Refused("The store's file is another program's database; name another with `store.url`.")
 
 
@@ -63,8 +68,8 @@ def _version(connection: sqlite3.Connection) -> int:
     return row[0]
 
 
-def _apply(connection: sqlite3.Connection, step: Migration) -> None:
-    record = f"pragma user_version = {step.number}; pragma application_id = {APPLICATION_ID};"
+def _apply(connection: sqlite3.Connection, step: Migration, application_id: int) -> None:
+    record = f"pragma user_version = {step.number}; pragma application_id = {application_id};"
     try:
         connection.executescript(f"begin immediate;\n{step.sql}\n{record}\ncommit;")
     except sqlite3.Error:

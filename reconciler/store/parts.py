@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from reconciler.planning.pruning import WINDOW_MILLISECONDS
-from reconciler.store import listing, queries, resource_rows
+from reconciler.store import events, listing, queries, resource_rows
 from reconciler.store.contract import Changes, FileRow, HeldRow, QuoteRow, WantedRow
+from reconciler.store.events import Group
 
-ALWAYS = 0  # the revision from which a row counts that no change wrote ahead
+ALWAYS = events.ALWAYS
 
 
 def is_seen(part: Changes) -> bool:
@@ -27,15 +28,14 @@ def indexes(part: Changes) -> set[str]:
     return {repository for repository, _ in part.forgotten_files} | {row.repository for row in rows}
 
 
-def write(connection: sqlite3.Connection, part: Changes, *, revision: int) -> bool:
-    """Write a part into the state of a revision; whether that changes what is seen."""
+def write(connection: sqlite3.Connection, part: Changes, *, revision: int, group: Group) -> bool:
+    """Write a part into the state of a revision, its events into a group; whether that changes what is seen."""
     # What goes before what comes: a file that was read again replaces its rows.
     _forget_files(connection, part, revision=revision)
     _write_resources(connection, part, revision=revision)
-    _write_quotes(connection, part.quotes)
+    _write_quotes(connection, part.quotes, group)
     sql = queries.load()
-    connection.executemany(sql["insert_change"], ((*row, ALWAYS) for row in part.changed))
-    connection.executemany(sql["insert_audit"], ((*row, ALWAYS) for row in part.audit))
+    events.write(connection, group, since=ALWAYS, origins=part.origins, changed=part.changed, audit=part.audit)
     _write_files(connection, part, revision=revision)
     older = [(row.repository, row.at - WINDOW_MILLISECONDS) for row in part.pruned]
     connection.executemany(sql["forget_pruned"], older)
@@ -78,12 +78,15 @@ def _write_lineages(connection: sqlite3.Connection, part: Changes, *, revision: 
     return filled_in
 
 
-def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[QuoteRow]) -> None:
+def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[QuoteRow], group: Group) -> None:
     sql = queries.load()
-    statements = {"reason": sql["rewrite_reason"], "message": sql["rewrite_message"], "detail": sql["rewrite_detail"]}
+    statements = {"reason": sql["rewrite_reason"], "message": sql["rewrite_message"]}
     for quote in quotes:
-        place = (quote.id, quote.ordinal) if quote.of == "reason" else (quote.id,)
-        connection.execute(statements[quote.of], (quote.text, *place))
+        if quote.of == "detail":
+            events.redact(connection, group, quote)
+        else:
+            place = (quote.id, quote.ordinal) if quote.of == "reason" else (quote.id,)
+            connection.execute(statements[quote.of], (quote.text, *place))
 
 
 def _forget_files(connection: sqlite3.Connection, part: Changes, *, revision: int) -> None:

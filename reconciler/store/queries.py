@@ -1,4 +1,6 @@
-"""The statements of `queries.sql`, by name. The file is the one place that holds SQL besides the migrations."""
+"""The statements of `queries.sql`, by name. The file is the one place that holds SQL besides the migrations, here and
+in `reconciler.operations`.
+"""
 
 import functools
 import re
@@ -7,9 +9,9 @@ from importlib import resources
 
 
 @functools.cache
-def load() -> Mapping[str, str]:
-    """Every named statement of the file."""
-    text = (resources.files("reconciler.store") / "queries.sql").read_text(encoding="utf-8")
+def load(package: str = "reconciler.store") -> Mapping[str, str]:
+    """Every named statement of a package's file."""
+    text = (resources.files(package) / "queries.sql").read_text(encoding="utf-8")
     return parse(text)
 
 

@@ -551,8 +551,9 @@ delete from run_status where run = ?;
 -- name: forget_staged_run
 update staged set run = null where run = ?;
 
+-- A number of their own, so that the spans of others do not hold them.
 -- name: show_audit
-update audit_row set since = 0
+update audit_row set since = -?1
 where id > (select audits from staged where number = ?1) and since = ?1;
 
 -- name: merge_held
@@ -710,7 +711,7 @@ update run_status set reason = ? where run = ? and ordinal = ?;
 update run set message = ? where id = ?;
 
 -- name: rewrite_detail
-update audit_row set detail = ? where id = cast(? as integer);
+update audit_row set detail = ?, salt = null where id = cast(? as integer);
 
 -- What is to be done about the traces: `vacuum`, then `checkpoint`; nothing when there is no such fact.
 -- name: traces
@@ -739,13 +740,13 @@ insert into reference_row (project, kind, name, target_kind, target_name, since)
 delete from resource_row where project = ? and kind = ? and name = ? and since <= ?;
 
 -- name: insert_change
-insert into audit_row (project, action, kind, name, version_before, version_after, origin, since)
-values (?, ?, ?, ?, ?, ?, ?, ?);
+insert into audit_row (id, project, action, kind, name, version_before, version_after, origin, since)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_audit
-insert into audit_row (at, project, actor, action, kind, name, version_before, version_after, run, request, detail,
-                       since)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into audit_row (id, at, project, actor, action, kind, name, version_before, version_after, run, request, detail,
+                       address, salt, since)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- The lists of a repository
 
@@ -847,7 +848,8 @@ delete from repository where name = ?;
 select name, created_at from project order by name;
 
 -- name: all_users
-select id, name, created_at, display_name, organization_admin, password from user order by name;
+select id, name, created_at, display_name, organization_admin, password, issuer, subject, email, losses
+from user order by name;
 
 -- name: all_members
 select project, user, role from member order by project, user;
@@ -860,10 +862,12 @@ from api_key order by id;
 insert or ignore into project (name, created_at) values (?, ?);
 
 -- name: put_user
-insert into user (id, name, display_name, organization_admin, password, created_at) values (?, ?, ?, ?, ?, ?)
+insert into user (id, name, display_name, organization_admin, password, created_at, issuer, subject, email, losses)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (id) do update
 set name = excluded.name, display_name = excluded.display_name, organization_admin = excluded.organization_admin,
-    password = excluded.password;
+    password = excluded.password, issuer = excluded.issuer, subject = excluded.subject, email = excluded.email,
+    losses = excluded.losses;
 
 -- name: remove_user
 delete from user where id = ?;
@@ -884,3 +888,196 @@ delete from api_key where id = ?;
 
 -- name: touch_key
 update api_key set last_used_at = ? where id = ?;
+
+-- name: all_invitations
+select id, project, role, created_at, created_by, expires_at, digest, email from invitation order by id;
+
+-- name: insert_invitation
+insert into invitation (id, project, role, created_at, created_by, expires_at, digest, email) values (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: remove_invitation
+delete from invitation where id = ?;
+
+-- name: auth_type
+select value from fact where key = 'auth_type';
+
+-- name: put_auth_type
+insert or replace into fact (key, value) values ('auth_type', ?);
+
+-- What somebody should look at
+
+-- name: incomplete_configurations
+select name from resource
+where project = ? and kind = 'Configuration' and incomplete = 1
+order by name;
+
+-- What something refers to and that says of itself that it is deprecated. Canonical JSON has one way to write that, which
+-- may stand elsewhere in a document as well.
+-- name: deprecated_in_use
+select r.kind, r.name, v.body
+from (select distinct target_kind, target_name from reference where project = ?1) f
+cross join resource r on r.project = ?1 and r.kind = f.target_kind and r.name = f.target_name
+join version_row v on v.id = r.version_id
+where instr(v.body, cast('"deprecated":true' as blob)) > 0
+  and json_extract(cast(v.body as text), '$.metadata.deprecated') = 1
+order by r.kind, r.name
+limit ?2;
+
+-- name: users
+select kind, name from reference
+where project = ? and target_kind = ? and target_name = ?
+order by kind, name;
+
+-- The audit
+
+-- No number is used again, so that what is told of an event is never of another.
+-- name: last_event
+select max(ifnull((select max(id) from audit_row), 0), (select last_event from audit_anchor where id = 1));
+
+-- name: salt
+select randomblob(?);
+
+-- name: event
+select a.id, ifnull(a.at, o.created_at), a.project, ifnull(a.actor, o.actor), a.action, a.kind, a.name, a.version_before,
+       a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail, a.address, a.salt
+from audit_row a
+left join origin o on o.id = a.origin
+where a.id = cast(? as integer);
+
+-- name: last_link
+select number, hash from audit_link where number = (select max(number) from audit_link);
+
+-- name: insert_link
+insert into audit_link (number, hash, events, first_at, last_at, address, checked) values (?, ?, ?, ?, ?, ?, 1);
+
+-- name: insert_span
+insert into audit_span (link, first, last, since) values (?, ?, ?, ?);
+
+-- name: insert_rewrite
+insert into audit_rewrite (event, link, before, after) values (?, ?, ?, ?);
+
+-- Newest first: links in the order of the commits, and what was written ahead before what its commit added. The loops go
+-- as they are written, so that nothing is sorted.
+-- name: audit_events
+select l.number, a.id, ifnull(a.at, o.created_at) as at, a.project, ifnull(a.actor, o.actor) as actor, a.action, a.kind,
+       a.name, a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail,
+       ifnull(a.address, l.address)
+from audit_span s
+cross join audit_link l on l.number = s.link
+cross join audit_row a on a.id between s.first and s.last and +a.since = s.since
+left join origin o on o.id = a.origin
+where s.link <= ?1 and (s.link < ?1 or a.id < ?2)
+  and (?3 is null or l.last_at >= ?3) and (?4 is null or l.first_at < ?4)
+  and (?5 is null or a.project in (select value from json_each(?5)))
+  and (?6 is null or a.kind = ?6) and (?7 is null or a.action = ?7)
+  and (?8 is null or ifnull(a.actor, o.actor) = ?8)
+  and (?3 is null or ifnull(a.at, o.created_at) >= ?3)
+  and (?4 is null or ifnull(a.at, o.created_at) < ?4)
+order by s.link desc, s.first desc, a.id desc
+limit ?9;
+
+-- The same for one name, of which there are few: found by it, and sorted.
+-- name: audit_events_of_name
+select l.number, a.id, ifnull(a.at, o.created_at) as at, a.project, ifnull(a.actor, o.actor) as actor, a.action, a.kind,
+       a.name, a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail,
+       ifnull(a.address, l.address)
+from audit_row a
+cross join audit_span s on s.since = a.since and s.first = (
+  select max(x.first) from audit_span x where x.since = a.since and x.first <= a.id
+) and s.last >= a.id
+cross join audit_link l on l.number = s.link
+left join origin o on o.id = a.origin
+where a.name = ?10 and l.number <= ?1 and (l.number < ?1 or a.id < ?2)
+  and (?5 is null or a.project in (select value from json_each(?5)))
+  and (?6 is null or a.kind = ?6) and (?7 is null or a.action = ?7)
+  and (?8 is null or ifnull(a.actor, o.actor) = ?8)
+  and (?3 is null or ifnull(a.at, o.created_at) >= ?3)
+  and (?4 is null or ifnull(a.at, o.created_at) < ?4)
+order by l.number desc, a.id desc
+limit ?9;
+
+-- One version as its history shows it.
+-- name: version_shown
+select v.body, r.status, o.head, o.tail,
+       case when r.place is null then v.path when r.place = 1 then r.path end,
+       case when r.place is null then v.line when r.place = 1 then r.line end
+from version v
+left join resource r on r.project = v.project and r.kind = v.kind and r.name = v.name and r.version = v.version
+join origin o on o.id = ifnull(r.origin, v.origin)
+where v.project = ? and v.kind = ? and v.name = ? and v.version = ?;
+
+-- Retention
+
+-- name: oldest_links
+select number, hash, events, last_at from audit_link order by number limit ?;
+
+-- name: last_event_until
+select ifnull(max(last), 0) from audit_span where link <= ?;
+
+-- name: put_anchor
+update audit_anchor
+set number = ?1, hash = ?2, events = events + ?3, last_event = max(last_event, ?4)
+where id = 1;
+
+-- name: remove_links
+delete from audit_link where number <= ?;
+
+-- name: remove_rewrites
+delete from audit_rewrite where link <= ?;
+
+-- name: ended_span
+select link, first, last, since from audit_span
+where link <= (select number from audit_anchor where id = 1)
+order by link, first
+limit 1;
+
+-- name: sweep_events
+delete from audit_row
+where id in (select id from audit_row where id between ? and ? and since = ? order by id limit ?);
+
+-- name: remove_span
+delete from audit_span where link = ? and first = ?;
+
+-- Verifying
+
+-- name: audit_anchor
+select number, hash, events from audit_anchor where id = 1;
+
+-- name: links
+select number, hash, events, first_at, last_at, address, checked from audit_link order by number;
+
+-- The events of all links in order. The two hashes are of an event that was redacted: what its own link covers, and what
+-- the last redaction left.
+-- name: chained_events
+select s.link, a.id, ifnull(a.at, o.created_at), a.project, ifnull(a.actor, o.actor), a.action, a.kind, a.name,
+       a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail, a.address, a.salt,
+       (select w.before from audit_rewrite w where w.event = a.id order by w.link limit 1),
+       (select w.after from audit_rewrite w where w.event = a.id order by w.link desc limit 1)
+from audit_span s
+cross join audit_row a on a.id between s.first and s.last and +a.since = s.since
+left join origin o on o.id = a.origin
+where s.link > (select number from audit_anchor where id = 1)
+order by s.link, s.first, a.id;
+
+-- name: rewrites_of_link
+select event, before, after from audit_rewrite where link = ? order by event;
+
+-- name: rewrites_in_all
+select count(*) from audit_rewrite;
+
+-- name: redaction_of_link
+select a.id
+from audit_span s
+cross join audit_row a on a.id between s.first and s.last and +a.since = s.since
+where s.link = ? and a.action = 'redacted'
+order by s.first, a.id
+limit 1;
+
+-- Events that readers of the store see and that no link holds.
+-- name: stray_event
+select a.id from audit_row a
+where a.since <= (select value from fact where key = 'revision')
+  and ifnull((select x.last from audit_span x where x.since = a.since and x.first <= a.id
+              order by x.first desc limit 1), a.id - 1) < a.id
+order by a.id
+limit 1;

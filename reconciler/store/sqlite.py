@@ -8,11 +8,11 @@ import json
 import logging
 import shutil
 import sqlite3
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from reconciler.access.amendments import Amendment
 from reconciler.access.models import Directory
@@ -21,21 +21,28 @@ from reconciler.resources import rendering
 from reconciler.resources.keys import Key
 from reconciler.store import (
     access,
+    attending,
+    auditing,
     connections,
     erasing,
     migrating,
     overtaking,
     queries,
+    rendering_events,
     rendering_runs,
     sweeping,
     writing,
 )
 from reconciler.store.ahead import SqliteAhead
+from reconciler.store.chaining import Head
 from reconciler.store.contract import (
     Ahead,
+    Attention,
     AuditRow,
+    AuditWanted,
     Changes,
     Held,
+    Moved,
     Record,
     Remembered,
     RepositoryRow,
@@ -45,6 +52,7 @@ from reconciler.store.contract import (
     SuspensionRow,
     Traces,
 )
+from reconciler.store.figures import Commits, Figures
 from reconciler.store.moving import Recent
 from reconciler.store.sweeper import Sweeper
 
@@ -55,6 +63,8 @@ PAGE = 200  # resources of a list, or versions of a history
 PAGE_BYTES = 512 * 1024  # of their bodies, which may be megabytes each
 RUNS_PAGE = 100
 STATUSES_PAGE = 200
+
+T = TypeVar("T")
 
 Rows: TypeAlias = list[tuple]  # type: ignore[type-arg]
 """SQLite's rows are tuples of what the columns hold; those who ask know the columns."""
@@ -81,6 +91,7 @@ class SqliteStore:
         self._sweeper = Sweeper(self._writer, self._thread)
         self._thread.submit(self._sweeper.begin)
         self._ahead: SqliteAhead | None = None
+        self._commits = Commits()
 
     def _give_up_others(self) -> None:
         """What a process wrote ahead that is gone, or another's that is not: that one plans again."""
@@ -136,6 +147,28 @@ class SqliteStore:
         footprint: bytes = EVERYTHING,
         ahead: Ahead | None = None,
     ) -> int:
+        now = asyncio.get_running_loop().time
+        begun = now()
+        try:
+            after = await self._commit(parts, record=record, planned_at=planned_at, footprint=footprint, ahead=ahead)
+        except Moved:
+            self._commits.moved += 1
+            raise
+        except StoreFault:
+            self._commits.failed += 1
+            raise
+        self._commits.seconds.note(now() - begun)
+        return after
+
+    async def _commit(
+        self,
+        parts: Iterable[Changes],
+        *,
+        record: Record,
+        planned_at: int | None,
+        footprint: bytes,
+        ahead: Ahead | None,
+    ) -> int:
         if ahead is not None:
             assert isinstance(ahead, SqliteAhead)
             return await ahead.commit(parts, record=record, planned_at=planned_at, footprint=footprint)
@@ -157,6 +190,9 @@ class SqliteStore:
             )
             return self._ahead
         return None
+
+    def figures(self) -> Figures:
+        return Figures(self._commits, _size(self.path), _size(self.path.with_name(f"{self.path.name}-wal")))
 
     async def erase_traces(self) -> Traces:
         steps: Iterator[None] = iter(())
@@ -240,6 +276,13 @@ class SqliteStore:
 
         return await asyncio.to_thread(count)
 
+    async def attention(self, project: str, *, named: int) -> Attention:
+        def found() -> Attention:
+            with closing(connections.open_reader(self.path)) as reader, connections.faults("read"):
+                return attending.attention(reader, project, named=named)
+
+        return await asyncio.to_thread(found)
+
     async def repositories(self) -> list[str]:
         return [row[0] for row in self._all("repositories")]
 
@@ -250,6 +293,38 @@ class SqliteStore:
         await asyncio.get_running_loop().run_in_executor(
             self._thread, lambda: access.amend(self._writer, amendment, audit=audit)
         )
+
+    async def tell(self, events: Sequence[AuditRow]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, access.tell, self._writer, events)
+
+    async def event_pages(
+        self, wanted: AuditWanted, *, limit: int, documents: bool
+    ) -> AsyncGenerator[list[bytes], None]:
+        with self._snapshot() as reader:
+            found = auditing.page(reader, wanted, limit=limit)
+            shown = rendering_events.pages(reader, found, documents=documents)
+            try:
+                while page := await _interruptible(reader, lambda: next(shown, None)):
+                    yield page
+            finally:
+                shown.close()
+                found.close()
+
+    async def audit_head(self) -> Head:
+        with connections.faults("read"):
+            return auditing.head(self._reader)
+
+    async def forget_events(self, *, before: str) -> bool:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, lambda: auditing.forget(self._writer, before=before)
+        )
+
+    async def auth_type(self) -> str | None:
+        row = self._first("auth_type")
+        return None if row is None else str(row[0])
+
+    async def put_auth_type(self, auth_type: str) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, access.put_auth_type, self._writer, auth_type)
 
     async def touch_keys(self, used: Mapping[str, str]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, access.touch, self._writer, used)
@@ -287,6 +362,30 @@ class SqliteStore:
         if row is None:
             raise StoreFault(f"The store has lost its fact `{name}`: restore a backup.")
         return row
+
+
+async def _interruptible(reader: sqlite3.Connection, work: Callable[[], T]) -> T:
+    """Look for something on another thread; whoever is cancelled meanwhile has it stop and waits for that."""
+    task = asyncio.ensure_future(asyncio.to_thread(_faulting, work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        reader.interrupt()
+        await asyncio.wait({task})
+        task.exception()  # it says that it was interrupted, and nobody asks
+        raise
+
+
+def _faulting(work: Callable[[], T]) -> T:
+    with connections.faults("read"):
+        return work()
+
+
+def _size(file: Path) -> int | None:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return None
 
 
 def _runs(

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from reconciler.store import connections, listing, parts, queries, resource_rows
+from reconciler.store import connections, events, listing, parts, queries, resource_rows
 from reconciler.store.contract import Changes, Moved, Record
+from reconciler.store.events import Group
 
 # More than the commits that there can be while it is written and, if need be, swept away: as long as its number is
 # above the revision, nobody sees it.
@@ -30,7 +31,7 @@ class Staged:
     is_void: bool = False  # it cannot be shown any more
     refused: sqlite3.IntegrityError | None = None  # why, when a row of it broke a promise of the store
     is_seen: bool = False  # it changes what a plan or a reader sees
-    holds_audit: bool = False
+    group: Group = field(default_factory=Group)  # of its events, hashed as they are written
     run: str | None = None  # whose statuses it holds
     index_of: str | None = None  # the repository whose index it writes
     is_whole: bool = False  # all of it, as a list of its own
@@ -94,10 +95,8 @@ def _write(connection: sqlite3.Connection, staged: Staged, part: Changes) -> Non
     assert number is not None
     part = _keep(connection, staged, part)
     staged.is_seen = staged.is_seen or parts.is_seen(part)
-    staged.holds_audit = staged.holds_audit or bool(part.changed or part.audit)
     _write_resources(connection, part, number=number)
-    connection.executemany(sql["insert_change"], ((*row, number) for row in part.changed))
-    connection.executemany(sql["insert_audit"], ((*row, number) for row in part.audit))
+    events.write(connection, staged.group, since=number, origins=part.origins, changed=part.changed, audit=part.audit)
     if staged.is_whole:
         _write_whole_index(connection, part, number=number)
     elif part.forgotten_files or part.files or part.wanted:
@@ -210,8 +209,9 @@ def show(connection: sqlite3.Connection, staged: Staged, *, revision: int) -> in
         raise Moved("Another change overtook this one.")
     if staged.is_seen:
         connection.execute(sql["put_revision"], (number,))
-    elif staged.holds_audit:
+    elif number in staged.group.spans:
         connection.execute(sql["show_audit"], (number,))
+        staged.group.spans[-number] = staged.group.spans.pop(number)
     connection.execute(sql["forget_staged"], (number,))
     return number if staged.is_seen else revision
 

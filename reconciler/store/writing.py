@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from itertools import chain
 
 from reconciler.planning.footprints import EVERYTHING
-from reconciler.store import connections, erasing, listing, overtaking, parts, queries, staging
+from reconciler.store import connections, erasing, events, listing, overtaking, parts, queries, staging
 from reconciler.store.contract import ApprovalRow, Changes, Moved, Record
+from reconciler.store.events import Group
 from reconciler.store.moving import Recent, Touching
 from reconciler.store.staging import Staged
 
@@ -56,21 +57,22 @@ def _write(
     beside.record(record)
     # From here on, what is written ahead is the state that is changed.
     present = staging.show(connection, staged, revision=revision)
-    _write_record(connection, record, revision=present)
+    _write_record(connection, record, revision=present, group=staged.group)
     staging.show_lists(connection, staged, record)
     seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
     holds_changes = record.redacts or any(one is not None for one in seen)
     rewrites = record.redacts
     for part in coming:
         beside.part(part)
-        holds_changes = parts.write(connection, part, revision=present) or holds_changes
+        holds_changes = parts.write(connection, part, revision=present, group=staged.group) or holds_changes
         rewrites = rewrites or bool(part.rewritten)
     if rewrites:
         erasing.leave(connection)
+    events.close(connection, staged.group, address=record.address)
     return present if present != revision else revision + int(holds_changes)
 
 
-def _write_record(connection: sqlite3.Connection, record: Record, *, revision: int) -> None:
+def _write_record(connection: sqlite3.Connection, record: Record, *, revision: int, group: Group) -> None:
     sql = queries.load()
     for name in (record.forget_files_of, record.release_repository):
         if name is not None:
@@ -81,7 +83,7 @@ def _write_record(connection: sqlite3.Connection, record: Record, *, revision: i
         connection.execute(sql["remove_repository"], (record.release_repository,))
     _write_hold(connection, record)
     _write_suspension(connection, record)
-    connection.executemany(sql["insert_audit"], ((*row, parts.ALWAYS) for row in record.audit))
+    events.write(connection, group, since=events.ALWAYS, audit=record.audit)
     if record.run is not None:
         connection.execute(sql["insert_run"], record.run)
     if record.repository is not None:

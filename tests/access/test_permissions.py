@@ -18,6 +18,7 @@ TABLE = {
     Permission.HANDLE_DELIVERIES: "admin",
     Permission.MANAGE_MEMBERS: "admin",
     Permission.MANAGE_KEYS: "admin",
+    Permission.READ_AUDIT: "admin",
     Permission.SEND_LOGS: "",
     Permission.READ_METRICS: "",
     Permission.MANAGE_ORGANIZATION: "",

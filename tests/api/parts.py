@@ -5,6 +5,7 @@ Only time is not real: it stands still until a test moves it, so that whole answ
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.access import principals
+from reconciler.access.sessions import Lifetimes
 from reconciler.accounts import Accounts
 from reconciler.applying import Applier, Limits
 from reconciler.daemon import leftovers
 from reconciler.daemon.services import Services
 from reconciler.delivery.limiting import Rates, Room
+from reconciler.notifications.rendering import Place as Shown
+from reconciler.notifying.board import Board
+from reconciler.operations.sqlite import SqliteOperations
 from reconciler.reading.client import Reader
 from reconciler.reconciling.repositories import Environment, Repositories
 from reconciler.reconciling.watched import Watched
@@ -26,7 +31,8 @@ from reconciler.remotes.sharing import Place
 from reconciler.remotes.sources import Source
 from reconciler.resources.secret_references import Available
 from reconciler.reviewing.asking import Reviewing
-from reconciler.signing_in import SigningIn
+from reconciler.signing_in.passwords import SigningIn
+from reconciler.signing_in.sessions import Sessions
 from reconciler.store.sqlite import SqliteStore
 from tests import entries
 from tests.api.delivering import Kept
@@ -43,6 +49,7 @@ SECRETS = Available(env=frozenset({"TEAM", "TOKEN"}), files=frozenset({"token"})
 START = datetime(2026, 11, 21, 6, 12, 0, 123_000, tzinfo=UTC)
 AT = "2026-11-21T06:12:00.123Z"
 NEVER = 86_400.0  # seconds: no test waits for a poll
+LIFETIMES = Lifetimes(idle=7_200.0, absolute=43_200.0)
 
 
 class Moment:
@@ -74,9 +81,11 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
     """All parts, on the loop that runs this, with the project `default`."""
     clock = Moment()
     store, reader = SqliteStore(folder / "store.db"), reader or Reader()
+    operations = SqliteOperations(folder / "ops.db")
     try:
         await store.create_project(DEFAULT, at=AT)
         accounts = Accounts(store, await store.directory(), clock=clock)
+        sessions = Sessions(operations, accounts, lifetimes=LIFETIMES, clock=clock, randomness=os.urandom)
         await reader.start()
         limits = Limits(api_versions=API_VERSIONS, max_resources=MAX_RESOURCES)
         applier = Applier(
@@ -106,6 +115,8 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
             deliveries=Kept(),
             rates=Rates(RECORDS_A_SECOND),
             room=Room(IN_FLIGHT_BYTES),
+            sessions=sessions,
+            board=Board(operations, clock=clock, place=Shown("default", "http://service")),
         )
         try:
             yield Parts(services=services, reader=reader, repositories=repositories, clock=clock)
@@ -113,6 +124,7 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
             await repositories.stop()
     finally:
         await reader.stop()
+        await operations.close()
         await store.close()
 
 

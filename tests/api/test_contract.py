@@ -21,11 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import api.app
 from api import openapi
 from api.app import PUBLIC
+from api.auth import cookies
 from api.endpoints import Endpoint
 from reconciler.applying import Options, Request
 from reconciler.daemon.services import Services
 from reconciler.resources.kinds import KINDS
-from reconciler.signing_in import SigningIn
+from reconciler.signing_in.passwords import SigningIn
 from tests.api import contracts, parts
 from tests.api.conftest import SECONDS
 from tests.api.contracts import DOCUMENT, operations
@@ -65,6 +66,13 @@ def test_the_page_for_people_shows_every_path_and_no_other() -> None:
 
 def test_exactly_the_public_paths_need_no_credential() -> None:
     assert {path for path, _, operation in operations() if operation.get("security") == []} == PUBLIC
+
+
+def test_the_cookie_of_a_session_is_a_credential_by_the_name_that_it_has_over_https() -> None:
+    scheme = DOCUMENT["components"]["securitySchemes"]["session"]
+    name = cookies.of("https://service.example", has_tls=False).session
+    assert (scheme["type"], scheme["in"], scheme["name"]) == ("apiKey", "cookie", name)
+    assert {"session": []} in DOCUMENT["security"]
 
 
 def test_every_kind_has_a_component_and_may_be_applied() -> None:
@@ -190,6 +198,7 @@ def _holding(serving: Services) -> None:
 def test_whatever_is_sent_is_answered_as_documented(case: schemathesis.Case[Any]) -> None:
     # The generator makes credentials up; with those every answer would be 401, which other tests look at.
     case.headers.pop("X-Service-Api-Key", None)
+    case.cookies.pop("__Host-reconciler", None)
     answer = case.call(headers={"Authorization": f"Bearer {parts.KEY}"})
     excluded: list[schemathesis.CheckFunction] = []
     if case.path == "/v1/logs" or _is_over_a_limit(answer):  # what OTLP is, the contract does not repeat

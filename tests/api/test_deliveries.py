@@ -1,6 +1,7 @@
 """Looking after deliveries: what the doors take, answer and log, and who sees what an endpoint said."""
 
 import dataclasses
+import json
 import logging
 from collections.abc import AsyncIterator
 
@@ -89,6 +90,18 @@ async def test_a_discard_is_logged(client: httpx2.AsyncClient, project: str, cap
     await client.post(f"{PATH}/discard", json={"what": "all"})
     assert _said(caplog) == [
         f"key:SERVICE_API_KEY has discarded 3 batches (40 records) of siem in the project {project}."
+    ]
+
+
+@pytest.mark.usefixtures("kept")
+async def test_what_is_replayed_and_discarded_is_audited(client: httpx2.AsyncClient, project: str) -> None:
+    answers = [await client.post(f"{PATH}/replay"), await client.post(f"{PATH}/discard", json={"what": "queue"})]
+    found = (await client.get("/v1/audit-events?kind=Destination&name=siem")).json()["events"]
+    told = [(one["action"], json.loads(one["detail"]), one["project"], one["request"]) for one in found]
+    replayed, discarded = (answer.headers["x-request-id"] for answer in answers)
+    assert told == [
+        ("discarded", {"batches": 3, "records": 40, "what": "queue"}, project, discarded),
+        ("replayed", {"batches": 2, "records": 30}, project, replayed),
     ]
 
 

@@ -15,7 +15,7 @@ from reconciler.access.actors import Role
 from reconciler.access.amendments import Amendment
 from reconciler.access.models import Directory, Key
 from reconciler.accounts import Accounts, Decide
-from reconciler.signing_in import SigningIn
+from reconciler.signing_in.passwords import SigningIn
 from tests.access import directories
 from tests.api import callers, parts
 from tests.api.callers import OTHER, OWN, Pairs, ask

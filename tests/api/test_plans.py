@@ -295,7 +295,7 @@ async def test_what_is_not_there_or_may_not_be_proposed_is_404(proposed: Propose
     assert (await proposed.ask(base=head)).status_code == 404
 
 
-@pytest.mark.parametrize("head", ["topic", "refs/heads/-x y", "--upload-pack=x", "", "HEAD~1"])
+@pytest.mark.parametrize("head", ["topic", "--upload-pack=x", "", "HEAD~1"])
 async def test_what_is_no_name_in_full_is_400(proposed: Proposed, head: str) -> None:
     assert (await proposed.ask(head=head)).status_code == 400
 

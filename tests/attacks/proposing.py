@@ -129,7 +129,7 @@ ATTACKS = (
     _row("a base that is not for everybody", asking(PULL.format(1), base="refs/hidden/x"), NOWHERE),
     _row("an option of git as a head", asking("--upload-pack=touch /tmp/x"), re.compile("400 .*")),
     _row("a refspec as a head", asking("+refs/heads/main:refs/heads/x"), re.compile("400 .*")),
-    _row("a pattern as a head", asking("refs/heads/*"), re.compile("400 .*")),
+    _row("a pattern as a head", asking("refs/heads/*"), re.compile("404 .*")),
     _row("a link to a file of the system", proposing("120000", b"x.yaml", "/etc/passwd"), UNCHANGED),
     _row("a link in place of what is followed", proposing("120000", b"own.yaml", "own/d0.yaml"), UNCHANGED),
     _row("a name that turns the line", proposing("100644", "\u202elmay.yaml".encode(), "x: ["), _nothing(r"\\\\u202e")),

@@ -16,6 +16,18 @@ def approving(scene: Scene) -> str:
     return scene.ask("POST", "/v1/repositories/pushed/approve", {"commit": scene.base})
 
 
+def auditing(query: str) -> Attempt:
+    """Read audit events with the key of an admin of the project: of which projects there are some."""
+
+    def attempt(scene: Scene) -> str:
+        headers = {"Authorization": f"Bearer {scene.keys['admin']}"}
+        answer = scene.daemon.ask("GET", f"/v1/audit-events?{query}", None, headers)
+        found = sorted({str(one.get("project", "the organization")) for one in answer.body["events"]})
+        return f"{answer.status}: {', '.join(found) or 'none'}"
+
+    return attempt
+
+
 def takes(role: str) -> str:
     """What is said to whom it is not allowed."""
     return f"403 key:<id> may not do this; it takes {role}."
@@ -49,6 +61,18 @@ ATTACKS = (
         asking("POST", "/v1/Destination/safe/history/redact", {"value": "abcd"}),
         takes("the role admin"),
     ),
+    _row("reading the audit without the role", asking("GET", "/v1/audit-events"), takes("the role admin")),
+    _row(
+        "an admin reads the audit of another project",
+        auditing(f"project={OTHER_PROJECT}"),
+        "200: none",
+    ),
+    _row("an admin reads all of the audit", auditing("limit=1000"), "200: default"),
+    _row(
+        "an admin reads the audit of the organization",
+        auditing("project="),
+        "200: none",
+    ),
     _row(
         "a key that makes a key of a higher role",
         asking("POST", "/v1/api-keys", KEY),
@@ -63,6 +87,21 @@ ATTACKS = (
         "an admin makes a person",
         asking("POST", "/v1/users", {"name": "eve"}, role="admin"),
         takes("an organization admin"),
+    ),
+    _row(
+        "inviting an accomplice without the role",
+        asking("POST", "/v1/projects/default/invitations", {"role": "admin"}),
+        takes("the role admin"),
+    ),
+    _row(
+        "inviting an accomplice to another project",
+        asking("POST", "/v1/projects/default/invitations", {"role": "viewer"}, role="other"),
+        "404 There is no such project.",
+    ),
+    _row(
+        "looking for those who are invited without the role",
+        asking("GET", "/v1/projects/default/invitations"),
+        takes("the role admin"),
     ),
     _row(
         "a key of another project, by the header",

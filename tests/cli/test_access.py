@@ -300,6 +300,11 @@ def test_a_person_is_shown_and_deleted(program: Program, service: Service) -> No
     assert json.loads(program("user", "show", "ana", "-o", "json").out) == ANA
     assert yaml.safe_load(program("user", "show", "ana", "-o", "yaml").out) == ANA
     assert program("user", "delete", "ana") == (0, "ana: deleted\n", "")
+    mistaken = program("user", "remove", "ana")
+    assert (mistaken.code, mistaken.err.splitlines()[-1]) == (
+        2,
+        "error: no such command 'remove'; did you mean 'delete'?",
+    )
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,28 @@ ASKING = [
     ["key", "create", "x", "--role", "viewer", "--expiry", EVERYTHING],
     ["key", "list"],
     ["key", "revoke", EVERYTHING],
+    ["invitation", "list"],
+    ["invitation", "list", "--project", EVERYTHING],
+    ["invitation", "create", "--role", EVERYTHING],
+    ["invitation", "create", "--role", "viewer"],
+    ["invitation", "create", "--role", "viewer", "--email", EVERYTHING],
+    ["invitation", "create", "--role", "viewer", "--expiry", EVERYTHING],
+    ["invitation", "revoke", EVERYTHING],
+    ["notification", "list", "--all"],
+    ["notification", "show", EVERYTHING],
+    ["notification", "read", EVERYTHING],
+    ["notification", "dismiss", EVERYTHING],
+    ["audit", "list"],
+    ["audit", "list", "--kind", EVERYTHING],
+    ["audit", "list", "--since", EVERYTHING],
+    ["audit", "verify", "--head", EVERYTHING],
+    ["audit", "verify", "--config", EVERYTHING],
+    ["audit", "verify", "--state-dir", f"/nonexistent/{EVERYTHING}"],
+    ["auth", EVERYTHING],
+    ["auth", "explain", "--claims", EVERYTHING],
+    ["auth", "explain", "--claims", "/dev/null"],
+    ["auth", "explain", "--claims", "/dev/null", "--config", EVERYTHING],
+    ["auth", "explain", "--claims", "/dev/null", "--project", EVERYTHING],
     ["queue", "status", EVERYTHING],
     ["queue", "replay", EVERYTHING],
     ["queue", "discard", EVERYTHING, "--all"],
@@ -229,6 +251,13 @@ ASKING = [
     ["validate", EVERYTHING],
     ["serve", "--config", EVERYTHING],
     ["demo", EVERYTHING],
+    ["doctor", "--config", EVERYTHING],
+    ["doctor", "--state-dir", f"/nonexistent/{EVERYTHING}"],
+    ["doctor", "--state-dir", EVERYTHING, "--output", EVERYTHING],
+    ["backup", EVERYTHING, "--config", EVERYTHING],
+    ["backup", f"/nonexistent/{EVERYTHING}", "--state-dir", f"/nonexistent/{EVERYTHING}"],
+    ["restore", EVERYTHING],
+    ["restore", EVERYTHING, "--state-dir", EVERYTHING],
 ]
 
 
@@ -279,6 +308,16 @@ def test_what_is_sent_from_files_with_hostile_names_is_told(scene: Scene, asked:
     assert asked("apply", "--dry-run", "-f", EVERYTHING).code == 3
     assert asked("apply", "--dry-run", "--atomic", "-f", EVERYTHING).code == 3
     assert asked("delete", "--dry-run", "-f", EVERYTHING).code == 3
+
+
+def test_claims_that_somebody_chose_are_explained(on_a_terminal: Callable[..., Shown]) -> None:
+    named = f"{EVERYTHING}:a,a.b,{EVERYTHING},user:c"
+    claims = {EVERYTHING: 1, "service_projects": named, "groups": [EVERYTHING, f"service-projects-{EVERYTHING}"]}
+    Path("claims.json").write_text(json.dumps(claims))
+    assert on_a_terminal("auth", "explain", "--claims", "claims.json").code == 0
+    assert on_a_terminal("auth", "explain", "--claims", "claims.json", "-o", "json").code == 0
+    Path("claims.json").write_text(json.dumps({**claims, "groups": {EVERYTHING: 1}}))
+    assert on_a_terminal("auth", "explain", "--claims", "claims.json").code == 1
 
 
 def test_an_export_says_where_it_wrote(asked: Callable[..., Shown]) -> None:
@@ -333,6 +372,16 @@ def test_a_server_that_lies_acts_on_nothing(
     key = dict.fromkeys(("id", "name", "prefix", "project", "role", "expiresAt", "lastUsedAt", "createdBy"), EVERYTHING)
     service.answer("GET /v1/api-keys", {"apiKeys": [{**key, "scopes": [EVERYTHING]}]})
     service.answer("POST /v1/api-keys", {"apiKey": {**key, "key": EVERYTHING}})
+    invited = dict.fromkeys(("id", "project", "role", "email", "createdBy", "expiresAt"), EVERYTHING)
+    service.answer("GET /v1/projects/p/invitations", {"invitations": [invited]})
+    service.answer("POST /v1/projects/p/invitations", {"invitation": {**invited, "code": EVERYTHING}})
+    service.answer("DELETE /v1/projects/p/invitations/i", {"errors": [EVERYTHING]}, 409)
+    told = {"id": EVERYTHING, "displayName": EVERYTHING, "additionalInfo": {"message": EVERYTHING}}
+    spec = dict.fromkeys(("severity", "notificationType", "account"), EVERYTHING)
+    notified = {"metadata": told, "spec": spec, "status": {"userStatus": EVERYTHING}}
+    service.answer("GET /v1/api/notifications", {"notifications": [notified]})
+    service.answer("GET /v1/api/notifications/n", {"notification": notified})
+    service.answer("POST /v1/api/notifications/n/status", {"notification": notified})
     moments = dict.fromkeys(("oldest", "at", "cause", "answer"), EVERYTHING)
     words = dict.fromkeys(("destination", "state", "message"), EVERYTHING)
     delivery = {**words, "queue": moments, "deadLetters": {"batches": EVERYTHING}, "lastFailure": moments}
@@ -363,6 +412,13 @@ def test_a_server_that_lies_acts_on_nothing(
         ["user", "delete", "u"],
         ["key", "list"],
         ["key", "create", "x", "--role", "user"],
+        ["invitation", "list", "--project", "p"],
+        ["invitation", "create", "--role", "user", "--project", "p"],
+        ["invitation", "revoke", "i", "--project", "p"],
+        ["notification", "list", "--all"],
+        ["notification", "show", "n"],
+        ["notification", "read", "n"],
+        ["notification", "dismiss", "n"],
     ):
         assert r"evil\x07" in on_a_terminal(*arguments).text
     assert "Approve this?" in on_a_terminal("approve", "r", typed="y\n").text

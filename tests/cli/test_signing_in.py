@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from api import judging
+from api.auth import authenticating
 from reconciler.cli import client, sessions
 from tests.cli import terminals
 from tests.cli.conftest import PROGRAM, TIME_LIMIT, Outcome, Program, Service
@@ -143,21 +144,38 @@ WRONG_KEY = (
     "the service does not accept the API key: it never existed, was revoked or has expired; give the right one with "
     "SERVICE_API_KEY or --api-key"
 )
+WITH_KEY, AS_ANA = {"SERVICE_API_KEY": KEY}, {"SERVICE_USER": "ana", "SERVICE_PASSWORD_FILE": "secret"}
 WRONG_PASSWORD = "the service does not accept the name or the password (--user, SERVICE_USER, SERVICE_PASSWORD_FILE)"
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "answer", "said"),
     [
-        ({}, NOBODY),
-        ({"SERVICE_API_KEY": KEY}, WRONG_KEY),
-        ({"SERVICE_USER": "ana", "SERVICE_PASSWORD_FILE": "secret"}, WRONG_PASSWORD),
+        ({}, authenticating.ASK, NOBODY),
+        (WITH_KEY, "The key is not known.", WRONG_KEY),
+        (AS_ANA, "The name or the password is wrong.", WRONG_PASSWORD),
+        ({}, "", NOBODY),
+        (WITH_KEY, "", WRONG_KEY),
+        (AS_ANA, "", WRONG_PASSWORD),
+        (
+            AS_ANA,
+            authenticating.NO_PASSWORDS.format("https://here.example"),
+            "passwords open nothing here: people sign in with a browser, at https://here.example. Programs send a key",
+        ),
+        (
+            {},
+            authenticating.ASK_FOR_A_KEY.format("https://here.example"),
+            "say who asks: a key as `Authorization: Bearer <key>` or `X-Service-Api-Key: <key>`. People sign in with a "
+            "browser, at https://here.example; set SERVICE_API_KEY to a key of yours",
+        ),
+        (WITH_KEY, "An expiry of \x1b[31m.", r"an expiry of \x1b[31m"),
+        (WITH_KEY, "x" * 900, "x" * 500),
     ],
 )
-def test_a_401_says_what_was_not_accepted(
-    tmp_path: Path, service: Service, environment: dict[str, str], said: str
+def test_a_401_says_what_the_service_says_in_words_of_commands(
+    tmp_path: Path, service: Service, environment: dict[str, str], answer: str, said: str
 ) -> None:
-    service.answer(FLEETS, {"errors": ["no"]}, 401)
+    service.answer(FLEETS, {"errors": [answer]} if answer else {}, 401)
     program = Program(tmp_path, {"SERVICE_SERVER": service.url, **environment})
     program.write("secret", PASSWORD)
     assert program("get", "fleets") == (1, "", f"error: {said}\n")

@@ -18,11 +18,12 @@ from reconciler.access.models import User
 from reconciler.accounts import Accounts
 from reconciler.daemon import first_admin
 from reconciler.errors import Refused
-from reconciler.signing_in import SigningIn
+from reconciler.signing_in.passwords import SigningIn
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests import daemons
 from tests.access import directories
+from tests.daemon.test_auth_change import SETTINGS
 from tests.daemons import Answer, Daemon
 
 NAME = first_admin.NAME
@@ -146,7 +147,7 @@ def test_everything_that_changes_access_is_audited_with_who_did_it_and_no_secret
 
 @pytest.mark.parametrize("kind", ["none", "oidc"])
 def test_where_nobody_signs_in_with_a_password_there_is_none(kind: str, tmp_path: Path) -> None:
-    with daemons.running(tmp_path / "daemon", settings={"auth": {"type": kind}}) as daemon:
+    with daemons.running(tmp_path / "daemon", settings={"auth": SETTINGS[kind]}) as daemon:
         assert daemon.get("/v1/users").body == {"users": []}
         assert not file_of(daemon).exists()
         assert told(daemon) == []

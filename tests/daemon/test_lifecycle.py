@@ -264,6 +264,16 @@ def test_a_listener_with_a_certificate_speaks_tls(tmp_path: Path) -> None:
         daemons.end(daemon)
 
 
+def test_a_clients_key_in_the_environment_refuses_to_start(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "daemon", environment={"SERVICE_API_KEY": f"rck_{'a' * 12}_{'canary-' * 6}x"})
+    code, output = ends(daemon)
+    told = (
+        "error: SERVICE_API_KEY: begins with rck_, as a client's key that a service made; here it would be an "
+        "organization admin's: unset it in the shell or the unit that starts the service, or set one of your own\n"
+    )
+    assert (code, output) == (1, told)
+
+
 def test_certificate_files_that_cannot_be_used_refuse_to_start(tmp_path: Path) -> None:
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     daemon = Daemon(tmp_path / "daemon", settings={"tls": {"certFile": str(certificate), "keyFile": str(key)}})

@@ -1,5 +1,7 @@
 """Log lines: one record is one line, whoever wrote what is in it."""
 
+import asyncio
+import contextvars
 import io
 import json
 import logging
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from reconciler import belonging
 from reconciler.daemon import logs
 from tests import hostile_text
 
@@ -126,3 +129,57 @@ def test_what_python_prints_by_itself_is_a_record() -> None:
     assert ended["trace"].endswith(hostile_text.EVERYTHING)
     assert unraisable["trace"].endswith(hostile_text.EVERYTHING)
     assert (warning["logger"], hostile_text.EVERYTHING in warning["message"]) == ("py.warnings", True)
+
+
+REQUEST, RUN = "01KAH30ZPT8Q1X2Y3Z4A5B6C7D", "01KAH30ZPT8Q1X2Y3Z4A5B6C7E"
+
+
+def test_a_line_says_which_run_or_request_it_belongs_to() -> None:
+    def tell() -> None:
+        belonging.REQUEST.set(REQUEST)
+        logging.getLogger("api").info("Within a request.")
+        with belonging.to_run(RUN):
+            logging.getLogger("reconciler").info("Within a run.")
+            logging.getLogger("uvicorn.error").error("A library's.")
+            logging.getLogger("reconciler").info("It says so itself.", extra={"fields": {"run": "another"}})
+        logging.getLogger("api").info("Behind it.")
+        belonging.nobodys().run(logging.getLogger("reconciler").info, "Nobody's.")
+
+    stream = set_up("json")
+    contextvars.copy_context().run(tell)
+    told = [json.loads(line) for line in lines(stream)]
+    assert [(one["message"], one.get("request"), one.get("run")) for one in told] == [
+        ("Within a request.", REQUEST, None),
+        ("Within a run.", None, RUN),
+        ("A library's.", None, RUN),
+        ("It says so itself.", None, "another"),
+        ("Behind it.", REQUEST, None),
+        ("Nobody's.", None, None),
+    ]
+    stream = set_up("text")
+    contextvars.copy_context().run(tell)
+    assert lines(stream)[:3] == [
+        "Within a request. [request 4A5B6C7D]",
+        "Within a run. [run 4A5B6C7E]",
+        "error: A library's. [run 4A5B6C7E]",
+    ]
+
+
+def test_what_is_begun_within_a_run_belongs_to_it() -> None:
+    stream = set_up("json")
+    log = logging.getLogger("reconciler")
+
+    async def later() -> None:
+        await asyncio.sleep(0)
+        log.info("A task.")
+        await asyncio.to_thread(log.info, "A thread.")
+
+    async def run() -> None:
+        with belonging.to_run(RUN):
+            task = asyncio.create_task(later())
+            outliving = asyncio.create_task(later(), context=belonging.nobodys())
+        await asyncio.gather(task, outliving)
+
+    asyncio.run(run())
+    told = sorted((one["message"], one.get("run", "")) for one in map(json.loads, lines(stream)))
+    assert told == [("A task.", ""), ("A task.", RUN), ("A thread.", ""), ("A thread.", RUN)]

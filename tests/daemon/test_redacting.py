@@ -116,9 +116,9 @@ def test_the_mirror_forgets_a_rewritten_history_when_it_is_made_anew(
     redact(daemon, "a")
     history = daemon.history("Destination", "a")
     # Upstream the history is rewritten, and pushed by force.
-    source.rewind(clean)
+    source.git("read-tree", "--reset", "-u", clean)
     source.write("a.yaml", destination("a", "mended"))
-    run = daemon.run_of("one", source.commit())
+    run = daemon.run_of("one", source.lead_to(source.prepared(upon=clean)))
     assert (run["rewound"], run["outcome"], run["counts"]) == (True, "succeeded", {})
     assert objects_with(daemon, CANARY) != []
     daemon.stop()

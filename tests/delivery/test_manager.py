@@ -214,3 +214,21 @@ async def test_a_copy_of_a_queue_is_sent_beside_it(tmp_path: Path, caplog: pytes
         assert (await manager.discard(PROJECT, "siem", queued=True, dead=True))[0] == 3
     [told] = [record.getMessage() for record in caplog.records if "copy" in record.getMessage()]
     assert str(folder.parent) in told
+
+
+async def test_what_a_lane_has_counted_stays_when_it_ends(tmp_path: Path) -> None:
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("siem")))
+        await manager.take(PROJECT, LOGS)
+        # Its queue is elsewhere now: the old one drains, and what it counted is the new one's when it has.
+        await manager.change(routes(webhook("siem", buffering=IN_MEMORY)))
+        await manager.take(PROJECT, LOGS)
+        assert manager.shown(PROJECT, "siem", answers=False)["counts"]["taken"] == 6
+        await manager.discard(PROJECT, "siem", queued=True, dead=False)
+        await until(lambda: len(manager.figures().lanes) == 1)
+        counts = manager.shown(PROJECT, "siem", answers=False)["counts"]
+        assert (counts["taken"], counts["discarded"]) == (6, 6)
+        await manager.change(Routes(project=PROJECT))
+        await until(lambda: not manager.figures().lanes)
+        past = manager.figures().past
+        assert (past.taken.taken, past.taken.discarded, past.sent.delivered) == (6, 6, 0)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import signing_in
 from reconciler.access import attempts, changing, keys, permissions
 from reconciler.access.actors import Role
 from reconciler.access.permissions import Permission, Scope
 from reconciler.daemon import first_admin
+from reconciler.signing_in import passwords as signing_in
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import Daemon
@@ -116,6 +116,7 @@ def test_the_limits_of_guessing_are_the_program_s() -> None:
 def test_the_rules_of_passwords_are_the_program_s() -> None:
     section = " ".join(pages.section(PAGE, "Passwords").split())
     assert (
-        f"at least {changing.SHORTEST_PASSWORD} characters and at most {changing.LONGEST_PASSWORD:,} bytes" in section
+        f"at least {changing.SHORTEST_PASSWORD} characters and at most {changing.LONGEST_PASSWORD:,} characters"
+        in section
     )
     assert f"A name has {changing.USER_RULE.removeprefix('must be ').replace('and begin ', 'and begins ')}." in section

@@ -31,7 +31,8 @@ def test_the_places_are_those_of_the_unit() -> None:
     assert f"`{config}`" in PAGE
     environment = setting("EnvironmentFile").removeprefix("-")
     written = [line for line in COMMANDS if environment in line]
-    assert [line.startswith("(umask 077; ") for line in written] == [True, True]
+    assert [line.startswith("(umask 077; ") for line in written] == [True]
+    assert f"f {environment}  0600 root " in (ROOT / "systemd/reconciler.tmpfiles").read_text(encoding="utf-8")
     assert f"/var/lib/{setting('StateDirectory')}/store.db" in PAGE
     assert f"runuser -u {setting('User')} -- " in PAGE
 
@@ -44,9 +45,12 @@ def test_the_settings_are_right(tmp_path: Path) -> None:
 
 def test_the_commands_and_files_are_there() -> None:
     ours = re.findall(r"^(?:SERVICE_PASSWORD_FILE=\S+ )?reconciler (\w+)", "\n".join(COMMANDS), re.MULTILINE)
-    assert set(ours) == {"version", "status", "get", "user"} <= set(ENTRIES)
-    files = {word for line in COMMANDS for word in line.split() if word.startswith("systemd/")}
-    assert [name for name in sorted(files | {"constraints.txt"}) if not (ROOT / name).is_file()] == []
+    assert set(ours) == {"version", "status", "get", "user", "backup"} <= set(ENTRIES)
+    files = {
+        f"systemd/{name}" for name in re.findall(r"\breconciler\.(?:service|sysusers|tmpfiles)\b", "\n".join(COMMANDS))
+    }
+    assert len(files) == 3
+    assert [name for name in sorted(files | {"constraints.txt", "Dockerfile"}) if not (ROOT / name).is_file()] == []
     assert "# For development\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
 
 

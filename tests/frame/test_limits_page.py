@@ -4,15 +4,22 @@ import re
 
 import pytest
 
-from api import bodies, edge, hooks, objects, queries
-from api.auth import addresses
-from reconciler import cron, signing_in
-from reconciler.access import attempts, changing
+from api import audit_events, bodies, edge, hooks, objects, queries
+from api.auth import addresses, cookies
+from api.pages import accounts, forms, paths
+from api.pages import pacing as page_pacing
+from reconciler import cron
+from reconciler.access import attempts, changing, paces, sessions
+from reconciler.auditing import refusals as audited
 from reconciler.daemon import connections
 from reconciler.delivery import limiting, manager
 from reconciler.documents import limits
 from reconciler.git import ignoring, snapshots, trees
 from reconciler.hooks import deliveries, refusals, secret, signatures
+from reconciler.oidc import callbacks, flows, leaving, spent
+from reconciler.oidc import limits as oidc_limits
+from reconciler.oidc import signatures as oidc_keys
+from reconciler.operations import sqlite
 from reconciler.otlp import models as otlp
 from reconciler.reading import allowances, children, confining, crew, deaths, inflow, requests, routings, sharing
 from reconciler.reading.messages import CommitJob, RequestJob
@@ -22,21 +29,46 @@ from reconciler.resources import defining, labels, selectors, violations
 from reconciler.reviewing import asking, keeping, questions
 from reconciler.settings import repository_scalars
 from reconciler.settings.models import Delivery
+from reconciler.signing_in import passwords
 from reconciler.store import ahead
 from tests.frame import pages
 
 PAGE = pages.read(pages.ROOT / "docs/limits.md")
-SECTIONS = ["Texts", "Resources", "Commits", "Requests", "The service itself"]
+SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "The service itself"]
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
 FILE, COMMIT = limits.FILE, allowances.COMMIT
 REQUEST = children.SECONDS[RequestJob]
+PROVIDER = oidc_limits.LIMITS
 
 
 @pytest.mark.parametrize(
     ("what", "limit"),
     [
         ("a file in Git", f"{FILE.bytes // MEBIBYTE} MiB"),
+        ("one request to it", f"{PROVIDER.request_seconds:g} s"),
+        (
+            "its discovery document, its key set",
+            f"{PROVIDER.document_bytes >> 10} KiB each, {oidc_keys.MOST_KEYS} keys",
+        ),
+        (
+            "the answer of its token endpoint, with the ID token in it",
+            f"{PROVIDER.token_bytes // MEBIBYTE} MiB, some 20,000 groups",
+        ),
+        ("asking for keys because a token's is unknown", f"once in {PROVIDER.rotation_seconds:g} s"),
+        ("a sign-in on its way", f"{flows.LIFETIME_SECONDS / 60:g} minutes"),
+        ("states that came back and are remembered", f"{spent.MOST:,} of the last 10 minutes"),
+        ("the path to return to", f"{flows.LONGEST_PATH:,} characters"),
+        (
+            "an authorization code; an error's code",
+            f"{callbacks.LONGEST_CODE:,}; {callbacks.LONGEST_ERROR} characters",
+        ),
+        ("an ID token that is given back at sign-out", f"{leaving.LONGEST_HINT:,} characters"),
+        (
+            "audit events in one answer",
+            f"{audit_events.LARGEST_PAGE:,}; as lines, all in {audit_events.EXPORT_SECONDS:,.0f} s",
+        ),
+        ("sorts of refused attempts that the audit tells apart", f"{audited.MOST} a minute"),
         ("a queue in memory", f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, `sending_queue_queue_size` batches"),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routings.MOST_BYTES // MEBIBYTE} MiB"),
@@ -142,8 +174,10 @@ REQUEST = children.SECONDS[RequestJob]
         ),
         (
             "passwords compared at a time, and attempts that wait or are compared",
-            f"{signing_in.AT_ONCE}, {signing_in.WAITING}",
+            f"{passwords.AT_ONCE}, {passwords.WAITING}",
         ),
+        ("browsers that are signed in", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
+        ("beginnings and ends of sessions that wait to be written", f"{sqlite.WAITING:,}"),
         ("a body of [`/v1/logs`](logs.md), as it comes, and decoded", f"{otlp.MOST_BYTES // MEBIBYTE} MiB each"),
         ("log records in a request", f"{otlp.MOST_RECORDS:,}"),
         ("log records of one caller", f"`delivery.recordsPerSecond`, {Delivery().records_per_second:,} a second"),
@@ -154,10 +188,27 @@ REQUEST = children.SECONDS[RequestJob]
         ),
         ("callers whose log records are counted", f"{limiting.MOST:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{addresses.HOPS}"),
-        ("projects, people and keys", f"{changing.MOST:,} of each"),
+        (
+            "sign-ins that are begun, and that come back, from one address",
+            f"{page_pacing.PACES[paths.PROVIDER].burst} each, and one more each second",
+        ),
+        (
+            "forms with a name and a password from one address, right or wrong",
+            f"{page_pacing.PACES[paths.SIGN_IN].burst}, and one more each second",
+        ),
+        (
+            "forms with an invitation's code from one address",
+            f"{page_pacing.PACES[paths.INVITATION].burst}, and one more each "
+            f"{page_pacing.PACES[paths.INVITATION].seconds:g} s",
+        ),
+        ("addresses for which these are counted", f"{paces.MOST:,}, for each apart"),
+        ("a form of a page", f"{forms.MAX_BYTES // 1024} KiB, {forms.MOST} fields"),
+        ("cookies in a request; the value of one of ours", f"{cookies.MOST}; {cookies.LONGEST:,} bytes"),
+        ("projects and keys on a page", f"{accounts.MOST_SHOWN} of each"),
+        ("projects, people, keys and invitations that wait", f"{changing.MOST:,} of each"),
         (
             "a password",
-            f"at least {changing.SHORTEST_PASSWORD} characters, at most {changing.LONGEST_PASSWORD:,} bytes",
+            f"at least {changing.SHORTEST_PASSWORD} characters, at most {changing.LONGEST_PASSWORD:,} characters",
         ),
         ("a display name, the name of a key", f"one line of {changing.LONGEST_TEXT} characters"),
         ("the body of a request about access, a suspension, an approval or a plan", f"{objects.MAX_BYTES // 1024} KiB"),

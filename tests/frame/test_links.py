@@ -25,9 +25,10 @@ def test_every_link_leads_to_a_file_and_a_heading_in_it(path: Path) -> None:
     assert broken == []
 
 
-def test_every_page_is_found_from_the_readme() -> None:
-    start = pages.ROOT / "README.md"
-    found, waiting = {start}, [start]
+@pytest.mark.parametrize("start", ["README.md", "docs/README.md"])
+def test_every_page_is_found_from(start: str) -> None:
+    first = pages.ROOT / start
+    found, waiting = {first, pages.ROOT / "README.md"}, [first]
     while waiting:
         page = waiting.pop()
         for link in pages.links(pages.read(page)):
@@ -36,6 +37,13 @@ def test_every_page_is_found_from_the_readme() -> None:
                 found.add(target)
                 waiting.append(target)
     assert [name(page) for page in PAGES if page not in found] == []
+
+
+def test_the_contents_name_every_page_of_their_folder() -> None:
+    contents = pages.ROOT / "docs" / "README.md"
+    linked = {(contents.parent / link.partition("#")[0]).resolve() for link in pages.links(pages.read(contents))}
+    beside = {*contents.parent.glob("*.md"), *contents.parent.glob("*/README.md")} - {contents}
+    assert [name(page) for page in sorted(beside - linked)] == []
 
 
 def test_every_command_in_a_block_is_one_there_is() -> None:

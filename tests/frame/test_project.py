@@ -133,7 +133,7 @@ def data_files() -> set[str]:
         path.relative_to(ROOT).as_posix()
         for folder in ("reconciler", "api", "schemas")
         for path in (ROOT / folder).rglob("*")
-        if path.suffix in {".json", ".yaml", ".sql", ".py"} and path.is_file()
+        if path.suffix in {".json", ".yaml", ".sql", ".py", ".html", ".css", ".svg"} and path.is_file()
     ]
     examples = [
         f"reconciler/{path.relative_to(ROOT).as_posix()}"

@@ -28,3 +28,21 @@ def test_counts_are_in_one_order_and_hold_what_occurs() -> None:
     counts = statuses.count([UpdateStatus.INVALID, UpdateStatus.CREATED, UpdateStatus.INVALID, UpdateStatus.UNCHANGED])
     assert list(counts.items()) == [("unchanged", 1), ("created", 1), ("invalid", 2)]
     assert statuses.count([]) == {}
+
+
+def test_counts_by_kind_are_the_counts_when_they_are_summed() -> None:
+    found = [
+        ("Source", UpdateStatus.CREATED),
+        (None, UpdateStatus.INVALID),
+        ("Destination", UpdateStatus.INVALID),
+        ("Source", UpdateStatus.CREATED),
+        ("Source", UpdateStatus.UNCHANGED),
+    ]
+    kinds = statuses.by_kind(found)
+    assert list(kinds.items()) == [
+        ("", {"invalid": 1}),
+        ("Destination", {"invalid": 1}),
+        ("Source", {"unchanged": 1, "created": 2}),
+    ]
+    assert statuses.summed(kinds) == statuses.count(status for _, status in found)
+    assert (statuses.by_kind([]), statuses.summed({})) == ({}, {})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 SMALL = settings(
-    max_examples=15,
+    max_examples=6,
     stateful_step_count=12,
     deadline=None,
     derandomize=True,

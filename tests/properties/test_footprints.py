@@ -103,6 +103,7 @@ PLANS: st.SearchStrategy[Commit | Request] = st.one_of(
 
 @profiles
 def test_a_plan_that_nothing_meets_is_what_it_would_be_now(profile: settings) -> None:
+    profile = settings(profile, max_examples=max(profile.max_examples, 15))  # fewer do not show every way
     outlived.clear()
     profile(overtaken)()
     assert all(outlived[told] >= often for told, often in OFTEN.items()), outlived

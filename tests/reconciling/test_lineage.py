@@ -122,10 +122,11 @@ def squashed(followed: Followed) -> dict[str, str]:
 
 
 def reverted_between(followed: Followed) -> dict[str, str]:
-    first = explained(followed, "first")
-    write(followed, "first", "for a moment")
-    followed.source.write("first.yaml", destination("first"))
-    followed.source.commit()
+    first, source = explained(followed, "first"), followed.source
+    source.write("first.yaml", destination("first", "for a moment"))
+    between = source.prepared(upon=source.head())
+    source.write("first.yaml", destination("first"))
+    source.lead_to(source.prepared(upon=between))  # at once: a watcher that sees what is between reads it
     return first
 
 

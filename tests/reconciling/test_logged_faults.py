@@ -10,6 +10,7 @@ from reconciler.git.faults import GitFault, State
 from reconciler.git.refs import Head
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
+from reconciler.reconciling.tallies import Tally
 from reconciler.remotes.following import Following
 from tests import entries
 from tests.api.parts import started
@@ -45,6 +46,7 @@ async def test_a_fault_is_warned_of_when_it_is_news_or_asked_for_and_not_at_each
             origin="",
             neighbours=tuple,
             clock=parts.clock,
+            tally=Tally(),
         )
         for number, (trigger, why) in enumerate(
             [

@@ -271,14 +271,6 @@ def test_unknown_variables_are_warnings(tmp_path: Path) -> None:
     )
 
 
-def test_what_nothing_acts_on_yet_is_a_warning_where_it_differs_from_its_default(tmp_path: Path) -> None:
-    text = "secrets: {directory: /srv/s, env: [A]}\ndelivery: {drainTimeout: 1s, egress: {deny: [10.0.0.0/8]}}\n"
-    assert load(tmp_path, text).warnings == ()
-    assert load(tmp_path, text, SERVICE_OIDC_ISSUER="https://idp.example").warnings == (
-        "auth.oidc: is accepted, but this version asks no provider: with `oidc`, keys alone are let in",
-    )
-
-
 def test_patterns_of_variables_are_names_and_none_of_the_services_own(tmp_path: Path) -> None:
     text = """secrets:
   env:
@@ -562,6 +554,106 @@ def test_without_sign_in_the_listener_is_on_this_machine(
 ) -> None:
     found = lines_of(tmp_path, text, environment=environment, overrides=overrides)
     assert found == [line.replace("SERVICE_AUTH_TYPE: auth.type:", "SERVICE_AUTH_TYPE:")]
+
+
+OIDC = "issuer: https://idp.example/tenant/, oauth2ClientID: reconciler, oauth2ClientSecret: canary--hush"
+REQUIRED = {
+    key: f"is required where auth.type is oidc; set auth.oidc.{key} in the file, or {variable}"
+    for key, variable in (
+        ("issuer", "SERVICE_OIDC_ISSUER"),
+        ("oauth2ClientID", "SERVICE_OIDC_OAUTH2_CLIENT_ID"),
+        ("oauth2ClientSecret", "SERVICE_OIDC_OAUTH2_CLIENT_SECRET"),
+    )
+}
+WHOLE = "must not end in /.well-known/openid-configuration, which is looked for there; leave that part out"
+PLAIN = "must begin with https:// beyond this machine, since nothing else proves who answers"
+URL = 'must be an http or https URL without a user or query, or ""'
+
+
+def test_a_provider_with_all_that_it_takes_is_fine_and_keeps_its_slash(tmp_path: Path) -> None:
+    loaded = load(tmp_path, f"auth: {{type: oidc, oidc: {{{OIDC}}}}}\n")
+    assert (loaded.settings.auth.oidc.issuer, loaded.warnings) == ("https://idp.example/tenant/", ())
+
+
+@pytest.mark.parametrize(
+    ("oidc", "lines"),
+    [
+        ("{}", [f"1:20: auth.oidc.{key}: {required}" for key, required in REQUIRED.items()]),
+        ("{issuer: '', oauth2ClientID: a, oauth2ClientSecret: b}", [f"1:27: auth.oidc.issuer: {REQUIRED['issuer']}"]),
+        (
+            "{issuer: 'https://a.example/.well-known/openid-configuration', oauth2ClientID: a, oauth2ClientSecret: b}",
+            [f"1:27: auth.oidc.issuer: {WHOLE}"],
+        ),
+        (
+            f"{{{OIDC}, scopes: [profile]}}",
+            ["1:126: auth.oidc.scopes: must hold `openid`, without which a provider tells nobody's identity"],
+        ),
+        (
+            "{issuer: http://idp.example, oauth2ClientID: a, oauth2ClientSecret: b}",
+            [f"1:27: auth.oidc.issuer: {PLAIN}"],
+        ),
+        ("{issuer: 'http://127.0.0.1:8080', oauth2ClientID: a, oauth2ClientSecret: b}", []),
+        ("{issuer: 'http://[::1]:8080', oauth2ClientID: a, oauth2ClientSecret: b}", []),
+        (
+            "{issuer: 'https://a.example/?x=y', oauth2ClientID: a, oauth2ClientSecret: b}",
+            [f"1:27: auth.oidc.issuer: {URL}"],
+        ),
+        (
+            "{issuer: 'https://a.example/#x', oauth2ClientID: a, oauth2ClientSecret: b}",
+            [f"1:27: auth.oidc.issuer: {URL}"],
+        ),
+        (
+            f"{{{OIDC}, firstAdmin: {{claim: email}}}}",
+            ["1:139: auth.oidc.firstAdmin.claim: needs auth.oidc.firstAdmin.value too"],
+        ),
+        (
+            f"{{{OIDC}, firstAdmin: {{value: ada}}}}",
+            ["1:139: auth.oidc.firstAdmin.value: needs auth.oidc.firstAdmin.claim too"],
+        ),
+    ],
+)
+def test_a_provider_that_cannot_work_stops_the_start(tmp_path: Path, oidc: str, lines: list[str]) -> None:
+    text = f"auth: {{type: oidc, oidc: {oidc}}}\n"
+    if lines:
+        assert lines_of(tmp_path, text) == [f"config.yaml:{line}" for line in lines]
+    else:
+        assert load(tmp_path, text).warnings == ()
+
+
+def test_a_provider_is_judged_only_where_people_sign_in_through_it(tmp_path: Path) -> None:
+    text = "webURL: https://a.example/b\nauth: {oidc: {issuer: http://idp.example, scopes: [profile]}}\n"
+    assert load(tmp_path, text).warnings == ()
+
+
+@pytest.mark.parametrize("url", ["https://a.example", "https://a.example/", "https://a.example//", "http://[::1]:1"])
+def test_pages_of_people_who_come_through_a_provider_are_at_the_root(tmp_path: Path, url: str) -> None:
+    said = "must have no path where auth.type is oidc, since the pages are at the root of a host"
+    sign_in = f"auth: {{type: oidc, oidc: {{{OIDC}}}}}\n"
+    assert load(tmp_path, f"webURL: '{url}'\n{sign_in}").warnings == ()
+    assert lines_of(tmp_path, f"webURL: '{url.rstrip('/')}/b/'\n{sign_in}") == [f"config.yaml:1:1: webURL: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("clientId", "oauth2ClientID"), ("clientSecret", "oauth2ClientSecret"), ("issuerURL", "issuer")],
+)
+def test_what_other_services_call_the_keys_of_a_provider_leads_to_ours(
+    tmp_path: Path, written: str, meant: str
+) -> None:
+    text = f"auth: {{oidc: {{{written}: canary--x}}}}\n"
+    assert lines_of(tmp_path, text) == [
+        f"config.yaml:1:15: auth.oidc.{written}: is not a known key; did you mean `{meant}`?"
+    ]
+
+
+def test_what_variables_lack_is_told_by_their_names(tmp_path: Path) -> None:
+    given = {"SERVICE_AUTH_TYPE": "oidc", "SERVICE_OIDC_ISSUER": "http://idp.example", "SERVICE_OIDC_SCOPES": "email"}
+    assert lines_of(tmp_path, "", environment=given) == [
+        f"SERVICE_OIDC_ISSUER: {PLAIN}",
+        f"SERVICE_OIDC_OAUTH2_CLIENT_ID: {REQUIRED['oauth2ClientID']}",
+        f"SERVICE_OIDC_OAUTH2_CLIENT_SECRET: {REQUIRED['oauth2ClientSecret']}",
+        "SERVICE_OIDC_SCOPES: must hold `openid`, without which a provider tells nobody's identity",
+    ]
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:1", "127.0.0.2:1", "'[::1]:1'", "localhost:1"])

@@ -23,7 +23,7 @@ def settings(tmp_path: Path, text: str) -> Settings:
         ("log: {format: json}\napi: {maxResources: 5, maxBodyBytes: 8388608}\n", ("api.maxResources", "log.format")),
         ("listen: 127.0.0.1:3002\nwebURL: https://web.example\n", ("webURL", "listen")),
         ("stateDir: /srv/state\n", ("stateDir", "store.url")),
-        ("auth: {type: oidc, oidc: {oauth2ClientSecret: hush}}\n", ("auth.type", "auth.oidc.oauth2ClientSecret")),
+        ("auth: {type: none, oidc: {oauth2ClientSecret: hush}}\n", ("auth.type", "auth.oidc.oauth2ClientSecret")),
         ("delivery: {egress: {deny: [10.0.0.0/8]}}\n", ("delivery.egress.deny",)),
         ("trustedProxies: [10.0.0.0/8]\n", ("trustedProxies",)),
         ("insecure: true\n", ("insecure",)),

@@ -7,7 +7,8 @@ import pytest
 
 from reconciler.access.actors import Role
 from reconciler.access.amendments import Amendment, Audited, Member
-from reconciler.access.models import Directory, Project
+from reconciler.access.identities import Identity
+from reconciler.access.models import Directory, Invitation, Project
 from reconciler.store.contract import AuditRow, Record, Store, StoreFault
 from tests.access import directories
 from tests.store import rows
@@ -16,6 +17,19 @@ from tests.store.engines import Engine
 AUDITED = Audited("created", "User", "una")
 EVENT = rows.audit("una", 1)
 KEY = directories.key(directories.text(1), expires_at=directories.LATER)
+PROVED = replace(
+    directories.user("pia"), identity=Identity("https://id.example", "1"), email="pia@example.com", losses=2
+)
+CODE = Invitation(
+    id="I1",
+    project="payments",
+    role=Role.USER,
+    created_at=directories.AT,
+    created_by="user:root",
+    expires_at=directories.LATER,
+    digest=b"\0" * 32,
+)
+ADDRESS = replace(CODE, id="I2", digest=None, email="noa@example.com")
 
 
 class AccessPromises:
@@ -26,7 +40,10 @@ class AccessPromises:
     async def test_what_is_amended_is_in_the_directory_of_every_later_opening(
         self, engine: Engine, store: Store
     ) -> None:
-        wanted = directories.directory(KEY)
+        plain = directories.directory(KEY)
+        wanted = replace(
+            plain, users={**plain.users, PROVED.name: PROVED}, invitations={CODE.id: CODE, ADDRESS.id: ADDRESS}
+        )
         await amend(store, whole(wanted))
         assert await store.directory() == wanted
         other = engine.open()
@@ -41,13 +58,62 @@ class AccessPromises:
     async def test_people_change_and_go_with_their_memberships_and_keys_go_when_revoked(self, store: Store) -> None:
         before = directories.directory(KEY)
         await amend(store, whole(before))
-        una = replace(before.users["una"], display_name="Una", password="$argon2id$", organization_admin=True)
+        una = replace(before.users["una"], display_name="Una", password="$argon2id$", organization_admin=True, losses=1)
         await amend(store, Amendment(AUDITED, users=(una,), revoked_keys=(KEY,)))
         await amend(store, Amendment(AUDITED, removed_users=(before.users["vic"],)))
         await amend(store, Amendment(AUDITED, members=(Member("payments", "id-ada", None),)))
         left = await store.directory()
         assert (left.users["una"], "vic" in left.users, left.keys) == (una, False, {})
         assert left.members == {"payments": {"id-una": Role.USER}}
+
+    async def test_an_invitation_goes_when_it_is_ended_and_one_in_its_place_may_come_with_that(
+        self, store: Store
+    ) -> None:
+        await amend(store, whole(replace(directories.directory(), invitations={CODE.id: CODE, ADDRESS.id: ADDRESS})))
+        again = replace(ADDRESS, id="I3", role=Role.VIEWER)
+        await amend(store, Amendment(AUDITED, invitations=(again,), ended_invitations=(CODE, ADDRESS)))
+        assert (await store.directory()).invitations == {"I3": again}
+
+    @pytest.mark.parametrize(
+        "second",
+        [
+            Amendment(AUDITED, users=(replace(PROVED, id="other", name="other"),)),
+            Amendment(AUDITED, invitations=(replace(CODE, id="other"),)),
+            Amendment(AUDITED, invitations=(replace(ADDRESS, id="other"),)),
+            Amendment(AUDITED, invitations=(replace(CODE, id="other", digest=None),)),
+            Amendment(AUDITED, invitations=(replace(ADDRESS, id="other", digest=b"1" * 32),)),
+        ],
+        ids=["a person of a provider", "a code", "an address in a project", "neither of both", "both"],
+    )
+    async def test_what_must_be_there_once_is_not_taken_again(self, store: Store, second: Amendment) -> None:
+        await amend(store, whole(replace(directories.directory(), invitations={CODE.id: CODE, ADDRESS.id: ADDRESS})))
+        await amend(store, Amendment(AUDITED, users=(PROVED,)))
+        before = await store.directory()
+        with pytest.raises(StoreFault):
+            await amend(store, second)
+        assert await store.directory() == before
+
+    async def test_an_address_may_wait_for_several_projects_and_be_of_several_people(self, store: Store) -> None:
+        elsewhere = replace(ADDRESS, id="I3", project="default")
+        invited = {one.id: one for one in (ADDRESS, elsewhere)}
+        await amend(store, whole(replace(directories.directory(), invitations=invited)))
+        other = replace(PROVED, id="other", name="other", identity=Identity("https://other.example", "1"))
+        await amend(store, Amendment(AUDITED, users=(PROVED, other)))
+        found = await store.directory()
+        assert (found.invitations, found.users["pia"], found.users["other"]) == (invited, PROVED, other)
+
+    async def test_how_people_sign_in_is_recorded_alone_or_with_what_goes(self, engine: Engine, store: Store) -> None:
+        found = [await store.auth_type()]
+        await store.put_auth_type("none")
+        found.append(await store.auth_type())
+        await amend(store, whole(directories.directory(KEY)))
+        everybody = tuple((await store.directory()).users.values())
+        await amend(store, Amendment(AUDITED, removed_users=everybody, revoked_keys=(KEY,), auth_type="oidc"))
+        other = engine.open()
+        found.append(await other.auth_type())
+        left = await other.directory()
+        await other.close()
+        assert (found, left.users, left.members, left.keys) == ([None, "none", "oidc"], {}, {}, {})
 
     async def test_a_key_says_when_it_was_used_last(self, store: Store) -> None:
         await amend(store, whole(directories.directory(KEY)))
@@ -102,4 +168,5 @@ def whole(directory: Directory) -> Amendment:
         users=tuple(directory.users.values()),
         members=tuple(members),
         keys=tuple(directory.keys.values()),
+        invitations=tuple(directory.invitations.values()),
     )

@@ -241,3 +241,15 @@ class CommitPromises:
                 assert await looking.everything(store) == before
         assert await store.commit(iter(large), record=Record(run=rows.run("R2")), planned_at=1) == 2
         assert await looking.names(store) == ["a", "b", "c"]
+
+    async def test_commits_are_counted_and_timed_and_so_are_those_that_stored_nothing(self, store: Store) -> None:
+        before = store.figures().commits
+        kept, moved = sum(before.seconds.counts), before.moved
+        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+        with pytest.raises(Moved):
+            await store.commit([rows.stored("b")], record=Record(), planned_at=0)
+        figures = store.figures()
+        assert (sum(figures.commits.seconds.counts) - kept, figures.commits.moved - moved) == (1, 1)
+        assert figures.commits.failed == 0
+        assert figures.commits.seconds.total > 0
+        assert (figures.file or 0) > 0

@@ -6,6 +6,8 @@ only SQLite does is not here.
 
 from tests.store.contract_access import AccessPromises
 from tests.store.contract_ahead import AheadPromises
+from tests.store.contract_attention import AttentionPromises
+from tests.store.contract_audit import AuditPromises
 from tests.store.contract_commits import CommitPromises
 from tests.store.contract_footprints import FootprintPromises
 from tests.store.contract_lineages import LineagePromises
@@ -24,11 +26,13 @@ class StoreContract(
     FootprintPromises,
     ReadPromises,
     ReferencePromises,
+    AttentionPromises,
     StatusPromises,
     PrunePromises,
     SuspensionPromises,
     LineagePromises,
     AccessPromises,
+    AuditPromises,
     RedactionPromises,
     ProcessPromises,
 ):

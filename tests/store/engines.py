@@ -48,13 +48,8 @@ class SqliteEngine:
 
     @contextlib.contextmanager
     def full(self, store: Store) -> Iterator[None]:
-        connection = _writer(store)
-        (pages,) = connection.execute("pragma page_count").fetchone()
-        connection.execute(f"pragma max_page_count = {pages}").fetchone()
-        try:
+        with full(_writer(store)):
             yield
-        finally:
-            connection.execute(f"pragma max_page_count = {MOST_PAGES}").fetchone()
 
     @contextlib.contextmanager
     def failing(self, store: Store) -> Iterator[None]:
@@ -66,6 +61,17 @@ class SqliteEngine:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextlib.contextmanager
+def full(connection: sqlite3.Connection) -> Iterator[None]:
+    """While it lasts, the file has no room."""
+    (pages,) = connection.execute("pragma page_count").fetchone()
+    connection.execute(f"pragma max_page_count = {pages}").fetchone()
+    try:
+        yield
+    finally:
+        connection.execute(f"pragma max_page_count = {MOST_PAGES}").fetchone()
 
 
 def engine(url: str) -> Engine:

@@ -121,7 +121,7 @@ def answers(path: Path) -> dict[str, Any]:
     with closing(sqlite3.connect(path)) as connection:
         shown = "select v.name, v.body, v.source, r.status from version v left join resource r using (name, version)"
         found = connection.execute(f"{shown} order by v.name, v.version desc").fetchall()
-        audit = connection.execute("select * from audit").fetchall()
+        audit = [(*row, None) for row in connection.execute("select * from audit")]  # no address was known
     history: dict[str, list[bytes]] = {}
     for name, body, source, status in found:
         told = status or b'{"source":%b}' % source

@@ -1,0 +1,31 @@
+"""GET /metrics: what the service counts of itself, for Prometheus.
+
+Belongs here: the form in which it is asked for and sent. Does not: what there is (`reconciler.metrics`).
+"""
+
+from starlette.responses import Response
+
+from api import streams
+from api.calls import Call
+
+OPENMETRICS = b"application/openmetrics-text"
+
+
+async def scrape(call: Call) -> Response:
+    """GET /metrics"""
+    from reconciler.metrics import collecting, exposition  # noqa: PLC0415 - a service that nobody scrapes needs none of it
+    from reconciler.metrics.sources import Sources  # noqa: PLC0415 - likewise
+
+    services = call.services
+    format_ = exposition.Format.OPENMETRICS if _wants_openmetrics(call) else exposition.Format.TEXT
+    now = int(services.clock().timestamp() * 1000)
+    sources = Sources(services.measured, services.store, services.in_flight, services.board.open, now)
+    texts = exposition.slices(await collecting.steps(sources), format_=format_)
+    return streams.Streamed(texts, content_type=(b"content-type", format_.value))
+
+
+def _wants_openmetrics(call: Call) -> bool:
+    """Whether it is among what the client accepts. Prometheus prefers it and takes either; one that says `q=0` of it
+    does not name it at all.
+    """
+    return any(OPENMETRICS in value for value in call.header(b"accept"))

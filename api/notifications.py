@@ -1,0 +1,72 @@
+"""Notifications: what somebody should know of the service, and what each person did with it.
+
+Belongs here: who sees which, and what a path and a body say. Does not: what there is (`reconciler.notifying`).
+
+What concerns a project is seen by whoever may read it; what concerns the organization, by its admins, whichever project
+they choose; what concerns one person, by that person. All else does not exist for whoever asks.
+"""
+
+from starlette.responses import Response
+
+from api import answers, errors, judging, objects, queries, streams
+from api.answers import Json
+from api.calls import Call
+from reconciler.access.principals import LOCAL
+from reconciler.notifications.ledger import MOST
+from reconciler.notifications.models import Cause, Scope, UserStatus
+from reconciler.notifying.board import Sees
+
+LIST_PARAMETERS = frozenset({"limit", "after"})
+
+
+async def list_all(call: Call) -> Response:
+    """GET /v1/api/notifications"""
+    query = queries.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    limit = query.integer("limit", lowest=1, highest=MOST, default=MOST)
+    query.check()
+    pages = call.services.board.pages(sees=_sees(call), user=_person(call), after=query.text("after"), limit=limit)
+    return streams.Streamed(streams.array(b"notifications", pages))
+
+
+async def get(call: Call) -> Response:
+    """GET /v1/api/notifications/{id}"""
+    return _answer(call.services.board.one(call.parameter("id"), sees=_sees(call), user=_person(call)))
+
+
+async def set_status(call: Call) -> Response:
+    """POST /v1/api/notifications/{id}/status"""
+    queries.none_known(call.query)
+    person = _person(call)
+    if person is None:
+        raise errors.Forbidden("A key reads nothing; the status of a notification is a person's.")
+    body = await objects.read(call, known=("userStatus",))
+    status = body.choice("userStatus", list(UserStatus), required=True)
+    body.check()
+    board, sees = call.services.board, _sees(call)
+    return _answer(await board.set_status(call.parameter("id"), UserStatus(status or ""), sees=sees, user=person))
+
+
+def _answer(notification: bytes | None) -> Response:
+    if notification is None:
+        # The id is not repeated: it is any text that somebody put into a path.
+        raise errors.NotFound("There is no such notification; GET /v1/api/notifications lists those that are kept.")
+    return Json(answers.member(b"notification", notification))
+
+
+def _sees(call: Call) -> Sees:
+    """What whoever asks sees."""
+    principal, reachable = call.principal, judging.reach(call)
+
+    def sees(cause: Cause) -> bool:
+        if cause.scope is Scope.USER:
+            return cause.user == principal.user
+        if cause.scope is Scope.ORGANIZATION:
+            return principal.organization_admin
+        return judging.is_within(reachable, cause.project)
+
+    return sees
+
+
+def _person(call: Call) -> str | None:
+    """By what name a person's statuses are kept; None for a key."""
+    return call.principal.name if call.principal == LOCAL else call.principal.user

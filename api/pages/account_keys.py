@@ -1,0 +1,165 @@
+"""The keys on the account's page: those that somebody may see, what may be filled in for another, making and revoking.
+
+Belongs here: from a form to what the interface takes, and back. Does not: the rules, which are those of `api.api_keys`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from api import api_keys, judging
+from api.calls import Call
+from api.objects import Members
+from api.pages.forms import Form
+from api.pages.mistakes import Mistake
+from api.pages.shown import Part
+from reconciler.access import changing
+from reconciler.access.actors import Role
+from reconciler.access.models import Key, is_expired
+from reconciler.access.permissions import Permission, Scope
+from reconciler.clock import rfc3339
+
+MOST_SHOWN = 200
+MOST_CHOICES = 200  # of projects; where there are more, their names are typed
+EVERY_PROJECT = "The whole organization"
+EXPIRIES = (("720h", "in 30 days"), ("2160h", "in 90 days"), ("8760h", "in 365 days"), ("", "never"))
+SCOPES = {
+    Scope.RESOURCES: "resources: what its role permits",
+    Scope.LOGS: "logs: sending log records in",
+    Scope.METRICS: "metrics: reading the service's own metrics",
+}
+NAMES = {"name": "The name", "project": "The project", "role": "The role", "expiry": "The end"}
+CHOOSE = "Choose at least one of the scopes."
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was filled in."""
+
+    name: str = ""
+    project: str = ""
+    role: str = Role.VIEWER.value
+    scopes: tuple[str, ...] = (Scope.RESOURCES.value,)
+    expiry: str = "2160h"
+
+
+class Choices(NamedTuple):
+    """What may be chosen, each as value and words; no `projects` where there are too many to list."""
+
+    projects: Sequence[tuple[str, str]] | None
+    roles: Sequence[str]
+    scopes: Sequence[tuple[str, str]]
+    expiries: Sequence[tuple[str, str]]
+
+
+class Shown(NamedTuple):
+    """A key that there is."""
+
+    id: str
+    name: str
+    facts: Sequence[tuple[str, str]]
+
+
+class Mistaken(Exception):
+    """What is wrong with a key that was asked for."""
+
+    def __init__(self, *mistakes: Mistake) -> None:
+        super().__init__()
+        self.mistakes = mistakes
+
+
+def asked(form: Form) -> Asked:
+    """What a form says. Raises `BadRequest` for a field that is given twice."""
+    return Asked(
+        name=form.text("name"),
+        project=form.text("project"),
+        role=form.text("role"),
+        scopes=tuple(form.texts("scopes")),
+        expiry=form.text("expiry"),
+    )
+
+
+async def make(call: Call, wanted: Asked) -> tuple[Key, str]:
+    """The new key, and its text. Raises Mistaken, `NotFound`, `Forbidden`."""
+    try:
+        return await api_keys.make(call, _Fields(wanted))
+    except (changing.Invalid, changing.Conflict) as problem:
+        raise Mistaken(Mistake("key-name", problem.message)) from None
+
+
+async def end(call: Call, identifier: str) -> None:
+    """Revoke a key. Raises `Missing`, `NotFound`, `Forbidden`."""
+    await api_keys.end(call, identifier)
+
+
+def shown(call: Call) -> Part[Shown] | None:
+    """The keys that somebody may see; None for who may manage none, of any project."""
+    if not api_keys.may_manage_any(call.principal):
+        return None
+    part = Part.of(api_keys.visible(call), most=MOST_SHOWN)
+    return Part([_shown(call, key) for key in part.shown], part.more)
+
+
+def choices(call: Call) -> Choices:
+    """What may be filled in for another key."""
+    admin = call.principal.organization_admin
+    names = [
+        name
+        for name in sorted(call.services.accounts.directory.projects)
+        if judging.permits(call, Permission.MANAGE_KEYS, project=name)
+    ]
+    projects = [(name, name) for name in names] + ([("", EVERY_PROJECT)] if admin else [])
+    return Choices(
+        projects=projects if len(projects) <= MOST_CHOICES else None,
+        roles=[role.value for role in Role],
+        scopes=[(scope.value, words) for scope, words in SCOPES.items() if admin or scope is not Scope.METRICS],
+        expiries=EXPIRIES,
+    )
+
+
+def at_first(choices: Choices) -> Asked:
+    """What a form holds before anybody filled it in: the whole organization must be chosen."""
+    return Asked(project=choices.projects[0][0]) if choices.projects else Asked()
+
+
+class _Fields(Members):
+    """A form's fields as the members of a body, each mistake at its field."""
+
+    def __init__(self, wanted: Asked) -> None:
+        super().__init__(
+            {
+                "name": wanted.name,
+                "project": wanted.project or None,
+                "role": wanted.role,
+                "scopes": list(wanted.scopes),
+                **({"expiry": wanted.expiry} if wanted.expiry else {}),
+            },
+            known=api_keys.MEMBERS,
+        )
+        self.found: list[Mistake] = []
+
+    def mistake(self, name: str, sentence: str) -> None:
+        told = CHOOSE if name == "scopes" else f"{NAMES[name]} {sentence}."
+        self.found.append(Mistake(f"key-{name}", told))
+
+    def check(self) -> None:
+        if self.found:
+            raise Mistaken(*self.found)
+
+
+def _shown(call: Call, key: Key) -> Shown:
+    over = is_expired(key, now=rfc3339(call.services.clock()))
+    end = "never" if key.expires_at is None else key.expires_at
+    return Shown(
+        key.id,
+        key.name,
+        (
+            ("Begins with", key.prefix),
+            ("Project", EVERY_PROJECT if key.project is None else key.project),
+            ("Role", key.role.value),
+            ("Scopes", ", ".join(sorted(key.scopes))),
+            ("Made", f"{key.created_at} by {key.created_by}"),
+            ("Ends", f"{end} (it has ended)" if over else end),
+            ("Last used", key.last_used_at or "never"),
+        ),
+    )

@@ -1,0 +1,306 @@
+"""Whether somebody whom a provider proved is let in, and what becomes of their roles: the decision at each sign-in.
+
+Belongs here: the first person, invitations, and claims. Does not: what claims grant (`claims`), what that changes
+(`provisioning`), writing it down (the store), sessions.
+
+The first person is organization admin, whatever else there is. Then, where `disableInvitations` is true, claims decide
+at each sign-in, and what somebody has becomes what they grant. Where it is false, claims and invitations together let
+somebody in who is new; of a known person claims take and give nothing any more, and what they bring is added.
+
+Whoever is an organization admin afterwards keeps the memberships that they have: those mean nothing meanwhile.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+from reconciler import errors, escaping
+from reconciler.access import changing, claims, inviting, profiles, provisioning
+from reconciler.access.actors import Role
+from reconciler.access.amendments import Amendment
+from reconciler.access.claims import Granted, Names, Unreadable
+from reconciler.access.identities import Proved
+from reconciler.access.models import Directory, Invitation, User
+from reconciler.access.provisioning import Standing
+
+
+class Why(Enum):
+    """Why somebody is not let in."""
+
+    NOT_FIRST = auto()  # nobody is there yet, and `auth.oidc.firstAdmin` means somebody else
+    NOT_INVITED = auto()  # no role, no code, no verified address that waits, no claims that grant anything
+    WRONG_CODE = auto()  # unknown, used or expired: nobody learns which
+    UNVERIFIED_ADDRESS = auto()  # as before, and there is an address for which the provider does not vouch
+    GRANTED_NOTHING = auto()  # claims decide (`disableInvitations`), and they grant nothing
+    UNREADABLE_CLAIMS = auto()  # nothing else lets them in, and the claims cannot be read
+    FULL = auto()  # there are as many people as there may be
+
+
+class NotAdmitted(errors.Refused):
+    """Somebody is known to the provider and has no access here; `why`, one sentence that tells the person what to do,
+    and `told`, sentences for the log.
+    """
+
+    def __init__(self, message: str, *, why: Why, told: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.why = why
+        self.told = told
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the settings say about letting people in."""
+
+    names: Names
+    disable_invitations: bool = False
+    first_claim: str = ""  # `auth.oidc.firstAdmin`; empty: whoever comes first
+    first_value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Somebody at the door. `code` is of an invitation, empty for none; `id` is for a new person; `now` is RFC 3339."""
+
+    proved: Proved
+    code: str = field(repr=False)
+    id: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What becomes of it: the person's id, and what is to be written first (None: nothing). With `refused`, it is
+    written and then raised: claims took everything from somebody who had something. `told` are sentences for the log:
+    by which rule, what was skipped.
+    """
+
+    user: str
+    amendment: Amendment | None
+    refused: NotAdmitted | None = None
+    told: tuple[str, ...] = ()
+
+
+SENTENCES: Mapping[Why, str] = {
+    Why.NOT_FIRST: "Nobody administers this service yet, and its settings say who is to be the first; ask whoever set "
+    "it up.",
+    Why.NOT_INVITED: "You have no role in any project here; ask an administrator of one for an invitation.",
+    Why.WRONG_CODE: "This invitation code opens nothing: it is mistyped, was used, or has expired; ask whoever gave it "
+    "to you for another one.",
+    Why.UNVERIFIED_ADDRESS: "You have no role in any project here, and your provider does not say that your e-mail "
+    "address is verified, so that an invitation of that address would not count; have it verified there, or ask an "
+    "administrator for an invitation code.",
+    Why.GRANTED_NOTHING: "What your provider says of you opens no project here; ask whoever manages your groups and "
+    "roles there.",
+    Why.UNREADABLE_CLAIMS: "What your provider says of you cannot be read; ask whoever manages your groups and roles "
+    "there, and show them this: {reason}",
+    Why.FULL: "There are as many people or memberships here as there may be; ask an administrator to remove some.",
+}
+"""What the person reads. Nothing in it tells who else there is, or whom an invitation waits for."""
+
+
+def admit(directory: Directory, arrival: Arrival, policy: Policy) -> Admission:
+    """Decide. Raises NotAdmitted where nothing is to be written."""
+    known = directory.person(arrival.proved.identity)
+    if _is_first(directory, arrival.proved, policy):
+        decided = _first(directory)
+    elif policy.disable_invitations:
+        decided = _synchronised(directory, arrival, policy, known=known)
+    elif known is None:
+        decided = _newcomer(directory, arrival, policy)
+    else:
+        decided = _returning(directory, arrival, known=known)
+    return _admission(directory, arrival, known=known, decided=decided)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What somebody is to have, and why not where that is nothing; `told` are ends of sentences for the log, `unread`
+    says what cannot be read.
+    """
+
+    after: Standing
+    told: tuple[str, ...] = ()
+    why: Why | None = None
+    unread: str = ""
+
+
+def _is_first(directory: Directory, proved: Proved, policy: Policy) -> bool:
+    """Whether this is the first person. With `auth.oidc.firstAdmin` others may have come in before them, by claims;
+    they are the first as long as nobody administers the organization.
+    """
+    if not policy.first_claim:
+        return not directory.users
+    return not _has_admin(directory.users.values(), proved) and _is_named(proved.claims, policy)
+
+
+def _is_named(told: Mapping[str, object], policy: Policy) -> bool:
+    if policy.first_claim == "email" and told.get("email_verified") is not True:
+        return False
+    value = told.get(policy.first_claim)
+    values = value if isinstance(value, list) else [value]
+    return bool(policy.first_value) and policy.first_value in values
+
+
+def _has_admin(users: Iterable[User], proved: Proved) -> bool:
+    """Whether somebody of the present provider administers: whoever is of a former one cannot sign in any more."""
+    issuer = proved.identity.issuer
+    return any(
+        user.organization_admin and user.identity is not None and user.identity.issuer == issuer for user in users
+    )
+
+
+def _first(directory: Directory) -> _Decided:
+    roles = dict.fromkeys(sorted(directory.projects), Role.ADMIN)
+    return _Decided(Standing(organization_admin=True, roles=roles, rules=("The first person.",)))
+
+
+def _synchronised(directory: Directory, arrival: Arrival, policy: Policy, *, known: User | None) -> _Decided:
+    """As claims say, and nothing else."""
+    before = provisioning.standing(directory, known)
+    found = _granted(directory, arrival, policy)
+    if isinstance(found, Unreadable):
+        return _unreadable(before, found)
+    after = Standing(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
+    if after.organization_admin:
+        after = replace(after, roles=before.roles)
+    elif known is not None and _is_last_admin(directory, known, arrival.proved):
+        told = ("the only organization admin stays one, though the claims do not say it",)
+        return _Decided(before, told=(*told, *_skipped(found)))
+    why = _otherwise(directory, arrival, policy, Why.GRANTED_NOTHING) if after.is_nothing else None
+    return _Decided(after, told=_skipped(found), why=why)
+
+
+def _unreadable(before: Standing, found: Unreadable) -> _Decided:
+    """Nothing changes (rule 7 of the direct claims)."""
+    told = (f"the claims cannot be read and change nothing: {found.reason}",)
+    why = Why.UNREADABLE_CLAIMS if before.is_nothing else None
+    return _Decided(before, told=told, why=why, unread=found.reason)
+
+
+def _newcomer(directory: Directory, arrival: Arrival, policy: Policy) -> _Decided:
+    """Somebody new, where invitations count: what they bring and what claims grant, together."""
+    taken = _invitations(directory, arrival)
+    found = _granted(directory, arrival, policy)
+    after = _with(_of_claims(found), taken)
+    if isinstance(found, Unreadable):
+        return _unreadable(after, found)
+    is_unverified = profiles.has_unverified_email(arrival.proved.claims)
+    why = _otherwise(directory, arrival, policy, Why.UNVERIFIED_ADDRESS if is_unverified else Why.NOT_INVITED)
+    return _Decided(after, told=_skipped(found), why=why if after.is_nothing else None)
+
+
+def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decided:
+    """Somebody known, where invitations count: what they bring is added to what they have."""
+    before = provisioning.standing(directory, known)
+    after = _with(before, _invitations(directory, arrival))
+    return _Decided(after, why=Why.NOT_INVITED if after.is_nothing else None)
+
+
+def _admission(directory: Directory, arrival: Arrival, *, known: User | None, decided: _Decided) -> Admission:
+    """What is to be written of it. Raises NotAdmitted where that is nothing."""
+    before = provisioning.standing(directory, known)
+    after = provisioning.fitting(directory, before=before, after=decided.after)
+    person = _person(directory, arrival, known=known)
+    told = tuple(f"{person.name} signs in: {one}" for one in (*decided.told, *_left_out(decided.after, after)))
+    why = _finally(directory, decided, after=after, known=known)
+    refused = None if why is None else _refused(why, reason=decided.unread, told=told)
+    if refused is not None and before.is_nothing:
+        raise refused
+    changed = provisioning.sentence(directory, person, after=after)
+    return Admission(
+        user=person.id,
+        amendment=provisioning.amendment(directory, person, after=after),
+        refused=refused,
+        told=(changed, *told) if changed else told,
+    )
+
+
+def _finally(directory: Directory, decided: _Decided, *, after: Standing, known: User | None) -> Why | None:
+    """Why somebody is not let in, once it is known what there is room for."""
+    has_place = known is not None or len(directory.users) < changing.MOST
+    return decided.why or (Why.FULL if after.is_nothing or not has_place else None)
+
+
+def _left_out(wanted: Standing, after: Standing) -> tuple[str, ...]:
+    if len(after.roles) == len(wanted.roles):
+        return ()
+    return (f"there are {changing.MOST_MEMBERSHIPS:,} memberships, which is the most, and some were not given",)
+
+
+def _person(directory: Directory, arrival: Arrival, *, known: User | None) -> User:
+    """The person, with what the token says to call them."""
+    proved = arrival.proved
+    person = known or User(
+        id=arrival.id,
+        name=profiles.name(proved, taken=directory.users),
+        created_at=arrival.now,
+        identity=proved.identity,
+    )
+    return replace(
+        person,
+        display_name=profiles.display_name(proved.claims, before=person.display_name),
+        email=profiles.verified_email(proved.claims),
+    )
+
+
+def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ...]:
+    """What waits for this person, and what their code is of. Raises NotAdmitted for a code that opens nothing."""
+    code = arrival.code.strip()
+    digest = inviting.digest(code)
+    address = profiles.verified_email(arrival.proved.claims)
+    every = directory.invitations.values()
+    # Compared as any other text: who does not know the code cannot choose its digest letter by letter.
+    by_code = [one for one in every if digest is not None and one.digest == digest]
+    by_address = [one for one in every if address and one.email == address]
+    found = inviting.counting(directory, (*by_code, *by_address), now=arrival.now)
+    if code and not any(one.digest == digest for one in found if digest is not None):
+        raise _refused(Why.WRONG_CODE)
+    return tuple(sorted(found, key=lambda one: one.id))
+
+
+def _with(start: Standing, taken: Iterable[Invitation]) -> Standing:
+    """What somebody has with what invitations give: never less than before."""
+    roles, rules, taken = dict(start.roles), list(start.rules), tuple(taken)
+    for invitation in taken:
+        roles[invitation.project] = _stronger(roles.get(invitation.project), invitation.role)
+        how = "an e-mail address" if invitation.email else "a code"
+        rules.append(f"{invitation.project}: {invitation.role.value}, invitation {invitation.id} by {how}.")
+    return replace(start, roles=dict(sorted(roles.items())), rules=tuple(rules), taken=taken)
+
+
+def _stronger(one: Role | None, other: Role) -> Role:
+    order = list(Role)  # most privileged first
+    return other if one is None else order[min(order.index(one), order.index(other))]
+
+
+def _granted(directory: Directory, arrival: Arrival, policy: Policy) -> Granted | Unreadable:
+    return claims.granted(arrival.proved.claims, policy.names, projects=directory.projects)
+
+
+def _of_claims(found: Granted | Unreadable) -> Standing:
+    """What claims give to somebody new; nothing, and no word of it, where they do not."""
+    if isinstance(found, Unreadable) or found.is_nothing:
+        return Standing(organization_admin=False, roles={})
+    return Standing(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
+
+
+def _is_last_admin(directory: Directory, person: User, proved: Proved) -> bool:
+    others = (user for user in directory.users.values() if user.id != person.id)
+    return person.organization_admin and not _has_admin(others, proved)
+
+
+def _skipped(found: Granted) -> tuple[str, ...]:
+    if not found.unknown:
+        return ()
+    names = provisioning.listed([escaping.visible(name) for name in found.unknown])
+    return (f"the claims name projects that do not exist, which are skipped: {names}",)
+
+
+def _otherwise(directory: Directory, arrival: Arrival, policy: Policy, why: Why) -> Why:
+    """Why nothing lets somebody in: that another is to be the first explains more than any other reason."""
+    has_admin = _has_admin(directory.users.values(), arrival.proved)
+    return Why.NOT_FIRST if policy.first_claim and not has_admin else why
+
+
+def _refused(why: Why, *, reason: str = "", told: tuple[str, ...] = ()) -> NotAdmitted:
+    return NotAdmitted(SENTENCES[why].format(reason=reason), why=why, told=told)

@@ -1,0 +1,96 @@
+"""What the audit needs beside the transactions that write it: refused attempts written down, the head said in the log,
+and the end of what is kept.
+
+Belongs here: when. Does not: counting attempts (`refusals`), the steps of the store (`store.auditing`).
+"""
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Protocol
+
+from reconciler.auditing.refusals import Refusals
+from reconciler.clock import Clock, rfc3339
+from reconciler.schedules import Schedules
+from reconciler.store.chaining import Head
+from reconciler.store.contract import AuditRow, Store, StoreFault
+
+log = logging.getLogger(__name__)
+
+MINUTE = 60.0
+RETENTION_SECONDS = 600.0  # between two looks for what is over
+PAUSE_SECONDS = 0.02  # between two steps: others write in between
+
+
+class Told(Protocol):
+    """What is told of a change of resources: which repository's run it was; None for a request."""
+
+    @property
+    def origin(self) -> str | None: ...
+
+
+class Keeping:
+    """The upkeep of one store's audit."""
+
+    def __init__(self, store: Store, refusals: Refusals, *, retention: float, clock: Clock) -> None:
+        """`retention` in seconds."""
+        self._store = store
+        self.refusals = refusals
+        self._retention = retention
+        self._clock = clock
+        self._said: Head | None = None
+        self._ran = asyncio.Event()
+        self._waiting: tuple[AuditRow, ...] = ()  # which the disk did not take
+
+    async def keep(self) -> None:
+        """All of it, until cancelled; what was refused until then is written."""
+        schedules = Schedules()
+        schedules.every(MINUTE, self.minute, name="audit")
+        schedules.every(RETENTION_SECONDS, self.forget, name="audit-retention")
+        schedules.start()
+        try:
+            while True:
+                await self.say()
+                await self._ran.wait()
+                self._ran.clear()
+        finally:
+            await schedules.stop()
+            await self.minute()
+
+    def heard(self, told: Told) -> None:
+        """Resources changed: after a run the head is said at once."""
+        if told.origin is not None:
+            self._ran.set()
+
+    async def minute(self) -> None:
+        """Write the attempts that were refused, and say the head where it is another one."""
+        if not self._waiting:  # else the counts go on, in as much memory as before
+            self._waiting = tuple(self.refusals.taken(self._clock()))
+        if self._waiting:
+            try:
+                await self._store.tell(self._waiting)
+            except StoreFault as fault:
+                log.warning("Which attempts were refused is not in the audit yet. %s", fault.message)
+            else:
+                self._waiting = ()
+        await self.say()
+
+    async def say(self) -> None:
+        """Say the head in the log when links were added since: kept elsewhere, it proves what the store held."""
+        try:
+            head = await self._store.audit_head()
+        except StoreFault as fault:
+            log.warning("The audit's head is not known: %s", fault.message)
+            return
+        if head != self._said:
+            self._said = head
+            fields = {"auditLink": head.number, "auditHash": head.hash.hex()}
+            log.info("The audit's head is %s.", head, extra={"fields": fields})
+
+    async def forget(self) -> None:
+        """Remove the oldest links whose time is over, a step at a time. Raises StoreFault."""
+        before = rfc3339(self._clock() - timedelta(seconds=self._retention))
+        is_more = True
+        while is_more:
+            is_more = await self._store.forget_events(before=before)
+            await asyncio.sleep(PAUSE_SECONDS)

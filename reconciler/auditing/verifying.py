@@ -1,0 +1,193 @@
+"""Whether the chain of the audit fits its events: the first link that does not, or what was looked at.
+
+Belongs here: what must hold, and the sentence for what does not. Does not: what is hashed (`store.chaining`), the
+statements (`store.auditing`), how it is shown (`cli.audit_verify`).
+
+Only the file of the store is read, as of one moment, while the service runs or not. In memory is one link at a time:
+its hash, and what it redacted.
+"""
+
+import itertools
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconciler import counting, errors
+from reconciler.store import auditing, chaining, connections
+from reconciler.store.auditing import Anchor, Chained, Link
+from reconciler.store.chaining import Content, Head
+
+_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
+RESTORED = "events were cut off, or an older copy was put in the store's place"
+
+
+class Broken(errors.Refused):
+    """The chain does not fit; the message says where first."""
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was looked at and fits. `unchecked` events are from before there was a chain."""
+
+    anchor: Anchor
+    head: Head
+    links: int = 0
+    events: int = 0
+    unchecked: int = 0
+    first_at: str = ""
+    last_at: str = ""
+    redacted: list["Redacted"] = field(default_factory=list)
+    more_redacted: int = 0  # links that redacted something, beyond those that are named
+    rewrites: int = 0  # events that were redacted, once for each time
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """So many events were redacted; `by` is the event that tells of it."""
+
+    events: int
+    by: str
+
+
+MOST_REDACTED = 100  # links of which it is told by name
+
+
+def head(text: str) -> Head:
+    """What the log has of a head, `NUMBER:HASH`. Raises Refused."""
+    match = _HEAD.fullmatch(text.strip().lower())
+    if match is None:
+        raise errors.Refused(
+            "A head is its number, a colon and 64 hexadecimal digits, as the service's log has it: `17:9f86d0…`."
+        )
+    return Head(int(match[1]), bytes.fromhex(match[2]))
+
+
+def verify(path: Path, *, known: Head | None = None) -> Verified:
+    """Look at all of a store's audit, and whether the link `known` is in it. Raises Broken, StoreFault."""
+    with connections.faults("read"), closing(connections.open_reader(path)) as connection:
+        connection.execute("begin deferred")  # one moment, whatever is written meanwhile
+        anchor = auditing.anchor(connection)
+        if anchor is None:
+            raise Broken("The audit has lost its anchor, the hash that its first link follows.")
+        verified = _chain(connection, Verified(anchor, anchor.head), known=known)
+        stray = auditing.stray(connection)
+        if stray is not None:
+            raise Broken(f"The event {stray} belongs to no link: it was added, or its link was removed.")
+    return verified
+
+
+def _chain(connection: sqlite3.Connection, verified: Verified, *, known: Head | None) -> Verified:
+    is_met = known is None or known == verified.head
+    with closing(auditing.links(connection)) as links, closing(auditing.chained(connection)) as found:
+        groups = _Groups(found)
+        for link in links:
+            _check(connection, link, verified, groups)
+            is_met = is_met or link.head == known
+            if known is not None and link.head.number == known.number and not is_met:
+                raise Broken(f"Link {known.number} has another hash than the given one: the audit was written anew.")
+        if groups.next is not None:
+            raise Broken(f"Link {groups.next} is missing, and its events are there.")
+    if auditing.rewrites_in_all(connection) != verified.rewrites:
+        # One of them would excuse whatever was done to an event.
+        raise Broken("A redaction is told of that no link holds.")
+    if not is_met:
+        assert known is not None
+        raise Broken(_not_met(known, verified))
+    return verified
+
+
+def _not_met(known: Head, verified: Verified) -> str:
+    anchor = verified.anchor.head
+    if known.number > verified.head.number:
+        return f"The audit ends at link {verified.head.number}, before the given link {known.number}: {RESTORED}."
+    if known.number == anchor.number:
+        return f"The anchor, link {anchor.number}, has another hash than the given one: the audit was written anew."
+    return (
+        f"The given link {known.number} is older than the anchor, link {anchor.number}, and was removed when its time "
+        "was over; give a later one."
+    )
+
+
+class _Groups:
+    """Events as they come, link by link."""
+
+    def __init__(self, found: Iterator[Chained]) -> None:
+        self._groups = itertools.groupby(found, key=lambda one: one.link)
+        self._current: tuple[int, Iterator[Chained]] | None = None
+        self._advance()
+
+    @property
+    def next(self) -> int | None:
+        """The link of the events that come next; None behind the last."""
+        return None if self._current is None else self._current[0]
+
+    def of(self, link: int) -> Iterator[Chained]:
+        """The events of a link, which may be none. They are read before those of the next are asked for."""
+        if self._current is not None and self._current[0] == link:
+            yield from self._current[1]
+            self._advance()
+
+    def _advance(self) -> None:
+        self._current = next(self._groups, None)
+
+
+def _check(connection: sqlite3.Connection, link: Link, verified: Verified, groups: _Groups) -> None:
+    """Whether a link follows the last one and fits its events; it is the last one then. Raises Broken."""
+    number = link.head.number
+    if number != verified.head.number + 1:
+        raise Broken(f"Link {verified.head.number + 1} is missing: behind link {verified.head.number} comes {number}.")
+    if groups.next is not None and groups.next < number:
+        raise Broken(f"There are events of link {groups.next}, which is not there.")
+    content = Content()
+    for one in groups.of(number):
+        content.add(_covered(one), at=one.event.at)
+    if content.events != link.events:
+        raise Broken(f"{_named(link)} has {content.events} of its {counting.counted(link.events, 'event')}.")
+    if (content.first_at, content.last_at) != (link.first_at, link.last_at):
+        raise Broken(f"{_named(link)} says when its events were, and they were at another time.")
+    if link.is_checked:
+        _check_hash(connection, link, content, verified)
+        verified.events += link.events
+    elif number != 1 or link.head.hash != chaining.ZERO:
+        raise Broken(f"{_named(link)} says that it is not to be checked, which only the first of all may.")
+    else:
+        verified.unchecked = link.events
+    verified.head = link.head
+    verified.links += 1
+    verified.first_at = verified.first_at or link.first_at
+    verified.last_at = max(verified.last_at, link.last_at)
+
+
+def _covered(one: Chained) -> bytes:
+    """The hash of an event that its link covers. Raises Broken for one that is not as its redaction left it."""
+    now = chaining.leaf(one.event, one.salt)
+    if one.before is None:
+        return now
+    if now != one.after:
+        raise Broken(f"The event {one.link}-{one.event.id} was changed after it was redacted.")
+    return one.before
+
+
+def _check_hash(connection: sqlite3.Connection, link: Link, content: Content, verified: Verified) -> None:
+    rewrites = auditing.rewrites(connection, link.head.number)
+    verified.rewrites += len(rewrites)
+    for one in rewrites:
+        content.rewrite(one)
+    if content.sealed(verified.head, address=link.address) != link.head:
+        raise Broken(
+            f"{_named(link)} does not fit: one of its events, or a link before it, is not what it was when written."
+        )
+    if rewrites and len(verified.redacted) < MOST_REDACTED:
+        by = auditing.redaction(connection, link.head.number)
+        told = f"link {link.head.number}" if by is None else f"event {link.head.number}-{by}"
+        verified.redacted.append(Redacted(len(rewrites), told))
+    elif rewrites:
+        verified.more_redacted += 1
+
+
+def _named(link: Link) -> str:
+    when = f" of {link.first_at}" if link.first_at else ""
+    return f"Link {link.head.number}{when}"

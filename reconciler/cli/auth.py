@@ -1,0 +1,151 @@
+"""`reconciler auth explain`: what claims would grant, and by which rule, without a service and without signing in.
+
+Belongs here: reading the claims, and how the decision is shown. Does not: the rules (`reconciler.access.claims`), a
+token's signature: nothing here is proved, and nobody is let in.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from reconciler.access import claim_names, claims
+from reconciler.access.claims import Granted, Names, Unreadable
+from reconciler.cli import exits, hidden, output, tables
+from reconciler.cli.lazy import OrderedGroup
+from reconciler.documents import reading
+from reconciler.documents.limits import MEBIBYTE, Limits
+from reconciler.documents.values import Value
+from reconciler.errors import Refused
+from reconciler.escaping import visible
+from reconciler.resources import names as naming
+
+HEADER = ("PROJECT", "ROLE", "BECAUSE")
+LIMITS = Limits(bytes=MEBIBYTE)
+_TOKEN = re.compile(rb"\s*\"?[\w-]+(\.[\w-]*){2,4}\"?\s*")  # compact: signed has three parts, encrypted five
+
+
+@click.group(cls=OrderedGroup)
+def auth() -> None:
+    """Look into signing in through a provider."""
+
+
+def _projects(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for name in given:
+        if (rule := naming.project(name)) is not None:
+            raise click.BadParameter(f"a project's name {rule}")
+    return given
+
+
+@auth.command()
+@click.option(
+    "--claims",
+    "file",
+    type=hidden.file_type,
+    required=True,
+    help="A file with the claims, as JSON; - is standard input.",
+)
+@click.option("--config", type=click.Path(path_type=Path), help="The settings file with the names of the claims.")
+@click.option(
+    "--project", "projects", multiple=True, callback=_projects, help="A project there is; may be given more than once."
+)
+@click.option(
+    "-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="How to show it (text)."
+)
+@click.pass_context
+def explain(context: click.Context, *, file: Path, config: Path | None, projects: tuple[str, ...], form: str) -> None:
+    """Show what the claims of an ID token grant, and by which rule.
+
+    It ends with 0 when they can be read, also when they grant nothing, else with 1. Nothing is asked of a service.
+    """
+    given = _claims(file)
+    names, decides = _settings(config)
+    found = claims.granted(given, names, projects=projects or None)
+    output.write(output.as_json(_value(found, decides=decides)) if form == "json" else _shown(found, decides=decides))
+    if not projects and isinstance(found, Granted) and found.roles:
+        output.note("every project that is named is taken to exist; --project says which do")
+    context.exit(exits.ERROR if isinstance(found, Unreadable) else exits.OK)
+
+
+def _claims(file: Path) -> dict[str, Value]:
+    """The claims of a file. Raises Refused, OSError; neither repeats what is in it."""
+    where = "standard input" if str(file) == "-" else str(file)
+    data = _data(file)
+    if len(data) > LIMITS.bytes:
+        raise Refused(f"{where} holds more than the 1 MiB that claims may have")
+    if _TOKEN.fullmatch(data):
+        # Taking it apart here would show claims of a token that nobody has checked as if they counted.
+        raise Refused(f"{where} holds a token; give its payload, the JSON object between the first dot and the second")
+    try:
+        documents = reading.read(data, syntax=reading.Syntax.JSON, limits=LIMITS)
+    except reading.DocumentError as problem:
+        raise Refused(f"{where}:{problem.line}:{problem.column}: {problem.message}") from None
+    value = documents[0].value if documents else None
+    if not isinstance(value, dict):
+        raise Refused(f"{where} must hold the claims as one JSON object, such as {{}}")
+    return value
+
+
+def _data(file: Path) -> bytes:
+    if str(file) == "-":
+        return sys.stdin.buffer.read(LIMITS.bytes + 1)
+    with file.open("rb") as opened:
+        return opened.read(LIMITS.bytes + 1)
+
+
+def _settings(config: Path | None) -> tuple[Names, bool]:
+    """What claims are called, and whether they decide at each sign-in. Raises SettingsError."""
+
+    from reconciler.settings import loading  # noqa: PLC0415 - it takes long, and a wrong file of claims needs none
+
+    # Otherwise the settings of a provider would have to be whole, with the client's secret, which none of this needs.
+    loaded = loading.load(config=config, environment=os.environ, overrides={"auth.type": "local"})
+    oidc = loaded.settings.auth.oidc
+    return claim_names.names_of(oidc.custom_claims), oidc.disable_invitations
+
+
+def _shown(found: Granted | Unreadable, *, decides: bool) -> str:
+    if isinstance(found, Unreadable):
+        lines = [f"The claims cannot be read, and change nothing. {found.reason}", _when_unreadable(decides=decides)]
+        return _lines(lines)
+    rows = [(project, role.value, found.because[project]) for project, role in found.roles.items()]
+    table = tables.render(HEADER, rows, colour=False) + "\n" if rows else ""
+    return table + _lines([*found.notes, _when(found, decides=decides)])
+
+
+def _lines(lines: list[str]) -> str:
+    return "".join(visible(line) + "\n" for line in lines)
+
+
+def _when_unreadable(*, decides: bool) -> str:
+    known = "Who is known keeps what they have."
+    return f"{known} {'Nobody new is let in.' if decides else 'Somebody new needs an invitation.'}"
+
+
+def _when(found: Granted, *, decides: bool) -> str:
+    """What `auth.oidc.disableInvitations` makes of it."""
+    if decides:
+        last = "Whoever has something loses it, and nobody is let in." if found.is_nothing else "It replaces what was."
+        return f"This counts at each sign-in, since auth.oidc.disableInvitations is true. {last}"
+    if found.is_nothing:
+        return "Somebody new needs an invitation."
+    return "This counts when somebody comes for the first time; afterwards admins and invitations decide."
+
+
+def _value(found: Granted | Unreadable, *, decides: bool) -> dict[str, Value]:
+    if isinstance(found, Unreadable):
+        return {"decision": "unreadable", "reasons": [found.reason], "disableInvitations": decides}
+    roles: list[Value] = [
+        {"name": project, "role": role.value, "because": found.because[project]}
+        for project, role in found.roles.items()
+    ]
+    return {
+        "decision": "nothing" if found.is_nothing else "granted",
+        "organizationAdmin": found.organization_admin,
+        "projects": roles,
+        "unknown": list[Value](found.unknown),
+        "reasons": list[Value](found.notes),
+        "disableInvitations": decides,
+    }

@@ -1,0 +1,47 @@
+"""`reconciler backup`: a copy of what the service keeps, made beside a service that runs, or without one."""
+
+import os
+import time
+from pathlib import Path
+
+import click
+
+from reconciler import clock
+from reconciler.cli import output, words
+from reconciler.settings import loading
+from reconciler.upkeep import backing_up, databases, files, manifests
+from reconciler.upkeep.manifests import Manifest
+from reconciler.upkeep.watches import Watch
+
+SECONDS = 3600.0
+NOT_IN_IT = (
+    "Not in it: queues (they hold log records), mirrors (they are fetched again), sessions (people sign in again), the "
+    "settings and the files of secrets."
+)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--config", type=click.Path(path_type=Path), help="The service's settings file.")
+@click.option("--state-dir", "state_dir", help="The service's `stateDir`; overrides the settings.")
+def backup(folder: Path, config: Path | None, state_dir: str | None) -> None:
+    """Copy the store of the service on this machine to a new FOLDER, verified, while the service runs or not."""
+    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
+    overrides = {"stateDir": state_dir, "auth.type": "local"}
+    settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
+    watch = Watch(time.monotonic, SECONDS, output.note)
+    manifest = backing_up.back_up(databases.places(settings), folder.absolute(), now=clock.now(), watch=watch)
+    for line in lines(folder, manifest):
+        output.line(line)
+    output.note(NOT_IN_IT)
+
+
+def lines(folder: Path, manifest: Manifest) -> list[str]:
+    """What was made: each file with its size and what is in it."""
+    found = [_line(folder, file) for file in manifest.files]
+    return [*found, f"{folder / manifests.NAME}: what is in them, with their SHA-256"]
+
+
+def _line(folder: Path, file: manifests.File) -> str:
+    rows = words.counted(sum(file.rows.values()), "row")
+    return f"{folder / file.name}: {files.size(file.bytes)}, version {file.version}, {rows}, verified"

@@ -1,0 +1,19 @@
+"""The project that a command means whose path names one."""
+
+from reconciler.access.principals import DEFAULT_PROJECT
+from reconciler.cli.answers import at, objects, text
+from reconciler.cli.client import CHOOSE_HINT, Client
+from reconciler.cli.sessions import Session
+from reconciler.errors import Refused
+
+
+def project(client: Client, session: Session) -> str:
+    """The project that is meant, by the service's own rule for requests that name none. Raises Refused."""
+    if session.project is not None:
+        return session.project
+    within = [text(one, "name") for one in objects(at(client.get("me"), "me", "projects"))]
+    if DEFAULT_PROJECT in within:
+        return DEFAULT_PROJECT
+    if len(within) != 1:
+        raise Refused(CHOOSE_HINT)
+    return within[0]

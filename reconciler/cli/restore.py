@@ -1,0 +1,58 @@
+"""`reconciler restore`: a backup in the place of what the service on this machine has."""
+
+import os
+import time
+from pathlib import Path
+
+import click
+
+from reconciler import clock
+from reconciler.cli import output
+from reconciler.daemon import locking
+from reconciler.errors import Refused
+from reconciler.settings import loading
+from reconciler.upkeep import databases, files, holders, restoring
+from reconciler.upkeep.restoring import Restored
+from reconciler.upkeep.watches import Watch
+
+SECONDS = 3600.0
+NEXT = (
+    "Start the service: it brings an older store to its version, and reads what was committed since. Everybody signs "
+    "in again. People, roles and keys are those of the backup: remove again what was removed since. What came through "
+    "the API since is lost. Queues are as they were."
+)
+
+
+@click.command()
+@click.argument("backup", type=click.Path(path_type=Path))
+@click.option("--config", type=click.Path(path_type=Path), help="The service's settings file.")
+@click.option("--state-dir", "state_dir", help="The service's `stateDir`; overrides the settings.")
+def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
+    """Put a BACKUP in the place of what the service has, which must be stopped. What was there is kept.
+
+    BACKUP is a folder that `reconciler backup` made, or a copy of the store alone.
+    """
+    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
+    overrides = {"stateDir": state_dir, "auth.type": "local"}
+    settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
+    given = restoring.given(backup.absolute())
+    if (process := holders.holder(settings.state_dir)) is not None:
+        raise Refused(
+            f"the service runs (process {process}) and uses {settings.state_dir}; stop it first, with `systemctl stop "
+            "reconciler` for instance"
+        )
+    watch = Watch(time.monotonic, SECONDS, output.note)
+    with locking.hold(settings.state_dir):
+        files.give(settings.state_dir / holders.LOCK, like=settings.state_dir)
+        places = databases.places(settings)
+        done = restoring.restore(given, places, now=clock.now(), watch=watch)
+    for line in lines(places.store, done):
+        output.line(line)
+    output.note(NEXT)
+
+
+def lines(store: Path, done: Restored) -> list[str]:
+    """What is there now, and what was there."""
+    made = f"the backup of {done.made_at}" if done.made_at else "the copy"
+    kept = [f"{path}: what was there; remove it when all is well" for path in done.kept]
+    return [f"{store}: {made}, version {done.version}, verified", *kept]

@@ -1,0 +1,31 @@
+"""What delivery counts, for whoever looks at the service from outside.
+
+Belongs here: its shape. Does not: counting (`lanes`, `sending.reporting`), names of metrics (`metrics.delivery`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from reconciler.delivery import lanes
+from reconciler.delivery.lanes import Lane
+from reconciler.sending import reporting
+
+
+@dataclass(slots=True)
+class Past:
+    """What was counted of destinations that are gone: a count of all destinations never shrinks."""
+
+    taken: lanes.Counts = field(default_factory=lanes.Counts)
+    sent: reporting.Counts = field(default_factory=reporting.Counts)
+
+
+class Figures(NamedTuple):
+    """One moment. `unrouted` are records that no Configuration took, by project; `spare` is how many bytes may be
+    written before queues are down to what they leave free on the disk, below zero when they are beyond that.
+    """
+
+    lanes: Sequence[Lane]
+    past: Past
+    unrouted: Mapping[str, int]
+    spare: int

@@ -1,0 +1,188 @@
+"""Metrics of delivery: five of each destination, the rest of all destinations together.
+
+Belongs here: their names, and where their values are. Does not: counting (`delivery.lanes`, `sending.reporting`).
+
+The five say whether a destination is behind (`queue_records`, `oldest_record_age_seconds`), whether it moves
+(`delivered_records_total`), whether its endpoint answers (`up`), and whether somebody must do something
+(`dead_letter_records`). All else of one destination is told by `reconciler queue status`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from reconciler.delivery.figures import Figures, Past
+from reconciler.delivery.lanes import Lane
+from reconciler.metrics.families import Family, Kind, Sample, Step
+from reconciler.queueing.contract import Depth
+
+OF_ONE = ("project", "destination")
+
+RECORDS = Family("reconciler_destination_queue_records", Kind.GAUGE, "Log records that are queued.", OF_ONE)
+AGE = Family(
+    "reconciler_destination_oldest_record_age_seconds",
+    Kind.GAUGE,
+    "How long the oldest queued batch has been there; 0 for an empty queue.",
+    OF_ONE,
+)
+DELIVERED = Family(
+    "reconciler_destination_delivered_records_total", Kind.COUNTER, "Log records that the endpoint took.", OF_ONE
+)
+DEAD = Family("reconciler_destination_dead_letter_records", Kind.GAUGE, "Log records in dead letters, kept.", OF_ONE)
+UP = Family(
+    "reconciler_destination_up",
+    Kind.GAUGE,
+    "0 while requests are held back because the endpoint is down (its breaker is open), else 1. Absent for a queue of "
+    "whose destination nothing is known.",
+    OF_ONE,
+)
+OF_EACH = (RECORDS, AGE, DELIVERED, DEAD, UP)
+
+TAKEN = Family("reconciler_delivery_taken_records_total", Kind.COUNTER, "Log records that destinations took in.")
+FAILED = Family(
+    "reconciler_delivery_failed_records_total", Kind.COUNTER, "Log records of requests that failed, at each attempt."
+)
+RETRIED = Family("reconciler_delivery_retried_records_total", Kind.COUNTER, "Log records that were sent once more.")
+DIED = Family("reconciler_delivery_dead_records_total", Kind.COUNTER, "Log records that became dead letters.")
+DROPPED = Family(
+    "reconciler_delivery_dropped_records_total",
+    Kind.COUNTER,
+    "Log records that a full queue did not take because its destination says so (drop-newest).",
+)
+DISCARDED = Family("reconciler_delivery_discarded_records_total", Kind.COUNTER, "Log records that somebody discarded.")
+EXPIRED = Family("reconciler_delivery_expired_records_total", Kind.COUNTER, "Log records of dead letters that expired.")
+UNROUTED = Family(
+    "reconciler_delivery_unrouted_records_total",
+    Kind.COUNTER,
+    "Log records that no Configuration of their project took.",
+    ("project",),
+)
+LOST = Family(
+    "reconciler_delivery_unreadable_batches",
+    Kind.GAUGE,
+    "Queued batches that cannot be read from the disk any more.",
+)
+BYTES = Family("reconciler_delivery_queue_bytes", Kind.GAUGE, "Bytes of all queued log records.")
+DISK = Family("reconciler_delivery_queue_disk_bytes", Kind.GAUGE, "Bytes that all queues take on the disk.")
+FULLEST = Family(
+    "reconciler_delivery_fullest_queue_ratio",
+    Kind.GAUGE,
+    "How full the fullest queue is, from 0 to 1: of its batches or of its bytes, whichever is more.",
+)
+IN_FLIGHT = Family("reconciler_delivery_in_flight_batches", Kind.GAUGE, "Batches that are being sent.")
+SPARE = Family(
+    "reconciler_delivery_disk_spare_bytes",
+    Kind.GAUGE,
+    "Bytes until the disk is down to `delivery.freeBytes`; below zero, log records are refused.",
+)
+
+FAMILIES = (
+    *OF_EACH,
+    *(TAKEN, FAILED, RETRIED, DIED, DROPPED, DISCARDED, EXPIRED, UNROUTED),
+    *(LOST, BYTES, DISK, FULLEST, IN_FLIGHT, SPARE),
+)
+
+
+class _Destination(msgspec.Struct, gc=False):
+    """What the lanes of one destination have together. There are thousands for a moment, of which the garbage collector
+    need not know.
+    """
+
+    records: int = 0
+    oldest: int | None = None
+    delivered: int = 0
+    dead: int = 0
+    up: int | None = None
+
+    def add(self, lane: Lane, depth: Depth) -> None:
+        self.records += depth.records
+        self.dead += depth.dead_records
+        if depth.oldest is not None:
+            self.oldest = depth.oldest if self.oldest is None else min(self.oldest, depth.oldest)
+        if lane.exporter is not None:
+            self.delivered += lane.exporter.counts.delivered
+            if self.up is None:  # the lane that takes records comes first
+                self.up = int(lane.exporter.is_up)
+
+
+@dataclass(slots=True)
+class _All:
+    """What all lanes have together."""
+
+    past: Past = field(default_factory=Past)  # and what is counted now
+    size: int = 0
+    disk: int = 0
+    lost: int = 0
+    fullest: float = 0.0
+    in_flight: int = 0
+
+    def add(self, lane: Lane, depth: Depth) -> None:
+        self.past.taken.add(lane.counts)
+        self.size += depth.size
+        self.disk += depth.disk
+        self.lost += depth.lost
+        self.fullest = max(self.fullest, _fullness(lane, depth))
+        if lane.exporter is not None:
+            self.past.sent.add(lane.exporter.counts)
+            self.in_flight += lane.exporter.in_flight
+
+
+def steps(figures: Figures, *, now: int) -> Iterator[Step]:
+    """All of them. `now` is in Unix milliseconds."""
+    found: dict[tuple[str, str], _Destination] = {}
+    every = _All()
+    every.past.taken.add(figures.past.taken)
+    every.past.sent.add(figures.past.sent)
+    for lane in figures.lanes:
+        depth = Depth() if lane.queue is None else lane.queue.depth()
+        found.setdefault((lane.project, lane.name), _Destination()).add(lane, depth)
+        every.add(lane, depth)
+        yield None
+    yield from _of_each(sorted(found.items()), now=now)
+    yield from _of_all(every, figures)
+
+
+def _of_each(found: Sequence[tuple[tuple[str, str], _Destination]], *, now: int) -> Iterator[Step]:
+    def age(one: _Destination) -> float:
+        return 0 if one.oldest is None else max(now - one.oldest, 0) / 1000
+
+    values: dict[Family, Callable[[_Destination], float | None]] = {
+        RECORDS: lambda one: one.records,
+        AGE: age,
+        DELIVERED: lambda one: one.delivered,
+        DEAD: lambda one: one.dead,
+        UP: lambda one: one.up,
+    }
+    for family in OF_EACH:
+        for names, one in found:
+            value = values[family](one)
+            if value is not None:
+                yield Sample(family, value, names)
+
+
+def _of_all(every: _All, figures: Figures) -> Iterator[Step]:
+    taken, sent = every.past.taken, every.past.sent
+    yield Sample(TAKEN, taken.taken)
+    yield Sample(FAILED, sent.failed)
+    yield Sample(RETRIED, sent.retried)
+    yield Sample(DIED, sent.dead)
+    yield Sample(DROPPED, taken.dropped)
+    yield Sample(DISCARDED, taken.discarded)
+    yield Sample(EXPIRED, taken.expired)
+    for project, records in figures.unrouted.items():
+        yield Sample(UNROUTED, records, (project,))
+    yield Sample(LOST, every.lost)
+    yield Sample(BYTES, every.size)
+    yield Sample(DISK, every.disk)
+    yield Sample(FULLEST, round(every.fullest, 4))
+    yield Sample(IN_FLIGHT, every.in_flight)
+    yield Sample(SPARE, figures.spare)
+
+
+def _fullness(lane: Lane, depth: Depth) -> float:
+    if lane.destination is None or lane.queue is None:
+        return 0.0
+    buffering = lane.destination.buffering
+    by_bytes = 0.0 if buffering.storage is None else depth.disk / max(buffering.storage.max_bytes, 1)
+    return max(depth.batches / max(buffering.max_batches, 1), by_bytes)

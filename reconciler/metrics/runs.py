@@ -1,0 +1,59 @@
+"""Metrics of repositories and their runs.
+
+Belongs here: their names, and where their values are. Does not: counting (`reconciling.tallies`).
+"""
+
+from collections.abc import Iterator
+
+from reconciler.git.faults import State
+from reconciler.metrics.families import Family, Kind, Sample, Step
+from reconciler.reconciling.repositories import Repositories
+
+OF_ONE = ("project", "repository")
+
+RUNS = Family(
+    "reconciler_runs_total",
+    Kind.COUNTER,
+    "Runs that were recorded, by outcome; a look that finds nothing new is none.",
+    ("outcome",),
+)
+SECONDS = Family("reconciler_run_duration_seconds", Kind.HISTOGRAM, "How long these runs took.")
+STATE = Family(
+    "reconciler_repository_state",
+    Kind.GAUGE,
+    "1 for the state that a repository is in; it has no sample for any other state.",
+    (*OF_ONE, "state"),
+)
+SUCCEEDED = Family(
+    "reconciler_repository_last_success_timestamp_seconds",
+    Kind.GAUGE,
+    "When a look last ended without a fault, with the repository ready. Absent until the first such look.",
+    OF_ONE,
+)
+RESOURCES = Family(
+    "reconciler_repository_resources",
+    Kind.GAUGE,
+    "Resources of the last run that read something, by kind and status. Absent until the first such run.",
+    (*OF_ONE, "kind", "status"),
+)
+
+FAMILIES = (RUNS, SECONDS, STATE, SUCCEEDED, RESOURCES)
+
+
+def steps(repositories: Repositories) -> Iterator[Step]:
+    """All of them."""
+    for outcome, number in repositories.tally.runs.items():
+        yield Sample(RUNS, number, (outcome,))
+    yield Sample(SECONDS, repositories.tally.seconds)
+    every = [((one.watched.project, one.watched.name), one) for one in repositories.reconcilers()]
+    every.sort(key=lambda pair: pair[0])
+    for names, one in every:
+        row = one.remembered
+        yield Sample(STATE, 1, (*names, State.NEVER_READ if row is None else row.state))
+    for names, one in every:
+        if one.tallied.succeeded is not None:
+            yield Sample(SUCCEEDED, one.tallied.succeeded.timestamp(), names)
+    for names, one in every:
+        for kind, statuses in one.tallied.planned.items():
+            for status, number in statuses.items():
+                yield Sample(RESOURCES, number, (*names, kind, status))

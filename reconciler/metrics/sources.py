@@ -1,0 +1,51 @@
+"""Where the values of metrics are, besides the store and the requests under way: what the daemon hands to whoever shows
+them.
+
+Belongs here: the shape alone, so that a service that nobody scrapes loads nothing more. Does not: reading it
+(`collecting`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from reconciler.delivery.figures import Figures
+from reconciler.metrics.families import Step
+from reconciler.metrics.traffic import Traffic
+from reconciler.notifications.models import Notification
+from reconciler.reconciling.repositories import Repositories
+from reconciler.store import figures
+
+
+class Store(Protocol):
+    """What is asked of the store."""
+
+    async def revision(self) -> int:
+        """Raises StoreFault."""
+
+    def figures(self) -> figures.Figures:
+        """What it counts of itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is counted. `more` are sources that other parts add at the start; their families stand in
+    `collecting.FAMILIES`.
+    """
+
+    traffic: Traffic = field(default_factory=Traffic)
+    repositories: Repositories | None = None
+    deliveries: Callable[[], Figures] | None = None
+    more: list[Callable[[], Iterable[Step]]] = field(default_factory=list)
+
+
+class Sources(NamedTuple):
+    """All that is looked at for one answer. `in_flight` counts requests by who asks, `open` are the notifications whose
+    cause is there, `now` is in Unix milliseconds.
+    """
+
+    measured: Measured
+    store: Store
+    in_flight: Mapping[str, int]
+    open: Sequence[Notification]
+    now: int

@@ -1,0 +1,110 @@
+"""What each type of notification is about, for people: when there is one, what it means, what to do.
+
+Belongs here: the sentences of the page that every notification leads to; docs/notifications.md has the same. Does not:
+what one notification says (`texts`).
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from reconciler.notifications.models import Type
+
+
+class Explained(NamedTuple):
+    """Sentences of plain text; what stands between backticks is typed or read as it is."""
+
+    when: str
+    means: str
+    todo: str
+
+
+EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
+    {
+        Type.REPOSITORY_UNREACHABLE: Explained(
+            "The remote of a repository does not answer (`unreachable`), or refuses the credentials (`unauthorized`).",
+            "What was applied last stays and is served; new commits are not seen.",
+            "Look at the network and at the remote; it is tried again by itself. Where credentials are refused, put "
+            "the right ones into their files: they are read at each look.",
+        ),
+        Type.REPOSITORY_HELD: Explained(
+            "A repository can be read, and its head cannot be applied: the branch or the folder is missing, it holds "
+            "no resource, its history has nothing in common with the one before, nobody who may has signed it, or its "
+            "format is not known.",
+            "What was applied last stays and is served; nothing of the head is taken over, or nothing is deleted.",
+            "Put back what is missing, correct the settings, or release it with `reconciler approve REPOSITORY`.",
+        ),
+        Type.PRUNE_HELD: Explained(
+            "A commit would delete more than the budget allows, or a file cannot be read, so that nobody knows what it "
+            "holds.",
+            "Everything else of the commit is applied, and nothing is deleted.",
+            "Restore what is gone, mend the file that is named, or let it go with `reconciler approve REPOSITORY`.",
+        ),
+        Type.RECONCILE_FAILED: Explained(
+            "A run ended with a fault that is not the remote's: the store or the disk could not be used, or the mirror "
+            "cannot be mended.",
+            "What was applied last stays and is served; the run is tried again by itself.",
+            "Mend what the message names; `reconciler doctor` looks at the disk, the store and the permissions.",
+        ),
+        Type.RESOURCES_INVALID: Explained(
+            "The head of a repository holds resources that are not stored as it says: `invalid`, `error`, `forbidden`, "
+            "or to be deleted and `in-use`. There is one notification for each repository, however many they are.",
+            "Of these resources the versions of before stay and are served. Where the repository is `atomic`, nothing "
+            "of the commit is stored.",
+            "`reconciler status` and `reconciler runs --last REPOSITORY` name each with file, line and reason; mend "
+            "them in Git.",
+        ),
+        Type.CONFIGURATION_INCOMPLETE: Explained(
+            "Configurations of a project, or components that they use, miss parameters or hold wrong ones; they were "
+            "stored with `acceptInvalid`, or a type changed. There is one notification for each project.",
+            "They have `status.ready: false`: they are not rolled out, and nothing is delivered for them.",
+            "`status.incomplete` of each says what is missing; complete it.",
+        ),
+        Type.RESOURCE_DEPRECATED: Explained(
+            "A resource that says `deprecated: true` of itself is used by others.",
+            "It works as before. Whoever deprecated it may remove it one day.",
+            "Use what replaces it: the message ends with its own `metadata.additionalInfo.message`, which says so.",
+        ),
+        Type.DELIVERY_FAILING: Explained(
+            "Requests to the endpoint of a destination have failed again and again.",
+            "Log records wait in its queue, and the endpoint is probed. Nothing is lost as long as there is room.",
+            "The message says what came back; `reconciler send-test DESTINATION` tries it now.",
+        ),
+        Type.DEAD_LETTERS: Explained(
+            "A destination has dead letters: batches that were given up.",
+            "They are kept for `delivery.deadLetters.maxAge`, and go then.",
+            "Mend what refused them, then `reconciler queue replay DESTINATION`, or `reconciler queue discard "
+            "DESTINATION`.",
+        ),
+        Type.QUEUE_NEARLY_FULL: Explained(
+            "The queue of a destination holds four fifths of what it takes, of batches or of bytes. It is over below "
+            "three fifths.",
+            "Once it is full, log records are refused, or dropped where `on_full` says so.",
+            "Mend the endpoint; give the queue more room with `sending_queue_queue_size`, or `max_bytes` of its "
+            "Extension.",
+        ),
+        Type.LOGS_UNROUTED: Explained(
+            "Log records came to a project of which no Configuration takes them. It is over when none came for a "
+            "quarter of an hour.",
+            "They were refused and are kept nowhere.",
+            "`status.delivery` of each Configuration says whether it delivers and why not; correct it, or the senders.",
+        ),
+        Type.DISK_LOW: Explained(
+            "The disk of `stateDir` is down to `delivery.freeBytes`, or has less than 128 MiB more than that.",
+            "Below `delivery.freeBytes` log records are refused, and the store may soon be unable to write.",
+            "Make room on that disk.",
+        ),
+        Type.CERTIFICATE_EXPIRING: Explained(
+            "A certificate ends within 14 days, or has ended: the listener's, the client certificate of a destination, "
+            "or the last authority in `outbound.caFile` or in `ca_file` of a destination.",
+            "From then on, connections that need it fail.",
+            "Renew it. The listener's is taken over by `systemctl reload reconciler`, those of destinations by the "
+            "next request, `outbound.caFile` by a restart.",
+        ),
+        Type.STORE_DEGRADED: Explained(
+            "The store could not be read, or a change could not be written to it.",
+            "What is stored is served as long as it can be read, and changes are refused.",
+            "Look at the disk and its permissions; `reconciler doctor` says what is wrong.",
+        ),
+    }
+)

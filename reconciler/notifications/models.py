@@ -1,0 +1,162 @@
+"""A notification: one cause that a person should know of, from when it began until it is forgotten.
+
+Belongs here: the values. Does not: what becomes of them when the service looks again (`ledger`), their sentences
+(`texts`), how the API shows them (`rendering`), where they are kept (`reconciler.notifying`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
+"""What the sentences of a notification are made of, by name; `texts` says which a type has. Never a secret, and
+nothing that a stranger's endpoint answered.
+"""
+
+NO_FACTS: Facts = MappingProxyType({})
+
+
+class Type(StrEnum):
+    """What kind of cause it is (interface, `spec.notificationType`)."""
+
+    REPOSITORY_UNREACHABLE = "RepositoryUnreachable"
+    REPOSITORY_HELD = "RepositoryHeld"
+    PRUNE_HELD = "PruneHeld"
+    RECONCILE_FAILED = "ReconcileFailed"
+    RESOURCES_INVALID = "ResourcesInvalid"
+    CONFIGURATION_INCOMPLETE = "ConfigurationIncomplete"
+    RESOURCE_DEPRECATED = "ResourceDeprecated"
+    DELIVERY_FAILING = "DeliveryFailing"
+    DEAD_LETTERS = "DeadLetters"
+    QUEUE_NEARLY_FULL = "QueueNearlyFull"
+    LOGS_UNROUTED = "LogsUnrouted"
+    DISK_LOW = "DiskLow"
+    CERTIFICATE_EXPIRING = "CertificateExpiring"
+    STORE_DEGRADED = "StoreDegraded"
+
+
+class Scope(StrEnum):
+    """Whom it concerns (interface, `spec.scope`)."""
+
+    ORGANIZATION = "organization"  # organization admins see it
+    PROJECT = "project"  # whoever may read the project does
+    USER = "user"  # one person does
+
+
+class Severity(StrEnum):
+    """How much it matters (interface, `spec.severity`), the least first."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+    @property
+    def weight(self) -> int:
+        """Its place in that order."""
+        return list(Severity).index(self)
+
+
+class UserStatus(StrEnum):
+    """What one person did with it (interface, `status.userStatus`)."""
+
+    UNREAD = "unread"
+    READ = "read"
+    DISMISSED = "dismissed"
+
+
+class State(StrEnum):
+    """Whether the cause is there now."""
+
+    OPEN = "open"
+    RESOLVED = "resolved"
+
+
+class Domain(StrEnum):
+    """What is looked at as a whole: whatever a look at it does not find there is over."""
+
+    REPOSITORIES = "repositories"
+    CONFIGURATIONS = "configurations"
+    DELIVERY = "delivery"
+    DISK = "disk"
+    CERTIFICATES = "certificates"
+    STORE = "store"
+
+
+class Cause(NamedTuple):
+    """What makes a notification the same one: its kind and what it is about.
+
+    `project` is empty for what concerns the organization, `user` for what is no single person's. `subject` is a name:
+    of a repository, a destination, a resource, a file.
+    """
+
+    type: Type
+    subject: str = ""
+    project: str = ""
+    user: str = ""
+
+    @property
+    def scope(self) -> Scope:
+        """Whom it concerns."""
+        if self.user:
+            return Scope.USER
+        return Scope.PROJECT if self.project else Scope.ORGANIZATION
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A cause as one look found it.
+
+    One that is `fading` is less than what opens a notification and not yet over: an open one stays as it is. So
+    a value that sways about a threshold does not open and end one again and again, and what a service that just started
+    cannot know yet ends nothing.
+    """
+
+    cause: Cause
+    severity: Severity = Severity.WARNING
+    facts: Facts = field(default_factory=lambda: NO_FACTS)
+    fading: bool = False
+
+
+class Look(NamedTuple):
+    """All that one look at a domain found, each cause once. With `part`, it says nothing of causes of which that
+    project is not: the rest of the domain was not looked at.
+    """
+
+    domain: Domain
+    findings: tuple[Finding, ...]
+    part: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One that is kept. Instants are aware.
+
+    `version` begins at 1 and grows whenever something that a person reads changed; `modified` is when it did.
+    `occurrences` counts how often the cause began. `opened` is when it did first, `began` last; `resolved` is None
+    while it is there. `told` is the state that alerts went out about last, `told_at` when they last said that it began,
+    and `told_as` with which severities they did since then: see `telling`.
+    """
+
+    id: str
+    domain: Domain
+    cause: Cause
+    severity: Severity
+    facts: Facts
+    opened: datetime
+    began: datetime
+    modified: datetime
+    version: int = 1
+    occurrences: int = 1
+    resolved: datetime | None = None
+    told: State | None = None
+    told_at: datetime | None = None
+    told_as: frozenset[Severity] = frozenset()
+
+    @property
+    def state(self) -> State:
+        """Whether the cause is there now."""
+        return State.OPEN if self.resolved is None else State.RESOLVED

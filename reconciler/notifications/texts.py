@@ -1,0 +1,244 @@
+"""The sentences of notifications: what happened, what it means, what to do. Pure.
+
+Belongs here: which facts each type has, and what they say. Does not: where a type is explained at length
+(`explaining`), the shape of the answer (`rendering`).
+
+A fact may be anybody's text, so it is bounded and made visible before it becomes part of a sentence.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from reconciler.clock import rfc3339
+from reconciler.counting import counted
+from reconciler.escaping import visible
+from reconciler.notifications.models import Facts, Notification, State, Type
+
+MOST = 500  # characters of one fact
+NAMED = 5  # names in a sentence; the rest is counted
+
+
+class Said(NamedTuple):
+    """A line for a list, and the sentences that tell the whole."""
+
+    title: str
+    message: str
+
+
+def of(one: Notification) -> Said:
+    """What a notification says, as long as its cause is there and afterwards."""
+    facts = {**one.facts, "subject": one.cause.subject, "project": one.cause.project}
+    title, message = _SAID[one.cause.type](_Text(facts))
+    again = ""
+    if one.occurrences > 1:
+        again = f" It has come {counted(one.occurrences, 'time')} since {rfc3339(one.opened)}."
+    if one.state is State.OPEN or one.resolved is None:
+        return Said(title, f"{message}{again}")
+    return Said(f"Resolved: {title}", f"Over since {rfc3339(one.resolved)}; it was: {message}{again}")
+
+
+class _Text:
+    """Facts as parts of a sentence."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def __getitem__(self, name: str) -> str:
+        value = self._facts.get(name, "")
+        shown = visible(str(value))
+        return shown if len(shown) <= MOST else f"{shown[: MOST - 1]}…"
+
+    def number(self, name: str) -> int:
+        value = self._facts.get(name, 0)
+        return value if isinstance(value, int) else 0
+
+    def names(self, name: str, *, of: int) -> str:
+        """`a, b, c and 2 more`."""
+        value = self._facts.get(name, ())
+        found: Sequence[str] = value if isinstance(value, tuple) else ()
+        shown = [visible(one)[:MOST] for one in found[:NAMED]]
+        rest = of - len(shown)
+        if rest > 0:
+            return f"{', '.join(shown)} and {rest} more"
+        return ", ".join(shown)
+
+    def sentence(self, name: str) -> str:
+        """A sentence of the service's own, or of git's, with an end."""
+        text = self[name].strip()
+        text = text[:1].upper() + text[1:]
+        return text if not text or text[-1] in ".!?…" else f"{text}."
+
+
+STAYS = "What was applied last stays and is served; nothing newer is."
+
+_UNREACHABLE = {
+    "unauthorized": "Mend its credentials: their files are read again at each look, so that nothing need be restarted."
+}
+_HELD: Mapping[str, str] = MappingProxyType(
+    {
+        "branch-missing": "Put the branch back, or correct `branch` in the settings.",
+        "path-missing": "Put the folder back, correct `path` in the settings, or release it with `reconciler approve`.",
+        "empty": "Put the resources back, or release it with `reconciler approve`.",
+        "unrelated-root": "Push the former history again, or release it with `reconciler approve`.",
+        "unsigned": "Have the head signed by one of the allowed signers, or add the signer to their file.",
+        "unsupported-format": "Have the repository in a format that the service reads.",
+    }
+)
+
+
+def _repository_unreachable(text: _Text) -> Said:
+    todo = _UNREACHABLE.get(text["state"], "Look at the network and at the remote; it is tried again by itself.")
+    return Said(
+        f"The repository {text['subject']} cannot be reached", f"{text.sentence('message')} {STAYS} {todo}".strip()
+    )
+
+
+def _repository_held(text: _Text) -> Said:
+    todo = _HELD.get(text["state"], "The message says what to mend.")
+    title = f"Nothing is taken over from the repository {text['subject']} ({text['state']})"
+    return Said(title, f"{text.sentence('message')} {STAYS} {todo}".strip())
+
+
+def _prune_held(text: _Text) -> Said:
+    return Said(
+        f"Deletions of the repository {text['subject']} are held",
+        f"{text.sentence('message')} Everything else of the commit is applied, and what would be deleted stays. "
+        "Restore it in Git, mend the file that is named, or have an admin look with "
+        f"`reconciler approve {text['subject']}`.",
+    )
+
+
+def _reconcile_failed(text: _Text) -> Said:
+    return Said(
+        f"The repository {text['subject']} could not be reconciled",
+        f"{text.sentence('message')} {STAYS} `reconciler runs --last {text['subject']}` shows what was tried; mend "
+        "what is named, and it is tried again.",
+    )
+
+
+def _resources_invalid(text: _Text) -> Said:
+    total = text.number("total")
+    counts = ", ".join(f"{text.number(status)} {status}" for status in REFUSED if text.number(status))
+    are = "is" if total == 1 else "are"
+    stays = "What was stored of them before stays and is served."
+    if text.number("refused"):
+        stays = f"The repository is atomic, so nothing of the commit is stored. {STAYS}"
+    return Said(
+        f"{counted(total, 'resource')} of the repository {text['subject']} {are} not stored as Git says",
+        f"Not stored as they stand there are {text.names('names', of=total)} ({counts}). {stays} "
+        f"`reconciler status` and `reconciler runs --last {text['subject']}` name each with file, line and reason; "
+        "mend them in Git.",
+    )
+
+
+def _configuration_incomplete(text: _Text) -> Said:
+    total = text.number("total")
+    are, they = ("is", "It is") if total == 1 else ("are", "They are")
+    return Said(
+        f"{counted(total, 'Configuration')} of the project {text['project']} {are} incomplete",
+        f"Parameters are missing or wrong in {text.names('names', of=total)}, or in a component that is used there. "
+        f"{they} not rolled out and nothing is delivered for {'it' if total == 1 else 'them'}. `status.incomplete` of "
+        "each names what to complete.",
+    )
+
+
+def _resource_deprecated(text: _Text) -> Said:
+    users = text.number("users")
+    instead = text.sentence("instead") or "Nothing says what replaces it; ask whoever deprecated it."
+    return Said(
+        f"{text['subject']} is deprecated and in use",
+        f"{counted(users, 'resource')} of the project {text['project']} {'uses' if users == 1 else 'use'} it: "
+        f"{text.names('names', of=users)}. It works as before, and may go one day. {instead}",
+    )
+
+
+def _delivery_failing(text: _Text) -> Said:
+    return Said(
+        f"Nothing gets through to the destination {text['subject']}",
+        f"{text.sentence('cause') or 'Its endpoint does not take what is sent.'} Log records wait in its queue, and "
+        f"the endpoint is tried again and again by itself. `reconciler send-test {text['subject']}` tries it now.",
+    )
+
+
+def _dead_letters(text: _Text) -> Said:
+    letters = text.number("batches")
+    return Said(
+        f"The destination {text['subject']} has dead letters",
+        f"{counted(letters, 'batch', 'batches')} of log records could not be delivered and "
+        f"{'is' if letters == 1 else 'are'} kept for a while. Mend what refused them, then "
+        f"`reconciler queue replay {text['subject']}`; `reconciler queue status` says why.",
+    )
+
+
+def _queue_nearly_full(text: _Text) -> Said:
+    percent = text.number("percent")
+    return Said(
+        f"The queue of the destination {text['subject']} is {'full' if percent >= 100 else 'nearly full'}",
+        f"It is at {percent} percent or more of what it takes. Once it is full, log records are refused, or dropped "
+        "where `on_full` says so. Mend the endpoint, or give the queue more room "
+        "(`sending_queue_queue_size`, `max_bytes` of its Extension).",
+    )
+
+
+def _logs_unrouted(text: _Text) -> Said:
+    return Said(
+        f"Nobody takes log records that were sent to the project {text['project']}",
+        "No Configuration takes them, so they are refused and kept nowhere. `status.delivery` of each Configuration "
+        "says whether it delivers and which records it takes; correct it, or the senders.",
+    )
+
+
+def _disk_low(text: _Text) -> Said:
+    if text.number("refusing"):
+        happened = (
+            "The disk has less room than `delivery.freeBytes` leaves free, so that log records are refused, and the "
+            "store may soon be unable to write."
+        )
+    else:
+        happened = "The disk has little more room than `delivery.freeBytes`; below that, log records are refused."
+    return Said(
+        "The disk of the service is nearly full",
+        f"{happened} Make room on the disk of {text['folder']}; `reconciler doctor` says what takes it.",
+    )
+
+
+def _certificate_expiring(text: _Text) -> Said:
+    is_over = text.number("expired")
+    verb = "expired" if is_over else "expires"
+    then = "Connections that need it fail." if is_over else "From then on connections that need it fail."
+    return Said(
+        f"{text['what']} {verb} on {text['until']}",
+        f"{text['what']} ({text['subject']}) {verb} on {text['until']}. {then} {text['todo']}",
+    )
+
+
+def _store_degraded(text: _Text) -> Said:
+    return Said(
+        "The store cannot be used as it should",
+        f"{text.sentence('message')} What was stored is served as long as it can be read, and changes are refused "
+        "until it can be written. Look at the disk and its permissions; `reconciler doctor` says what is wrong.",
+    )
+
+
+REFUSED = ("invalid", "error", "in-use", "forbidden")
+"""The statuses that ResourcesInvalid counts, in the order of its sentence."""
+
+_SAID: Mapping[Type, Callable[[_Text], Said]] = MappingProxyType(
+    {
+        Type.REPOSITORY_UNREACHABLE: _repository_unreachable,
+        Type.REPOSITORY_HELD: _repository_held,
+        Type.PRUNE_HELD: _prune_held,
+        Type.RECONCILE_FAILED: _reconcile_failed,
+        Type.RESOURCES_INVALID: _resources_invalid,
+        Type.CONFIGURATION_INCOMPLETE: _configuration_incomplete,
+        Type.RESOURCE_DEPRECATED: _resource_deprecated,
+        Type.DELIVERY_FAILING: _delivery_failing,
+        Type.DEAD_LETTERS: _dead_letters,
+        Type.QUEUE_NEARLY_FULL: _queue_nearly_full,
+        Type.LOGS_UNROUTED: _logs_unrouted,
+        Type.DISK_LOW: _disk_low,
+        Type.CERTIFICATE_EXPIRING: _certificate_expiring,
+        Type.STORE_DEGRADED: _store_degraded,
+    }
+)

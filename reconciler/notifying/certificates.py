@@ -1,0 +1,167 @@
+"""Certificates that end soon, or have ended: the listener's, those of authorities that the settings or destinations
+name, and those that destinations show to their endpoints.
+
+Belongs here: which files those are, and how soon is soon. Does not: reading them (`sending.tls`, `regular_files`), from
+when until when one holds (`sending.validity`).
+
+Files are read on a thread, every five minutes, so that a renewed one is seen soon.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from reconciler import regular_files
+from reconciler.clock import Clock
+from reconciler.delivery.figures import Figures
+from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look, Severity, Type
+from reconciler.routing.models import Endpoint
+from reconciler.secrets.sources import Sources
+from reconciler.sending import tls, validity
+
+SOON = timedelta(days=14)
+EVERY = 300.0  # seconds
+MOST_BYTES = 1 << 20  # of a file
+RENEW = "Renew it and put the new one into the file; it is taken over by `systemctl reload reconciler`."
+REPLACE = "Put the present authorities into the file."
+RENEW_CLIENT = "Renew it and put the new one into the project's folder of secrets; it is used at the next request."
+REPLACE_CLIENT = "Put the present authority into the project's folder of secrets; it is used at the next request."
+
+
+class Deliveries(Protocol):
+    """What knows the lanes."""
+
+    def figures(self) -> Figures:
+        """What is counted of all projects."""
+
+    def followed(self) -> Collection[str]:
+        """The projects whose routes are known, so that each of their lanes is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The files of the settings; None for those that are not named."""
+
+    certificate: Path | None = None
+    authorities: Path | None = None
+
+
+class Observer:
+    """Looks at files now and then."""
+
+    def __init__(
+        self,
+        own: Own,
+        deliveries: Deliveries,
+        *,
+        secrets: Sources,
+        clock: Clock,
+        monotonic: Callable[[], float],
+        every: float = EVERY,
+    ) -> None:
+        """`every` so many seconds the files of a project, or of the settings, are read."""
+        self._own = own
+        self._deliveries = deliveries
+        self._secrets = secrets
+        self._clock = clock
+        self._monotonic = monotonic
+        self._every = every
+        self._looked_at: dict[str, float] = {}
+
+    async def look(self) -> list[Look]:
+        """The settings' files (part ""), and those of each project, as far as it is time."""
+        now = self._monotonic()
+        due = [
+            part
+            for part in ("", *sorted(self._deliveries.followed()))
+            if now - self._looked_at.get(part, now - self._every) >= self._every
+        ]
+        if not due:
+            return []
+        endpoints: dict[str, dict[str, Endpoint]] = {}
+        for lane in self._deliveries.figures().lanes:
+            if lane.destination is not None:
+                endpoints.setdefault(lane.project, {}).setdefault(lane.name, lane.destination.endpoint)
+        looks = await asyncio.to_thread(self._read, due, endpoints)
+        self._looked_at |= dict.fromkeys(due, now)
+        return looks
+
+    def _read(self, due: Collection[str], endpoints: dict[str, dict[str, Endpoint]]) -> list[Look]:
+        now = self._clock()
+        return [
+            Look(
+                Domain.CERTIFICATES,
+                tuple(self._of_project(part, endpoints.get(part, {}), now) if part else self._of_settings(now)),
+                part=part,
+            )
+            for part in due
+        ]
+
+    def _of_settings(self, now: datetime) -> Iterator[Finding]:
+        if self._own.certificate is not None:
+            until = _leaf(_text(self._own.certificate))
+            what = "The listener's certificate"
+            yield from _finding(Cause(Type.CERTIFICATE_EXPIRING, str(self._own.certificate)), what, until, RENEW, now)
+        if self._own.authorities is not None:
+            until = _authorities(_text(self._own.authorities))
+            what = "The last authority of `outbound.caFile`"
+            yield from _finding(Cause(Type.CERTIFICATE_EXPIRING, str(self._own.authorities)), what, until, REPLACE, now)
+
+    def _of_project(self, project: str, endpoints: dict[str, Endpoint], now: datetime) -> Iterator[Finding]:
+        for name, endpoint in sorted(endpoints.items()):
+            if endpoint.scheme != "https" or not (endpoint.ca_file or endpoint.mutual_tls):
+                continue
+            try:
+                files = tls.read(endpoint, sources=self._secrets, project=project, authorities=None)
+            except tls.UnusableFile:  # nothing can be sent, which is told elsewhere, and nothing is known of the end
+                for file in ("cert_file", "ca_file"):
+                    cause = Cause(Type.CERTIFICATE_EXPIRING, f"{name} {file}", project)
+                    yield Finding(cause, Severity.WARNING, {}, fading=True)
+                continue
+            if files.certificate:
+                cause = Cause(Type.CERTIFICATE_EXPIRING, f"{name} cert_file", project)
+                what = f"The client certificate of the destination {name}"
+                yield from _finding(cause, what, _leaf(files.certificate), RENEW_CLIENT, now)
+            if files.authority:
+                cause = Cause(Type.CERTIFICATE_EXPIRING, f"{name} ca_file", project)
+                what = f"The last authority of the destination {name}"
+                yield from _finding(cause, what, _authorities(files.authority), REPLACE_CLIENT, now)
+
+
+def _finding(cause: Cause, what: str, until: datetime | None, todo: str, now: datetime) -> Iterator[Finding]:
+    if until is None:  # an unreadable file says nothing: what was told of it before stays
+        yield Finding(cause, Severity.WARNING, {}, fading=True)
+        return
+    if until - now > SOON:
+        return
+    is_over = until <= now
+    facts: Facts = {"what": what, "until": f"{until:%Y-%m-%d}", "expired": int(is_over), "todo": todo}
+    yield Finding(cause, Severity.ERROR if is_over else Severity.WARNING, facts)
+
+
+def _text(path: Path) -> str:
+    """Empty for a file that cannot be read: whoever needs it says so."""
+    try:
+        return regular_files.read(path, limit=MOST_BYTES).decode("ascii", "replace")
+    except (OSError, regular_files.NotAFile, regular_files.TooLarge):
+        return ""
+
+
+def _leaf(pem: str) -> datetime | None:
+    span = validity.of(pem)
+    return None if span is None else span.until
+
+
+def _authorities(pem: str) -> datetime | None:
+    """When the last of several authorities ends; as long as there is one, what it signed is trusted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError):
+        return None
+    ends = [ssl.cert_time_to_seconds(str(one["notAfter"])) for one in context.get_ca_certs()]
+    return datetime.fromtimestamp(max(ends), UTC) if ends else None

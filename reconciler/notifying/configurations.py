@@ -1,0 +1,65 @@
+"""Configurations that are incomplete, and what is deprecated and in use: looked for in a project after it changed.
+
+Belongs here: when to look at which project. Does not: finding it (`Store.attention`), sentences.
+
+A look at a large project takes a while, on a thread of its own; such a project is not looked at again before twenty
+times as long has passed, so that this never takes more than a twentieth of a processor.
+"""
+
+from collections.abc import Callable
+
+from reconciler.applying import Told
+from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look, Severity, Type
+from reconciler.notifications.texts import NAMED
+from reconciler.store.contract import Attention, Store
+
+PAUSE = 20.0  # times what the last look at a project took
+
+
+class Observer:
+    """Hears of changes, and looks later."""
+
+    def __init__(self, store: Store, *, monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._monotonic = monotonic
+        self._changed: dict[str, None] = {}
+        self._not_before: dict[str, float] = {}
+        self._has_begun = False
+
+    def heard(self, told: Told) -> None:
+        """The store changed. Called in the middle of a change, so it only takes note."""
+        if told.changed and told.project is not None:
+            self._changed[told.project] = None
+
+    async def look(self) -> list[Look]:
+        """The projects that changed since the last look; at the first, all of them. Raises StoreFault."""
+        if not self._has_begun:
+            self._changed |= dict.fromkeys(await self._store.projects())
+            self._has_begun = True
+        looks = []
+        for project in [*self._changed]:
+            begun = self._monotonic()
+            if begun < self._not_before.get(project, begun):
+                continue
+            del self._changed[project]  # before it is read: what changes meanwhile is looked at again
+            try:
+                found = await self._store.attention(project, named=NAMED)
+            except BaseException:
+                self._changed[project] = None
+                raise
+            now = self._monotonic()
+            self._not_before[project] = now + PAUSE * (now - begun)
+            looks.append(Look(Domain.CONFIGURATIONS, tuple(_findings(project, found)), part=project))
+        return looks
+
+
+def _findings(project: str, found: Attention) -> list[Finding]:
+    findings = []
+    if found.incomplete.total:
+        facts: Facts = {"total": found.incomplete.total, "names": found.incomplete.first}
+        findings.append(Finding(Cause(Type.CONFIGURATION_INCOMPLETE, "", project), Severity.WARNING, facts))
+    for one in found.deprecated:
+        cause = Cause(Type.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)
+        used: Facts = {"users": one.users.total, "names": one.users.first, "instead": one.message}
+        findings.append(Finding(cause, Severity.INFO, used))
+    return findings

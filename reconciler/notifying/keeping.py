@@ -1,0 +1,110 @@
+"""Notifications as rows of `ops.db`, and back.
+
+Belongs here: that form. Does not: the file (`reconciler.operations`), who reads which (`board`).
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from reconciler.clock import rfc3339
+from reconciler.notifications.models import Cause, Domain, Notification, Severity, State, Type
+from reconciler.operations.contract import NotificationRow
+
+log = logging.getLogger(__name__)
+
+
+class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
+    domain: Domain
+    type: Type
+    severity: Severity
+    opened: str
+    began: str
+    modified: str
+    subject: str = ""
+    project: str = ""
+    user: str = ""
+    facts: dict[str, str | int | list[str]] = {}
+    version: int = 1
+    occurrences: int = 1
+    resolved: str | None = None
+    told: State | None = None
+    told_at: str | None = None
+    told_as: list[Severity] = []
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def row(one: Notification) -> NotificationRow:
+    """A notification as it is kept."""
+    body = _Body(
+        domain=one.domain,
+        type=one.cause.type,
+        severity=one.severity,
+        opened=rfc3339(one.opened),
+        began=rfc3339(one.began),
+        modified=rfc3339(one.modified),
+        subject=one.cause.subject,
+        project=one.cause.project,
+        user=one.cause.user,
+        facts={name: _clean(value) for name, value in one.facts.items()},
+        version=one.version,
+        occurrences=one.occurrences,
+        resolved=_text(one.resolved),
+        told=one.told,
+        told_at=_text(one.told_at),
+        told_as=sorted(one.told_as),
+    )
+    return NotificationRow(one.id, _encoder.encode(body))
+
+
+def notifications(rows: Iterable[NotificationRow]) -> list[Notification]:
+    """What was kept. A row that a later version wrote, with a type that this one does not know, is passed over."""
+    found = []
+    for each in rows:
+        try:
+            found.append(_notification(each.id, _decoder.decode(each.body)))
+        except (msgspec.MsgspecError, ValueError):
+            log.warning("The notification %s was written by another version, and is not shown.", each.id)
+    return found
+
+
+def _clean(value: str | int | tuple[str, ...]) -> str | int | list[str]:
+    """A fact whose texts are UTF-8: a name that a disk gave may not be."""
+    if isinstance(value, tuple):
+        return [each.encode("utf-8", "backslashreplace").decode() for each in value]
+    return value if isinstance(value, int) else value.encode("utf-8", "backslashreplace").decode()
+
+
+def _notification(identifier: str, body: _Body) -> Notification:
+    facts: Mapping[str, str | int | tuple[str, ...]] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in body.facts.items()
+    }
+    return Notification(
+        id=identifier,
+        domain=body.domain,
+        cause=Cause(body.type, body.subject, body.project, body.user),
+        severity=body.severity,
+        facts=facts,
+        opened=datetime.fromisoformat(body.opened),
+        began=datetime.fromisoformat(body.began),
+        modified=datetime.fromisoformat(body.modified),
+        version=body.version,
+        occurrences=body.occurrences,
+        resolved=_instant(body.resolved),
+        told=body.told,
+        told_at=_instant(body.told_at),
+        told_as=frozenset(body.told_as),
+    )
+
+
+def _text(instant: datetime | None) -> str | None:
+    return None if instant is None else rfc3339(instant)
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

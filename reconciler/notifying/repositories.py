@@ -1,0 +1,173 @@
+"""What is wrong with repositories, from what their reconcilers remember and the last runs that told it.
+
+Belongs here: which state is which type, and finding the run that counts. Does not: sentences, git.
+"""
+
+from collections.abc import Iterator
+from contextlib import aclosing
+from typing import Protocol
+
+import msgspec
+
+from reconciler.errors import ReconcilerError
+from reconciler.git.faults import GitFault, State
+from reconciler.notifications.models import NO_FACTS, Cause, Domain, Facts, Finding, Look, Severity, Type
+from reconciler.notifications.texts import NAMED, REFUSED
+from reconciler.reconciling.reconciler import Reconciler
+from reconciler.reconciling.runs import Outcome
+from reconciler.store.contract import Store
+
+UNREACHABLE = frozenset({State.UNREACHABLE, State.UNAUTHORIZED})
+HELD = frozenset(
+    {
+        State.BRANCH_MISSING,
+        State.PATH_MISSING,
+        State.EMPTY,
+        State.UNRELATED_ROOT,
+        State.UNSIGNED,
+        State.UNSUPPORTED_FORMAT,
+    }
+)
+RUNS = 20  # that are looked at for the last one that tells how resources fared
+STATUSES = 10_000  # of a run that are looked at for names
+
+
+class Repositories(Protocol):
+    """What knows the repositories."""
+
+    def reconcilers(self) -> list[Reconciler]:
+        """What knows each repository, by name."""
+
+
+class _Run(msgspec.Struct, frozen=True):
+    id: str
+    outcome: Outcome
+    counts: dict[str, int]
+
+    @property
+    def tells(self) -> bool:
+        """Whether it came to a plan: each such run tells all that is wrong with its head."""
+        return self.outcome in (Outcome.SUCCEEDED, Outcome.PARTIAL) or bool(self.counts)
+
+
+class _Status(msgspec.Struct, frozen=True):
+    kind: str | None
+    name: str | None
+    status: str
+    path: str | None = None
+
+
+_run = msgspec.json.Decoder(_Run)
+_status = msgspec.json.Decoder(_Status)
+
+
+class Observer:
+    """Remembers of each repository which run it has read, so that a look at one that did nothing reads nothing."""
+
+    def __init__(self, repositories: Repositories, store: Store) -> None:
+        self._repositories = repositories
+        self._store = store
+        self._last: dict[str, str] = {}  # the last run that was seen, by repository
+        self._refused: dict[str, Facts] = {}  # what that run, or one before it, told
+
+    async def look(self) -> list[Look]:
+        """All repositories. Raises StoreFault."""
+        findings: list[Finding] = []
+        every = self._repositories.reconcilers()
+        for one in every:
+            if one.why_suspended is None:  # else nobody looks, and it says so itself
+                findings += of_state(one)
+                findings += await self._resources(one)
+        self._forget({one.watched.name for one in every})
+        return [Look(Domain.REPOSITORIES, tuple(findings))]
+
+    async def _resources(self, one: Reconciler) -> list[Finding]:
+        name = one.watched.name
+        if one.last_run is not None and self._last.get(name) != one.last_run:
+            last = one.last_run
+            told = await self._told(name)
+            if told is not None:
+                self._refused[name] = told
+            self._last[name] = last
+        cause = Cause(Type.RESOURCES_INVALID, name, one.watched.project)
+        if name not in self._refused:
+            return [Finding(cause, fading=True)]  # no run has told yet
+        facts = self._refused[name]
+        if not facts:
+            return []
+        return [Finding(cause, Severity.ERROR if facts.get("refused") else Severity.WARNING, facts)]
+
+    async def _told(self, name: str) -> Facts | None:
+        """What the last run that came to a plan told of resources; empty for nothing, None where no run did."""
+        async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
+            async for page in pages:
+                for shown in page:
+                    run = _run.decode(shown)
+                    if run.tells:
+                        return await self._facts(run)
+        return None
+
+    async def _facts(self, run: _Run) -> Facts:
+        counts = {status: run.counts[status] for status in REFUSED if run.counts.get(status)}
+        if not counts:
+            return NO_FACTS
+        names = await self._names(run.id)
+        refused = int(run.outcome is Outcome.REFUSED)
+        return {**counts, "total": sum(counts.values()), "names": names, "refused": refused}
+
+    async def _names(self, run: str) -> tuple[str, ...]:
+        """The first resources of a run that are not stored as it wants."""
+        names: list[str] = []
+        looked_at = 0
+        async with aclosing(self._store.run_pages(run)) as pages:
+            await anext(pages, None)  # the run itself
+            async for page in pages:
+                for shown in page:
+                    names += _refused(shown)
+                looked_at += len(page)
+                if len(names) >= NAMED or looked_at >= STATUSES:
+                    break
+        return tuple(names[:NAMED])
+
+    def _forget(self, present: set[str]) -> None:
+        for name in self._last.keys() - present:
+            del self._last[name]
+            self._refused.pop(name, None)
+
+
+def of_state(one: Reconciler) -> Iterator[Finding]:
+    """What is wrong with a repository itself."""
+    watched, row, fault = one.watched, one.remembered, one.fault
+    state = State.NEVER_READ if row is None else State(row.state)
+    message = "" if row is None else row.message or ""
+    if isinstance(fault, GitFault):
+        state, message = fault.state, fault.message
+    is_other = fault is not None and not isinstance(fault, GitFault)
+    found = _type(state)
+    if found is not None:
+        type_, severity = found
+        facts = {"state": state.value, "message": message}
+        yield Finding(Cause(type_, watched.name, watched.project), severity, facts, fading=is_other)
+    if isinstance(fault, ReconcilerError) and is_other:
+        failed = Cause(Type.RECONCILE_FAILED, watched.name, watched.project)
+        yield Finding(failed, Severity.ERROR, {"message": fault.message})
+    elif fault is None and one.seen is None:
+        # No look of this process has ended: whether it still fails is not known.
+        yield Finding(Cause(Type.RECONCILE_FAILED, watched.name, watched.project), fading=True)
+
+
+def _type(state: State) -> tuple[Type, Severity] | None:
+    if state in UNREACHABLE:
+        return Type.REPOSITORY_UNREACHABLE, Severity.ERROR
+    if state in HELD:
+        return Type.REPOSITORY_HELD, Severity.ERROR
+    if state is State.PRUNE_HELD:
+        return Type.PRUNE_HELD, Severity.WARNING
+    return (Type.RECONCILE_FAILED, Severity.ERROR) if state is State.MIRROR_CORRUPT else None
+
+
+def _refused(shown: bytes) -> list[str]:
+    one = _status.decode(shown)
+    if one.status not in REFUSED:
+        return []
+    return [f"{one.kind or 'a document'} {one.name or one.path or ''}".strip()]

@@ -1,0 +1,180 @@
+"""Requests to the provider, bounded; the door to httpx2.
+
+Belongs here: connecting, TLS, the proxy, how much is read for how long, and what went wrong as one sentence. Does not:
+what is asked (`provider`, `oauth`), what an answer means.
+
+Each request has a client and a connection of its own: sign-ins are rare, and nothing is left open that outlives the
+loop. No redirect is followed, no cookie kept, nothing taken from the environment. An answer that is compressed although
+we ask for none is refused, so that little can never become much.
+"""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from reconciler import regular_files
+from reconciler.oidc import discovery, plain
+from reconciler.oidc.faults import Unfit, Unreachable, quoted
+from reconciler.oidc.limits import Limits
+from reconciler.version import __version__
+
+MOST_AUTHORITIES = 1 << 20  # bytes of `outbound.caFile`
+HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": f"reconciler/{__version__}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One thing that is asked of the provider."""
+
+    what: str  # as a sentence names it: `the discovery document`
+    url: str
+    most_bytes: int
+    statuses: frozenset[int] = frozenset({200})  # of answers that are looked at
+    members: frozenset[str] | None = None  # those of the JSON object that are let through; None: all
+
+
+class Fetching:
+    """Asks one provider; use it from one loop."""
+
+    def __init__(self, *, proxy: str, ca_file: Path | None, limits: Limits) -> None:
+        """`proxy` is a URL or empty; without `ca_file` the system's authorities are trusted."""
+        self._proxy = proxy
+        self._ca_file = ca_file
+        self._limits = limits
+        self._trusting: tuple[regular_files.Identity | None, ssl.SSLContext] | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        self._closed = True
+
+    async def obj(self, asked: Asked) -> Mapping[str, object]:
+        """The JSON object at a URL. Raises Unreachable, Unfit."""
+        async with self.bounded(asked) as transport, transport:
+            answer = await transport.handle_async_request(httpx2.Request("GET", asked.url, headers=HEADERS))
+            return plain.obj(answer.content)
+
+    @contextlib.asynccontextmanager
+    async def bounded(self, asked: Asked) -> AsyncIterator[httpx2.AsyncBaseTransport]:
+        """A transport for one request within the limits; what fails within the block is told as Unreachable, Unfit."""
+        if self._closed:
+            raise Unreachable("The service is stopping; sign in when it runs again.")
+        try:
+            async with asyncio.timeout(self._limits.request_seconds):
+                yield _Bounded(self._transport(asked.url, await self._trust(asked.url)), asked)
+        except TimeoutError:
+            raise Unreachable(_sentence(asked, f"did not come within {self._limits.request_seconds:g} s")) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as problem:
+            raise Unreachable(_sentence(asked, _why(problem))) from None
+
+    def _transport(self, url: str, trusted: ssl.SSLContext) -> httpx2.AsyncHTTPTransport:
+        """Plain http stays on this machine (`discovery`), so it goes past the proxy: that would see the secret."""
+        proxy = None
+        if self._proxy and not discovery.is_local(url):
+            proxy = httpx2.Proxy(self._proxy, ssl_context=trusted if self._proxy.startswith("https:") else None)
+        return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False, proxy=proxy)
+
+    async def _trust(self, url: str) -> ssl.SSLContext:
+        """Whom to trust; the authorities are read again when their file is another one. Raises Unfit."""
+        if discovery.is_local(url):
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, and is not asked
+        self._trusting = await asyncio.to_thread(_trusting, self._ca_file, self._trusting)
+        return self._trusting[1]
+
+
+class _Bounded(httpx2.AsyncBaseTransport):
+    """Passes on JSON objects of a bounded size, and of their heads the status alone."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, asked: Asked) -> None:
+        self._inner = inner
+        self._asked = asked
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        try:
+            self._check(response)
+            told = plain.obj(await self._body(response))
+        except plain.NotAnObject:
+            raise Unreachable(_sentence(self._asked, "is no JSON object")) from None
+        finally:
+            await response.aclose()
+        if response.status_code != 200 and "error" not in told:  # RFC 6749, 5.2
+            raise Unreachable(_not_given(self._asked, response.status_code))
+        members = self._asked.members
+        kept = {name: value for name, value in told.items() if members is None or name in members}
+        return httpx2.Response(response.status_code, content=json.dumps(kept).encode())
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def _check(self, response: httpx2.Response) -> None:
+        """Raises Unreachable for what is no answer of a provider."""
+        if response.is_redirect:
+            raise Unreachable(_sentence(self._asked, "is somewhere else now, and redirects are not followed"))
+        if response.status_code not in self._asked.statuses:
+            raise Unreachable(_not_given(self._asked, response.status_code))
+        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise Unreachable(_sentence(self._asked, "came compressed, which was not asked for"))
+        if not _is_json(response.headers.get("content-type", "")):
+            raise Unreachable(_sentence(self._asked, "is not JSON"))
+
+    async def _body(self, response: httpx2.Response) -> bytes:
+        """Raises Unreachable for more than is read."""
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > self._asked.most_bytes:
+                raise Unreachable(_sentence(self._asked, f"is larger than {self._asked.most_bytes >> 10} KiB"))
+        return bytes(body)
+
+
+def _is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def _sentence(asked: Asked, why: str) -> str:
+    return f"{asked.what} at {quoted(asked.url)} {why}; try again, or ask whoever runs the provider."
+
+
+def _not_given(asked: Asked, status: int) -> str:
+    return _sentence(asked, f"was not given (HTTP {status})")
+
+
+def _why(problem: Exception) -> str:
+    """A failure of the connection, in our words."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(problem):
+        return "is behind a certificate that is not trusted (`outbound.caFile` can name its authority)"
+    if isinstance(problem, httpx2.ProxyError):
+        return "cannot be reached through the proxy (`outbound.proxy`)"
+    if isinstance(problem, httpx2.ConnectError):
+        return "cannot be reached"
+    return "did not come whole"
+
+
+def _trusting(
+    ca_file: Path | None, before: tuple[regular_files.Identity | None, ssl.SSLContext] | None
+) -> tuple[regular_files.Identity | None, ssl.SSLContext]:
+    """The identity of the authorities' file, and whom it makes us trust; on a thread, since both take time."""
+    identity = None if ca_file is None else regular_files.identity(ca_file)
+    if before is not None and before[0] == identity and (ca_file is None or identity is not None):
+        return before
+    try:
+        if ca_file is None:
+            return None, ssl.create_default_context()
+        text = regular_files.read(ca_file, limit=MOST_AUTHORITIES).decode()
+        if not text.strip():  # for which OpenSSL is not asked: Python would trust the system's
+            raise ValueError
+        return identity, ssl.create_default_context(cadata=text)
+    except (OSError, ValueError, regular_files.NotAFile, regular_files.TooLarge):
+        raise Unfit(f"`outbound.caFile` holds no certificates in PEM; put them at {ca_file}.") from None

@@ -1,0 +1,181 @@
+"""`ops.db` on SQLite: one connection, and one thread that uses it.
+
+Belongs here: rows and statements, and what is said of a file that cannot be used. Does not: when a session counts
+(`reconciler.access.sessions`). How files are opened and migrated is the store's (`store.connections`,
+`store.migrating`).
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reconciler import errors
+from reconciler.operations.contract import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
+from reconciler.store import connections, migrating, queries
+from reconciler.store.contract import NewerStore, StoreFault
+
+PACKAGE = "reconciler.operations"
+APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database it is
+WAITING = 1_000  # what waits to be written; more is refused
+FLOW_KEY_BYTES = 32
+NOTIFICATIONS, ALERTS, SESSIONS = "notifications", "alerts", "sessions"
+UNREAD = "unread"
+
+T = TypeVar("T")
+
+
+class SqliteOperations:
+    """See `contract.Operations` for what each method promises."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file and bring it to this version. Raises Refused for one that cannot be used."""
+        self._sql = queries.load(PACKAGE)
+        self._connection = _opened(path)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="operations")
+        self._waiting = 0
+
+    async def flow_key(self) -> bytes:
+        sql = self._sql
+
+        def make() -> bytes:
+            with connections.transaction(self._connection, kind="immediate"):
+                self._connection.execute(sql["make_fact"], ("flow_key", os.urandom(FLOW_KEY_BYTES)))
+                (key,) = self._connection.execute(sql["fact"], ("flow_key",)).fetchone()
+            return bytes(key)
+
+        return await self._run("written", make)
+
+    async def sessions(self) -> list[SessionRow]:
+        sql = self._sql["all_sessions"]
+        return await self._run("read", lambda: [SessionRow(*row) for row in self._connection.execute(sql)])
+
+    async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
+        def put() -> None:
+            with connections.transaction(self._connection, kind="immediate"):
+                self._remove(without)
+                self._connection.execute(self._sql["insert_session"], row)
+
+        await self._run("written", put)
+
+    async def remove_sessions(self, digests: Collection[bytes]) -> None:
+        def remove() -> None:
+            with connections.transaction(self._connection, kind="immediate"):
+                self._remove(digests)
+
+        await self._run("written", remove)
+
+    async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
+        rows = [(at, digest) for digest, at in sorted(seen.items())]
+
+        def touch() -> None:
+            with (
+                connections.unsynced(self._connection),
+                connections.transaction(self._connection, kind="immediate"),
+            ):
+                self._connection.executemany(self._sql["touch_session"], rows)
+
+        await self._run("written", touch)
+
+    async def notifications(self) -> list[NotificationRow]:
+        return [NotificationRow(*row) for row in await self._all("all_notifications", of=NOTIFICATIONS)]
+
+    async def notification_statuses(self) -> list[NotificationStatusRow]:
+        return [NotificationStatusRow(*row) for row in await self._all("all_notification_statuses", of=NOTIFICATIONS)]
+
+    async def alerts(self) -> list[AlertRow]:
+        return [AlertRow(*row) for row in await self._all("all_alerts", of=ALERTS)]
+
+    async def note(self, noted: Noted) -> None:
+        forgotten, unread = ([(one,) for one in sorted(ids)] for ids in (noted.forget, noted.unread))
+
+        def note() -> None:
+            with connections.transaction(self._connection, kind="immediate"):
+                self._connection.executemany(self._sql["put_notification"], noted.put)
+                self._connection.executemany(self._sql["remove_notification"], forgotten)
+                self._connection.executemany(self._sql["remove_notification_statuses"], forgotten)
+                self._connection.executemany(self._sql["remove_read_statuses"], unread)
+                self._connection.executemany(self._sql["insert_alert"], noted.alerts)
+
+        await self._run("written", note, of=NOTIFICATIONS)
+
+    async def put_notification_status(self, row: NotificationStatusRow) -> None:
+        def put() -> None:
+            with connections.transaction(self._connection, kind="immediate"):
+                if row.status == UNREAD:
+                    self._connection.execute(self._sql["remove_notification_status"], row[:2])
+                else:
+                    self._connection.execute(self._sql["put_notification_status"], row)
+
+        await self._run("written", put, of=NOTIFICATIONS)
+
+    async def remove_alerts(self, ids: Collection[str]) -> None:
+        def remove() -> None:
+            with connections.transaction(self._connection, kind="immediate"):
+                self._connection.executemany(self._sql["remove_alert"], [(one,) for one in sorted(ids)])
+
+        await self._run("written", remove, of=ALERTS)
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
+        self._connection.close()
+
+    async def _all(self, name: str, *, of: str) -> list[tuple[Any, ...]]:
+        return await self._run("read", lambda: self._connection.execute(self._sql[name]).fetchall(), of=of)
+
+    def _remove(self, digests: Collection[bytes]) -> None:
+        self._connection.executemany(self._sql["remove_session"], [(digest,) for digest in sorted(digests)])
+
+    async def _run(self, done: str, work: Callable[[], T], *, of: str = SESSIONS) -> T:
+        """Do some work on the thread, after what came before. Raises StoreFault, which says what could not be done."""
+        if self._waiting >= WAITING:
+            raise StoreFault("Too many writes of sessions and notifications wait; try again.")
+
+        def guarded() -> T:
+            with connections.faults(done, of=of):
+                return work()
+
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
+        finally:
+            self._waiting -= 1
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The connection to a file that is whole and of this version.
+
+    One that is not stops the start and stays as it is: it may be another program's, or of a disk that is full for a
+    moment. Raises Refused.
+    """
+    try:
+        connection = connections.open_writer(path)
+        try:
+            with connections.faults("migrated"):
+                steps = migrating.migrations(PACKAGE)
+                migrating.migrate(connection, steps=steps, application_id=APPLICATION_ID)
+                # It is small, and damage that is found later would be found by whoever signs in.
+                (found,) = connection.execute("pragma quick_check(1)").fetchone()
+            if found != "ok":
+                raise StoreFault(found) from sqlite3.DatabaseError("it is damaged")
+        except BaseException:
+            connection.close()
+            raise
+    except errors.ReconcilerError as problem:
+        raise errors.Refused(
+            f"The sessions in {path} cannot be used ({_why(problem)}); look at the disk's space and permissions, or "
+            f"remove {path.name} and what is called so with `-wal` and `-shm`: everybody signs in again, and what is "
+            "wrong is notified anew; no more is lost."
+        ) from problem
+    return connection
+
+
+def _why(problem: errors.ReconcilerError) -> str:
+    if isinstance(problem, NewerStore):
+        return "a later version of this program wrote them"
+    if isinstance(problem, StoreFault):
+        return str(problem.__cause__).rstrip(".")
+    return "the file is another program's database"

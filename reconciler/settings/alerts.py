@@ -1,0 +1,74 @@
+"""The settings of notifications and alerts: how long they are kept, and who is told of them outside of the service."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, Strict
+
+from reconciler.documents.values import Pointer, Value
+from reconciler.settings import addresses
+from reconciler.settings.allowing import Allowed
+from reconciler.settings.scalars import Duration, Name, OptionalPath, Project
+from reconciler.settings.topics import Topic
+
+SEVERITIES = "info, warning, error or critical"
+Severity = Annotated[Literal["info", "warning", "error", "critical"], Allowed(SEVERITIES)]
+Type = Annotated[
+    Literal[
+        "RepositoryUnreachable",
+        "RepositoryHeld",
+        "PruneHeld",
+        "ReconcileFailed",
+        "ResourcesInvalid",
+        "ConfigurationIncomplete",
+        "ResourceDeprecated",
+        "DeliveryFailing",
+        "DeadLetters",
+        "QueueNearlyFull",
+        "LogsUnrouted",
+        "DiskLow",
+        "CertificateExpiring",
+        "StoreDegraded",
+    ],
+    Allowed("a type of docs/notifications.md such as RepositoryUnreachable"),
+]
+AlertURL = Annotated[
+    str,
+    Strict(),
+    AfterValidator(addresses.alert_url),
+    Allowed('an http or https URL without a user or fragment, or ""'),
+]
+
+
+class Notifications(Topic):
+    """What the service tells of itself."""
+
+    retention: Duration = Field(default=30 * 24 * 3600.0, description="How long a notification is kept after its end.")
+
+
+class Alert(Topic):
+    """Who is told when a cause begins, and when it ends."""
+
+    name: Name = Field(description="What the log calls it, unique.")
+    url: AlertURL = Field(default="", description="Where alerts are sent to. Off: empty, then `urlFile` says it.")
+    url_file: OptionalPath = Field(
+        default=None, description="File with the URL, instead of `url`: those of chats are secrets. Off: empty."
+    )
+    secret_file: OptionalPath = Field(
+        default=None, description="File with the secret that alerts are signed with. Off: empty, they are not signed."
+    )
+    severities: tuple[Severity, ...] = Field(default=(), description="Which severities. Off: empty, all of them.")
+    types: tuple[Type, ...] = Field(default=(), description="Which types. Off: empty, all of them.")
+    projects: tuple[Project, ...] = Field(
+        default=(),
+        description="Of which projects. Off: empty, all of them, and what concerns the whole organization.",
+    )
+
+
+def mistakes(alert: dict[str, Value]) -> Iterator[tuple[Pointer, str]]:
+    """Which keys of an alert do not fit each other, as (the key's pointer in it, the sentence)."""
+    given = [key for key in ("url", "urlFile") if alert.get(key) not in ("", None)]
+    if not given:
+        yield (), "needs url or urlFile"
+    elif len(given) > 1:
+        yield ("urlFile",), "must not be given beside url"

@@ -1,0 +1,98 @@
+"""The chain of the audit: what is hashed of an event, and of a link, which is what one transaction shows. Pure.
+
+Belongs here: bytes and hashes, for whoever writes the chain and whoever verifies it. Does not: rows and statements
+(`events`), looking for what does not fit (`reconciler.auditing.verifying`).
+
+    leaf(event)  = SHA-256 of the event as a JSON array, in the order of `Event`, its salt (base64 or null) last
+    content      = SHA-256 of the leaves in the order of their numbers, then of each redaction [event, before, after]
+    hash(link)   = SHA-256 of the hash before it, the JSON array [number, events, firstAt, lastAt, address], the content
+
+JSON is written without spaces, in UTF-8; only `"`, `\\` and control characters are escaped. The first link follows 32
+bytes of zero.
+
+Why an event is hashed by itself: when a secret has to go out of the text of one, its hash stays for the link, and the
+new hash is in the link of the redaction. The salt, 16 random bytes in each event that has such text, goes with the
+text. Otherwise whoever has the file could guess a short secret by the hash.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import msgspec
+
+ZERO = bytes(32)
+SALT_BYTES = 16
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Event(NamedTuple):
+    """One event, as whoever reads the audit gets it, with the address that is its own."""
+
+    id: int
+    at: str
+    project: str
+    actor: str
+    action: str
+    kind: str
+    name: str
+    version_before: int | None
+    version_after: int | None
+    run: str | None
+    request: str | None
+    detail: str | None
+    address: str | None
+
+
+class Head(NamedTuple):
+    """The last link, or where the chain begins."""
+
+    number: int
+    hash: bytes
+
+    def __str__(self) -> str:
+        """`NUMBER:HASH`, as the log has it and a person gives it back."""
+        return f"{self.number}:{self.hash.hex()}"
+
+
+class Rewrite(NamedTuple):
+    """One event was redacted: the leaf before, and the leaf now."""
+
+    event: int
+    before: bytes
+    after: bytes
+
+
+def leaf(event: Event, salt: bytes | None) -> bytes:
+    """The hash of one event."""
+    return hashlib.sha256(_encode((*event, salt))).digest()
+
+
+class Content:
+    """What a link holds, hashed as it comes: the events in the order of their numbers, then what is redacted."""
+
+    __slots__ = ("_hash", "events", "first_at", "last_at")
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self.events = 0
+        self.first_at = ""
+        self.last_at = ""
+
+    def add(self, leaf: bytes, *, at: str) -> None:
+        """The next event, and when it was."""
+        self._hash.update(leaf)
+        self.events += 1
+        self.last_at = max(self.last_at, at)
+        if at < self.first_at or self.events == 1:
+            self.first_at = at
+
+    def rewrite(self, one: Rewrite) -> None:
+        """An event of an earlier link was redacted; they come in the order of their numbers."""
+        self._hash.update(_encode((one.event, one.before.hex(), one.after.hex())))
+
+    def sealed(self, before: Head, *, address: str | None) -> Head:
+        """The link that has this content, behind the one before."""
+        number = before.number + 1
+        header = _encode((number, self.events, self.first_at, self.last_at, address))
+        return Head(number, hashlib.sha256(before.hash + header + self._hash.digest()).digest())

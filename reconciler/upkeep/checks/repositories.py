@@ -1,0 +1,81 @@
+"""Whether each repository can be reached and has what is followed: one look, by the service's own code and limits.
+
+Nothing is fetched, and mirrors of the service are not touched: the look has a folder of its own, which goes with it.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.errors import ReconcilerError
+from reconciler.git.refs import Head
+from reconciler.remotes.following import Remotes
+from reconciler.remotes.sharing import Place
+from reconciler.remotes.sources import Source
+from reconciler.upkeep.findings import Finding, error, ok
+
+NAME = "repositories"
+SECONDS = 30.0  # for one, however long `timeout` lets a git go on
+SHOWN = 12  # characters of a commit
+
+
+class Named(NamedTuple):
+    """A repository of the settings; of a suspended one nothing is asked."""
+
+    name: str
+    source: Source
+    is_suspended: bool
+
+
+class Facts(NamedTuple):
+    """One of them: where it is, or what is wrong with it."""
+
+    named: Named
+    head: Head | None
+    fault: str
+
+
+async def gather(repositories: Sequence[Named], *, state: Path) -> list[Facts]:
+    """Look at all of them at once. `state` is the state directory, where no repository may lead."""
+    with tempfile.TemporaryDirectory(prefix="reconciler-doctor-", ignore_cleanup_errors=True) as folder:
+
+        def place(_: Source) -> Place:
+            number = len(list(Path(folder).iterdir()))
+            home = Path(folder, str(number))
+            home.mkdir()
+            return Place(home / "mirror.git", home / "git", state)
+
+        remotes = Remotes(place, clock=time.monotonic)
+        try:
+            return list(await asyncio.gather(*(_one(each, remotes) for each in repositories)))
+        finally:
+            await remotes.close()
+
+
+def judge(facts: Sequence[Facts]) -> list[Finding]:
+    """What is wrong with them."""
+    return [_of_one(each) for each in facts] or [ok(NAME, "the settings name none, so nothing is watched")]
+
+
+def _of_one(facts: Facts) -> Finding:
+    name = facts.named.name
+    if facts.named.is_suspended:
+        return ok(NAME, f"{name} is suspended in the settings, and nobody looked")
+    if facts.head is None:
+        return error(NAME, f"{name}: {facts.fault.rstrip('.')}", "")
+    return ok(NAME, f"{name}: {facts.head.ref or 'HEAD'} is at {facts.head.commit[:SHOWN]}")
+
+
+async def _one(named: Named, remotes: Remotes) -> Facts:
+    if named.is_suspended:
+        return Facts(named, None, "")
+    try:
+        async with asyncio.timeout(SECONDS):
+            return Facts(named, await remotes.follow(named.source).look(insists=True), "")
+    except ReconcilerError as fault:
+        return Facts(named, None, fault.message)
+    except TimeoutError:
+        return Facts(named, None, f"no answer within {SECONDS:g} seconds; look at the network, or at the server")

@@ -1,0 +1,105 @@
+"""Whether the files that the settings name can be read, and their secrets by nobody else."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler import regular_files
+from reconciler.counting import counted
+from reconciler.settings.models import Settings
+from reconciler.upkeep.findings import Finding, error, ok, warning
+
+NAME = "files"
+MOST_BYTES = 4 << 20
+OTHERS_READ, OTHERS_WRITE = 0o004, 0o022
+
+
+class Named(NamedTuple):
+    """A file that a setting names, and whether it holds a secret."""
+
+    setting: str
+    path: Path
+    is_secret: bool
+
+
+class Facts(NamedTuple):
+    """One of them: what is wrong with reading it, nothing when it can be read, and its mode."""
+
+    named: Named
+    wrong: str
+    mode: int
+
+
+def named(settings: Settings) -> list[Named]:
+    """All of them, in one order."""
+    return [each for each in _named(settings) if each is not None]
+
+
+def gather(named: Named) -> Facts:
+    """Look at one; nothing of what is in it stays."""
+    try:
+        regular_files.read(named.path, limit=MOST_BYTES)
+        return Facts(named, "", stat.S_IMODE(named.path.stat().st_mode))
+    except FileNotFoundError:
+        return Facts(named, "does not exist", 0)
+    except OSError as problem:
+        return Facts(named, f"cannot be read ({os.strerror(problem.errno or 0)})", 0)
+    except regular_files.NotAFile:
+        return Facts(named, "is not a regular file", 0)
+    except regular_files.TooLarge:
+        return Facts(named, f"has more than {MOST_BYTES >> 20} MiB", 0)
+
+
+def judge(facts: list[Facts]) -> list[Finding]:
+    """What is wrong with them."""
+    if not facts:
+        return [ok(NAME, "the settings name none")]
+    wrong = [finding for each in facts for finding in _of_one(each)]
+    return wrong or [ok(NAME, f"{counted(len(facts), 'file')} of the settings can be read, and no secret by everybody")]
+
+
+def config(path: Path | None, *, has_secret: bool) -> list[Finding]:
+    """The settings file itself, in which a client's secret may stand."""
+    if path is None or not has_secret:
+        return []
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & OTHERS_READ:
+        return []
+    told = f"{path} holds `auth.oidc.oauth2ClientSecret`, and everybody may read it (mode {mode:04o})"
+    todo = "take it out and set SERVICE_OIDC_OAUTH2_CLIENT_SECRET, or let the service alone read the file"
+    return [error(NAME, told, todo)]
+
+
+def _of_one(facts: Facts) -> Iterator[Finding]:
+    path, setting = facts.named.path, facts.named.setting
+    if facts.wrong:
+        todo = f"mend that, or correct `{setting}`"
+        yield error(NAME, f"{path}, the file of `{setting}`, {facts.wrong}", todo)
+    if facts.named.is_secret and facts.mode & OTHERS_READ:
+        told = f"{path}, the secret of `{setting}`, may be read by everybody (mode {facts.mode:04o})"
+        yield error(NAME, told, f"`chmod o-rwx {path}`, and replace the secret if anybody else uses this machine")
+    if facts.mode & OTHERS_WRITE:
+        told = f"{path}, the file of `{setting}`, may be written by others than its owner (mode {facts.mode:04o})"
+        yield warning(NAME, told, f"`chmod go-w {path}`")
+
+
+def _named(settings: Settings) -> Iterator[Named | None]:
+    yield _one("tls.certFile", settings.tls.cert_file, is_secret=False)
+    yield _one("tls.keyFile", settings.tls.key_file, is_secret=True)
+    yield _one("outbound.caFile", settings.outbound.ca_file, is_secret=False)
+    for number, repository in enumerate(settings.repositories):
+        at, given = f"repositories[{number}]", repository.credentials
+        yield _one(f"{at}.credentials.passwordFile", given.password_file, is_secret=True)
+        yield _one(f"{at}.credentials.tokenFile", given.token_file, is_secret=True)
+        yield _one(f"{at}.credentials.sshKeyFile", given.ssh_key_file, is_secret=True)
+        yield _one(f"{at}.credentials.sshPassphraseFile", given.ssh_passphrase_file, is_secret=True)
+        yield _one(f"{at}.credentials.knownHostsFile", given.known_hosts_file, is_secret=False)
+        yield _one(f"{at}.credentials.caFile", given.ca_file, is_secret=False)
+        yield _one(f"{at}.verify.signersFile", repository.verify.signers_file, is_secret=False)
+        yield _one(f"{at}.hook.secretFile", repository.hook.secret_file, is_secret=True)
+
+
+def _one(setting: str, path: Path | None, *, is_secret: bool) -> Named | None:
+    return None if path is None else Named(setting, path, is_secret)

@@ -1,0 +1,89 @@
+"""Whether the two databases are there, ours, of a version that is known, and whole."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.errors import ReconcilerError, Refused
+from reconciler.store import connections
+from reconciler.upkeep import copies, databases, files
+from reconciler.upkeep.databases import STORE, Identity, Kind
+from reconciler.upkeep.findings import Finding, error, ok, warning
+from reconciler.upkeep.watches import Watch
+
+QUICK_SECONDS = 15.0
+FULL_SECONDS = 3600.0
+MUCH_FREE = 0.5  # of a file that nothing is in
+LITTLE_BYTES = 256 << 20  # what is smaller may be as empty as it likes
+
+
+class Facts(NamedTuple):
+    """One of them: `fault` when it cannot be used, what it is else, and what SQLite said of it, empty when it had no
+    time for that.
+    """
+
+    path: Path
+    kind: Kind
+    exists: bool
+    fault: str = ""
+    identity: Identity | None = None
+    verdict: str = ""
+
+
+def gather(path: Path, kind: Kind, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> Facts:
+    """Look."""
+    if not path.exists():
+        return Facts(path, kind, exists=False)
+    try:
+        found = copies.look(path, kind)
+        return Facts(path, kind, exists=True, identity=found, verdict=_verdict(path, kind, is_full, clock))
+    except ReconcilerError as problem:
+        return Facts(path, kind, exists=True, fault=problem.message)
+
+
+def judge(facts: Facts) -> list[Finding]:
+    """What is wrong with it."""
+    name = facts.kind.file
+    if not facts.exists:
+        return [ok(name, f"{facts.path} is not there yet; the first start makes it")]
+    if facts.identity is None:
+        return [error(name, facts.fault.rstrip("."), "")]
+    if facts.verdict not in ("", "ok"):
+        return [error(name, f"{facts.path} is damaged ({facts.verdict})", _mending(facts.kind))]
+    return [*_told(facts, facts.identity), *_free(facts, facts.identity)]
+
+
+def _told(facts: Facts, found: Identity) -> list[Finding]:
+    name, what = facts.kind.file, f"{facts.path}: version {found.version}, {files.size(found.size)}"
+    if not facts.verdict:
+        told = f"{what}, too large to be looked through in {QUICK_SECONDS:g} seconds"
+        return [warning(name, told, "look through it with `reconciler doctor --full`")]
+    if found.version < facts.kind.latest:
+        return [ok(name, f"{what}, whole; the next start brings it to version {facts.kind.latest}")]
+    return [ok(name, f"{what}, whole")]
+
+
+def _free(facts: Facts, found: Identity) -> list[Finding]:
+    free = found.free_pages * found.page_bytes
+    if free < LITTLE_BYTES or free < found.size * MUCH_FREE:
+        return []
+    told = f"{files.size(free)} of {facts.path} are unused, and go to what comes"
+    return [ok(facts.kind.file, f"{told}; `vacuum` in a stopped service gives them back (docs/upgrades.md)")]
+
+
+def _mending(kind: Kind) -> str:
+    if kind is STORE:
+        return "stop the service, and restore a backup"
+    return f"stop the service, and remove {kind.file}: everybody signs in again"
+
+
+def _verdict(path: Path, kind: Kind, is_full: bool, clock: Callable[[], float]) -> str:
+    watch = Watch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
+    with connections.faults("read", of=kind.name), closing(connections.open_reader(path)) as connection:
+        databases.identity(connection)
+        try:
+            return copies.verdict(connection, name=kind.file, watch=watch, is_quick=not is_full)
+        except Refused:  # the time is up
+            return ""

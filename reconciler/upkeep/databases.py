@@ -1,0 +1,117 @@
+"""The two databases of a service: which they are, what a file says that it is, and whether this program may have it.
+
+Belongs here: the header, the tables, the verdict. Does not: copying (`copies`), what is in the tables.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.errors import Refused
+from reconciler.operations import sqlite as operations
+from reconciler.settings.models import Settings
+from reconciler.store import migrating, queries
+from reconciler.store.contract import NewerStore
+
+PACKAGE = "reconciler.upkeep"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One of them: its file's name, what people call it, the number in its header, the newest version known here.
+
+    `forgotten` are the statements that run in every copy of it.
+    """
+
+    file: str
+    name: str
+    application_id: int
+    latest: int
+    forgotten: tuple[str, ...] = ()
+
+
+STORE = Kind("store.db", "store", migrating.APPLICATION_ID, migrating.migrations()[-1].number)
+OPERATIONS = Kind(
+    "ops.db",
+    "database of sessions and notifications",
+    operations.APPLICATION_ID,
+    migrating.migrations(operations.PACKAGE)[-1].number,
+    forgotten=("forget_sessions", "forget_flow_key"),
+)
+KINDS = (STORE, OPERATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where both are. `store.url` may lead anywhere, `ops.db` is in the state directory."""
+
+    store: Path
+    operations: Path
+
+    def of(self, kind: Kind) -> Path:
+        """Where one is."""
+        return self.store if kind is STORE else self.operations
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a file's header says, and how large it is. `application_id` 0: nobody's."""
+
+    application_id: int
+    version: int
+    pages: int
+    page_bytes: int
+    free_pages: int
+
+    @property
+    def size(self) -> int:
+        """Bytes, all pages together."""
+        return self.pages * self.page_bytes
+
+
+def places(settings: Settings) -> Places:
+    """Those of a service with these settings."""
+    return Places(Path(settings.store.url.removeprefix("sqlite:///")), settings.state_dir / OPERATIONS.file)
+
+
+def identity(connection: sqlite3.Connection) -> Identity:
+    """What the file behind a connection says of itself."""
+
+    def one(pragma: str) -> int:
+        return int(connection.execute(f"pragma {pragma}").fetchone()[0])
+
+    return Identity(
+        one("application_id"), one("user_version"), one("page_count"), one("page_size"), one("freelist_count")
+    )
+
+
+def check(found: Identity, kind: Kind, path: Path) -> None:
+    """Raises Refused for a file of something else, NewerStore for one that a later version of this program wrote."""
+    if found.application_id != kind.application_id:
+        raise Refused(f"{path} is not the {kind.name} of this program; name another file.")
+    check_version(found.version, kind, path)
+
+
+def check_version(version: int, kind: Kind, path: Path) -> None:
+    """Raises NewerStore for a version that this program does not know."""
+    if version > kind.latest:
+        raise NewerStore(
+            f"The {kind.name} in {path} is of version {version}, and this program knows versions up to {kind.latest}: "
+            "a later version of the program wrote it; install that one."
+        )
+
+
+def rows(connection: sqlite3.Connection) -> Mapping[str, int]:
+    """How many rows each table has, sorted by name."""
+    names = [name for (name,) in connection.execute(queries.load(PACKAGE)["tables"])]
+    return {name: connection.execute(f"select count(*) from {_quoted(name)}").fetchone()[0] for name in names}  # noqa: S608 - a name of the schema, quoted
+
+
+def revision(connection: sqlite3.Connection) -> int:
+    """How many changes a store has seen."""
+    return int(connection.execute(queries.load(PACKAGE)["revision"]).fetchone()[0])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,223 @@
+"""Reading the audit: who did what, when and from where, to whom it is shown, in pages and as lines."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from reconciler.access.actors import Role
+from reconciler.auditing import verifying
+from reconciler.auditing.keeping import Keeping
+from reconciler.auditing.verifying import Redacted
+from reconciler.daemon.services import Services
+from reconciler.store.sqlite import SqliteStore
+from tests.api.conftest import Follow, connect, make_key
+from tests.api.parts import AT, destination
+from tests.repositories import Repository
+
+pytestmark = pytest.mark.anyio
+
+LINES = {"Accept": "application/x-ndjson"}
+HERE = "127.0.0.1"  # as the client in memory says it
+
+
+async def apply(client: httpx2.AsyncClient, *names: str, **spec: Any) -> str:
+    """Store destinations; the request's id."""
+    body = {"resources": [destination(name) | ({"spec": spec} if spec else {}) for name in names]}
+    answer = await client.post("/v1/apply", json=body)
+    assert answer.status_code == 202, answer.text
+    return answer.headers["x-request-id"]
+
+
+async def events(client: httpx2.AsyncClient, query: str = "") -> list[dict[str, Any]]:
+    answer = await client.get(f"/v1/audit-events?{query}")
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["events"])
+
+
+async def test_a_change_is_told_with_who_when_where_and_by_which_request(
+    client: httpx2.AsyncClient, project: str
+) -> None:
+    first = await apply(client, "a")
+    second = await apply(client, "a", type="otlp")
+    deletion = await client.delete("/v1/resources/Destination/a")
+    found = await events(client, "kind=Destination")
+    common = {
+        "at": AT,
+        "kind": "Destination",
+        "name": "a",
+        "actor": "key:SERVICE_API_KEY",
+        "project": project,
+        "address": HERE,
+    }
+    told = [{name: value for name, value in one.items() if name != "id"} for one in found]
+    assert told == [
+        common | {"action": "deleted", "request": deletion.headers["x-request-id"], "versionBefore": 2},
+        common | {"action": "configured", "request": second, "versionBefore": 1, "versionAfter": 2},
+        common | {"action": "created", "request": first, "versionAfter": 1},
+    ]
+
+
+async def test_the_documents_before_and_after_are_as_the_history_shows_them(client: httpx2.AsyncClient) -> None:
+    await apply(client, "a")
+    await apply(client, "a", type="otlp")
+    newest, oldest = (await client.get("/v1/Destination/a/history")).json()["versions"]
+    (second, first) = await events(client, "kind=Destination&documents=true")
+    assert (first.get("before"), first["after"]) == (None, oldest)
+    assert (second["before"], second["after"]) == (oldest, newest)
+    assert "after" not in (await events(client, "kind=Destination"))[0]
+
+
+async def test_it_is_read_in_pages_and_as_lines(client: httpx2.AsyncClient) -> None:
+    for name in "abcde":
+        await apply(client, name, f"{name}2")
+    whole = await events(client)
+    pages: list[dict[str, Any]] = []
+    after = ""
+    while page := await events(client, f"limit=3{after}"):
+        pages += page
+        after = f"&after={page[-1]['id']}"
+    assert pages == whole
+    names = [one["name"] for one in whole if one["kind"] == "Destination"]
+    assert names == [name for letter in "edcba" for name in (f"{letter}2", letter)]
+    answer = await client.get("/v1/audit-events", headers=LINES)
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert [json.loads(line) for line in answer.text.splitlines()] == whole
+    assert (await client.get("/v1/audit-events?name=nothing", headers=LINES)).text == ""
+
+
+FILTERS = {
+    "kind=Project": {"created Project"},
+    "name=a": {"created Destination a"},
+    "name=a&kind=Project": set[str](),
+    "name=b&after=0-1": set[str](),
+    "action=created&kind=Destination": {"created Destination a", "created Destination b"},
+    "actor=key:SERVICE_API_KEY": {"created Destination a", "created Destination b"},
+    "actor=key:SERVICE_API_KEY&name=b": {"created Destination b"},
+    "kind=Destination&since=2026-11-21T06:12:00.123Z": {"created Destination a", "created Destination b"},
+    "kind=Destination&since=2026-11-21T06:12:00.124Z": set[str](),
+    "kind=Destination&until=2026-11-21T06:12:00.123Z": set[str](),
+    "name=a&until=2026-11-21T06:12:01Z": {"created Destination a"},
+    "name=a&until=2026-11-21T06:12:00Z": set[str](),
+    "kind=destination": set[str](),
+    "project=another": set[str](),
+    "project=": set[str](),
+}
+
+
+@pytest.mark.parametrize("query", FILTERS)
+async def test_filters_take_what_they_name(client: httpx2.AsyncClient, project: str, query: str) -> None:
+    await apply(client, "a")
+    await apply(client, "b")
+    found = {f"{one['action']} {one['kind']} {one['name']}" for one in await events(client, query)}
+    assert {each.replace(f" {project}", "") for each in found} == FILTERS[query]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=yesterday",
+        "until=2026-11-21T06:12:00",
+        "after=1",
+        "limit=0",
+        "limit=1001",
+        "documents=yes",
+        "since=2026-13-01T00:00:00Z",
+    ],
+)
+async def test_what_cannot_be_understood_is_refused(client: httpx2.AsyncClient, query: str) -> None:
+    assert (await client.get(f"/v1/audit-events?{query}")).status_code == 400
+
+
+async def test_an_admin_of_a_project_reads_its_events_and_no_others(services: Services, project: str) -> None:
+    async with connect(services, project=project) as root:
+        await apply(root, "a")
+    admin = await make_key(services, Role.ADMIN, project=project)
+    async with connect(services, key=admin) as client:
+        found = await events(client)
+        assert {one["project"] for one in found} == {project}
+        assert await events(client, "project=") == []
+        assert await events(client, "project=default") == []
+    await make_key(services, Role.VIEWER, project=None)
+    async with connect(services) as client:
+        assert {"", project} <= {one.get("project", "") for one in await events(client, "limit=1000")}
+    for role in (Role.USER, Role.VIEWER):
+        key = await make_key(services, role, project=project)
+        async with connect(services, key=key) as client:
+            answer = await client.get("/v1/audit-events")
+            assert (answer.status_code, answer.json()["errors"][0].endswith("it takes the role admin.")) == (403, True)
+
+
+async def test_changes_of_access_say_where_they_came_from(services: Services) -> None:
+    async with connect(services) as client:
+        answer = await client.post("/v1/projects", json={"name": "from-somewhere"})
+        assert answer.status_code == 201
+        (event,) = await events(client, "name=from-somewhere")
+    assert (event["address"], event["request"]) == (HERE, answer.headers["x-request-id"])
+
+
+async def test_what_is_done_with_a_repository_says_where_it_came_from(
+    client: httpx2.AsyncClient, follow: Follow, source: Repository, project: str
+) -> None:
+    source.write("a.json", json.dumps(destination("of-git")))
+    source.commit()
+    run = await follow(f"of-{project}", source, project=project)
+    await client.post(f"/v1/repositories/of-{project}/suspend", json={"reason": "an incident"})
+    await client.post(f"/v1/repositories/of-{project}/resume")
+    found = await events(client, f"name=of-{project}")
+    assert [(one["action"], one["address"]) for one in found] == [("resumed", HERE), ("suspended", HERE)]
+    (stored,) = await events(client, "name=of-git")
+    assert (stored["run"], stored["actor"], stored.get("address"), stored.get("request")) == (
+        run["id"],
+        f"git:of-{project}",
+        None,
+        None,
+    )
+
+
+async def test_a_redaction_leaves_a_chain_that_says_so(
+    client: httpx2.AsyncClient, services: Services, follow: Follow, source: Repository, project: str
+) -> None:
+    secret = "canary-in-a-reason"
+    await apply(client, "a", type="otlp")
+    await apply(client, "a", type="syslog")
+    source.commit()
+    await follow(f"r-{project}", source, project=project)
+    await client.post(f"/v1/repositories/r-{project}/suspend", json={"reason": secret})
+    assert (await events(client, f"name=r-{project}"))[0]["detail"].startswith(secret)
+    answer = await client.post("/v1/Destination/a/history/redact", json={"value": secret})
+    assert answer.status_code == 200, answer.text
+    assert secret not in (await client.get("/v1/audit-events", headers=LINES)).text
+    (redacted,) = await events(client, "name=a&action=redacted")
+    assert isinstance(services.store, SqliteStore)
+    assert verifying.verify(services.store.path).redacted[-1] == Redacted(1, f"event {redacted['id']}")
+    await client.post(f"/v1/repositories/r-{project}/resume")
+
+
+async def test_refused_attempts_are_counted_and_written_together(services: Services, project: str) -> None:
+    services.refusals.taken(services.clock())
+    viewer = await make_key(services, Role.VIEWER, project=project)
+    async with connect(services, key=viewer) as client:
+        for _ in range(3):
+            assert (await client.post("/v1/apply", json={"resources": []})).status_code == 403
+    async with connect(services, key="canary-wrong") as client:
+        assert (await client.get("/v1/me")).status_code == 401
+        assert (await client.get("/v1/nothing/of/this")).status_code == 401
+    await Keeping(services.store, services.refusals, retention=60.0, clock=services.clock).minute()
+    async with connect(services) as client:
+        found = await events(client, "action=refused")
+    told = [(one["name"], one["actor"].partition(":")[0], json.loads(one["detail"]), one["address"]) for one in found]
+    assert told == [
+        ("403", "key", {"path": "/v1/apply", "times": 3}, HERE),
+        ("401", "unknown", {"times": 2}, HERE),
+    ]
+
+
+async def test_the_chain_fits_whatever_was_done(services: Services, client: httpx2.AsyncClient) -> None:
+    await apply(client, "a")
+    assert isinstance(services.store, SqliteStore)
+    verified = verifying.verify(Path(services.store.path))
+    assert verified.head == await services.store.audit_head()
+    assert verified.events > 0

@@ -1,0 +1,90 @@
+"""The upkeep of the audit: its head is said once for each change, and what is over goes."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.auditing.keeping import Keeping
+from reconciler.auditing.refusals import Attempt, Refusals
+from reconciler.store.contract import Store
+from tests.store import rows
+from tests.store.conftest import engine, store  # noqa: F401 - fixtures
+from tests.store.contract_audit import names
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 11, 21, 6, 13, 0, 1_000, tzinfo=UTC)
+MINUTE = 60.0
+
+
+@dataclass
+class Told:
+    """A change of resources."""
+
+    origin: str | None
+
+
+def keeping(store: Store, refusals: Refusals | None = None, *, retention: float = MINUTE) -> Keeping:  # noqa: F811
+    return Keeping(store, refusals or Refusals(), retention=retention, clock=lambda: NOW)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.message.startswith("The audit's head")]
+
+
+async def test_the_head_is_said_once_for_each_change(
+    store: Store,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    upkeep = keeping(store)
+    await upkeep.minute()
+    await store.tell([rows.audit("a")])
+    await upkeep.minute()
+    await upkeep.minute()
+    head = await store.audit_head()
+    assert said(caplog)[1:] == [f"The audit's head is {head}."]
+    fields = caplog.records[-1].__dict__["fields"]
+    assert fields == {"auditLink": head.number, "auditHash": head.hash.hex()}
+
+
+async def test_after_a_run_it_is_said_at_once_and_the_end_writes_what_was_refused(
+    store: Store,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    refusals = Refusals()
+    upkeep = keeping(store, refusals)
+    task = asyncio.create_task(upkeep.keep())
+    await _until(lambda: len(said(caplog)) == 1)
+    await store.tell([rows.audit("a")])
+    upkeep.heard(Told(None))
+    upkeep.heard(Told("telemetry"))
+    await _until(lambda: len(said(caplog)) == 2)
+    refusals.note(Attempt(401, "unknown", "192.0.2.1", ""))
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert await names(store) == ["401", "a"]
+
+
+async def test_what_is_older_than_the_retention_goes(store: Store) -> None:  # noqa: F811
+    await store.tell([rows.audit("old")])
+    await store.tell([rows.audit("new")._replace(at="2026-11-21T06:12:00.001Z")])
+    await keeping(store, retention=2 * MINUTE).forget()
+    assert await names(store) == ["new", "old"]
+    await keeping(store).forget()
+    assert await names(store) == ["new"]
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10.0):
+        while True:
+            if is_so():
+                return
+            await asyncio.sleep(0)

@@ -1,0 +1,66 @@
+"""Refused attempts are counted in bounded memory, and each minute is a few events."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.auditing import refusals
+from reconciler.auditing.keeping import Keeping
+from reconciler.auditing.refusals import MOST, Attempt, Refusals
+from reconciler.store.contract import AuditRow, Store, StoreFault
+from tests.store.conftest import engine, store  # noqa: F401 - fixtures
+from tests.store.engines import Engine
+
+NOW = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
+ALIKE = Attempt(403, "key:K1", "192.0.2.1", "/v1/apply")
+
+
+def told(rows: tuple[AuditRow, ...]) -> list[tuple[str, str, str | None, object]]:
+    return [(row.name, row.actor, row.address, json.loads(row.detail or "")) for row in rows]
+
+
+def test_what_is_alike_is_one_event_and_the_next_minute_begins_anew() -> None:
+    counted = Refusals()
+    for _ in range(3):
+        counted.note(ALIKE)
+    counted.note(Attempt(401, refusals.NOBODY, "192.0.2.1", ""))
+    found = tuple(counted.taken(NOW))
+    assert told(found) == [
+        ("401", "unknown", "192.0.2.1", {"times": 1}),
+        ("403", "key:K1", "192.0.2.1", {"path": "/v1/apply", "times": 3}),
+    ]
+    assert {(row.at, row.kind, row.action, row.project) for row in found} == {
+        ("2026-11-21T06:12:00.000Z", "Request", "refused", "")
+    }
+    assert counted.taken(NOW) == ()
+
+
+def test_beyond_so_many_sorts_all_others_are_one_count() -> None:
+    counted = Refusals()
+    for number in range(MOST + 50):
+        counted.note(Attempt(401, refusals.NOBODY, f"192.0.2.{number}", ""))
+    counted.note(Attempt(401, refusals.NOBODY, "192.0.2.0", ""))
+    found = tuple(counted.taken(NOW))
+    assert len(found) == MOST + 1
+    assert told(found)[-1] == ("401", "others", None, {"times": 50})
+    assert sum(json.loads(row.detail or "")["times"] for row in found) == MOST + 51
+
+
+@pytest.mark.anyio
+async def test_what_the_disk_does_not_take_is_written_later(engine: Engine, store: Store) -> None:  # noqa: F811
+    counted = Refusals()
+    keeping = Keeping(store, counted, retention=60.0, clock=lambda: NOW)
+    counted.note(ALIKE)
+    with engine.failing(store):
+        await keeping.minute()
+    counted.note(ALIKE)
+    await keeping.minute()
+    await keeping.minute()
+    assert (await store.audit_head()).number == 2
+
+
+@pytest.mark.anyio
+async def test_a_store_that_cannot_write_says_so(engine: Engine, store: Store) -> None:  # noqa: F811
+    with engine.failing(store), pytest.raises(StoreFault):
+        await store.tell(Refusals().taken(NOW) or (refusals._row(ALIKE, 1, at=NOW),))

@@ -1,0 +1,133 @@
+"""Samples become text that readers of both formats take, whatever is in them, in slices."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics
+
+from reconciler.measuring import Histogram
+from reconciler.metrics import exposition
+from reconciler.metrics.exposition import MOST_STEPS, Format
+from reconciler.metrics.families import Family, Kind, Sample, Step
+
+COUNTER = Family("x_things_total", Kind.COUNTER, "Things that were counted.", ("name",))
+GAUGE = Family("x_level", Kind.GAUGE, "A level.")
+SECONDS = Family("x_seconds", Kind.HISTOGRAM, "How long it took.", ("who", "where"))
+
+READERS = {Format.TEXT: parser, Format.OPENMETRICS: openmetrics}
+
+
+def written(steps: Iterable[Step], format_: Format = Format.TEXT) -> list[str]:
+    async def all_slices() -> list[str]:
+        return [text.decode() async for text in exposition.slices(steps, format_=format_)]
+
+    return asyncio.run(all_slices())
+
+
+def read(text: str, format_: Format) -> list[tuple[str, dict[str, str], float]]:
+    families = READERS[format_].text_string_to_metric_families(text)
+    return [(one.name, one.labels, one.value) for family in families for one in family.samples]
+
+
+def seconds(*values: float) -> Histogram:
+    histogram = Histogram((0.1, 1.0))
+    for value in values:
+        histogram.note(value)
+    return histogram
+
+
+def test_the_text_format_is_written_so() -> None:
+    steps = [
+        Sample(COUNTER, 3, ("a",)),
+        Sample(COUNTER, 4, ("b",)),
+        None,
+        Sample(GAUGE, -0.5),
+        Sample(SECONDS, seconds(0.1, 0.5, 7.0), ("me", "here")),
+    ]
+    assert "".join(written(steps)) == (
+        "# HELP x_things_total Things that were counted.\n"
+        "# TYPE x_things_total counter\n"
+        'x_things_total{name="a"} 3\n'
+        'x_things_total{name="b"} 4\n'
+        "# HELP x_level A level.\n"
+        "# TYPE x_level gauge\n"
+        "x_level -0.5\n"
+        "# HELP x_seconds How long it took.\n"
+        "# TYPE x_seconds histogram\n"
+        'x_seconds_bucket{who="me",where="here",le="0.1"} 1\n'
+        'x_seconds_bucket{who="me",where="here",le="1.0"} 2\n'
+        'x_seconds_bucket{who="me",where="here",le="+Inf"} 3\n'
+        'x_seconds_sum{who="me",where="here"} 7.6\n'
+        'x_seconds_count{who="me",where="here"} 3\n'
+    )
+
+
+def test_openmetrics_names_a_counter_s_family_without_its_end_and_says_where_it_ends() -> None:
+    assert "".join(written([Sample(COUNTER, 3, ("a",)), Sample(GAUGE, 1)], Format.OPENMETRICS)) == (
+        "# HELP x_things Things that were counted.\n"
+        "# TYPE x_things counter\n"
+        'x_things_total{name="a"} 3\n'
+        "# HELP x_level A level.\n"
+        "# TYPE x_level gauge\n"
+        "x_level 1\n"
+        "# EOF\n"
+    )
+
+
+def test_nothing_is_an_answer_too() -> None:
+    assert written([]) == [""]
+    assert written([], Format.OPENMETRICS) == ["# EOF\n"]
+
+
+@pytest.mark.parametrize("format_", Format)
+@given(labels=st.lists(st.text(st.characters(codec="utf-8")), unique=True, max_size=5))
+def test_a_label_may_hold_anything(format_: Format, labels: list[str]) -> None:
+    steps = [Sample(COUNTER, number, (label,)) for number, label in enumerate(labels)]
+    text = "".join(written(steps, format_))
+    assert len(text.split("\n")) == (3 + len(labels) if labels else 1) + (format_ is Format.OPENMETRICS)
+    found = read(text, format_)
+    assert found == [("x_things_total", {"name": label}, number) for number, label in enumerate(labels)]
+
+
+@given(st.lists(st.floats(0, 10), max_size=40))
+def test_a_histogram_counts_each_value_where_it_is(values: list[float]) -> None:
+    found = read("".join(written([Sample(SECONDS, seconds(*values), ("me", "here"))])), Format.TEXT)
+    by_bound = {labels["le"]: number for name, labels, number in found if name == "x_seconds_bucket"}
+    below = {bound: sum(value <= float(bound) for value in values) for bound in ("0.1", "1.0", "+Inf")}
+    assert by_bound == below
+    (total,) = [number for name, _, number in found if name == "x_seconds_sum"]
+    assert total == pytest.approx(sum(values))
+
+
+def test_no_slice_is_of_more_than_so_many_steps_and_others_have_their_turn_between_two() -> None:
+    taken: list[int] = []
+    turns: list[int] = []
+
+    def steps() -> Iterator[Step]:
+        for number in range(5 * MOST_STEPS):
+            taken.append(number)
+            yield None if number < 2 * MOST_STEPS else Sample(COUNTER, number, (str(number),))
+
+    async def other() -> None:
+        while True:
+            turns.append(len(taken))
+            await asyncio.sleep(0)
+
+    async def both() -> list[bytes]:
+        beside = asyncio.create_task(other())
+        found = [text async for text in exposition.slices(steps(), format_=Format.TEXT)]
+        beside.cancel()
+        return found
+
+    found = asyncio.run(both())
+    assert turns == [MOST_STEPS * number for number in range(1, 6)]
+    assert [text.count(b"\nx_things_total{") + text.startswith(b"x_things_total{") for text in found] == [
+        MOST_STEPS,
+        MOST_STEPS,
+        MOST_STEPS,
+        0,
+    ]

@@ -1,0 +1,136 @@
+"""The ledger: a cause has one notification from when it begins until it is forgotten."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.notifications import ledger
+from reconciler.notifications.models import Cause, Finding, Severity, State, Type
+from tests.notifications.observing import CAUSE, FOUND, START, Book, at
+
+OTHER = Finding(Cause(Type.PRUNE_HELD, "telemetry", "default"), facts={"message": "Held"})
+WORSE = replace(FOUND, severity=Severity.CRITICAL)
+SAID_ELSE = replace(FOUND, facts={"state": "unauthorized", "message": "It wants a password"})
+
+
+def test_a_cause_opens_once_and_stays_as_it_is_as_long_as_it_is_the_same() -> None:
+    book = Book()
+    book.look(FOUND, now=START)
+    opened = book.only
+    assert (opened.cause, opened.state, opened.version, opened.occurrences) == (CAUSE, State.OPEN, 1, 1)
+    for minutes in range(1, 100):
+        assert book.look(FOUND, now=at(minutes=minutes)).put == ()
+    assert book.only == opened
+
+
+def test_it_ends_with_the_first_look_that_does_not_find_it() -> None:
+    book = Book()
+    book.look(FOUND, OTHER, now=START)
+    book.look(OTHER, now=at(seconds=5))
+    ended, open_ = book.kept["N0001"], book.kept["N0002"]
+    assert (ended.state, ended.resolved, ended.modified, ended.version) == (
+        State.RESOLVED,
+        at(seconds=5),
+        at(seconds=5),
+        2,
+    )
+    assert (open_.state, open_.version) == (State.OPEN, 1)
+
+
+def test_what_comes_back_soon_is_the_same_and_what_comes_back_later_another() -> None:
+    book = Book()
+    book.look(FOUND, now=START)
+    book.look(now=at(minutes=1))
+    book.look(FOUND, now=at(minutes=16))
+    again = book.only
+    assert (again.state, again.version, again.occurrences, again.opened, again.began) == (
+        State.OPEN,
+        3,
+        2,
+        START,
+        at(minutes=16),
+    )
+    book.look(now=at(minutes=17))
+    book.look(FOUND, now=at(minutes=32, seconds=1))
+    assert [(one.id, one.state) for one in book.kept.values()] == [("N0001", State.RESOLVED), ("N0002", State.OPEN)]
+
+
+def test_a_cause_that_flaps_for_a_day_is_one_notification() -> None:
+    book = Book()
+    for minute in range(0, 24 * 60, 2):
+        book.look(FOUND, now=at(minutes=minute))
+        book.look(now=at(minutes=minute + 1))
+    assert (book.only.occurrences, book.only.opened) == (720, START)
+
+
+def test_its_sentences_change_once_a_minute_and_at_once_when_it_grows_worse() -> None:
+    book = Book()
+    book.look(FOUND, now=START)
+    assert book.look(SAID_ELSE, now=at(seconds=59)).put == ()
+    assert book.look(WORSE, now=at(seconds=59)).put[0].version == 2
+    assert book.look(replace(SAID_ELSE, severity=Severity.CRITICAL), now=at(seconds=119)).put[0].version == 3
+    assert book.only.facts == SAID_ELSE.facts
+
+
+def test_facts_that_nobody_reads_change_nothing() -> None:
+    book = Book()
+    book.look(FOUND, now=START)
+    assert book.look(replace(FOUND, facts={**FOUND.facts, "unseen": 7}), now=at(hours=1)).put == ()
+
+
+def test_what_fades_keeps_what_is_open_and_opens_nothing() -> None:
+    book, fading = Book(), replace(FOUND, fading=True)
+    assert book.look(fading, now=START).put == ()
+    book.look(FOUND, now=at(seconds=5))
+    assert book.look(fading, now=at(seconds=10)).put == ()
+    book.look(now=at(seconds=15))
+    assert book.look(fading, now=at(seconds=20)).put == ()
+    assert book.only.state is State.RESOLVED
+
+
+def test_a_look_at_one_project_says_nothing_of_another() -> None:
+    book = Book()
+    elsewhere = replace(FOUND, cause=CAUSE._replace(project="acme"))
+    book.look(FOUND, elsewhere, now=START)
+    book.look(now=at(seconds=5), part="acme")
+    assert [one.state for one in book.kept.values()] == [State.OPEN, State.RESOLVED]
+
+
+def test_what_finds_no_room_is_counted_and_opens_once_there_is_some() -> None:
+    book = Book()
+    changes = book.look(FOUND, OTHER, now=START, room=1)
+    assert ([one.cause for one in changes.put], changes.left_out) == ([CAUSE], 1)
+    assert book.look(FOUND, OTHER, now=at(seconds=5), room=1).left_out == 0
+    assert len(book.kept) == 2
+
+
+def test_what_ended_long_ago_is_forgotten_and_what_is_open_never() -> None:
+    book = Book()
+    book.look(FOUND, OTHER, now=START)
+    book.look(OTHER, now=at(days=1))
+    keep = timedelta(days=30)
+    assert ledger.forgotten(book.kept.values(), now=at(days=30), retention=keep) == []
+    assert ledger.forgotten(book.kept.values(), now=at(days=31), retention=keep) == ["N0001"]
+
+
+def test_too_many_lose_those_that_ended_first() -> None:
+    book = Book()
+    found = [replace(FOUND, cause=CAUSE._replace(subject=f"r{number}")) for number in range(4)]
+    for number in range(4):
+        book.look(*found[number:], now=at(seconds=number))
+    gone = ledger.forgotten(book.kept.values(), now=at(seconds=9), retention=timedelta(days=1), most=2)
+    assert gone == ["N0001", "N0002"]
+
+
+@given(st.lists(st.sets(st.sampled_from("abc")), max_size=30))
+def test_whatever_is_found_what_is_open_is_what_the_last_look_found(looks: list[set[str]]) -> None:
+    book = Book()
+    for number, names in enumerate(looks):
+        before = {one.id: one.version for one in book.kept.values()}
+        found = [replace(FOUND, cause=CAUSE._replace(subject=name)) for name in sorted(names)]
+        book.look(*found, now=at(minutes=7 * number))
+        open_ = [one.cause.subject for one in book.kept.values() if one.state is State.OPEN]
+        assert sorted(open_) == sorted(names)
+        assert all(one.version >= before.get(one.id, 0) for one in book.kept.values())

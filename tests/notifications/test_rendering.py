@@ -1,0 +1,213 @@
+"""A notification as the interface shows it, with sentences for every type and a link that leads somewhere."""
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.notifications import alerts, rendering, texts
+from reconciler.notifications.explaining import EXPLAINED
+from reconciler.notifications.models import Cause, Domain, Facts, Notification, Severity, State, Type, UserStatus
+from reconciler.notifications.rendering import Place
+from tests.frame import pages
+from tests.notifications.observing import CAUSE, START, at
+
+PLACE = Place("Example Ltd", "https://service.example.org/")
+DOCUMENT = pages.read(pages.ROOT / "docs" / "notifications.md")
+FACTS: dict[Type, Facts] = {
+    Type.REPOSITORY_UNREACHABLE: {"state": "unauthorized", "message": "it refuses the password"},
+    Type.REPOSITORY_HELD: {"state": "path-missing", "message": "The folder is missing."},
+    Type.PRUNE_HELD: {"message": "Nothing is deleted: 4 of 7 resources would go."},
+    Type.RECONCILE_FAILED: {"message": "The store could not be written."},
+    Type.RESOURCES_INVALID: {"invalid": 7, "in-use": 1, "total": 8, "names": ("Fleet a", "Fleet b"), "refused": 1},
+    Type.CONFIGURATION_INCOMPLETE: {"total": 1, "names": ("edge",)},
+    Type.RESOURCE_DEPRECATED: {"users": 2, "names": ("Destination a", "Destination b"), "instead": "use otlp"},
+    Type.DELIVERY_FAILING: {"cause": "The destination siem answered 503."},
+    Type.DEAD_LETTERS: {"batches": 3},
+    Type.QUEUE_NEARLY_FULL: {"percent": 100},
+    Type.LOGS_UNROUTED: {},
+    Type.DISK_LOW: {"refusing": 1, "folder": "/var/lib/reconciler"},
+    Type.CERTIFICATE_EXPIRING: {
+        "what": "The listener's certificate",
+        "until": "2026-12-01",
+        "expired": 0,
+        "todo": "Renew.",
+    },
+    Type.STORE_DEGRADED: {"message": "The store could not be read."},
+}
+
+
+def one(type_: Type = CAUSE.type, **changed: Any) -> Notification:
+    """A notification that was opened at the start."""
+    made = Notification(
+        id="01M7ZDJ4517MMPZDG6WAJTS57T",
+        domain=Domain.REPOSITORIES,
+        cause=Cause(type_, "telemetry", "acme"),
+        severity=Severity.ERROR,
+        facts=FACTS[type_],
+        opened=START,
+        began=START,
+        modified=START,
+    )
+    return replace(made, **changed)
+
+
+def shown(notification: Notification, status: UserStatus = UserStatus.UNREAD) -> Any:
+    is_hidden = status is UserStatus.DISMISSED
+    return json.loads(rendering.whole(rendering.rendered(notification, PLACE, is_hidden=is_hidden), status))
+
+
+def test_the_whole_is_as_the_interface_has_it() -> None:
+    spec = {
+        "notificationType": "RepositoryUnreachable",
+        "severity": "error",
+        "scope": "project",
+        "organization": "Example Ltd",
+        "account": "acme",
+        "recommendationId": "repositoryunreachable",
+        "hidden": False,
+    }
+    link = "https://service.example.org/docs/notifications#repositoryunreachable"
+    found = shown(one())
+    cause = found["metadata"]["labels"].pop("service/cause")
+    assert re.fullmatch("[0-9a-f]{32}", cause)
+    assert found == {
+        "apiVersion": "service/v1",
+        "kind": "Notification",
+        "metadata": {
+            "id": "01M7ZDJ4517MMPZDG6WAJTS57T",
+            "name": "RepositoryUnreachable-01M7ZDJ4517MMPZDG6WAJTS57T",
+            "displayName": "The repository telemetry cannot be reached",
+            "description": "The repository telemetry cannot be reached",
+            "labels": {"service/state": "open", "service/occurrences": "1"},
+            "version": 1,
+            "dateModified": "2026-11-22T02:00:00.000Z",
+            "deprecated": False,
+            "stability": "stable",
+            "resourceDocLink": link,
+            "additionalInfo": {
+                "message": "It refuses the password. What was applied last stays and is served; nothing newer is. Mend "
+                "its credentials: their files are read again at each look, so that nothing need be restarted.",
+                "documentation": [{"text": "RepositoryUnreachable: what it means and what to do", "url": link}],
+            },
+            "hash": hashlib.sha256(msgspec.json.encode(spec, order="sorted")).hexdigest(),
+        },
+        "spec": spec,
+        "status": {"userStatus": "unread"},
+    }
+
+
+def test_what_was_dismissed_is_hidden_and_what_was_read_is_not() -> None:
+    found = [shown(one(), status) for status in UserStatus]
+    assert [(each["status"]["userStatus"], each["spec"]["hidden"]) for each in found] == [
+        ("unread", False),
+        ("read", False),
+        ("dismissed", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cause", "members"),
+    [
+        (Cause(Type.DISK_LOW), {"scope": "organization"}),
+        (Cause(Type.DISK_LOW, project="acme"), {"scope": "project", "account": "acme"}),
+        (Cause(Type.DISK_LOW, user="id-ana"), {"scope": "user", "userId": "id-ana"}),
+    ],
+)
+def test_what_is_empty_is_absent(cause: Cause, members: dict[str, str]) -> None:
+    spec = shown(one(Type.DISK_LOW, cause=cause))["spec"]
+    assert {name: spec[name] for name in ("scope", "account", "userId") if name in spec} == members
+
+
+def test_one_that_is_over_says_so_and_how_often_it_came() -> None:
+    found = shown(one(resolved=at(minutes=5), occurrences=3, version=6))["metadata"]
+    assert (found["displayName"], found["labels"]["service/state"]) == (
+        "Resolved: The repository telemetry cannot be reached",
+        "resolved",
+    )
+    assert found["additionalInfo"]["message"].startswith(
+        "Over since 2026-11-22T02:05:00.000Z; it was: It refuses the password."
+    )
+    assert found["additionalInfo"]["message"].endswith("It has come 3 times since 2026-11-22T02:00:00.000Z.")
+
+
+@pytest.mark.parametrize("type_", Type)
+def test_every_type_says_what_happened_and_what_to_do_in_whole_sentences(type_: Type) -> None:
+    said = texts.of(one(type_))
+    assert re.fullmatch(r"[A-Za-z0-9][^\n]{10,120}", said.title)
+    assert not said.title.endswith(".")
+    assert re.fullmatch(r"[A-Z0-9`][^\n]*[.]", said.message)
+    assert len(said.message) > 80
+    assert "  " not in said.message
+    assert ".." not in said.message
+
+
+@pytest.mark.parametrize("type_", Type)
+def test_every_type_has_its_part_of_the_page(type_: Type) -> None:
+    section = pages.section(DOCUMENT, type_.value)
+    assert " ".join(section.split()) == " ".join(EXPLAINED[type_])
+    assert rendering.link(type_, PLACE).partition("#")[2] in pages.anchors(DOCUMENT)
+
+
+def test_names_are_counted_beyond_the_first_few() -> None:
+    facts = {"total": 12, "names": ("a", "b", "c", "d", "e")}
+    message = texts.of(one(Type.CONFIGURATION_INCOMPLETE, facts=facts)).message
+    assert message.startswith("Parameters are missing or wrong in a, b, c, d, e and 7 more, or in ")
+
+
+@given(st.text(max_size=2_000), st.sampled_from(Type))
+def test_whatever_a_fact_holds_the_sentence_is_bounded_and_shows_it(text: str, type_: Type) -> None:
+    facts = {name: text if isinstance(value, str) else value for name, value in FACTS[type_].items()}
+    said = texts.of(one(type_, facts=facts, cause=Cause(type_, text, text)))
+    assert len(said.message) < 5_000
+    assert "\n" not in said.message
+    assert "\x1b" not in said.message
+    assert shown(one(type_, facts=facts, cause=Cause(type_, "a", "b")))["metadata"]["additionalInfo"]["message"]
+
+
+def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
+    hostile = {"state": "unreachable", "message": "<!channel> <https://evil.example|here> @all [x](y) & so on"}
+    text = alerts.text(one(facts=hostile), State.OPEN, PLACE)
+    head, message, link = text.split("\n")
+    assert head == "[error] The repository telemetry cannot be reached (acme)"
+    assert message.startswith("&lt;!channel&gt; &lt;https://evil.example|here&gt; @\u200ball [x](y) &amp; so on.")
+    assert link == "https://service.example.org/docs/notifications#repositoryunreachable"
+
+
+def test_an_alert_holds_the_notification_and_says_what_became_of_it() -> None:
+    body = alerts.body(one(), State.OPEN, identifier="A1", at=at(seconds=1), place=PLACE)
+    found = json.loads(body)
+    assert found["notification"] == shown(one())
+    assert list(found) == ["text", "id", "event", "at", "notification"]
+    assert (found["id"], found["event"], found["at"]) == ("A1", "opened", "2026-11-22T02:00:01.000Z")
+
+
+def test_a_signature_is_the_one_of_the_standard() -> None:
+    # The example of the specification of Standard Webhooks, whose secret is public.
+    signed = alerts.signature(
+        b'{"test": 2432232314}',
+        identifier="msg_p5jXN8AQM9LWM0D4loKWxJek",
+        seconds=1614265330,
+        secret=b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    )
+    assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_without_a_secret_nothing_is_signed() -> None:
+    named = dict(alerts.headers(b"{}", identifier="A1", seconds=7, secret=None))
+    assert named == {"Content-Type": "application/json", "webhook-id": "A1", "webhook-timestamp": "7"}
+
+
+def test_the_settings_know_every_type_and_severity() -> None:
+    from typing import get_args  # noqa: PLC0415
+
+    from reconciler.settings import alerts as settings  # noqa: PLC0415
+
+    assert get_args(get_args(settings.Type)[0]) == tuple(Type)
+    assert get_args(get_args(settings.Severity)[0]) == tuple(Severity)

@@ -1,0 +1,72 @@
+"""Boards on a file of their own, at a moment that stands still until a test moves it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.notifications.models import Cause, Domain, Finding, Look, Severity, Type
+from reconciler.notifications.rendering import Place
+from reconciler.notifying.board import Board
+from reconciler.notifying.outbox import Outbox, Recipient
+from reconciler.operations.sqlite import SqliteOperations
+from tests.api.parts import Moment
+
+PLACE = Place("default", "http://service")
+
+
+def finding(name: str = "telemetry", **changed: Any) -> Finding:
+    """A repository that cannot be reached."""
+    cause = Cause(Type.REPOSITORY_UNREACHABLE, name, "default")
+    given = {"severity": Severity.ERROR, "facts": {"state": "unreachable", "message": "It does not answer"}, **changed}
+    return Finding(cause, **given)
+
+
+def look(*findings: Finding) -> Look:
+    """A look at all repositories."""
+    return Look(Domain.REPOSITORIES, findings)
+
+
+class World:
+    """A file, a clock, and what is opened on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "ops.db"
+        self.clock = Moment()
+
+    @asynccontextmanager
+    async def board(self, *recipients: Recipient, **options: Any) -> AsyncIterator[Board]:
+        """A board, as each start of the service opens one."""
+        operations = SqliteOperations(self.path)
+        try:
+            outbox = Outbox(recipients, operations, place=PLACE, clock=self.clock) if recipients else None
+            board = Board(operations, clock=self.clock, place=PLACE, outbox=outbox, **options)
+            await board.load()
+            yield board
+        finally:
+            await operations.close()
+
+    def pass_(self, **duration: float) -> None:
+        """Let time pass."""
+        self.clock.instant += timedelta(**duration)
+
+
+async def shown(board: Board, user: str | None = "id-ana", **wanted: Any) -> list[dict[str, Any]]:
+    """All that there is, as a person sees it."""
+    pages = board.pages(**{"sees": lambda _: True, "user": user, **wanted})
+    return [msgspec.json.decode(one) for page in [page async for page in pages] for one in page]
+
+
+def brief(found: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Of each: what it is about, whether it is open, what the person did with it."""
+    return [
+        (
+            one["metadata"]["displayName"].split()[-4],
+            one["metadata"]["labels"]["service/state"],
+            one["status"]["userStatus"],
+        )
+        for one in found
+    ]

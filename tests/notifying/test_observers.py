@@ -1,0 +1,299 @@
+"""What observers make of what they look at: from which moment on it is told, and when it is over."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reconciler.applying import Told
+from reconciler.delivery.figures import Figures, Past
+from reconciler.delivery.lanes import Lane
+from reconciler.notifications.models import Look, Severity, Type
+from reconciler.notifying import certificates, configurations, delivery, store
+from reconciler.queueing.contract import Depth
+from reconciler.routing.models import Buffering, Destination, Endpoint
+from reconciler.secrets.directory import Directory
+from reconciler.secrets.sources import Sources
+from reconciler.sending.reporting import Counts, Failure, Shown, State
+from reconciler.store.contract import Attention, DeprecatedRow, Some, StoreFault
+from reconciler.store.figures import Commits
+from reconciler.store.figures import Figures as StoreFigures
+from tests.api.parts import Moment
+from tests.servers.certificates import Authority
+
+pytestmark = pytest.mark.anyio
+
+MIB = 1 << 20
+PLENTY = 1 << 40
+
+
+@dataclass
+class Deliveries:
+    """Delivery that stands still until a test changes it."""
+
+    lanes: list[Lane] = field(default_factory=list)
+    unrouted: dict[str, int] = field(default_factory=dict)
+    spare: int = PLENTY
+    projects: tuple[str, ...] = ("default",)
+
+    def figures(self) -> Figures:
+        return Figures(self.lanes, Past(), self.unrouted, self.spare)
+
+    def followed(self) -> tuple[str, ...]:
+        return self.projects
+
+
+def lane(clock: Moment, *, depth: Depth | None = None, state: State = State.SENDING, since: float = 0.0) -> Lane:
+    """The lane of a destination whose exporter has been doing this for so many seconds."""
+    at = int(clock().timestamp() * 1000)
+    failure = Failure(at, 503, "The destination siem answered 503.", b"canary-answer")
+    shown = Shown(state, "", at - int(since * 1000), 0, 0, Counts(), None, failure, None)
+    exporter: Any = SimpleNamespace(shown=lambda: shown, is_up=state is not State.DOWN)
+    queue: Any = SimpleNamespace(depth=lambda: depth or Depth())
+    destination = Destination(name="siem", endpoint=Endpoint(host="a.example"), buffering=Buffering(max_batches=100))
+    return Lane("default", "siem", "disk x", destination, queue, exporter)
+
+
+def brief(looks: list[Look]) -> list[tuple[str, str, Severity, bool]]:
+    """Of each finding its type, subject and severity, and whether it only keeps what is open."""
+    found = [finding for look in looks for finding in look.findings]
+    return [(one.cause.type.value, one.cause.subject, one.severity, one.fading) for one in found]
+
+
+@pytest.fixture
+def clock() -> Moment:
+    return Moment()
+
+
+def long_there(deliveries: Deliveries, clock: Moment) -> delivery.Observer:
+    """An observer that began so long ago that what was before its start counts no more."""
+    observer = delivery.Observer(deliveries, folder="/srv", clock=clock)
+    clock.pass_(minutes=15)
+    return observer
+
+
+@pytest.mark.parametrize(
+    ("spare", "expected"),
+    [
+        (PLENTY, []),
+        (192 * MIB, []),
+        (192 * MIB - 1, [(Severity.WARNING, True)]),
+        (128 * MIB, [(Severity.WARNING, True)]),
+        (128 * MIB - 1, [(Severity.WARNING, False)]),
+        (0, [(Severity.WARNING, False)]),
+        (-1, [(Severity.CRITICAL, False)]),
+    ],
+)
+def test_a_disk_is_low_before_it_is_full(spare: int, expected: list[tuple[Severity, bool]]) -> None:
+    found = delivery.disk(spare, folder="/srv")
+    assert [(one.severity, one.fading) for one in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        (59, []),
+        (60, [("QueueNearlyFull", "siem", Severity.WARNING, True)]),
+        (79, [("QueueNearlyFull", "siem", Severity.WARNING, True)]),
+        (80, [("QueueNearlyFull", "siem", Severity.WARNING, False)]),
+        (99, [("QueueNearlyFull", "siem", Severity.WARNING, False)]),
+        (100, [("QueueNearlyFull", "siem", Severity.ERROR, False)]),
+    ],
+)
+async def test_a_queue_is_nearly_full_before_it_is_full(clock: Moment, batches: int, expected: list[object]) -> None:
+    deliveries = Deliveries([lane(clock, depth=Depth(batches=batches))])
+    observer = long_there(deliveries, clock)
+    found = [one for one in brief(await observer.look()) if one[0] == "QueueNearlyFull"]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "since", "is_told"),
+    [
+        (State.DOWN, 0.0, True),
+        (State.WAITING, 29.0, False),
+        (State.WAITING, 30.0, True),
+        (State.SENDING, 99.0, False),
+        (State.IDLE, 99.0, False),
+    ],
+)
+async def test_an_endpoint_fails_when_it_is_down_or_has_not_answered_for_a_while(
+    clock: Moment, state: State, since: float, is_told: bool
+) -> None:
+    deliveries = Deliveries()
+    observer = long_there(deliveries, clock)
+    deliveries.lanes.append(lane(clock, state=state, since=since))
+    looks = await observer.look()
+    assert brief(looks) == ([("DeliveryFailing", "siem", Severity.ERROR, False)] if is_told else [])
+    assert "canary" not in repr(looks)
+
+
+async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) -> None:
+    deliveries = Deliveries([lane(clock, depth=Depth(dead_batches=2)), lane(clock, depth=Depth(dead_batches=1))])
+    [look, _] = await long_there(deliveries, clock).look()
+    [found] = look.findings
+    assert (found.cause.type, found.facts) == (Type.DEAD_LETTERS, {"batches": 3})
+
+
+async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Moment) -> None:
+    deliveries = Deliveries(unrouted={"default": 40})
+    observer = delivery.Observer(deliveries, folder="/srv", clock=clock)
+    told = [("LogsUnrouted", "", Severity.WARNING, False)]
+    assert brief(await observer.look()) == told
+    clock.pass_(minutes=14)
+    assert brief(await observer.look()) == told
+    deliveries.unrouted["default"] = 41
+    assert brief(await observer.look()) == told
+    clock.pass_(minutes=15)
+    assert brief(await observer.look()) == []
+
+
+async def test_of_a_project_whose_routes_are_not_known_yet_nothing_is_said(clock: Moment) -> None:
+    deliveries = Deliveries([lane(clock, state=State.DOWN)], {"default": 1}, projects=("other",))
+    looks = await long_there(deliveries, clock).look()
+    assert [(look.part, look.findings) for look in looks] == [("other", ()), (None, ())]
+
+
+async def test_what_a_service_that_just_started_cannot_know_ends_nothing(clock: Moment) -> None:
+    deliveries = Deliveries([lane(clock, depth=Depth(batches=1))])
+    observer = delivery.Observer(deliveries, folder="/srv", clock=clock)
+    waiting = ("DeliveryFailing", "siem", Severity.ERROR, True)
+    assert brief(await observer.look()) == [waiting, ("LogsUnrouted", "", Severity.WARNING, True)]
+    clock.pass_(minutes=15)
+    assert brief(await observer.look()) == [waiting]
+    deliveries.lanes[:] = [lane(clock)]
+    assert brief(await observer.look()) == []
+
+
+class Stored:
+    """A store that counts, fails and tells as a test says."""
+
+    def __init__(self) -> None:
+        self.commits = Commits()
+        self.fault: StoreFault | None = None
+        self.asked: list[str] = []
+        self.found = Attention(Some(0, ()), ())
+
+    async def revision(self) -> int:
+        if self.fault is not None:
+            raise self.fault
+        return 1
+
+    def figures(self) -> StoreFigures:
+        return StoreFigures(self.commits, None, None)
+
+    async def projects(self) -> list[str]:
+        return ["acme", "default"]
+
+    async def attention(self, project: str, *, named: int) -> Attention:
+        assert named > 0
+        if self.fault is not None:
+            raise self.fault
+        self.asked.append(project)
+        return self.found
+
+
+async def test_a_store_that_cannot_be_written_is_told_until_something_is_written(clock: Moment) -> None:
+    stored = Stored()
+    observer = store.Observer(stored, clock=clock)
+    assert brief(await observer.look()) == []
+    stored.commits.failed += 1
+    told = [("StoreDegraded", "", Severity.CRITICAL, False)]
+    assert [brief(await observer.look()), brief(await observer.look())] == [told, told]
+    stored.commits.seconds.note(0.1)
+    assert brief(await observer.look()) == []
+    stored.commits.failed += 1
+    assert brief(await observer.look()) == told
+    clock.pass_(minutes=10)
+    assert brief(await observer.look()) == []
+
+
+async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: Moment) -> None:
+    stored = Stored()
+    observer = store.Observer(stored, clock=clock)
+    stored.fault = StoreFault("The store could not be read.")
+    [look] = await observer.look()
+    assert [one.facts for one in look.findings] == [{"message": "The store could not be read."}]
+    stored.fault = None
+    assert brief(await observer.look()) == []
+
+
+async def test_a_project_is_looked_at_when_the_service_starts_and_after_it_changed() -> None:
+    stored: Any = Stored()
+    observer = configurations.Observer(stored, monotonic=lambda: 0.0)
+    assert [look.part for look in await observer.look()] == ["acme", "default"]
+    assert await observer.look() == []
+    observer.heard(Told("telemetry", project="acme"))
+    observer.heard(Told("telemetry", project="acme"))
+    observer.heard(Told(None, changed=False, project="default"))
+    assert [look.part for look in await observer.look()] == ["acme"]
+    stored.fault = StoreFault("The store could not be read.")
+    observer.heard(Told(None, project="default"))
+    with pytest.raises(StoreFault):
+        await observer.look()
+    stored.fault = None
+    assert [look.part for look in await observer.look()] == ["default"]
+
+
+async def test_a_project_that_takes_long_is_left_twenty_times_as_long() -> None:
+    stored: Any = Stored()
+    times = iter([0.0, 1.0, 1.0, 1.0, 20.9, 21.0, 21.0])
+    observer = configurations.Observer(stored, monotonic=lambda: next(times))
+    await observer.look()
+    observer.heard(Told(None, project="acme"))
+    assert await observer.look() == []
+    assert [look.part for look in await observer.look()] == ["acme"]
+
+
+async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
+    stored: Any = Stored()
+    old = DeprecatedRow("SourceType", "old", "Use new.", Some(2, ("Source a", "Source b")))
+    stored.found = Attention(Some(7, ("a", "b")), (old,))
+    [look, _] = await configurations.Observer(stored, monotonic=lambda: 0.0).look()
+    assert [(one.cause, one.facts) for one in look.findings] == [
+        ((Type.CONFIGURATION_INCOMPLETE, "", "acme", ""), {"total": 7, "names": ("a", "b")}),
+        (
+            (Type.RESOURCE_DEPRECATED, "SourceType old", "acme", ""),
+            {"users": 2, "names": ("Source a", "Source b"), "instead": "Use new."},
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("passed", "expected"),
+    [
+        (timedelta(days=-15), None),
+        (timedelta(days=-13), Severity.WARNING),
+        (timedelta(days=1), Severity.ERROR),
+    ],
+)
+async def test_certificates_are_told_of_in_time(
+    tmp_path: Path, clock: Moment, passed: timedelta, expected: Severity | None
+) -> None:
+    authority = Authority.make(tmp_path / "secrets" / "default")
+    made = authority.issue(name="client")
+    endpoint = Endpoint(
+        host="a.example", mutual_tls=True, ca_file="authority.pem", cert_file="client.pem", key_file="client.key"
+    )
+    destination = Destination(name="siem", endpoint=endpoint)
+    deliveries = Deliveries([Lane("default", "siem", "disk x", destination, None, None)])
+    own = certificates.Own(certificate=made.chain, authorities=authority.bundle)
+    ends = certificates._leaf(made.chain.read_text())
+    assert ends is not None
+    clock.instant = ends + passed
+    observer = certificates.Observer(
+        own,
+        deliveries,
+        secrets=Sources({}, (), Directory(tmp_path / "secrets")),
+        clock=clock,
+        monotonic=lambda: 0.0,
+    )
+    found = [one for look in await observer.look() for one in look.findings]
+    subjects = [str(made.chain), str(authority.bundle), "siem cert_file", "siem ca_file"]
+    assert [(one.cause.subject, one.severity) for one in found] == (
+        [] if expected is None else [(subject, expected) for subject in subjects]
+    )
+    assert await observer.look() == []

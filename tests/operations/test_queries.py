@@ -1,0 +1,27 @@
+"""The statements of `ops.db`: each is right, and each is used."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.operations import sqlite
+from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store import queries
+from tests.store.test_queries import named_in_code
+
+pytestmark = pytest.mark.anyio
+
+STATEMENTS = queries.load(sqlite.PACKAGE)
+
+
+def test_every_statement_is_used_and_every_one_used_exists() -> None:
+    assert sorted(named_in_code(Path(sqlite.__file__).parent)) == sorted(STATEMENTS)
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
+async def test_every_statement_prepares_against_the_schema(tmp_path: Path, name: str) -> None:
+    operations = SqliteOperations(tmp_path / "ops.db")
+    sql = STATEMENTS[name]
+    explained = operations._connection.execute(f"explain {sql}", [None] * sql.count("?")).fetchone()
+    await operations.close()
+    assert explained is not None

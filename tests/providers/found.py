@@ -1,0 +1,50 @@
+"""Where the providers and the browser are on this machine, or a skip that names what is missing.
+
+How they are started is in `certified`, `second` and `chromium`.
+"""
+
+import functools
+import shutil
+import subprocess
+from pathlib import Path
+
+import playwright
+
+from tests import needs
+
+ROOT = Path(__file__).parents[2]
+NODE_MODULES = Path(__file__).with_name("node_modules")
+UNPACKED = ROOT / ".venv" / "glewlwyd"
+OLDEST_NODE = 20
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@functools.cache
+def node() -> Path:
+    """A Node that is new enough: the machine's, or else the one that Playwright brings with it."""
+    if not (NODE_MODULES / "oidc-provider").is_dir():
+        needs.lacking("npm's oidc-provider (`make test-providers` installs it)")
+    installed = shutil.which("node")
+    return Path(installed) if installed and _major(Path(installed)) >= OLDEST_NODE else _of_playwright()
+
+
+def glewlwyd() -> Path:
+    """The folder that glewlwyd's packages are unpacked in; it has a `usr`."""
+    if not (UNPACKED / "usr" / "bin" / "glewlwyd").is_file():
+        needs.lacking("Debian's glewlwyd (`make test-providers` unpacks it)")
+    return UNPACKED
+
+
+def chromium() -> Path:
+    """Debian's Chromium."""
+    return CHROMIUM if CHROMIUM.exists() else needs.lacking(f"the program {CHROMIUM}")
+
+
+def _of_playwright() -> Path:
+    brought = Path(playwright.__file__).parent / "driver" / "node"
+    return brought if brought.is_file() else needs.lacking(f"Node {OLDEST_NODE} or later")
+
+
+def _major(program: Path) -> int:
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True)
+    return int(told.stdout.removeprefix("v").split(".")[0])

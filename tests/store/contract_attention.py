@@ -1,0 +1,64 @@
+"""What a store promises of what somebody should look at: incomplete Configurations, what is deprecated and in use."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.store.contract import Attention, Changes, DeprecatedRow, Record, Some, Store
+from tests.store import rows
+
+NOTHING = Attention(Some(0, ()), ())
+
+
+async def commit(store: Store, *parts: Changes) -> None:
+    await store.commit(parts, record=Record(), planned_at=await store.revision())
+
+
+def configurations(*names: str, incomplete: bool) -> Changes:
+    """Configurations, all of them incomplete or none."""
+    part = rows.stored(*names)
+    return replace(
+        part,
+        versions=tuple(one._replace(kind="Configuration") for one in part.versions),
+        heads=tuple(one._replace(kind="Configuration", incomplete=int(incomplete)) for one in part.heads),
+    )
+
+
+def holding(name: str, number: int = 1, **metadata: Any) -> Changes:
+    """A resource whose metadata holds this."""
+    part = rows.stored(name, number=number)
+    document = {"metadata": {"name": name, **metadata}, "spec": {"note": '"deprecated":true'}}
+    body = msgspec.json.encode(document, order="sorted")
+    return replace(part, versions=tuple(one._replace(body=body) for one in part.versions))
+
+
+class AttentionPromises:
+    """What somebody should look at."""
+
+    pytestmark = pytest.mark.anyio
+
+    async def test_incomplete_configurations_are_counted_and_the_first_named(self, store: Store) -> None:
+        assert await store.attention(rows.PROJECT, named=2) == NOTHING
+        await commit(store, configurations("c", "b", "a", incomplete=True), configurations("d", incomplete=False))
+        found = await store.attention(rows.PROJECT, named=2)
+        assert found == Attention(Some(3, ("a", "b")), ())
+        assert await store.attention("other", named=2) == NOTHING
+
+    async def test_what_is_deprecated_and_in_use_is_told_with_its_users(self, store: Store) -> None:
+        info = {"message": "use `new`"}
+        await commit(store, holding("old", deprecated=True, additionalInfo=info), holding("plain"))
+        assert await store.attention(rows.PROJECT, named=2) == NOTHING
+        await commit(store, *[rows.referring(name, "old", "plain", "missing") for name in "zyx"])
+        old = DeprecatedRow(rows.KIND, "old", "use `new`", Some(3, ("Destination x", "Destination y")))
+        assert await store.attention(rows.PROJECT, named=2) == Attention(Some(0, ()), (old,))
+        await commit(store, holding("old", 2, deprecated=False))
+        assert await store.attention(rows.PROJECT, named=2) == NOTHING
+
+    @pytest.mark.parametrize("info", [None, {}, {"message": 7}, "text"])
+    async def test_a_deprecated_resource_need_not_say_what_replaces_it(self, store: Store, info: object) -> None:
+        metadata: dict[str, Any] = {} if info is None else {"additionalInfo": info}
+        await commit(store, holding("old", deprecated=True, **metadata), rows.referring("a", "old"))
+        [found] = (await store.attention(rows.PROJECT, named=2)).deprecated
+        assert (found.message, found.users) == ("", Some(1, ("Destination a",)))

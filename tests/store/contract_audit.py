@@ -1,0 +1,127 @@
+"""What a store promises of its audit: every transaction adds a link, seen whole and in the order of the commits."""
+
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.store.chaining import ZERO, Head
+from reconciler.store.contract import AuditPlace, AuditWanted, Changes, Record, Store, StoreFault
+from tests.store import rows
+from tests.store.engines import Engine
+
+ALL = AuditWanted()
+LATER = "2026-12-21T06:12:00.000Z"
+
+
+async def events(
+    store: Store, wanted: AuditWanted = ALL, *, limit: int = 1000, documents: bool = False
+) -> list[dict[str, Any]]:
+    pages = store.event_pages(wanted, limit=limit, documents=documents)
+    return [json.loads(one) for page in [page async for page in pages] for one in page]
+
+
+async def names(store: Store, wanted: AuditWanted = ALL, *, limit: int = 1000) -> list[str]:
+    return [one["name"] for one in await events(store, wanted, limit=limit)]
+
+
+def place(event: dict[str, Any]) -> AuditPlace:
+    link, number = event["id"].split("-")
+    return AuditPlace(int(link), int(number))
+
+
+class AuditPromises:
+    """The audit."""
+
+    pytestmark = pytest.mark.anyio
+
+    async def test_each_transaction_with_events_adds_a_link_and_no_other_does(self, store: Store) -> None:
+        assert await store.audit_head() == Head(0, ZERO)
+        await store.commit([rows.stored("a", "b")], record=Record(), planned_at=0)
+        first = await store.audit_head()
+        await store.commit((), record=Record(run=rows.run("R1")), planned_at=None)
+        assert (first.number, await store.audit_head()) == (1, first)
+        await store.tell([rows.audit("c")])
+        second = await store.audit_head()
+        assert (second.number, len(second.hash), second.hash != first.hash) == (2, 32, True)
+        assert [one["id"] for one in await events(store)] == ["2-3", "1-2", "1-1"]
+
+    async def test_what_is_written_ahead_is_told_when_it_is_shown_and_then_it_is_the_newest(self, store: Store) -> None:
+        ahead = store.ahead()
+        assert ahead is not None
+        await ahead.write([rows.stored("a")])
+        await store.tell([rows.audit("between")])
+        await ahead.write([rows.stored("b")])
+        assert (await names(store), (await store.audit_head()).number) == (["between"], 1)
+        await store.commit([rows.stored("c")], record=Record(address="192.0.2.1"), planned_at=0, ahead=ahead)
+        found = await events(store)
+        assert [(one["name"], one["id"].split("-")[0]) for one in found] == [
+            ("c", "2"),
+            ("b", "2"),
+            ("a", "2"),
+            ("between", "1"),
+        ]
+        assert {one["name"]: one.get("address") for one in found} == {
+            "a": "192.0.2.1",
+            "b": "192.0.2.1",
+            "c": "192.0.2.1",
+            "between": None,
+        }
+        for number, one in enumerate(found):
+            assert await names(store, ALL._replace(after=place(one))) == [each["name"] for each in found[number + 1 :]]
+            assert await names(store, ALL._replace(name=one["name"])) == [one["name"]]
+
+    async def test_events_alone_that_were_written_ahead_are_told_without_another_revision(self, store: Store) -> None:
+        ahead = store.ahead()
+        assert ahead is not None
+        await ahead.write([Changes(audit=(rows.audit("a"),))])
+        await store.tell([rows.audit("between")])
+        await ahead.write([Changes(audit=(rows.audit("b"),))])
+        assert await store.commit((), record=Record(), planned_at=0, ahead=ahead) == 0
+        assert await names(store) == ["b", "a", "between"]
+
+    async def test_what_is_dropped_or_fails_is_in_no_link(self, engine: Engine, store: Store) -> None:
+        ahead = store.ahead()
+        assert ahead is not None
+        await ahead.write([rows.stored("a")])
+        await ahead.drop()
+        with engine.failing(store), pytest.raises(StoreFault):
+            await store.tell([rows.audit("b")])
+        assert (await names(store), await store.audit_head()) == ([], Head(0, ZERO))
+        await store.tell([rows.audit("c")])
+        assert (await names(store), (await store.audit_head()).number) == (["c"], 1)
+
+    async def test_a_page_ends_at_its_limit_and_shows_the_versions_when_asked(self, store: Store) -> None:
+        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+        await store.commit([rows.stored("a", number=2)], record=Record(), planned_at=1)
+        await store.tell([rows.audit("gone", 7)])
+        assert await names(store, limit=2) == ["gone", "a"]
+        gone, second, first = await events(store, documents=True)
+        assert (gone.get("before"), gone.get("after")) == (None, None)
+        assert (second["before"], second["after"]) == (rows.shown("a", 1, latest=False), rows.shown("a", 2))
+        assert (first.get("before"), first["after"]) == (None, rows.shown("a", 1, latest=False))
+
+    async def test_the_oldest_go_whole_and_in_order_and_their_numbers_are_not_used_again(self, store: Store) -> None:
+        await store.commit([rows.stored("a", "b")], record=Record(), planned_at=0)
+        await store.tell([rows.audit("later")._replace(at=LATER)])
+        await store.tell([rows.audit("behind")])
+        head = await store.audit_head()
+        steps = 0
+        while await store.forget_events(before=LATER):
+            steps += 1
+            assert await names(store) == ["behind", "later"]
+        assert (steps > 1, await store.audit_head()) == (True, head)
+        while await store.forget_events(before="2027"):
+            pass
+        assert (await names(store), await store.audit_head()) == ([], head)
+        await store.tell([rows.audit("new")])
+        assert [one["id"] for one in await events(store)] == ["4-5"]
+        assert (await store.get(rows.PROJECT, rows.key("a"))) is not None
+        assert [page async for page in store.history_pages(rows.PROJECT, rows.key("a"))] != []
+
+    async def test_what_is_looked_for_is_left_when_nobody_wants_it_any_more(self, store: Store) -> None:
+        await store.tell([rows.audit(f"n{number}") for number in range(250)])
+        pages = store.event_pages(ALL, limit=1000, documents=False)
+        assert len(await anext(pages)) == 100
+        await pages.aclose()
+        assert len(await names(store)) == 250

@@ -1,0 +1,36 @@
+"""What is told on a disk without room: `python -m tests.upkeep.full_disk FOLDER`, a small disk of its own."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from reconciler.errors import ReconcilerError
+from reconciler.upkeep import backing_up, files, restoring, upgrading
+from reconciler.upkeep.databases import Places
+from tests.upkeep import scenes
+
+
+def main(folder: Path) -> None:
+    places = Places(folder / "store.db", folder / "ops.db")
+    scenes.older(places.store, 3)
+    free = files.size(shutil.disk_usage(folder).free)
+    refusals = [
+        told(lambda: backing_up.back_up(places, folder / "backup", now=scenes.NOW, watch=scenes.watch())),
+        told(lambda: restoring.restore(restoring.given(places.store), places, now=scenes.NOW, watch=scenes.watch())),
+        told(lambda: upgrading.before(places.store, clock=lambda: 0.0)),
+    ]
+    print(json.dumps({"refusals": refusals, "free": free, "left": scenes.listing(folder)}))
+
+
+def told(act: Callable[[], object]) -> str:
+    try:
+        act()
+    except ReconcilerError as problem:
+        return problem.message
+    return "it was done"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,163 @@
+"""What an installation gets beside the program: the unit and its companions, examples, and an image's recipe."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests import daemons, needs
+from tests.daemons import destination, watched
+from tests.repositories import Repository
+
+ROOT = Path(__file__).parents[2]
+SYSTEMD = ROOT / "systemd"
+READ_ONLY = (
+    'mount --rbind / "$1" && mount -o remount,bind,ro "$1" && mount --bind "$2" "$1$2" '
+    '&& root=$1 && shift 2 && exec chroot "$root" "$@"'
+)
+
+
+class Instruction(NamedTuple):
+    """A line of a Dockerfile, continued ones joined."""
+
+    name: str
+    rest: str
+
+
+def instructions() -> list[Instruction]:
+    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+    return [Instruction(*line.split(maxsplit=1)) for line in lines]
+
+
+def of(name: str, *, last_stage: bool = False) -> list[str]:
+    found = instructions()
+    starts = [index for index, one in enumerate(found) if one.name == "FROM"]
+    return [one.rest for one in found[starts[-1] if last_stage else 0 :] if one.name == name]
+
+
+def test_the_wheel_installs_the_unit_and_the_examples(tmp_path: Path) -> None:
+    build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
+    command = [sys.executable, "-c", build, str(tmp_path)]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode == 0, told.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    shared = {name.partition(".data/data/share/reconciler/")[2] for name in names if ".data/data/" in name}
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("systemd", "examples")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {"systemd/reconciler.service", "systemd/reconciler.sysusers", "systemd/reconciler.tmpfiles"} <= expected
+    assert shared == expected
+
+
+def test_an_image_runs_as_nobody_special() -> None:
+    [user] = of("USER", last_stage=True)
+    assert re.fullmatch(r"([1-9][0-9]{3,}):\1", user)
+    assert f"--uid {user.partition(':')[0]}" in " ".join(of("RUN", last_stage=True))
+    last = [one.name for one in instructions()]
+    assert last.index("USER") > max(index for index, name in enumerate(last) if name == "RUN")
+    assert of("VOLUME") == ["/var/lib/reconciler"]
+    assert "SERVICE_STATE_DIR=/var/lib/reconciler" in " ".join(of("ENV"))
+
+
+def test_an_image_is_made_of_what_is_pinned_and_here() -> None:
+    stages = of("FROM")
+    assert [stage.partition(" ")[0] for stage in stages] == ["python:3.12-slim-bookworm"] * 2
+    assert of("ADD") == []
+    runs = " ".join(of("RUN"))
+    assert "--require-hashes -r runtime.txt" in runs
+    assert re.findall(r"https?://|curl|wget", runs) == []
+    for copied in of("COPY"):
+        *sources, _ = shlex.split(copied)
+        own = [source for source in sources if not source.startswith("--")] if "--from" not in copied else []
+        assert [source for source in own if not (ROOT / source).exists()] == []
+
+
+def test_an_image_gets_everything_that_the_wheel_is_made_of(tmp_path: Path) -> None:
+    """The build that the recipe describes, in a folder of what it copies."""
+    for copied in of("COPY"):
+        if copied.startswith("--"):
+            continue
+        *sources, target = shlex.split(copied)
+        for source in sources:
+            place = tmp_path / source if target == "./" else tmp_path / target
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, place, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copyfile(ROOT / source, place)
+    build = "import sys, hatchling.build; hatchling.build.build_wheel(sys.argv[1])"
+    command = [sys.executable, "-c", build, str(tmp_path / "dist")]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode == 0, told.stderr
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    let_in = {line.removeprefix("!") for line in ignored if line.startswith("!")}
+    top = {source for copied in of("COPY") if not copied.startswith("--") for source in shlex.split(copied)[:-1]}
+    assert let_in == top
+
+
+def test_an_image_is_asked_whether_it_lives() -> None:
+    [check] = of("HEALTHCHECK")
+    command = json.loads(check.partition(" CMD ")[2])
+    assert command[:2] == ["python", "-c"]
+    compile(command[2], "the check", "exec")
+    assert "http://127.0.0.1:3001/livez" in command[2]
+    assert (of("ENTRYPOINT"), of("CMD")) == (['["reconciler"]'], ['["serve"]'])
+
+
+def test_systemd_makes_the_user_and_the_folders(tmp_path: Path) -> None:
+    needs.require_root()
+    sysusers, tmpfiles = needs.require("systemd-sysusers"), needs.require("systemd-tmpfiles")
+    (tmp_path / "etc").mkdir()
+    for command in (
+        [sysusers, f"--root={tmp_path}", str(SYSTEMD / "reconciler.sysusers")],
+        [tmpfiles, "--create", f"--root={tmp_path}", str(SYSTEMD / "reconciler.tmpfiles")],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert (done.returncode, done.stderr.count("Failed")) == (0, 0), done.stderr
+    passwd = (tmp_path / "etc/passwd").read_text(encoding="utf-8")
+    [user] = [int(line.split(":")[2]) for line in passwd.splitlines() if line.startswith("reconciler:")]
+    made = {
+        name: (tmp_path / name).stat()
+        for name in ("etc/reconciler", "etc/reconciler/environment", "var/lib/reconciler", "var/backups/reconciler")
+    }
+    assert {name: (found.st_uid, oct(found.st_mode & 0o777)) for name, found in made.items()} == {
+        "etc/reconciler": (0, "0o755"),
+        "etc/reconciler/environment": (0, "0o600"),
+        "var/lib/reconciler": (user, "0o700"),
+        "var/backups/reconciler": (0, "0o700"),
+    }
+
+
+def test_the_service_needs_nothing_written_but_its_state(tmp_path: Path) -> None:
+    """As in a container with a read-only root: all else is mounted so, and the program changes into that."""
+    root, folder = tmp_path / "root", tmp_path / "daemon"
+    root.mkdir()
+    (folder / "state").mkdir(parents=True, mode=0o700)
+    prefix = [*needs.require_mount_namespace(), "sh", "-c", READ_ONLY, "sh", str(root), str(folder / "state")]
+    touched = subprocess.run([*prefix, "touch", str(folder / "x")], capture_output=True, timeout=10, check=False)
+    assert b"Read-only file system" in touched.stderr
+    source = Repository.init(tmp_path / "source")
+    source.write("a.yaml", destination("a"))
+    source.commit()
+    with daemons.running(folder, repositories=[watched("telemetry", source.path)], prefix=prefix) as daemon:
+        assert daemon.run_of("telemetry", source.head())["counts"] == {"created": 1}
+        assert daemon.complaints() == []
+
+
+@pytest.mark.parametrize("name", ["reconciler.service", "reconciler.sysusers", "reconciler.tmpfiles"])
+def test_what_is_for_systemd_says_what_it_is(name: str) -> None:
+    assert (SYSTEMD / name).read_text(encoding="utf-8").startswith("# ")
+    assert os.access(SYSTEMD / name, os.R_OK)

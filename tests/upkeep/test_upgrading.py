@@ -1,0 +1,115 @@
+"""Before a store is brought to another version there is a verified copy of it beside it; without one it stays."""
+
+import logging
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Refused
+from reconciler.store import connections, migrating
+from reconciler.upkeep import copies, upgrading
+from reconciler.upkeep.databases import STORE
+from tests.upkeep import scenes
+
+
+def before(path: Path) -> Path | None:
+    return upgrading.before(path, clock=lambda: 0.0)
+
+
+def version(path: Path) -> int:
+    return copies.look(path, STORE).version
+
+
+def test_an_older_store_is_copied_and_the_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "store.db"
+    scenes.older(path, 3)
+    with caplog.at_level(logging.INFO):
+        copy = before(path)
+    assert copy == tmp_path / f"store.db.before-{STORE.latest}"
+    assert (version(copy), scenes.sound(copy), copy.stat().st_mode & 0o777) == (3, "ok", 0o600)
+    told = f"Copied the store to {copy} before it is brought from version 3 to {STORE.latest}."
+    assert caplog.messages == [told]
+    assert version(path) == 3
+    assert scenes.listing(tmp_path) == ["store.db", copy.name]
+
+
+@pytest.mark.parametrize("kind", ["none", "empty", "present", "later", "another program's", "rubbish"])
+def test_what_is_not_changed_is_not_copied(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    if kind == "empty":
+        path.touch()
+    elif kind in ("present", "later"):
+        scenes.older(path, STORE.latest)
+    elif kind == "rubbish":
+        path.write_bytes(b"rubbish" * 1000)
+    elif kind == "another program's":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("create table a (b)")
+    if kind == "later":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"pragma user_version = {STORE.latest + 1}")
+    known = scenes.listing(tmp_path)
+    assert (before(path), scenes.listing(tmp_path)) == (None, known)
+
+
+def test_a_start_that_was_ended_between_two_steps_keeps_the_copy(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    scenes.older(path, 2)
+    copy = before(path)
+    assert copy is not None
+    with closing(connections.open_writer(path)) as connection:
+        migrating.migrate(connection, steps=migrating.migrations()[:3])
+    assert (before(path), version(copy), version(path)) == (copy, 2, 3)
+
+
+def test_a_copy_of_an_earlier_upgrade_makes_room_for_another(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    scenes.older(path, 2)
+    copy = before(path)
+    assert copy is not None
+    with closing(connections.open_writer(path)) as connection:
+        migrating.migrate(connection, steps=migrating.migrations()[:3])
+        connection.execute("update fact set value = 7 where key = 'revision'")  # it was used since
+    assert (before(path), version(copy)) == (copy, 3)
+
+
+def test_the_newest_two_stay(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    for name in ("store.db.before-1", "store.db.before-2", "store.db.before-x", "other.db.before-1"):
+        (tmp_path / name).touch()
+    scenes.older(path, STORE.latest - 1)
+    before(path)
+    kept = [
+        "other.db.before-1",
+        "store.db",
+        "store.db.before-2",
+        f"store.db.before-{STORE.latest}",
+        "store.db.before-x",
+    ]
+    assert scenes.listing(tmp_path) == sorted(kept)
+
+
+def test_a_damaged_store_is_not_brought_to_another_version(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    scenes.older(path, 3)
+    with path.open("r+b") as file:  # the page of some table
+        file.seek(4096 * 2)
+        file.write(b"\xff" * 4096)
+    with pytest.raises(Refused):
+        before(path)
+    assert scenes.listing(tmp_path) == ["store.db"]
+
+
+def test_a_copy_that_takes_long_says_that_it_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    scenes.older(path, 3)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table ballast (data blob)")
+        connection.executemany("insert into ballast values (zeroblob(1000000))", [()] * 20)  # three steps
+        connection.commit()
+    moments = iter(range(0, 10_000, 3))
+    beats: list[int] = []
+    upgrading.before(path, clock=lambda: float(next(moments)), beating=lambda: beats.append(1))
+    assert len(beats) >= 2
