@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from reconciler.delivery import lanes
 from reconciler.delivery.lanes import Lane
+from reconciler.queueing.contract import Depth
 from reconciler.sending import reporting
 
 
@@ -29,3 +30,12 @@ class Figures(NamedTuple):
     past: Past
     unrouted: Mapping[str, int]
     spare: int
+
+
+def fullness(lane: Lane, depth: Depth) -> float:
+    """Of its batches or of its bytes, whichever is more; 0 for a lane that has no limit."""
+    if lane.destination is None or lane.queue is None:
+        return 0.0
+    buffering = lane.destination.buffering
+    by_bytes = 0.0 if buffering.storage is None else depth.disk / max(buffering.storage.max_bytes, 1)
+    return max(depth.batches / max(buffering.max_batches, 1), by_bytes)

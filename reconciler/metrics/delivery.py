@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.delivery.figures import Figures, Past
+from reconciler.delivery.figures import Figures, Past, fullness
 from reconciler.delivery.lanes import Lane
 from reconciler.metrics.families import Family, Kind, Sample, Step
 from reconciler.queueing.contract import Depth
@@ -122,7 +122,7 @@ class _All:
         self.size += depth.size
         self.disk += depth.disk
         self.lost += depth.lost
-        self.fullest = max(self.fullest, _fullness(lane, depth))
+        self.fullest = max(self.fullest, fullness(lane, depth))
         if lane.exporter is not None:
             self.past.sent.add(lane.exporter.counts)
             self.in_flight += lane.exporter.in_flight
@@ -178,11 +178,3 @@ def _of_all(every: _All, figures: Figures) -> Iterator[Step]:
     yield Sample(FULLEST, round(every.fullest, 4))
     yield Sample(IN_FLIGHT, every.in_flight)
     yield Sample(SPARE, figures.spare)
-
-
-def _fullness(lane: Lane, depth: Depth) -> float:
-    if lane.destination is None or lane.queue is None:
-        return 0.0
-    buffering = lane.destination.buffering
-    by_bytes = 0.0 if buffering.storage is None else depth.disk / max(buffering.storage.max_bytes, 1)
-    return max(depth.batches / max(buffering.max_batches, 1), by_bytes)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from reconciler.clock import Clock
-from reconciler.delivery.figures import Figures
+from reconciler.delivery.figures import Figures, fullness
 from reconciler.delivery.lanes import Lane
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look, Severity, Type
 from reconciler.queueing.contract import Depth
@@ -99,7 +99,7 @@ async def _together(figures: Figures) -> dict[tuple[str, str], _One]:
         one = found.setdefault((lane.project, lane.name), _One())
         one.lanes.append(lane)
         one.dead += depth.dead_batches
-        one.fullness = max(one.fullness, _fullness(lane, depth))
+        one.fullness = max(one.fullness, fullness(lane, depth))
     return found
 
 
@@ -139,12 +139,3 @@ def _failing(lane: Lane, now: datetime) -> str | None:
     if lane.exporter.is_up and not (shown.state is State.WAITING and since >= WAITING):
         return None
     return "" if shown.last_failure is None else shown.last_failure.cause
-
-
-def _fullness(lane: Lane, depth: Depth) -> float:
-    """Of its batches or of its bytes, whichever is more; 0 for a lane that has no limit."""
-    if lane.destination is None or lane.queue is None:
-        return 0.0
-    buffering = lane.destination.buffering
-    by_bytes = 0.0 if buffering.storage is None else depth.disk / max(buffering.storage.max_bytes, 1)
-    return max(depth.batches / max(buffering.max_batches, 1), by_bytes)
