@@ -56,7 +56,8 @@ async def make(call: Call, body: Members) -> tuple[Key, str]:
     body.check()
     reachable = judging.reach(call)
     if key.project is not None and not judging.is_within(reachable, key.project):
-        raise errors.NotFound("There is no such project.")  # as where a path names another one than the header
+        # As where a path names another one than the header.
+        raise judging.missing(call, judging.NO_PROJECT, project=key.project)
     _check_may_manage(call, key.project)
     if Scope.METRICS in key.scopes and not call.principal.organization_admin:
         raise errors.Forbidden("The scope metrics reads what is the whole service's; it takes an organization admin.")
@@ -108,11 +109,10 @@ def may_manage_any(principal: Principal) -> bool:
 
 def _check_may_manage(call: Call, project: str | None) -> None:
     """Raises `NotFound` for a project out of reach, `Forbidden`."""
-    if project is not None and project not in call.services.accounts.directory.projects:
-        raise errors.NotFound("There is no such project.")
-    verdict = _verdict(call, project)
+    is_missing = project is not None and project not in call.services.accounts.directory.projects
+    verdict = Verdict.UNKNOWN if is_missing else _verdict(call, project)
     if verdict is Verdict.UNKNOWN:
-        raise errors.NotFound("There is no such project.")
+        raise judging.missing(call, judging.NO_PROJECT, project=project)
     if verdict is Verdict.FORBIDDEN:
         whose = "the organization" if project is None else f"the project {project}"
         raise errors.Forbidden(f"{call.principal.name} may not manage the keys of {whose}.")

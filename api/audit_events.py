@@ -4,7 +4,7 @@ Belongs here: what a query says, whose events are shown, both forms. Does not: f
 """
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from starlette.responses import Response
@@ -13,13 +13,14 @@ from api import errors, judging, queries, streams
 from api.calls import Call
 from reconciler.access import permissions
 from reconciler.access.permissions import Permission
+from reconciler.auditing import filters
 from reconciler.store.contract import AuditPlace, AuditWanted
 
 PARAMETERS = frozenset({"kind", "name", "actor", "action", "since", "until", "project", "limit", "after", "documents"})
 PAGE, LARGEST_PAGE = 100, 1_000  # events of an answer in JSON
 LARGEST_EXPORT = 1_000_000_000  # of lines, which is as many as there are
 LINES = b"application/x-ndjson"
-EXPORT_SECONDS = 3600.0
+EXPORT_SECONDS = 3600.0  # a slow client holds no read of the store open: each page is read by itself
 ORGANIZATION = ""  # the project of what concerns no single one
 _INSTANT = re.compile(
     r"([0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])"
@@ -35,23 +36,29 @@ async def list_all(call: Call) -> Response:
     highest, usual = (LARGEST_EXPORT, LARGEST_EXPORT) if as_lines else (LARGEST_PAGE, PAGE)
     limit = query.integer("limit", lowest=1, highest=highest, default=usual)
     documents = query.boolean("documents")
-    wanted = AuditWanted(
-        projects=_projects(call),
-        kind=query.text("kind"),
-        name=query.text("name"),
-        actor=query.text("actor"),
-        action=query.text("action"),
-        since=_instant(query, "since"),
-        until=_instant(query, "until"),
-        after=_after(query),
-    )
+    wanted = _wanted(query)._replace(projects=_projects(call))
     query.check()
-    wanted = _of_one(wanted, query.text("project"))
+    wanted = wanted._replace(projects=_of_one(call, wanted.projects, query.text("project")))
     pages = call.services.store.event_pages(wanted, limit=limit, documents=documents)
     if not as_lines:
         return streams.Streamed(streams.array(b"events", pages))
     content_type = (b"content-type", LINES)
     return streams.Streamed(_lines(pages), content_type=content_type, whole_seconds=EXPORT_SECONDS)
+
+
+def _wanted(query: queries.Query) -> AuditWanted:
+    since, until = _instant(query, "since"), _instant(query, "until")
+    if since is not None and until is not None and since > until:
+        query.problems.append("The query parameter `since` is later than `until`.")
+    return AuditWanted(
+        kind=_known(query, "kind", filters.kind),
+        name=query.text("name"),
+        actor=_known(query, "actor", filters.actor),
+        action=_known(query, "action", filters.action),
+        since=since,
+        until=until,
+        after=_after(query),
+    )
 
 
 def _projects(call: Call) -> frozenset[str] | None:
@@ -66,17 +73,43 @@ def _projects(call: Call) -> frozenset[str] | None:
     known = call.services.accounts.directory.projects if reachable is None else reachable
     permitted = frozenset(one for one in known if judging.permits(call, Permission.READ_AUDIT, project=one))
     if not permitted:
-        takes = permissions.takes(Permission.READ_AUDIT, call.principal.scopes)
-        raise errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
+        raise _forbidden(call)
     return permitted
 
 
-def _of_one(wanted: AuditWanted, project: str | None) -> AuditWanted:
-    """Only those of one project; the empty name is for those of the organization."""
+def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> frozenset[str] | None:
+    """Only those of one project of these; the empty name is for those of the organization. Raises `NotFound`,
+    `Forbidden`, `BadRequest`.
+    """
     if project is None:
-        return wanted
-    is_within = wanted.projects is None or project in wanted.projects
-    return wanted._replace(projects=frozenset({project} if is_within else ()))
+        return within
+    if project == ORGANIZATION and within is None:
+        return frozenset({project})
+    if judging.HEADER in call.headers and not judging.is_within(within, project):
+        raise errors.BadRequest("The query parameter `project` is another project than X-Service-Project.")
+    if project == ORGANIZATION:
+        raise errors.Forbidden(f"{call.principal.name} may not do this; it takes an organization admin.")
+    reachable = judging.reach(call)
+    if project not in call.services.accounts.directory.projects or not judging.is_within(reachable, project):
+        raise judging.missing(call, judging.NO_PROJECT, project=project)
+    call.state["project"] = project
+    if not judging.is_within(within, project):
+        raise _forbidden(call)
+    return frozenset({project})
+
+
+def _forbidden(call: Call) -> errors.Forbidden:
+    takes = permissions.takes(Permission.READ_AUDIT, call.principal.scopes)
+    return errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
+
+
+def _known(query: queries.Query, name: str, meant: Callable[[str], str]) -> str | None:
+    text = query.text(name)
+    try:
+        return None if text is None else meant(text)
+    except filters.NotThere as problem:
+        query.problems.append(f"The query parameter `{name}` {problem}")
+        return None
 
 
 def _instant(query: queries.Query, name: str) -> str | None:

@@ -25,6 +25,8 @@ class State(TypedDict):
     request: str  # its id, a ULID
     principal: NotRequired[Principal]  # absent on the paths that need no credential
     directory: NotRequired[Directory]  # by which it was recognised
+    project: NotRequired[str]  # what it is about, as soon as that is judged
+    is_hidden: NotRequired[bool]  # a 404 that says nothing of what there is
     session: NotRequired[Session]  # by which a browser was; absent for whoever shows a credential
 
 
@@ -38,7 +40,7 @@ class Call:
         self.receive = receive
         self.state: State = scope["state"]
         self.services: Services = self.state["services"]
-        self.judge: Callable[[Call], None] = lambda _: None  # the endpoint says what lets it through
+        self.judge: Callable[[Call], None] = _let_through  # unless the endpoint says otherwise
         self.project = ""  # what it is about, once that was judged
         # For looking up whether a header is there at all: of a header that is repeated, `header` has every value.
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -78,3 +80,7 @@ class Call:
         """Every value of a header; `name` is in lower case."""
         headers: list[Header] = self.scope["headers"]
         return [value for key, value in headers if key == name]
+
+
+def _let_through(_: Call) -> None:
+    """Of a call that no endpoint judges."""

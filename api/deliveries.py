@@ -6,6 +6,7 @@ Does not: queues and requests to endpoints (`reconciler.delivery`).
 
 import json
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.responses import Response
@@ -40,8 +41,8 @@ async def get(call: Call) -> Response:
 async def replay(call: Call) -> Response:
     """POST /v1/destinations/{name}/delivery/replay"""
     name = await _nothing_said(call)
-    counted = await call.services.deliveries.replay(call.project, name)
-    return await _counted(call, name, "replayed", counted, {})
+    steps = call.services.deliveries.replay(call.project, name)
+    return await _counted(call, name, "replayed", steps, {})
 
 
 async def discard(call: Call) -> Response:
@@ -51,10 +52,9 @@ async def discard(call: Call) -> Response:
     body = await objects.read(call, known=("what",))
     what = body.choice("what", WHAT, required=True)
     body.check()
-    counted = await call.services.deliveries.discard(
-        call.project, name, queued=what in (QUEUE, ALL), dead=what in (DEAD_LETTERS, ALL)
-    )
-    return await _counted(call, name, "discarded", counted, {"what": what})
+    queued, dead = what in (QUEUE, ALL), what in (DEAD_LETTERS, ALL)
+    steps = call.services.deliveries.discard(call.project, name, queued=queued, dead=dead)
+    return await _counted(call, name, "discarded", steps, {"what": what})
 
 
 async def test(call: Call) -> Response:
@@ -99,21 +99,32 @@ def _name(call: Call) -> str:
     return name
 
 
-async def _counted(call: Call, name: str, done: str, counted: tuple[int, int], asked: dict[str, object]) -> Response:
-    batches, records = counted
-    if batches:
-        logger.info(
-            "%s has %s %s (%s) of %s in the project %s.",
-            call.principal.name,
-            done,
-            counting.counted(batches, "batch", "batches"),
-            counting.counted(records, "record"),
-            name,
-            call.project,
-            extra={"fields": {"destination": name, "project": call.project, "request": call.request}},
-        )
-        await auditing.handled_delivery(call, name, done, {"batches": batches, "records": records, **asked})
-    return _answer({done: {"batches": batches, "records": records}})
+async def _counted(
+    call: Call, name: str, done: str, steps: AsyncIterator[tuple[int, int]], asked: dict[str, object]
+) -> Response:
+    """Do it, and tell of what was done, also when a later step fails."""
+    total = {"batches": 0, "records": 0}
+    try:
+        async for batches, records in steps:
+            total = {"batches": total["batches"] + batches, "records": total["records"] + records}
+    finally:
+        if total["batches"]:
+            _log(call, name, done, **total)
+            await auditing.handled_delivery(call, name, done, {**total, **asked})
+    return _answer({done: total})
+
+
+def _log(call: Call, name: str, done: str, *, batches: int, records: int) -> None:
+    logger.info(
+        "%s has %s %s (%s) of %s in the project %s.",
+        call.principal.name,
+        done,
+        counting.counted(batches, "batch", "batches"),
+        counting.counted(records, "record"),
+        name,
+        call.project,
+        extra={"fields": {"destination": name, "project": call.project, "request": call.request}},
+    )
 
 
 def _answer(value: dict[str, Any]) -> Response:

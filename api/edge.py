@@ -6,10 +6,9 @@ is read and before routing could tell what exists; every exception becomes an an
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from time import perf_counter
-from types import MappingProxyType
 from typing import TypeAlias
 
 from starlette.requests import ClientDisconnect
@@ -22,6 +21,7 @@ from api.auth import addresses, browsers, credentials, hosts
 from api.auth.authenticating import Authenticator
 from api.calls import State
 from api.errors import Told
+from api.places import Places
 from reconciler import belonging, ids
 from reconciler.access.principals import Principal
 from reconciler.auditing import refusals
@@ -35,11 +35,12 @@ logger = logging.getLogger(__name__)
 Rendering: TypeAlias = Callable[[Scope, Told], Response]
 """The form in which a path tells of a failure."""
 
-REFUSED = frozenset({401, 403})
+REFUSED = frozenset({401, 403, 429})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 IN_FLIGHT = 32  # requests of one credential at a time
-AT_ONCE = 256  # ids for which randomness is drawn
+AT_ONCE = 256  # ids whose random digits are drawn together
+NOWHERE = Places(())
 BUSY_SECONDS = 1  # after which a request over that limit may be tried again
 
 
@@ -103,7 +104,7 @@ class Edge:
         public: Callable[[str], bool],
         render: Rendering = usual,
         pages: Collection[str] = (),
-        paths: Mapping[object, str] = MappingProxyType({}),
+        places: Places = NOWHERE,
         is_lost: Callable[[Scope], bool] = lambda _: False,
     ) -> None:
         self.app = app
@@ -111,7 +112,7 @@ class Edge:
         self.is_public = public
         self.pages = pages
         self.is_lost = is_lost  # a browser before a page that there is not
-        self.paths = paths  # of endpoints
+        self.places = places
         self.render = render
         self.service_key = services.api_key.encode()
         self.hosts = hosts.allowed(services.web_url)
@@ -134,27 +135,31 @@ class Edge:
         common = self.common_of_pages if is_page else self.common
         outgoing = Outgoing(scope, send, request=request, common=common)
         try:
-            await self._admit(scope, receive, outgoing)
+            await self._admit(scope, receive, outgoing, is_page=is_page)
         except ClientDisconnect:
             return  # there is nobody to answer
         except Exception as exception:
+            if isinstance(exception, errors.Hidden):
+                scope["state"].update(project=exception.project, is_hidden=True)
             response = self.render(scope, errors.told(exception, request=request))
             if outgoing.started:
                 raise  # the status is sent; the server cuts the connection, so that the client sees that it broke off
             await response(scope, receive, outgoing)
         finally:
             self.note(scope.get("endpoint"), scope["method"], outgoing.status, perf_counter() - began)
-            if outgoing.status in REFUSED:
+            if outgoing.status in REFUSED or "is_hidden" in scope["state"]:
                 self._count(scope, outgoing.status, place())
 
     def _count(self, scope: Scope, status: int, address: str) -> None:
         """Somebody was refused: the audit has how often, and writes it by itself."""
-        principal = scope["state"].get("principal")
+        state: State = scope["state"]
+        principal = state.get("principal")
         actor = refusals.NOBODY if principal is None else principal.name
-        path = self.paths.get(scope.get("endpoint"), "")
-        self.services.refusals.note(refusals.Attempt(status, actor, address, path))
+        path, named = self.places.of(scope["path"], self.services)
+        project = state.get("project") or named
+        self.services.refusals.note(refusals.Attempt(status, actor, address, path, project))
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, *, is_page: bool) -> None:
         headers: list[Header] = scope["headers"]
         named = dict(headers)  # to see which there are; of one that is repeated, a check below looks at every value
         if self.services.anybody is not None:
@@ -162,7 +167,7 @@ class Edge:
         credentials.refuse_in_path(scope["path"])
         if query := scope["query_string"]:
             credentials.refuse_in_query(query, service_key=self.service_key)
-        if self.is_public(scope["path"]) or self.is_lost(scope):
+        if is_page or self.is_public(scope["path"]):
             await self.app(scope, receive, send)
             return
         is_write = scope["method"] not in READING
@@ -212,16 +217,16 @@ def _check_type(headers: list[Header]) -> None:
 
 def request_id(clock: Clock) -> str:
     """A new id for a request."""
-    return ids.ulid(milliseconds=int(clock().timestamp() * 1000), randomness=next(_RANDOMNESS))
+    return ids.instant(int(clock().timestamp() * 1000)) + next(_DIGITS)
 
 
-def _drawn() -> Iterator[bytes]:
-    """Randomness for one id after the other. One call of the system serves many: some requests cost little more."""
-    size = ids.RANDOM_BYTES
+def _drawn() -> Iterator[str]:
+    """The random digits of one id after the other. One draw serves many: some requests cost little more."""
+    size = ids.RANDOM_DIGITS
     while True:
-        drawn = os.urandom(AT_ONCE * size)
+        drawn = ids.digits(os.urandom(AT_ONCE * size))
         for start in range(0, len(drawn), size):
             yield drawn[start : start + size]
 
 
-_RANDOMNESS = _drawn()
+_DIGITS = _drawn()

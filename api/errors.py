@@ -7,6 +7,7 @@
         ├── Unauthenticated   401, with WWW-Authenticate
         ├── Forbidden         403
         ├── NotFound          404
+        │   └── Hidden
         ├── MethodNotAllowed  405, with Allow
         ├── Conflict          409
         ├── TooLarge          413
@@ -35,6 +36,7 @@ from reconciler.delivery import contract
 from reconciler.otlp import refusals
 from reconciler.reading import client
 from reconciler.signing_in.passwords import Throttled
+from reconciler.store.contract import StoreFault
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +80,16 @@ class NotFound(Problem):
     """There is no such thing, or none that the caller may know of."""
 
     status = 404
+
+
+class Hidden(NotFound):
+    """There is such a thing, and whoever asks may not know of it: they are told as of one that there is not, and the
+    audit counts that they were refused. `project` is the one that it is of; empty where the path says it.
+    """
+
+    def __init__(self, sentence: str, *, project: str = "") -> None:
+        super().__init__(sentence)
+        self.project = project
 
 
 class MethodNotAllowed(Problem):
@@ -200,6 +212,12 @@ def _not_taken(exception: Exception, _request: str) -> Told:
     return Told(503, (str(exception),), (retry_after(BUSY_SECONDS),))
 
 
+def _store_fault(exception: Exception, request: str) -> Told:
+    # Its sentence is for people, and says all that there is to know: a full disk is no fault of the program.
+    logger.warning(f"The request {request} failed: {exception}", extra={"fields": {"request": request}})
+    return Told(503, (str(exception),), (retry_after(BUSY_SECONDS),))
+
+
 def _overdue(exception: Exception, request: str) -> Told:
     logger.error(f"The request {request} took too long.", extra={"fields": {"request": request}})
     return Told(500, (f"{exception} Its id is {request}.",))
@@ -227,6 +245,7 @@ TABLE: Mapping[type, Answering] = {
     contract.UnknownDestination: partial(_told, status=404),
     contract.Full: _full,
     contract.NotTaken: _not_taken,
+    StoreFault: _store_fault,
     Exception: _failed,
 }
-"""The nearest class decides; Transient has no line of its own, so that what failed outside is a 500."""
+"""The nearest class decides; Transient has no line of its own, so that what else failed outside is a 500."""

@@ -54,7 +54,7 @@ async def deliver(call: Call) -> Response:
     if key is None or verdict is not Verdict.RIGHT:
         # `call_soon`: after this request's answer is written.
         asyncio.get_running_loop().call_soon(_tell, call, name, fault or WHY[verdict])
-        raise errors.NotFound(
+        raise errors.Hidden(
             "There is no such hook, or this delivery is not signed with its secret; the service's log says which."
         )
     if not signatures.is_ping(headers):

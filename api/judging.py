@@ -25,6 +25,10 @@ Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
 
 HEADER = b"x-service-project"
 
+# The name is not repeated: it is any text that somebody put into a path.
+NO_PROJECT = "There is no such project."
+NO_REPOSITORY = "There is no such repository; GET /v1/repositories lists those that are watched."
+
 
 class Place(Enum):
     """What a request is about."""
@@ -88,7 +92,7 @@ def judge(call: Call, rule: Rule) -> None:
         return
     verdict = _verdict(call, rule, rule.permission)
     if verdict is Verdict.UNKNOWN:
-        raise _missing(rule)
+        raise _missing(call, rule, call.project)
     if verdict is Verdict.FORBIDDEN:
         takes = permissions.takes(rule.permission, call.principal.scopes)
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
@@ -114,7 +118,7 @@ def _verdict(call: Call, rule: Rule, permission: Permission) -> Verdict:
         case Place.REACH:
             return Verdict.ALLOWED if principals.is_for(call.principal, permission) else Verdict.FORBIDDEN
         case _:
-            call.project = _project(call, rule)
+            call.project = call.state["project"] = _project(call, rule)
             return principals.judge(call.principal, permission, project=call.project)
 
 
@@ -151,7 +155,7 @@ def _project(call: Call, rule: Rule) -> str:
     if rule.place is Place.REPOSITORY:
         name = call.services.repositories.project_of(call.parameter("name"))
     if name is None or name not in call.services.accounts.directory.projects or not is_within(reachable, name):
-        raise _missing(rule)
+        raise _missing(call, rule, name)
     return name
 
 
@@ -166,7 +170,14 @@ def _chosen(call: Call, asked: str | None) -> str:
         return found
     if asked is None:
         raise errors.NotFound("Choose a project with the header X-Service-Project; GET /v1/me lists yours.")
-    raise errors.NotFound("There is no such project.")
+    raise missing(call, NO_PROJECT, project=asked)
+
+
+def missing(call: Call, sentence: str, *, project: str | None) -> errors.NotFound:
+    """That there is no such thing, for whoever asks; the audit counts it when it is of a project that exists."""
+    if project is not None and project in call.services.accounts.directory.projects:
+        return errors.Hidden(sentence, project=project)
+    return errors.NotFound(sentence)
 
 
 def _asked(call: Call) -> str | None:
@@ -178,8 +189,5 @@ def _asked(call: Call) -> str | None:
     return values[0].decode("latin-1").strip()
 
 
-def _missing(rule: Rule) -> errors.NotFound:
-    # The name is not repeated: it is any text that somebody put into a path.
-    if rule.place is Place.REPOSITORY:
-        return errors.NotFound("There is no such repository; GET /v1/repositories lists those that are watched.")
-    return errors.NotFound("There is no such project.")
+def _missing(call: Call, rule: Rule, project: str | None) -> errors.NotFound:
+    return missing(call, NO_REPOSITORY if rule.place is Place.REPOSITORY else NO_PROJECT, project=project)

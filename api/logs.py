@@ -7,8 +7,8 @@ A sender gives up what it is told by 400 or 413 and tries again what it is told 
 later is one of the last two, a body that came too slowly as well.
 """
 
-import asyncio
 from functools import partial
+from time import monotonic
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -43,8 +43,8 @@ async def take(call: Call) -> Response:
         raise errors.UnknownType(f"Log records come with one {TYPES}.")
     encoding = _encoding(call)
     services = call.services
-    sender, now = call.principal.name, asyncio.get_running_loop().time
-    _wait(services.rates.wait(sender, now=now()))
+    sender = call.principal.name
+    _wait(services.rates.wait(sender, now=monotonic()))
     held = _Held(services.room, sender, _length(call))
     try:
         body = await read_body(call.receive, limit=held.size)
@@ -58,10 +58,10 @@ async def take(call: Call) -> Response:
         held.change(len(body))
         logs = await reading.read(body, json=json)
     except REFUSALS:
-        services.rates.charge(sender, limiting.cost(held.size), now=now())
+        services.rates.charge(sender, limiting.cost(held.size), now=monotonic())
         raise
     else:
-        _wait(services.rates.take(sender, logs.records or 1, now=now()))
+        _wait(services.rates.take(sender, logs.records or 1, now=monotonic()))
         taking = services.deliveries.take(call.project, logs)
         if services.deliveries.sends_at_once(call.project):
             # Who waits for an endpoint and goes away sends all of it again: nobody needs the answer to this.

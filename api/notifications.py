@@ -17,6 +17,8 @@ from reconciler.notifications.models import Cause, Scope, UserStatus
 from reconciler.notifying.board import Sees
 
 LIST_PARAMETERS = frozenset({"limit", "after"})
+# The id is not repeated: it is any text that somebody put into a path.
+MISSING = "There is no such notification; GET /v1/api/notifications lists those that are kept."
 
 
 async def list_all(call: Call) -> Response:
@@ -30,7 +32,7 @@ async def list_all(call: Call) -> Response:
 
 async def get(call: Call) -> Response:
     """GET /v1/api/notifications/{id}"""
-    return _answer(call.services.board.one(call.parameter("id"), sees=_sees(call), user=_person(call)))
+    return _answer(call, call.services.board.one(call.parameter("id"), sees=_sees(call), user=_person(call)))
 
 
 async def set_status(call: Call) -> Response:
@@ -43,14 +45,21 @@ async def set_status(call: Call) -> Response:
     status = body.choice("userStatus", list(UserStatus), required=True)
     body.check()
     board, sees = call.services.board, _sees(call)
-    return _answer(await board.set_status(call.parameter("id"), UserStatus(status or ""), sees=sees, user=person))
+    shown = await board.set_status(call.parameter("id"), UserStatus(status or ""), sees=sees, user=person)
+    return _answer(call, shown)
 
 
-def _answer(notification: bytes | None) -> Response:
+def _answer(call: Call, notification: bytes | None) -> Response:
     if notification is None:
-        # The id is not repeated: it is any text that somebody put into a path.
-        raise errors.NotFound("There is no such notification; GET /v1/api/notifications lists those that are kept.")
+        raise _missing(call)
     return Json(answers.member(b"notification", notification))
+
+
+def _missing(call: Call) -> errors.NotFound:
+    cause = call.services.board.cause(call.parameter("id"))
+    if cause is not None and cause.scope is Scope.ORGANIZATION:
+        return errors.Hidden(MISSING)
+    return judging.missing(call, MISSING, project=None if cause is None else cause.project)
 
 
 def _sees(call: Call) -> Sees:

@@ -40,7 +40,7 @@ async def make(call: Call) -> Response:
     # What is wrong with the chosen project comes first: told only of names that exist, it would tell which do.
     reachable, project = judging.reach(call), call.services.repositories.project_of(asked.repository)
     if project is None or not judging.is_within(reachable, project):
-        raise repositories.missing()
+        raise judging.missing(call, judging.NO_REPOSITORY, project=project)
     kept = await disconnects.unless_gone(call.receive, _planned(call, asked))
     etag, stale = await _etag(call, kept)
     return _shown(call, kept, stale=stale, etag=etag)

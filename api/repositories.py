@@ -37,5 +37,4 @@ async def reconcile(call: Call) -> Response:
 
 def missing() -> errors.NotFound:
     """No repository has this name."""
-    # The name is not repeated: it is any text that somebody put into a path.
-    return errors.NotFound("There is no such repository; GET /v1/repositories lists those that are watched.")
+    return errors.NotFound(judging.NO_REPOSITORY)

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from api import answers, errors, judging, queries, streams
 from api.calls import Call
-from reconciler.daemon.services import Services
 
 LIST_PARAMETERS = frozenset({"repository", "limit"})
 LARGEST_PAGE = 10_000  # runs
 PAGE = 100  # runs, when no limit is given: runs are kept, so that all of them would only grow
+MISSING = "There is no such run; GET /v1/runs lists those that were recorded."
 
 
 async def list_all(call: Call) -> Response:
@@ -28,43 +28,48 @@ async def list_all(call: Call) -> Response:
 
 async def get(call: Call) -> Response:
     """GET /v1/runs/{id}"""
-    return streams.Streamed(_one(call.services, call.parameter("id"), projects=judging.reach(call)))
+    return streams.Streamed(_one(call, call.parameter("id"), projects=judging.reach(call)))
 
 
-async def _one(services: Services, run: str, *, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
+async def _one(call: Call, run: str, *, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
     """The answer. Raises `NotFound` before anything is sent."""
     # A run leaves memory a moment after it is stored. The store comes first, so that what was finished once stays so,
     # and last, for a run that ended between the two look-ups.
     for look in (_finished, _pending, _finished):
         found = False
-        async with aclosing(look(services, run, projects)) as texts:
+        async with aclosing(look(call, run, projects)) as texts:
             async for text in texts:
                 found = True
                 yield text
         if found:
             return
-    raise errors.NotFound("There is no such run; GET /v1/runs lists those that were recorded.")
+    raise errors.NotFound(MISSING)
 
 
-async def _finished(services: Services, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
-    async with aclosing(services.store.run_pages(run)) as pages:
+async def _finished(call: Call, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
+    async with aclosing(call.services.store.run_pages(run)) as pages:
         first = await anext(pages, None)
         if first is None:
             return
         [head] = first
-        if not judging.is_within(projects, _project(head)):
-            return
+        _check(call, projects, _project(head))
         before = b'{"run":%b,"statuses":[' % head.removesuffix(b"}")  # the statuses become its last member
         async with aclosing(streams.joined(before, pages, b"]}}")) as texts:
             async for text in texts:
                 yield text
 
 
-async def _pending(services: Services, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
+async def _pending(call: Call, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
     """A queued or a running run, from memory: it has no statuses yet."""
-    found = services.repositories.run(run)
-    if found is not None and judging.is_within(projects, _project(found)):
+    found = call.services.repositories.run(run)
+    if found is not None:
+        _check(call, projects, _project(found))
         yield answers.member(b"run", found)
+
+
+def _check(call: Call, projects: frozenset[str] | None, project: str) -> None:
+    if not judging.is_within(projects, project):
+        raise judging.missing(call, MISSING, project=project)
 
 
 class _Run(msgspec.Struct, frozen=True):

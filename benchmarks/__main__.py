@@ -17,6 +17,7 @@ from benchmarks import (
     failing,
     figures,
     first_read,
+    first_read_parts,
     get_one,
     hooks,
     idle,
@@ -76,6 +77,7 @@ def _of_full() -> Mapping[str, Measure]:
         "failing": lambda: failing.measure(seconds=600),
         "many": lambda: many.measure(repositories=1_000, interval=60),
         "first-read-large": lambda: [first_read.measure(files=100_000)],
+        "first-read-parts": lambda: first_read_parts.measure(files=10_000),
     }
 
 

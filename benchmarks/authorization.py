@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import api.app
@@ -63,7 +62,8 @@ class _Unjudged(Endpoint):
 class _Open(Edge):
     """Lets everybody in as the same one."""
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, *, is_page: bool) -> None:
+        assert not is_page
         scope["state"]["principal"] = SERVICE_KEY
         await self.app(scope, receive, send)
 
@@ -71,8 +71,9 @@ class _Open(Edge):
 def _open(services: Services) -> ASGIApp:
     """The application without authentication and authorization; all else is the same."""
     app = api.app.build(services)
-    app.router.routes = [Route(path, _Unjudged(**_given(endpoint))) for path, endpoint in api.app.ROUTES]
-    app.middleware_stack = _Open(app.router, services=services, public=api.app.is_public)
+    routes = [(path, _Unjudged(**_given(endpoint))) for path, endpoint in api.app.ROUTES]
+    led = api.app.leading(routes, lifespan=app.router, otherwise=api.app.unknown)
+    app.middleware_stack = _Open(led, services=services, public=api.app.is_public)
     return app
 
 

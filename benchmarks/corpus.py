@@ -10,13 +10,16 @@ SECOND = 1_700_000_000  # the Unix time of the first commit
 WORDS = ("payments", "checkout", "search", "ledger", "gateway", "catalog", "pricing", "shipping")
 
 
-def make(path: Path, *, files: int, commits: int = 1, seed: int = 1, flat: bool = False) -> None:
+def make(
+    path: Path, *, files: int, commits: int = 1, seed: int = 1, flat: bool = False, shapeless: bool = False
+) -> None:
     """A bare repository whose branch `main` holds so many files of one resource each, about 600 bytes a file.
 
     The first commit holds them all, and each further one changes one of them. `flat`: all are in one folder.
+    `shapeless`: no two texts differ in nothing but their values.
     """
     empty(path)
-    imported(path, b"".join(_stream(files, commits, seed, flat=flat)))
+    imported(path, b"".join(_stream(files, commits, seed, flat=flat, shapeless=shapeless)))
 
 
 def empty(path: Path) -> None:
@@ -40,18 +43,19 @@ def name(number: int) -> str:
     return f"destination-{number:06d}"
 
 
-def _stream(files: int, commits: int, seed: int, *, flat: bool) -> Iterator[bytes]:
+def _stream(files: int, commits: int, seed: int, *, flat: bool, shapeless: bool) -> Iterator[bytes]:
     yield b"commit refs/heads/main\ncommitter Bench <bench@localhost> %d +0000\ndata 5\nfirst\n" % SECOND
     source = random.Random(seed)  # noqa: S311 - a reproducible corpus, no secret
     for number in range(files):
-        yield _write(number, source, flat=flat)
+        yield _write(number, source, flat=flat, shapeless=shapeless)
     for further in range(1, commits):
         yield b"commit refs/heads/main\ncommitter Bench <bench@localhost> %d +0000\ndata 4\nnext\n" % (SECOND + further)
-        yield _write(source.randrange(files), source, flat=flat)
+        yield _write(source.randrange(files), source, flat=flat, shapeless=shapeless)
 
 
-def _write(number: int, source: random.Random, *, flat: bool) -> bytes:
-    return written(path(number, flat=flat), document(number, source))
+def _write(number: int, source: random.Random, *, flat: bool, shapeless: bool) -> bytes:
+    comment = f"# the {number}th\n" if shapeless else ""
+    return written(path(number, flat=flat), comment + document(number, source))
 
 
 def written(path: str, text: str) -> bytes:

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests import daemons
@@ -16,10 +16,10 @@ BENCH, FOLLOWED = "bench", "followed"
 
 
 @contextlib.contextmanager
-def daemon(folder: Path, *, repository: Path | None) -> Iterator[Daemon]:
-    """Start it, wait until it is ready, and stop it."""
+def daemon(folder: Path, *, repository: Path | None, prefix: Sequence[str] = ()) -> Iterator[Daemon]:
+    """Start it, by the command `prefix` if there is one, wait until it is ready, and stop it."""
     repositories = [] if repository is None else [daemons.watched(BENCH, repository)]
-    with daemons.running(folder, repositories=repositories, is_started=True) as running:
+    with daemons.running(folder, repositories=repositories, prefix=prefix, is_started=True) as running:
         yield running
 
 

@@ -23,7 +23,7 @@ def measure(*, files: int) -> Figure:
         for number in range(ROUNDS):
             place = folder / str(number)
             place.mkdir()
-            floor.append(_plain(folder / "corpus.git", place / "plain.db"))
+            floor.append(plain(folder / "corpus.git", place / "plain.db"))
             ours.append(_daemon(folder / "corpus.git", place, files=files))
     ratio = statistics.median(one / other for one, other in zip(ours, floor, strict=True))
     return Figure(
@@ -35,7 +35,8 @@ def measure(*, files: int) -> Figure:
     )
 
 
-def _plain(repository: Path, database: Path) -> float:
+def plain(repository: Path, database: Path) -> float:
+    """The seconds that the script takes."""
     command = [sys.executable, "-m", "benchmarks.plain_script", str(repository), str(database)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

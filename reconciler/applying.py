@@ -253,10 +253,10 @@ class Applier:
         """The names that a project may refer to now, as the next plan is told."""
         return await asyncio.to_thread(self._secrets, project)
 
-    async def release(self, repository: str) -> None:
+    async def release(self, repository: str, *, audit: AuditRow) -> None:
         """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
         async with self._gate.shared():
-            record = Record(release_repository=repository)
+            record = Record(release_repository=repository, audit=(audit,))
             await _to_its_end(self._store.commit((), record=record, planned_at=None))
         self._tell(Told(repository))
 

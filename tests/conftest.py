@@ -9,7 +9,7 @@ from hypothesis import settings
 from tests.canaries import MARKER
 
 # Of each property so many examples, where a test says nothing else; a slow machine is no reason to fail one.
-settings.register_profile("suite", max_examples=30, deadline=None)
+settings.register_profile("suite", max_examples=20, deadline=None)
 settings.load_profile("suite")
 
 # The folders whose tests take longest: their files come first, so that at the end no process is left alone with one.
@@ -33,9 +33,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turns.get(item.path.parent.name, len(turns)))
 
 
+def pytest_configure() -> None:
+    """Nothing of what is collected goes again, so nobody looks for that meanwhile."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What was collected is there to the end, and is much: nobody looks through it again for what is not used."""
-    gc.collect()
+    gc.enable()
     gc.freeze()
 
 

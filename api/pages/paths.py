@@ -16,3 +16,4 @@ STYLE = "/assets/style.css"
 ICON = "/assets/icon.svg"
 FAVICON = "/favicon.ico"
 REFERENCE = "/docs"  # every operation of the interface
+REFERENCE_FOLDER = "/docs/"  # as people type it; it leads there

@@ -15,7 +15,8 @@ from starlette.responses import Response
 
 from api import openapi
 from api.calls import Call
-from api.pages.rendering import Page, page
+from api.pages import paths
+from api.pages.rendering import Elsewhere, Page, page
 from api.reference.contents import contents
 
 _making = threading.Lock()  # so that it is made once, however many ask at first
@@ -25,6 +26,11 @@ async def show(_call: Call) -> Response:
     """GET /docs"""
     # Elsewhere than on the loop: a tenth of a second, the first time.
     return Page(await asyncio.to_thread(_whole))
+
+
+async def lead(_call: Call) -> Response:
+    """GET /docs/"""
+    return Elsewhere(paths.REFERENCE)
 
 
 def _whole() -> bytes:

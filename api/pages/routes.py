@@ -21,6 +21,7 @@ ROUTES = (
     (paths.SIGNED_OUT, Endpoint(GET=public(leaving.show))),
     (paths.NOTIFICATIONS, Endpoint(GET=public(explained.show))),
     (paths.REFERENCE, Endpoint(GET=public(reference.show))),
+    (paths.REFERENCE_FOLDER, Endpoint(GET=public(reference.lead))),
     (paths.STYLE, Endpoint(GET=public(assets.style))),
     (paths.ICON, Endpoint(GET=public(assets.icon))),
     (paths.FAVICON, Endpoint(GET=public(assets.icon))),

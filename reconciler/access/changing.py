@@ -107,8 +107,9 @@ def set_member(directory: Directory, *, project: str, name: str, role: Role) -> 
     before = directory.members.get(project, {}).get(member.user)
     if before is None and sum(map(len, directory.members.values())) >= MOST_MEMBERSHIPS:
         raise Conflict(f"There are {MOST_MEMBERSHIPS:,} memberships, which is the most; end some first.")
-    detail = {"role": role.value, "before": None if before is None else before.value}
-    return Amendment(Audited("configured", "Member", name, project=project, detail=detail), members=(member,))
+    detail = {"role": role.value} if before is None else {"role": role.value, "before": before.value}
+    action = "created" if before is None else "configured"
+    return Amendment(Audited(action, "Member", name, project=project, detail=detail), members=(member,))
 
 
 def remove_member(directory: Directory, *, project: str, name: str) -> Amendment:

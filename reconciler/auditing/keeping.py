@@ -11,14 +11,16 @@ from typing import Protocol
 
 from reconciler.auditing.refusals import Refusals
 from reconciler.clock import Clock, rfc3339
+from reconciler.counting import counted
 from reconciler.schedules import Schedules
-from reconciler.store.chaining import Head
+from reconciler.store.chaining import ZERO, Anchor, Head
 from reconciler.store.contract import AuditRow, Store, StoreFault
 
 log = logging.getLogger(__name__)
 
 MINUTE = 60.0
 RETENTION_SECONDS = 600.0  # between two looks for what is over
+NOTHING = Anchor(Head(0, ZERO))  # went so far
 PAUSE_SECONDS = 0.02  # between two steps: others write in between
 
 
@@ -39,6 +41,8 @@ class Keeping:
         self._retention = retention
         self._clock = clock
         self._said: Head | None = None
+        self._said_anchor = NOTHING
+        self._writing = asyncio.Lock()
         self._ran = asyncio.Event()
         self._waiting: tuple[AuditRow, ...] = ()  # which the disk did not take
 
@@ -64,28 +68,53 @@ class Keeping:
 
     async def minute(self) -> None:
         """Write the attempts that were refused, and say the head where it is another one."""
-        if not self._waiting:  # else the counts go on, in as much memory as before
-            self._waiting = tuple(self.refusals.taken(self._clock()))
-        if self._waiting:
+        # Whoever is cancelled leaves a write that goes on: one that is begun anew would write the same once more.
+        await asyncio.shield(asyncio.create_task(self._write_refused(), name="refused attempts"))
+        await self.say()
+
+    async def _write_refused(self) -> None:
+        async with self._writing:
+            if not self._waiting:  # else the counts go on, in as much memory as before
+                self._waiting = tuple(self.refusals.taken(self._clock()))
+            if not self._waiting:
+                return
             try:
                 await self._store.tell(self._waiting)
             except StoreFault as fault:
                 log.warning("Which attempts were refused is not in the audit yet. %s", fault.message)
             else:
                 self._waiting = ()
-        await self.say()
 
     async def say(self) -> None:
-        """Say the head in the log when links were added since: kept elsewhere, it proves what the store held."""
+        """Say in the log where the audit begins and ends, when that changed since: kept elsewhere, it proves what the
+        store held.
+        """
         try:
-            head = await self._store.audit_head()
+            anchor, head = await self._store.audit_anchor(), await self._store.audit_head()
         except StoreFault as fault:
             log.warning("The audit's head is not known: %s", fault.message)
             return
+        self._say_anchor(anchor)
         if head != self._said:
             self._said = head
             fields = {"auditLink": head.number, "auditHash": head.hash.hex()}
             log.info("The audit's head is %s.", head, extra={"fields": fields})
+
+    def _say_anchor(self, anchor: Anchor) -> None:
+        """After each move, and at a start: a service that was killed may have said nothing of the last one."""
+        if anchor == self._said_anchor:
+            return
+        self._said_anchor = anchor
+        number, hashed = anchor.head
+        fields = {"auditAnchor": number, "auditAnchorHash": hashed.hex(), "auditGone": anchor.events}
+        log.info(
+            "The audit's anchor is %s: %s went so far, up to number %d, the last of %s.",
+            anchor.head,
+            counted(anchor.events, "event"),
+            anchor.last_event,
+            anchor.last_at or "an unknown time",
+            extra={"fields": fields},
+        )
 
     async def forget(self) -> None:
         """Remove the oldest links whose time is over, a step at a time. Raises StoreFault."""
@@ -93,4 +122,5 @@ class Keeping:
         is_more = True
         while is_more:
             is_more = await self._store.forget_events(before=before)
+            self._say_anchor(await self._store.audit_anchor())
             await asyncio.sleep(PAUSE_SECONDS)

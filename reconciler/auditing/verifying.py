@@ -17,15 +17,15 @@ from pathlib import Path
 
 from reconciler import counting, errors
 from reconciler.store import auditing, chaining, connections
-from reconciler.store.auditing import Anchor, Chained, Link
-from reconciler.store.chaining import Content, Head
+from reconciler.store.auditing import Chained, Link
+from reconciler.store.chaining import Anchor, Content, Head
 
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 RESTORED = "events were cut off, or an older copy was put in the store's place"
 
 
 class Broken(errors.Refused):
-    """The chain does not fit; the message says where first."""
+    """The chain does not fit, or misses events that should be there; the message says where first."""
 
 
 @dataclass(slots=True)
@@ -65,8 +65,10 @@ def head(text: str) -> Head:
     return Head(int(match[1]), bytes.fromhex(match[2]))
 
 
-def verify(path: Path, *, known: Head | None = None) -> Verified:
-    """Look at all of a store's audit, and whether the link `known` is in it. Raises Broken, StoreFault."""
+def verify(path: Path, *, known: Head | None = None, since: str | None = None) -> Verified:
+    """Look at all of a store's audit, whether the link `known` is in it, and whether nothing went that happened at the
+    instant `since` or later, as `clock.rfc3339` writes it. Raises Broken, StoreFault.
+    """
     with connections.faults("read"), closing(connections.open_reader(path)) as connection:
         connection.execute("begin deferred")  # one moment, whatever is written meanwhile
         anchor = auditing.anchor(connection)
@@ -76,7 +78,25 @@ def verify(path: Path, *, known: Head | None = None) -> Verified:
         stray = auditing.stray(connection)
         if stray is not None:
             raise Broken(f"The event {stray} belongs to no link: it was added, or its link was removed.")
+        _check_anchor(anchor, since)
     return verified
+
+
+def _check_anchor(anchor: Anchor, since: str | None) -> None:
+    """Whether what went was over. What was there before the chain began has no hash, and is link 1."""
+    number = anchor.head.number
+    if anchor.head.hash == chaining.ZERO and number <= 1:
+        return
+    if anchor.last_at is None:
+        raise Broken(
+            f"The anchor, link {number}, does not show when its events were: something else than the service put it "
+            "there, and removed what was before it."
+        )
+    if since is not None and anchor.last_at >= since:
+        raise Broken(
+            f"Removed early: the events up to link {number}, of {anchor.last_at}, are gone, and `audit.retention` "
+            f"keeps all since {since}. If it was shorter until lately, say so with --retention."
+        )
 
 
 def _chain(connection: sqlite3.Connection, verified: Verified, *, known: Head | None) -> Verified:
@@ -176,7 +196,8 @@ def _check_hash(connection: sqlite3.Connection, link: Link, content: Content, ve
     verified.rewrites += len(rewrites)
     for one in rewrites:
         content.rewrite(one)
-    if content.sealed(verified.head, address=link.address) != link.head:
+    kept = link.content or content.digest()
+    if content.sealed(verified.head, address=link.address) != link.head or content.digest() != kept:
         raise Broken(
             f"{_named(link)} does not fit: one of its events, or a link before it, is not what it was when written."
         )

@@ -1,18 +1,19 @@
 """`reconciler audit`: who did what, as the service tells it. Verifying the chain has a module of its own
-(`audit_verify`).
+(`audit_verify`), and what is told beside (`audit_details`).
 """
 
 import click
 
-from reconciler.cli import audit_verify, connecting, output, tables, words
+from reconciler.cli import audit_details, audit_verify, connecting, output, tables, words
 from reconciler.cli.answers import objects, text
 from reconciler.cli.client import Client
-from reconciler.cli.form_option import form_option
+from reconciler.cli.form_option import wide_form_option
+from reconciler.cli.instants import Instant
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
+from reconciler.cli.tables import Column
 from reconciler.documents.values import Value
 
-HEADER = ("AT", "WHO", "ACTION", "WHAT", "PROJECT", "VERSION", "BY", "FROM")
 SHOWN = 100
 MOST = 100_000
 PAGE = 1000  # events in one request; no more are given
@@ -25,48 +26,64 @@ def audit() -> None:
 
 @audit.command("list")
 @click.option("--kind", help="Only what happened to this kind of thing: Destination, Repository, User, Session, ...")
-@click.option("--name", help="Only what happened to the thing of this name.")
+@click.option("--name", help="Only what happened to the thing of this name; with --kind Key its id does as well.")
 @click.option("--actor", help="Only what this one did: user:ana, key:01J..., git:telemetry.")
 @click.option("--action", help="Only this: created, configured, deleted, approved, signed-in, refused, ...")
-@click.option("--since", metavar="INSTANT", help="From this instant on: 2026-11-21T08:00:00Z.")
-@click.option("--until", metavar="INSTANT", help="Before this instant.")
+@click.option("--since", type=Instant(), help="From then on: 24h, 2026-11-21 (in UTC), 2026-11-21T08:00:00Z.")
+@click.option("--until", type=Instant(), help="Before then.")
+@click.option("--after", metavar="ID", help="Only what comes behind the event of this id: where a list ended.")
 @click.option("--limit", type=click.IntRange(1, MOST), default=SHOWN, help=f"At most so many events ({SHOWN}).")
-@form_option
+@wide_form_option
 @connected
 def list_all(session: Session, *, limit: int, form: str, **wanted: str | None) -> None:
     """Show audit events, the newest first: of --project, or of every project that you may read the audit of."""
     with connecting.client(session) as client:
-        found = _found(client, {name: value for name, value in wanted.items() if value is not None}, limit=limit)
-    rows = [_row(one) for one in found]
-    output.write(tables.listed("events", found, form=form, header=HEADER, rows=rows, colour=session.coloured))
+        given = {name: value for name, value in wanted.items() if value is not None}
+        found = _found(client, given, most=limit + 1)  # one more, to know whether there is
+    is_cut, found = len(found) > limit, found[:limit]
+    output.write(tables.shown("events", found, form=form, columns=COLUMNS, colour=session.coloured))
     if not found:
         output.note("no events found")
+    elif is_cut:
+        output.note(f"there are more; go on with --after {text(found[-1], 'id')}")
 
 
 audit.add_command(audit_verify.verify)
 
 
-def _found(client: Client, wanted: dict[str, str], *, limit: int) -> list[dict[str, Value]]:
+def _found(client: Client, wanted: dict[str, str], *, most: int) -> list[dict[str, Value]]:
     found: list[dict[str, Value]] = []
-    after: dict[str, str] = {}
-    while len(found) < limit:
-        size = min(PAGE, limit - len(found))
-        page = objects(client.get("audit-events", query={"limit": str(size), **wanted, **after}).get("events"))
+    while len(found) < most:
+        behind = {"after": text(found[-1], "id")} if found else {}
+        size = min(PAGE, most - len(found))
+        page = objects(client.get("audit-events", query={"limit": str(size), **wanted, **behind}).get("events"))
         found += page
         if len(page) < size:
             break
-        after = {"after": text(page[-1], "id")}
     return found
 
 
-def _row(event: Value) -> tuple[str, ...]:
-    return (
-        words.moment(text(event, "at")),
-        text(event, "actor"),
-        text(event, "action"),
-        f"{text(event, 'kind')} {text(event, 'name')}",
-        text(event, "project"),
-        text(event, "versionAfter"),
-        text(event, "run") or text(event, "request"),
-        text(event, "address"),
-    )
+def _what(event: Value) -> str:
+    return f"{text(event, 'kind')} {text(event, 'name')}"
+
+
+def _called(event: Value) -> str:
+    """A key by what people call it, all else by its name."""
+    if text(event, "kind") != "Key":
+        return _what(event)
+    return f"Key {text(event, 'detail', 'name') or text(event, 'name')}"
+
+
+COLUMNS = (
+    Column("AT", lambda event: words.moment(text(event, "at")), kept=True),
+    Column("WHO", lambda event: text(event, "actor"), kept=True),
+    Column("ACTION", lambda event: text(event, "action"), kept=True),
+    Column("WHAT", _called, kept=True, narrow=True),
+    Column("WHAT", _what, kept=True, wide=True),
+    Column("PROJECT", lambda event: text(event, "project"), tells_apart=True),
+    Column("VERSION", lambda event: text(event, "versionAfter"), wide=True),
+    Column("BY", lambda event: text(event, "run") or text(event, "request"), wide=True),
+    Column("ID", lambda event: text(event, "id"), kept=True, wide=True),
+    Column("FROM", lambda event: text(event, "address")),
+    Column("DETAIL", audit_details.line),
+)

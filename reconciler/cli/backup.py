@@ -26,14 +26,17 @@ NOT_IN_IT = (
 @click.option("--state-dir", "state_dir", help="The service's `stateDir`; overrides the settings.")
 def backup(folder: Path, config: Path | None, state_dir: str | None) -> None:
     """Copy the store of the service on this machine to a new FOLDER, verified, while the service runs or not."""
-    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
-    overrides = {"stateDir": state_dir, "auth.type": "local"}
+    # Neither how people sign in nor who may connect is needed, and what that takes (a provider's secret, a word that
+    # there need be no TLS) is in the environment of the service alone.
+    overrides = {"stateDir": state_dir, "auth.type": "local", "insecure": True}
     settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
     watch = Watch(time.monotonic, SECONDS, output.note)
-    manifest = backing_up.back_up(databases.places(settings), folder.absolute(), now=clock.now(), watch=watch)
+    places = databases.places(settings)
+    manifest = backing_up.back_up(places, folder.absolute(), now=clock.now(), watch=watch)
     for line in lines(folder, manifest):
         output.line(line)
     output.note(NOT_IN_IT)
+    output.note(f"It is of the service whose store is {places.store}.")
 
 
 def lines(folder: Path, manifest: Manifest) -> list[str]:

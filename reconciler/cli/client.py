@@ -82,7 +82,7 @@ class Client:
             raise Refused("the server must be a URL such as http://127.0.0.1:3001 (--server or SERVICE_SERVER)")
         self._server = target.server.rstrip("/")
         self._refused = WRONG_PASSWORD if target.user else WRONG_KEY if target.api_key else NOBODY
-        self._project = target.project
+        self.project = target.project
         self._errors = httpx2
         try:
             self._http = httpx2.Client(
@@ -183,8 +183,8 @@ class Client:
         if status == 429 and after:
             errors = (f"{errors[0].removesuffix('.')} ({after} s)",)
         # No refusals: none of what asks about a resource is to take it for a missing one.
-        if self._project and errors == (NO_PROJECT,):
-            raise Refused(no_project(self._project))
+        if self.project and errors == (NO_PROJECT,):
+            raise Refused(no_project(self.project))
         if errors == (CHOOSE,):
             raise Refused(CHOOSE_HINT)
         raise Refusal(status, errors)

@@ -99,7 +99,8 @@ def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[Finding]:
     facts = [secret_files.gather(each) for each in secret_files.named(loaded.settings)]
     secret = loaded.settings.auth.oidc.oauth2_client_secret.get_secret_value()
     in_file = bool(secret) and not environment.get(CLIENT_SECRET)
-    return [*secret_files.judge(facts), *secret_files.config(loaded.config, has_secret=in_file)]
+    found = [*secret_files.judge(facts), *secret_files.folder(loaded.settings.secrets.directory)]
+    return [*found, *secret_files.config(loaded.config, has_secret=in_file)]
 
 
 def _programs(needed: tuple[str, ...]) -> list[Finding]:

@@ -1,7 +1,16 @@
-"""The option `-o`: table, YAML or JSON, for the commands whose tables have one width."""
+"""The option `-o`: table, YAML or JSON, and a wide table where the other leaves something out."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-form_option = click.option(
-    "-o", "--output", "form", type=click.Choice(("table", "yaml", "json")), default="table", help="How to show them."
-)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _option(*forms: str) -> Callable[[F], F]:
+    return click.option("-o", "--output", "form", type=click.Choice(forms), default="table", help="How to show them.")
+
+
+form_option = _option("table", "yaml", "json")
+wide_form_option = _option("table", "wide", "yaml", "json")

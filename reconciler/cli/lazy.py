@@ -1,7 +1,8 @@
 """Groups of commands: of subcommands that are imported when they are used, so that a quick command does not pay for a
-heavy one, and of those that stand in one module.
+heavy one, and of those that stand in one module. Who mistypes a command is told which one may be meant.
 """
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
@@ -15,7 +16,30 @@ class Entry(NamedTuple):
     summary: str
 
 
-class LazyGroup(click.Group):
+ENDING = ("delete", "remove", "revoke")  # what a group has one of, and people look for by the others
+WHOLE = 1000  # characters: no first sentence of a command is longer, so that none is cut
+
+
+class _Group(click.Group):
+    """A group that knows what somebody who mistyped may have meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant, or a mistake that names the one that may be."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and (meant := _meant(args[0], names)) and not ctx.resilient_parsing:
+            ctx.fail(f"No such command '{args[0]}'; did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
+
+
+def _meant(typed: str, names: list[str]) -> str | None:
+    if typed in ENDING:
+        return next((name for name in ENDING if name in names), None)
+    return next(iter(get_close_matches(typed.lower(), names, n=1)), None)
+
+
+class LazyGroup(_Group):
     """A group whose commands are in a table; the list of commands imports none of them."""
 
     entries: dict[str, Entry]
@@ -41,21 +65,14 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
 
 
-ENDING = ("delete", "remove", "revoke")  # what a group has one of, and people look for by the others
-
-
-class OrderedGroup(click.Group):
+class OrderedGroup(_Group):
     """A group of commands of one module, listed in the order in which they stand there."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant, or a mistake that names the one that may be."""
-        meant = next((name for name in ENDING if name in self.commands), None)
-        if meant and args[0] in ENDING and args[0] not in self.commands:
-            ctx.fail(f"No such command '{args[0]}'; did you mean '{meant}'?")
-        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names, as they stand."""
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of commands in the help text, each with its first sentence whole."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(WHOLE)) for name, one in self.commands.items()])

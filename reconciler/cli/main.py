@@ -4,7 +4,9 @@ A command is a module beside this one; nothing here imports one, or a library th
 """
 
 import os
+import sys
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
@@ -53,7 +55,18 @@ ENTRIES = {
 }
 
 
-@click.group(cls=LazyGroup, name=PROGRAM, context_settings={"help_option_names": ["-h", "--help"]})
+def documentation(prefix: Path) -> str | None:
+    """Where an installation has what messages call `docs/`; None in a clone, which has it under that name."""
+    folder = prefix / "share" / PROGRAM / "docs"
+    return f"The documentation, docs/ in messages, is in {folder}" if folder.is_dir() else None
+
+
+@click.group(
+    cls=LazyGroup,
+    name=PROGRAM,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=documentation(Path(sys.prefix)),
+)
 @options(from_environment=True)
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="Print the version.")
 @click.pass_context

@@ -1,34 +1,42 @@
-"""`reconciler notification`: what somebody should know of, with what to do, and saying that one has read it."""
+"""`reconciler notification`: what somebody should know of, with what to do, saying that one has read it, and
+trying whether alerts arrive.
+"""
+
+from datetime import datetime
 
 import click
 
-from reconciler.cli import connecting, output, tables, words
-from reconciler.cli.answers import objects, text
-from reconciler.cli.form_option import form_option
+from reconciler.cli import connecting, exits, output, short_ids, tables, words
+from reconciler.cli.answers import at, objects, text
+from reconciler.cli.client import Client
+from reconciler.cli.form_option import wide_form_option
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
+from reconciler.cli.tables import Column
 from reconciler.documents.values import Value
 
-HEADER = ("ID", "SEVERITY", "TYPE", "PROJECT", "CHANGED", "READ", "WHAT")
 PATH = ("api", "notifications")
 
 
 @click.group(cls=OrderedGroup)
 def notification() -> None:
-    """Show what somebody should know of, and say that you have read or dismissed it."""
+    """Show what somebody should know of, say that you have read or dismissed it, and try whether alerts arrive.
+
+    The last eight characters of an ID, as the list shows them, do as well.
+    """
 
 
 @notification.command("list")
 @click.option("--all", "every", is_flag=True, help="Those that are over, and those that you dismissed, too.")
-@form_option
+@wide_form_option
 @connected
 def list_all(session: Session, *, every: bool, form: str) -> None:
     """List notifications, the newest first: those whose cause is there and that you have not dismissed."""
     with connecting.client(session) as client:
-        found = objects(client.get(*PATH).get("notifications"))
+        found = _listed(client)
     shown = [one for one in found if every or _is_news(one)]
-    rows = [_row(one) for one in shown]
-    output.write(tables.listed("notifications", shown, form=form, header=HEADER, rows=rows, colour=session.coloured))
+    columns = [column for column in COLUMNS if every or column is not STATE]  # else all of them are open
+    output.write(tables.shown("notifications", shown, form=form, columns=columns, colour=session.coloured))
     if not shown:
         output.note("there is nothing that somebody should know of")
 
@@ -37,9 +45,10 @@ def list_all(session: Session, *, every: bool, form: str) -> None:
 @click.argument("id")
 @connected
 def show(session: Session, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
-    """Show what the notification ID says: what happened, what it means, what to do."""
+    """Show what the notification ID says: since when it is there, what happened, what it means, what to do."""
     with connecting.client(session) as client, connecting.missing(_unknown(id)):
-        one = client.get(*PATH, id).get("notification")
+        one = client.get(*PATH, _whole(client, id)).get("notification")
+    output.write(tables.of(FIELDS, [one], wide=False, colour=session.coloured) + "\n")
     output.line(text(one, "metadata", "displayName"))
     output.line(text(one, "metadata", "additionalInfo", "message"))
     output.line(text(one, "metadata", "resourceDocLink"))
@@ -56,15 +65,57 @@ def read(session: Session, *, id: str) -> None:  # noqa: A002 - likewise
 @notification.command()
 @click.argument("id")
 @connected
+def unread(session: Session, *, id: str) -> None:  # noqa: A002 - likewise
+    """Take back that you have read or dismissed the notification ID; for a person, not for a key."""
+    _set(session, id, "unread")
+
+
+@notification.command()
+@click.argument("id")
+@connected
 def dismiss(session: Session, *, id: str) -> None:  # noqa: A002 - likewise
     """See the notification ID no more; others do. For a person, not for a key."""
     _set(session, id, "dismissed")
 
 
+@notification.command()
+@click.argument("target", required=False)
+@connected
+@click.pass_context
+def test(context: click.Context, session: Session, *, target: str | None) -> None:
+    """Send a test alert to TARGET of the setting `alerts`, or to each, and say what came of it.
+
+    It ends with 0 when all were taken, else with 1, and says the likely cause. For organization admins.
+    """
+    with connecting.client(session) as client:
+        found = objects(client.post("alerts", "test", body={} if target is None else {"target": target}).get("tests"))
+    for one in found:
+        output.line(_tried(one))
+    context.exit(exits.OK if found and all(at(one, "taken") is True for one in found) else exits.ERROR)
+
+
+def _tried(one: Value) -> str:
+    seconds, status, message = at(one, "seconds"), text(one, "status"), text(one, "message")
+    took = f" after {seconds:.2f} s" if isinstance(seconds, int | float) else ""
+    if at(one, "taken") is True:
+        return f"{text(one, 'target')}: taken; it answered {status}{took}"
+    return f"{text(one, 'target')}: not taken{took}: {message}"
+
+
 def _set(session: Session, identifier: str, status: str) -> None:
     with connecting.client(session) as client, connecting.missing(_unknown(identifier)):
-        one = client.post(*PATH, identifier, "status", body={"userStatus": status}).get("notification")
+        path = (*PATH, _whole(client, identifier), "status")
+        one = client.post(*path, body={"userStatus": status}).get("notification")
     output.line(f"{text(one, 'metadata', 'id')}: {text(one, 'status', 'userStatus')}")
+
+
+def _listed(client: Client) -> list[dict[str, Value]]:
+    return objects(client.get(*PATH).get("notifications"))
+
+
+def _whole(client: Client, identifier: str) -> str:
+    """The id of the notification that is meant. Raises Refused."""
+    return short_ids.whole(identifier, lambda: [text(one, "metadata", "id") for one in _listed(client)])
 
 
 def _unknown(identifier: str) -> str:
@@ -76,13 +127,40 @@ def _is_news(one: Value) -> bool:
     return is_open and text(one, "status", "userStatus") != "dismissed"
 
 
-def _row(one: Value) -> tuple[str, ...]:
-    return (
-        text(one, "metadata", "id"),
-        text(one, "spec", "severity"),
-        text(one, "spec", "notificationType"),
-        text(one, "spec", "account"),
-        words.moment(text(one, "metadata", "dateModified")),
-        text(one, "status", "userStatus"),
-        text(one, "metadata", "displayName"),
-    )
+def _since(one: Value) -> str:
+    """When its cause began last; the label is without what labels may not hold."""
+    label = text(one, "metadata", "labels", "service/since")
+    try:
+        return f"{datetime.fromisoformat(label):%Y-%m-%dT%H:%M:%SZ}"
+    except ValueError:
+        return label
+
+
+def _what(one: Value) -> str:
+    """In a line; that it is over stands in a column of its own."""
+    return text(one, "metadata", "displayName").removeprefix("Resolved: ")
+
+
+STATE = Column("STATE", lambda one: text(one, "metadata", "labels", "service/state"), kept=True)
+SEVERITY = Column("SEVERITY", lambda one: text(one, "spec", "severity"), kept=True)
+READ = Column("READ", lambda one: text(one, "status", "userStatus"), kept=True)
+COLUMNS = (
+    Column("ID", lambda one: short_ids.short(text(one, "metadata", "id")), kept=True, narrow=True),
+    Column("ID", lambda one: text(one, "metadata", "id"), kept=True, wide=True),
+    SEVERITY,
+    STATE,
+    Column("TYPE", lambda one: text(one, "spec", "notificationType"), kept=True, wide=True),
+    Column("PROJECT", lambda one: text(one, "spec", "account"), tells_apart=True),
+    Column("CHANGED", lambda one: words.moment(text(one, "metadata", "dateModified")), kept=True),
+    READ,
+    Column("WHAT", _what, kept=True),
+)
+FIELDS = (  # of one
+    Column("TYPE", lambda one: text(one, "spec", "notificationType"), kept=True),
+    SEVERITY,
+    Column("PROJECT", lambda one: text(one, "spec", "account")),
+    STATE,
+    Column("SINCE", _since, kept=True),
+    Column("TIMES", lambda one: text(one, "metadata", "labels", "service/occurrences"), kept=True),
+    READ,
+)

@@ -10,7 +10,7 @@ import click
 from reconciler.cli import connecting, output, queue_peek, queue_tables, queue_unrouted, words
 from reconciler.cli.answers import at, objects
 from reconciler.cli.client import Client, Refusal
-from reconciler.cli.form_option import form_option
+from reconciler.cli.form_option import wide_form_option
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
 from reconciler.documents.values import Value
@@ -27,7 +27,7 @@ def queue() -> None:
 
 @queue.command()
 @click.argument("destination", required=False)
-@form_option
+@wide_form_option
 @connected
 def status(session: Session, *, destination: str | None, form: str) -> None:
     """Show what waits for DESTINATION, or for each of the project, and why.
@@ -40,7 +40,7 @@ def status(session: Session, *, destination: str | None, form: str) -> None:
             output.write(_shown(delivery, [delivery], form=form, colour=session.coloured))
             return
         answer = client.get("deliveries")
-        unrouted = _number(at(answer, "unrouted"), "records") if form == "table" else 0
+        unrouted = _number(at(answer, "unrouted"), "records") if form in ("table", "wide") else 0
         notes = queue_unrouted.told(client, unrouted)
     found = objects(answer.get("deliveries"))
     output.write(_shown(answer, found, form=form, colour=session.coloured))
@@ -55,7 +55,7 @@ def status(session: Session, *, destination: str | None, form: str) -> None:
 @connected
 def replay(session: Session, *, destination: str) -> None:
     """Send the dead letters of DESTINATION again: they join its queue, the oldest first."""
-    with connecting.client(session) as client, connecting.missing(unknown(destination)):
+    with connecting.client(session) as client, connecting.missing(unknown(client, destination)):
         replayed = client.post("destinations", destination, "delivery", "replay").get("replayed")
         batches, records = _number(replayed, "batches"), _number(replayed, "records")
         left = 0 if batches else _number(at(_delivery(client, destination), "deadLetters"), "batches")
@@ -85,7 +85,7 @@ def discard(session: Session, *, destination: str, what: str | None, yes: bool) 
     with connecting.client(session) as client:
         if not yes:
             _confirm(_delivery(client, destination), destination, what)
-        with connecting.missing(unknown(destination)):
+        with connecting.missing(unknown(client, destination)):
             answer = client.post("destinations", destination, "delivery", "discard", body={"what": what})
         sending = 0 if what == DEAD_LETTERS else _in_flight(client, destination)
     gone = answer.get("discarded")
@@ -99,9 +99,13 @@ def discard(session: Session, *, destination: str, what: str | None, yes: bool) 
 queue.add_command(queue_peek.peek)
 
 
-def unknown(destination: str) -> str:
-    """What to say when there is no such destination."""
-    return f"log records are delivered to no destination {destination}; `reconciler queue status` shows those there are"
+def unknown(client: Client, destination: str) -> str:
+    """What to say when there is no such destination in the project that the client means."""
+    none = f"log records are delivered to no destination {destination}"
+    if client.project is None:
+        return f"{none}; `reconciler queue status` shows those there are, with --project NAME those of another project"
+    of = f"of the project {client.project}; `reconciler queue status --project {client.project}`"
+    return f"{none} {of} shows those there are"
 
 
 def _shown(whole: Value, deliveries: list[dict[str, Value]], *, form: str, colour: bool) -> str:
@@ -110,11 +114,11 @@ def _shown(whole: Value, deliveries: list[dict[str, Value]], *, form: str, colou
         return output.as_json(whole)
     if form == "yaml":
         return output.as_yaml(deliveries)
-    return queue_tables.render(deliveries, now=datetime.now(UTC), colour=colour)
+    return queue_tables.render(deliveries, now=datetime.now(UTC), wide=form == "wide", colour=colour)
 
 
 def _delivery(client: Client, destination: str) -> dict[str, Value]:
-    with connecting.missing(unknown(destination)):
+    with connecting.missing(unknown(client, destination)):
         found = client.get("destinations", destination, "delivery").get("delivery")
     return found if isinstance(found, dict) else {}
 

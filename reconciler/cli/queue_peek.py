@@ -30,7 +30,7 @@ HEADER = ("NUMBER", "STATE", "RECORDS", "SIZE", "TAKEN", "ATTEMPTS", "STATUS", "
 LIMIT = 20
 ELSEWHERE = (
     "name the service's settings with --config or SERVICE_CONFIG, or its `stateDir` with --state-dir (queues in memory "
-    "and destinations without a queue, have no files)"
+    "and destinations without a queue have no files)"
 )
 folder_type = click.Path(path_type=Path, file_okay=False, exists=True)
 

@@ -4,20 +4,20 @@ from datetime import UTC, datetime, timedelta
 
 from reconciler.cli import tables, words
 from reconciler.cli.answers import at, lines, text
+from reconciler.cli.tables import Column
 from reconciler.documents.values import Value
 from reconciler.escaping import visible
 
-HEADER = ("DESTINATION", "STATE", "BATCHES", "RECORDS", "SIZE", "OLDEST", "DEAD LETTERS", "LAST FAILURE")
 UNITS = ("kB", "MB", "GB", "TB")
 UNUSED = "unused"  # the state of what has nothing else to tell: no Configuration delivers to it
 ANSWER_LINES = 5  # of what an endpoint answered; the API has more of it
 
 
-def render(deliveries: list[dict[str, Value]], *, now: datetime, colour: bool) -> str:
+def render(deliveries: list[dict[str, Value]], *, now: datetime, wide: bool, colour: bool) -> str:
     """The table, then a line or more for each that is in trouble; nothing when there are none."""
     if not deliveries:
         return ""
-    table = tables.render(HEADER, [_row(one) for one in deliveries], colour=colour)
+    table = tables.of(COLUMNS, deliveries, wide=wide, colour=colour)
     trouble = [visible(line) + "\n" for one in deliveries for line in _trouble(one, now=now)]
     return table + ("\n" + "".join(trouble) if trouble else "")
 
@@ -32,17 +32,8 @@ def size(number: Value) -> str:
     return f"{value:.1f} {unit}" if value < 10 and unit != "B" else f"{value:.0f} {unit}"
 
 
-def _row(delivery: Value) -> tuple[str, ...]:
-    return (
-        text(delivery, "destination"),
-        UNUSED if _is_unused(delivery) and _is_calm(delivery) else text(delivery, "state"),
-        text(delivery, "queue", "batches"),
-        text(delivery, "queue", "records"),
-        size(at(delivery, "queue", "bytes")),
-        words.moment(text(delivery, "queue", "oldest")),
-        _counted(text(delivery, "deadLetters", "batches")),
-        words.moment(text(delivery, "lastFailure", "at")),
-    )
+def _state(delivery: Value) -> str:
+    return UNUSED if _is_unused(delivery) and _is_calm(delivery) else text(delivery, "state")
 
 
 def _counted(number: str) -> str:
@@ -92,3 +83,15 @@ def _named(name: str, sentence: str) -> str:
 def _is_over(delivery: Value) -> bool:
     # Instants of one form are in the order of their texts.
     return text(delivery, "lastSuccess") > text(delivery, "lastFailure", "at")
+
+
+COLUMNS = (
+    Column("DESTINATION", lambda delivery: text(delivery, "destination"), kept=True),
+    Column("STATE", _state, kept=True),
+    Column("BATCHES", lambda delivery: text(delivery, "queue", "batches"), kept=True, wide=True),
+    Column("RECORDS", lambda delivery: text(delivery, "queue", "records"), kept=True),
+    Column("SIZE", lambda delivery: size(at(delivery, "queue", "bytes")), kept=True),
+    Column("OLDEST", lambda delivery: words.moment(text(delivery, "queue", "oldest"))),
+    Column("DEAD LETTERS", lambda delivery: _counted(text(delivery, "deadLetters", "batches"))),
+    Column("LAST FAILURE", lambda delivery: words.moment(text(delivery, "lastFailure", "at"))),
+)

@@ -1,35 +1,17 @@
 """Resources as a table: which columns there are, and what stands in them."""
 
-from collections.abc import Callable
 from itertools import groupby
-from typing import NamedTuple
 
 from reconciler.cli import delivers, tables, words
 from reconciler.cli.answers import at, place, text
+from reconciler.cli.tables import Column
 from reconciler.documents.values import Value
-
-
-class Column(NamedTuple):
-    """One column. One that is not `kept` goes when nothing stands in it; one that is `wide` is for `-o wide`."""
-
-    header: str
-    cell: Callable[[Value], str]
-    kept: bool = False
-    wide: bool = False
 
 
 def render(resources: list[Value], *, wide: bool, colour: bool) -> str:
     """A table for each kind, in the order in which the kinds come, with an empty line between."""
     groups = [list(group) for _, group in groupby(resources, key=lambda resource: text(resource, "kind"))]
-    return "\n".join(_table(group, wide=wide, colour=colour) for group in groups)
-
-
-def _table(resources: list[Value], *, wide: bool, colour: bool) -> str:
-    offered = [column for column in COLUMNS if wide or not column.wide]
-    cells = [[column.cell(resource) for resource in resources] for column in offered]
-    shown = [(column, cell) for column, cell in zip(offered, cells, strict=True) if column.kept or any(cell)]
-    rows = list(zip(*(cell for _, cell in shown), strict=True))
-    return tables.render([column.header for column, _ in shown], rows, colour=colour)
+    return "\n".join(tables.of(COLUMNS, group, wide=wide, colour=colour) for group in groups)
 
 
 def source(resource: Value) -> str:

@@ -1,6 +1,7 @@
 """`reconciler restore`: a backup in the place of what the service on this machine has."""
 
 import os
+import pwd
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from reconciler.daemon import locking
 from reconciler.errors import Refused
 from reconciler.settings import loading
 from reconciler.upkeep import databases, files, holders, restoring
+from reconciler.upkeep.databases import STORE
 from reconciler.upkeep.restoring import Restored
 from reconciler.upkeep.watches import Watch
 
@@ -32,8 +34,9 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
 
     BACKUP is a folder that `reconciler backup` made, or a copy of the store alone.
     """
-    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
-    overrides = {"stateDir": state_dir, "auth.type": "local"}
+    # Neither how people sign in nor who may connect is needed, and what that takes (a provider's secret, a word that
+    # there need be no TLS) is in the environment of the service alone.
+    overrides = {"stateDir": state_dir, "auth.type": "local", "insecure": True}
     settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
     given = restoring.given(backup.absolute())
     if (process := holders.holder(settings.state_dir)) is not None:
@@ -45,14 +48,23 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
     with locking.hold(settings.state_dir):
         files.give(settings.state_dir / holders.LOCK, like=settings.state_dir)
         places = databases.places(settings)
-        done = restoring.restore(given, places, now=clock.now(), watch=watch)
+        done = restoring.restore(given, places, by=_somebody(), now=clock.now(), watch=watch)
     for line in lines(places.store, done):
         output.line(line)
     output.note(NEXT)
+
+
+def _somebody() -> str:
+    """Who runs the command, as the audit names them: no user of the service, but one of this machine."""
+    try:
+        return f"machine:{pwd.getpwuid(os.getuid()).pw_name}"
+    except KeyError:
+        return f"machine:{os.getuid()}"
 
 
 def lines(store: Path, done: Restored) -> list[str]:
     """What is there now, and what was there."""
     made = f"the backup of {done.made_at}" if done.made_at else "the copy"
     kept = [f"{path}: what was there; remove it when all is well" for path in done.kept]
-    return [f"{store}: {made}, version {done.version}, verified", *kept]
+    older = [] if done.version == STORE.latest else ["its audit does not tell of this, since the store is an older one"]
+    return [f"{store}: {made}, version {done.version}, verified", *older, *kept]

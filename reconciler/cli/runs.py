@@ -2,15 +2,15 @@
 
 import click
 
-from reconciler.cli import connecting, output, repositories, statuses, tables, words
+from reconciler.cli import connecting, output, repositories, short_ids, statuses, tables, words
 from reconciler.cli.answers import objects, text
 from reconciler.cli.client import Client
-from reconciler.cli.form_option import form_option
+from reconciler.cli.form_option import wide_form_option
 from reconciler.cli.sessions import Session, connected
+from reconciler.cli.tables import Column
 from reconciler.documents.values import Value
 from reconciler.errors import Refused
 
-HEADER = ("ID", "REPOSITORY", "OUTCOME", "COMMIT", "COUNTS", "FINISHED")
 SHOWN = 100  # runs in the list
 LOOKED_AT = 10_000  # runs among which those of one project are found; the service gives no more at once
 
@@ -18,23 +18,32 @@ LOOKED_AT = 10_000  # runs among which those of one project are found; the servi
 @click.command()
 @click.argument("run", metavar="[ID]", required=False)
 @click.option("--last", metavar="REPOSITORY", help="The last run of this repository, instead of an ID.")
-@form_option
+@wide_form_option
 @connected
 def runs(session: Session, *, run: str | None, last: str | None, form: str) -> None:
-    """List the latest runs, or show every status and reason of the run ID."""
+    """List the latest runs, or show every status and reason of the run ID.
+
+    The last eight characters of an ID, as the list and the service's log show them, do as well.
+    """
     if run is not None and last is not None:
         raise click.UsageError("give either an ID or --last, not both")
     with connecting.client(session) as client:
         if run is None and last is None:
             _list(_latest(client, project=session.project), form=form, colour=session.coloured)
             return
-        _show(one(client, run or _last(client, str(last))), form=form, colour=session.coloured)
+        found = one(client, _last(client, str(last)) if run is None else _whole(client, run))
+        _show(found, form=form, colour=session.coloured)
 
 
 def one(client: Client, run: str) -> Value:
     """One run with its statuses. Raises Refused."""
     with connecting.missing(f"there is no run {run}; `reconciler runs` lists them"):
         return client.get("runs", run).get("run")
+
+
+def _whole(client: Client, run: str) -> str:
+    """The id of the run that is meant. Raises Refused."""
+    return short_ids.whole(run, lambda: [text(each, "id") for each in _listed(client, limit=LOOKED_AT)])
 
 
 def _last(client: Client, repository: str) -> str:
@@ -48,8 +57,7 @@ def _last(client: Client, repository: str) -> str:
 
 
 def _latest(client: Client, *, project: str | None) -> list[dict[str, Value]]:
-    limit = SHOWN if project is None else LOOKED_AT
-    found = objects(client.get("runs", query={"limit": str(limit)}).get("runs"))
+    found = _listed(client, limit=SHOWN if project is None else LOOKED_AT)
     if project is None:
         return found
     chosen = [run for run in found if text(run, "project") == project]
@@ -58,13 +66,12 @@ def _latest(client: Client, *, project: str | None) -> list[dict[str, Value]]:
     return chosen[:SHOWN]
 
 
+def _listed(client: Client, *, limit: int) -> list[dict[str, Value]]:
+    return objects(client.get("runs", query={"limit": str(limit)}).get("runs"))
+
+
 def _list(found: list[dict[str, Value]], *, form: str, colour: bool) -> None:
-    if form == "json":
-        output.write(output.as_json({"runs": list[Value](found)}))
-    elif form == "yaml":
-        output.write(output.as_yaml(found))
-    elif found:
-        output.write(tables.render(HEADER, [_row(run) for run in found], colour=colour))
+    output.write(tables.shown("runs", found, form=form, columns=COLUMNS, colour=colour))
     if not found:
         output.note("no runs found")
 
@@ -78,12 +85,13 @@ def _show(run: Value, *, form: str, colour: bool) -> None:
         output.write(statuses.whole(run, colour=colour))
 
 
-def _row(run: Value) -> tuple[str, ...]:
-    return (
-        text(run, "id"),
-        text(run, "repository"),
-        text(run, "outcome") or text(run, "phase"),
-        text(run, "commit")[:12],
-        statuses.counts(run),
-        words.moment(text(run, "finishedAt")),
-    )
+COLUMNS = (
+    Column("ID", lambda run: short_ids.short(text(run, "id")), kept=True, narrow=True),
+    Column("ID", lambda run: text(run, "id"), kept=True, wide=True),
+    Column("REPOSITORY", lambda run: text(run, "repository"), kept=True),
+    Column("PROJECT", lambda run: text(run, "project"), wide=True),
+    Column("OUTCOME", lambda run: text(run, "outcome") or text(run, "phase"), kept=True),
+    Column("COMMIT", lambda run: text(run, "commit")[:12], kept=True),
+    Column("COUNTS", statuses.counts, kept=True),
+    Column("FINISHED", lambda run: words.moment(text(run, "finishedAt")), kept=True),
+)

@@ -18,7 +18,7 @@ def send_test(context: click.Context, session: Session, *, destination: str) -> 
 
     It ends with 0 when the record was delivered, else with 1, and says the likely cause. For admins.
     """
-    with connecting.client(session) as client, connecting.missing(queue.unknown(destination)):
+    with connecting.client(session) as client, connecting.missing(queue.unknown(client, destination)):
         test = client.post("destinations", destination, "delivery", "test").get("test")
     delivered = at(test, "delivered") is True
     output.line(f"{destination}: {'delivered' if delivered else 'not delivered'}{_how(test)}")

@@ -5,18 +5,18 @@ import click
 from reconciler.cli import connecting, output, repositories, statuses, tables, words
 from reconciler.cli.answers import at, text
 from reconciler.cli.client import Client
-from reconciler.cli.form_option import form_option
+from reconciler.cli.form_option import wide_form_option
 from reconciler.cli.runs import one
 from reconciler.cli.sessions import Session, connected
+from reconciler.cli.tables import Column
 from reconciler.documents.values import Value
 from reconciler.escaping import visible
 
-HEADER = ("REPOSITORY", "PROJECT", "FOLLOWS", "STATE", "COMMIT", "HEAD", "LAST RUN", "OUTCOME", "COUNTS")
 FINE = ("", "succeeded")  # outcomes that need no words; the empty one is that of no run, or of one that goes on
 
 
 @click.command()
-@form_option
+@wide_form_option
 @connected
 def status(session: Session, *, form: str) -> None:
     """Show each repository's state, and what its last run did.
@@ -30,7 +30,7 @@ def status(session: Session, *, form: str) -> None:
     elif form == "yaml":
         output.write(output.as_yaml(found))
     elif found:
-        output.write(tables.render(HEADER, [_row(repository) for repository in found], colour=session.coloured))
+        output.write(tables.of(COLUMNS, found, wide=form == "wide", colour=session.coloured))
         output.write("".join(_trouble(repository, colour=session.coloured) for repository in found))
     if not found:
         output.note(repositories.none(session.project))
@@ -46,9 +46,10 @@ def _trouble(repository: Value, *, colour: bool) -> str:
     """What is wrong with a repository, after an empty line; nothing when all is well."""
     run = repository.get("lastRun") if isinstance(repository, dict) else None
     parts = [] if text(run, "outcome") in FINE else [statuses.summary(run, colour=colour)]
-    message = text(repository, "message")
-    # What held a run is often what holds the repository; once is enough.
-    if message and text(repository, "state") != "ready" and not (parts and message == text(run, "message")):
+    message, of_run = text(repository, "message"), text(run, "message")
+    # What held a run is often what holds the repository; once is enough. One that is ready has what its last run told,
+    # unless a look failed since that could not be written down.
+    if message and (message != of_run or (not parts and text(repository, "state") != "ready")):
         parts.append(visible(f"{text(repository, 'name')}: {message}") + "\n")
     if command := _release(repository):
         parts.append(command)
@@ -77,22 +78,40 @@ def _overwrite(repository: Value) -> str:
     return visible(f"{name}: {told}") + "\n"
 
 
-def _row(repository: Value) -> tuple[str, ...]:
-    run = repository.get("lastRun") if isinstance(repository, dict) else None
-    return (
-        text(repository, "name"),
-        text(repository, "project"),
-        _follows(repository),
-        text(repository, "state"),
-        text(repository, "commit")[:12],
-        text(repository, "head")[:12],
-        words.moment(text(run, "finishedAt") or text(run, "startedAt")),
-        text(run, "outcome") or text(run, "phase"),
-        statuses.counts(run),
-    )
-
-
 def _follows(repository: Value) -> str:
     """What of the remote is followed: a branch and a ref by their names, a tag and a commit as what they are."""
     kind, name = text(repository, "follows", "kind"), text(repository, "follows", "name")
     return f"{kind} {name[:12] if kind == 'commit' else name}" if kind in ("tag", "commit") else name
+
+
+def _head(repository: Value) -> str:
+    return text(repository, "head")[:12]
+
+
+def _ahead(repository: Value) -> str:
+    """The newest commit, where it is not the one that is applied."""
+    return "" if text(repository, "head") == text(repository, "commit") else _head(repository)
+
+
+def _moment(repository: Value) -> str:
+    run = at(repository, "lastRun")
+    return words.moment(text(run, "finishedAt") or text(run, "startedAt"))
+
+
+def _outcome(repository: Value) -> str:
+    run = at(repository, "lastRun")
+    return text(run, "outcome") or text(run, "phase")
+
+
+COLUMNS = (
+    Column("REPOSITORY", lambda repository: text(repository, "name"), kept=True),
+    Column("PROJECT", lambda repository: text(repository, "project"), tells_apart=True),
+    Column("FOLLOWS", _follows, kept=True),
+    Column("STATE", lambda repository: text(repository, "state"), kept=True),
+    Column("COMMIT", lambda repository: text(repository, "commit")[:12], kept=True),
+    Column("HEAD", _ahead, narrow=True),
+    Column("HEAD", _head, kept=True, wide=True),
+    Column("LAST RUN", _moment, kept=True),
+    Column("OUTCOME", _outcome, kept=True),
+    Column("COUNTS", lambda repository: statuses.counts(at(repository, "lastRun")), kept=True),
+)

@@ -1,9 +1,10 @@
 """Aligned tables: as wide as their content, nothing cut off, the same on a terminal and in a pipe.
 
-Belongs here, too: a list in whichever form was asked for.
+Belongs here, too: which columns of a table have something to say, and a list in whichever form was asked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 from unicodedata import category, east_asian_width
 
 from reconciler.cli import output
@@ -29,6 +30,34 @@ COLOURS = {
 STATES = frozenset({"STATE", "STATUS", "OUTCOME"})  # the columns whose words get a colour
 
 
+class Column(NamedTuple):
+    """One column. One that is not `kept` goes when nothing stands in it, and one that `tells_apart` when the same
+    stands in every row. One that is `wide` is for `-o wide` alone, one that is `narrow` for all but that.
+    """
+
+    header: str
+    cell: Callable[[Value], str]
+    kept: bool = False
+    tells_apart: bool = False
+    wide: bool = False
+    narrow: bool = False
+
+
+def of(columns: Sequence[Column], values: Sequence[Value], *, wide: bool, colour: bool) -> str:
+    """The values as a table of the columns that have something to say."""
+    offered = [column for column in columns if not (column.narrow if wide else column.wide)]
+    cells = [[column.cell(value) for value in values] for column in offered]
+    shown = [(column, cell) for column, cell in zip(offered, cells, strict=True) if _says(column, cell, wide=wide)]
+    rows = list(zip(*(cell for _, cell in shown), strict=True))
+    return render([column.header for column, _ in shown], rows, colour=colour)
+
+
+def _says(column: Column, cells: Sequence[str], *, wide: bool) -> bool:
+    if column.tells_apart and not wide:
+        return len(set(cells)) > 1
+    return column.kept or any(cells)
+
+
 def render(header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: bool) -> str:
     """The table as text; the last column has no padding, and an empty cell shows `-`."""
     cells = [[visible(cell) or "-" for cell in row] for row in rows]
@@ -36,6 +65,13 @@ def render(header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: bool
     styled = [index for index, name in enumerate(header) if colour and name in STATES]
     lines = [_line(header, widths, ())] + [_line(row, widths, styled) for row in cells]
     return "".join(line + "\n" for line in lines)
+
+
+def shown(key: str, values: Sequence[Value], *, form: str, columns: Sequence[Column], colour: bool) -> str:
+    """A list in the form that `wide_form_option` chose, as `listed` has the others."""
+    if form in ("table", "wide"):
+        return of(columns, values, wide=form == "wide", colour=colour) if values else ""
+    return listed(key, values, form=form, header=(), rows=(), colour=colour)
 
 
 def listed(

@@ -2,7 +2,7 @@
 
 import time
 
-from reconciler.cli import exits, output, statuses
+from reconciler.cli import connecting, exits, output, statuses
 from reconciler.cli.answers import text
 from reconciler.cli.client import Client
 from reconciler.documents.values import Value
@@ -10,6 +10,7 @@ from reconciler.errors import Refused
 
 FIRST_LOOK = 0.1  # seconds; a run of a local repository takes about as long
 LONGEST_LOOK = 2.0  # seconds between two looks at a long run
+LOST = "run {run} left no record: it could not be written, or the service was restarted; `reconciler status` says more"
 STORED = ("succeeded", "superseded")  # superseded: a newer head's run did the work
 
 
@@ -17,7 +18,8 @@ def finished(client: Client, run: str, *, deadline: float) -> dict[str, Value]:
     """The run, once it has ended. Raises Refused when that is not before the deadline, a moment of `monotonic`."""
     pause = FIRST_LOOK
     while True:
-        found = client.get("runs", run).get("run")
+        with connecting.missing(LOST.format(run=run)):
+            found = client.get("runs", run).get("run")
         if isinstance(found, dict) and (text(found, "phase") == "finished" or text(found, "outcome")):
             return found
         if time.monotonic() + pause > deadline:

@@ -33,7 +33,6 @@ from reconciler.daemon import (
 from reconciler.daemon.ending import Bound
 from reconciler.daemon.parts import Parts
 from reconciler.daemon.services import Services
-from reconciler.reconciling.repositories import Repositories
 from reconciler.reconciling.runs import Trigger
 from reconciler.settings import reloading
 from reconciler.settings.models import Settings
@@ -117,8 +116,15 @@ async def run(plan: Plan, bound: Bound) -> None:
                         bound.waits("the requests under way", served.end()),
                         bound.waits("the runs under way", built.repositories.stop()),
                         bound.waits("the records under way", built.delivery.manager.drain(seconds=drain)),
+                        bound.waits("the provider", _leave_provider(built.services)),
                     )
     log.info("Stopped.")
+
+
+async def _leave_provider(services: Services) -> None:
+    """A sign-in that waits for a provider without an answer would keep its request, and with it the stop."""
+    if services.provider is not None:
+        await services.provider.close()
 
 
 def _spare_the_collector() -> None:
@@ -155,7 +161,7 @@ async def _up(
         asyncio.create_task(services.accounts.keep_touched(), name="last-uses-of-keys"),
         asyncio.create_task(services.sessions.keep(), name="sessions"),
         asyncio.create_task(first_admin.clear(services.accounts, state_dir=settings.state_dir), name="first-password"),
-        asyncio.create_task(_reloads(plan, built.repositories, served, reload), name="reloads"),
+        asyncio.create_task(_reloads(plan, built, served, reload), name="reloads"),
         asyncio.create_task(erasing.erase(services.store, erasing.Pace()), name="erasing"),
         asyncio.create_task(built.delivery.keep(services.store), name="routes"),
         asyncio.create_task(built.notifying.keep(), name="notifications"),
@@ -237,7 +243,7 @@ def _signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: Bound) -> Ite
             loop.remove_signal_handler(number)
 
 
-async def _reloads(plan: Plan, repositories: Repositories, served: serving.Served, reload: asyncio.Event) -> None:
+async def _reloads(plan: Plan, built: Parts, served: serving.Served, reload: asyncio.Event) -> None:
     """Take over repositories, certificate and log level from the settings whenever asked; bad ones change nothing."""
     while True:
         await reload.wait()
@@ -246,13 +252,15 @@ async def _reloads(plan: Plan, repositories: Repositories, served: serving.Serve
             fresh = await asyncio.to_thread(plan.reload)
             certificate = certificates.configured(fresh)
             renewed = None if certificate is None else await asyncio.to_thread(certificates.read, certificate)
-            await repositories.start(following.watched(fresh), trigger=Trigger.RELOAD)
+            await built.repositories.start(following.watched(fresh), trigger=Trigger.RELOAD)
         except errors.ReconcilerError as problem:
             for mistake in problem.message.splitlines():
                 log.error("The settings were not reloaded: %s", mistake)
             continue
         if renewed is not None and served.shown is not None:
             served.shown.replace(renewed)
+            log.info("New connections get the certificate in %s as it is now.", fresh.tls.cert_file)
+        built.notifying.reloaded(fresh)
         logs.set_level(fresh.log.level)
         log.info("Reloaded the settings; watching %s.", _names(fresh))
         if waiting := reloading.need_restart(plan.settings, fresh):

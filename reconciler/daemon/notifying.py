@@ -9,18 +9,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from reconciler import clock
 from reconciler.applying import Applier
-from reconciler.daemon import delivering
+from reconciler.daemon import delivering, leftovers
 from reconciler.delivery.manager import Manager
 from reconciler.egress.client import Client
-from reconciler.notifications.models import Severity, Type
 from reconciler.notifications.rendering import Place
 from reconciler.notifications.telling import Filter
-from reconciler.notifying import certificates, configurations, delivery, repositories, store
+from reconciler.notifying import certificates, configurations, delivery, disks, repositories, store
 from reconciler.notifying.board import Board
+from reconciler.notifying.outbox import Outbox
+from reconciler.notifying.targets import Recipient
 from reconciler.notifying.watching import Watch
 from reconciler.operations.contract import Operations
 from reconciler.reconciling.repositories import Repositories
@@ -29,10 +30,7 @@ from reconciler.settings.alerts import Alert
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 
-if TYPE_CHECKING:  # most services have no alerts
-    from reconciler.notifying.outbox import Outbox, Recipient
-
-CONNECTIONS = 20  # for all targets together; each has one request under way
+CONNECTIONS = 2  # for each target: an alert and a test, so that those that hang keep no other waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +39,14 @@ class Notifying:
 
     board: Board
     watch: Watch
-    outbox: "Outbox | None"
+    outbox: Outbox | None
     settings: Settings
     listeners: Sequence[socket.socket]
+    certificates: certificates.Observer
+
+    def reloaded(self, settings: Settings) -> None:
+        """Look at once at what these settings may have mended."""
+        self.certificates.again(certificate=settings.tls.cert_file)
 
     async def keep(self) -> None:
         """For ever, once the repositories are followed."""
@@ -52,10 +55,10 @@ class Notifying:
             if self.outbox is not None:
                 group.create_task(self._send(self.outbox), name="alerts")
 
-    async def _send(self, outbox: "Outbox") -> None:
+    async def _send(self, outbox: Outbox) -> None:
         policy = delivering.policy(self.settings, self.listeners)
         outbound = self.settings.outbound
-        async with Client(policy=policy, proxy=outbound.proxy, connections=CONNECTIONS) as client:
+        async with Client(policy=policy, proxy=outbound.proxy, connections=CONNECTIONS * len(outbox.targets)) as client:
             await outbox.keep(client, authorities=outbound.ca_file)
 
 
@@ -78,35 +81,40 @@ async def built(
     await board.load()
     changes = configurations.Observer(store_, monotonic=time.monotonic)
     applier.listen(changes.heard)
-    own = certificates.Own(certificate=settings.tls.cert_file, authorities=settings.outbound.ca_file)
+    own = certificates.Own(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
     secrets = sources.configured(settings, environment=environment)
+    ends = certificates.Observer(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
     observers = (
         repositories.Observer(repositories_, store_),
         changes,
-        delivery.Observer(manager, folder=str(settings.state_dir), clock=clock.now),
-        certificates.Observer(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic),
-        store.Observer(store_, clock=clock.now),
+        delivery.Observer(manager, clock=clock.now),
+        _disks(settings),
+        ends,
+        store.Observer(store_, unwritten=lambda: board.unwritten, clock=clock.now),
     )
-    return Notifying(board, Watch(board, observers), outbox, settings, listeners)
+    watch = Watch(board, observers, every=settings.notifications.interval)
+    return Notifying(board, watch, outbox, settings, listeners, ends)
 
 
-async def _outbox(settings: Settings, operations: Operations, place: Place) -> "Outbox | None":
+def _disks(settings: Settings) -> disks.Observer:
+    """Of all that is kept: any folder of it may be a disk of its own."""
+    queues = settings.state_dir / delivering.QUEUES
+    store_ = Path(settings.store.url.removeprefix("sqlite:///")).parent
+    folders = (settings.state_dir, store_, settings.state_dir / leftovers.MIRRORS, queues)
+    return disks.Observer(folders, queues=queues, reserve=settings.delivery.free_bytes)
+
+
+async def _outbox(settings: Settings, operations: Operations, place: Place) -> Outbox | None:
     if not settings.alerts:
         return None
-    from reconciler.notifying.outbox import Outbox  # noqa: PLC0415 - most services have no alerts
-
     outbox = Outbox([_recipient(one) for one in settings.alerts], operations, place=place, clock=clock.now)
     await outbox.load()
     return outbox
 
 
-def _recipient(alert: Alert) -> "Recipient":
-    from reconciler.notifying.outbox import Recipient  # noqa: PLC0415 - likewise
-
+def _recipient(alert: Alert) -> Recipient:
     wanted = Filter(
-        severities=frozenset(map(Severity, alert.severities)),
-        types=frozenset(map(Type, alert.types)),
-        projects=frozenset(alert.projects),
+        severities=frozenset(alert.severities), types=frozenset(alert.types), projects=frozenset(alert.projects)
     )
     return Recipient(
         name=alert.name, wanted=wanted, url=alert.url, url_file=alert.url_file, secret_file=alert.secret_file

@@ -40,7 +40,7 @@ from reconciler.settings.models import Settings
 from reconciler.signing_in.passwords import SigningIn
 from reconciler.signing_in.sessions import Sessions
 from reconciler.store.sqlite import SqliteStore
-from reconciler.upkeep import upgrading
+from reconciler.upkeep import databases, upgrading
 
 if TYPE_CHECKING:
     from reconciler.oidc.provider import Provider
@@ -131,6 +131,7 @@ async def built(
                 room=Room(settings.delivery.max_in_flight_bytes),
                 sessions=entrance.sessions,
                 board=watching.board,
+                outbox=watching.outbox,
                 auth_type=settings.auth.type,
                 people=entrance.people,
                 provider=entrance.provider,
@@ -142,7 +143,11 @@ async def built(
                 refusals=auditing.refusals,
                 has_tls=has_tls,
                 headers=headers.security(tls=has_tls, web_url=settings.web_url),
-                measured=Measured(repositories=repositories, deliveries=delivery.manager.figures),
+                measured=Measured(
+                    repositories=repositories,
+                    deliveries=delivery.manager.figures,
+                    alerts=None if watching.outbox is None else watching.outbox.tallies,
+                ),
             )
             yield Parts(services, repositories, delivery, watching, auditing)
 
@@ -155,7 +160,7 @@ def _store_path(settings: Settings) -> Path:
 async def _kept(settings: Settings, bound: Bound, *, confirm_auth_change: bool) -> AsyncIterator[_Kept]:
     """Both files, brought to this version, and everybody who may still come in. Raises Refused, StoreFault."""
     path = _store_path(settings)
-    await asyncio.to_thread(upgrading.before, path, clock=time.monotonic, beating=systemd.beat)
+    await asyncio.to_thread(upgrading.before, databases.places(settings), clock=time.monotonic, beating=systemd.beat)
     store = await asyncio.to_thread(SqliteStore, path)
     operations: SqliteOperations | None = None
     try:

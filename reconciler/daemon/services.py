@@ -21,6 +21,7 @@ from reconciler.delivery.limiting import Rates, Room
 from reconciler.hooks.memory import Memory
 from reconciler.metrics.sources import Measured
 from reconciler.notifying.board import Board
+from reconciler.notifying.outbox import Outbox
 from reconciler.reviewing.asking import Reviewing
 from reconciler.signing_in.passwords import SigningIn
 from reconciler.signing_in.sessions import Sessions
@@ -84,7 +85,7 @@ class Services:
     request comes from. `headers` go with every answer. `rates` and `room` bound what `/v1/logs` takes in; `in_flight`
     counts requests under way by the name of who asks, on every listener, `paces` what is begun by whoever is unknown,
     `refusals` who was refused, `sent_forms` what must not count twice.
-    `measured` is what the service counts of itself.
+    `measured` is what the service counts of itself. `outbox` is there where the settings name targets of alerts.
 
     `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, which seals what a browser carries
     through the provider, are there with `oidc` alone; `takes_invitations` says whether invitations admit anybody.
@@ -105,6 +106,7 @@ class Services:
     room: Room
     sessions: Sessions
     board: Board
+    outbox: Outbox | None = None
     auth_type: str = "local"
     people: "People | None" = None
     provider: "Provider | None" = None

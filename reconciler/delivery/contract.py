@@ -3,6 +3,7 @@
 Belongs here: the promises and values. Does not: how they are kept (`manager`), HTTP, or who may ask.
 """
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +35,9 @@ class Taken:
     message: str = ""
 
 
+ALL = Taken()
+
+
 class Delivery(Protocol):
     """Log records in, and what operators do. Names of destinations are as in `routing.models.Destination`."""
 
@@ -57,11 +61,13 @@ class Delivery(Protocol):
         that no Configuration took.
         """
 
-    async def replay(self, project: str, name: str) -> tuple[int, int]:
-        """Queue its dead letters again: how many batches and records. Raises UnknownDestination."""
+    def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
+        """Queue its dead letters again: how many batches and records, of one queue after the other, so that what was
+        done is known when a later one fails. Raises UnknownDestination.
+        """
 
-    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> tuple[int, int]:
-        """Forget what is queued, or dead: how many batches and records. Raises UnknownDestination."""
+    def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
+        """Forget what is queued, or dead: how many batches and records, as above. Raises UnknownDestination."""
 
     async def test(self, project: str, name: str) -> dict[str, Any]:
         """Send one made-up record past the queue, once: what came of it. Raises UnknownDestination."""

@@ -27,10 +27,11 @@ Heard = asyncio.Future[None]
 class Gathering:
     """In front of one queue; belongs to the running loop."""
 
-    def __init__(self, queue: Queue, *, clock: Callable[[], int]) -> None:
-        """`clock` gives Unix milliseconds."""
+    def __init__(self, queue: Queue, *, clock: Callable[[], int], taken: Callable[[int], None]) -> None:
+        """`clock` gives Unix milliseconds; `taken` hears how many records it has kept, before any is delivered."""
         self._queue = queue
         self._clock = clock
+        self._taken = taken
         self._loop = asyncio.get_running_loop()
         self._pieces: list[Piece] = []
         self._heard: list[Heard] = []
@@ -90,11 +91,13 @@ class Gathering:
         self._records = self._free = 0
         self._under_way += 1
         written = asyncio.ensure_future(self._queue.append(pieces, records=records, at=at))
-        written.add_done_callback(partial(self._written, heard))
+        written.add_done_callback(partial(self._written, heard, records))
 
-    def _written(self, heard: list[Heard], written: Heard) -> None:
+    def _written(self, heard: list[Heard], records: int, written: Heard) -> None:
         self._under_way -= 1
         failure = asyncio.CancelledError() if written.cancelled() else written.exception()
+        if failure is None:
+            self._taken(records)
         for one in heard:
             if not one.done():
                 one.set_result(None) if failure is None else one.set_exception(failure)

@@ -11,7 +11,7 @@ they answer may take seconds; then everything is asked again.
 import asyncio
 import random
 from collections.abc import Awaitable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from reconciler.delivery import lanes
 from reconciler.delivery.contract import Full, NotTaken
@@ -33,14 +33,6 @@ Wanted: TypeAlias = tuple[Lane, Share]
 """A lane, and what a request has for it."""
 
 
-class _Append(NamedTuple):
-    """One destination's share on its way to its queue."""
-
-    lane: Lane
-    records: int
-    written: Awaitable[None]
-
-
 class Intake:
     """`is_stopping`: what is only in memory takes nothing more."""
 
@@ -51,13 +43,13 @@ class Intake:
     async def take(self, wanted: Sequence[Wanted]) -> None:
         """Take all shares; when it returns, they are where each lane promises. Raises Full, NotTaken, TooLarge."""
         self._refuse_without_room(wanted)
-        if any(lane.queue is None for lane, _ in wanted):
-            inline = [(lane, share) for lane, share in wanted if lane.queue is None]
+        inline = [(lane, share) for lane, share in wanted if lane.queue is None]
+        if inline:
             await _send(inline)
             if any(lane.leaving for lane, _ in wanted):  # the settings changed meanwhile: its queue may be gone
                 raise Full(READING, seconds=UNREAD_SECONDS)
             self._refuse_without_room(wanted)
-        await _written([append for lane, share in wanted if (append := self._append(lane, share)) is not None])
+        await _written(self._append(wanted))
 
     def _refuse_without_room(self, wanted: Sequence[Wanted]) -> None:
         for lane, share in wanted:
@@ -73,14 +65,17 @@ class Intake:
                 message = f"The destination {lane.name} cannot take more now: {lanes.SHORT[shortage]}; try again."
                 raise Full(message, seconds=self._patience(lane, shortage))
 
-    def _append(self, lane: Lane, share: Share) -> _Append | None:
-        gathering = lane.gathering
-        if gathering is None:
-            return None
-        if lane.drops and gathering.room(share) is not None:
-            lane.counts.dropped += share.records
-            return None
-        return _Append(lane, share.records, gathering.add(share))
+    def _append(self, wanted: Sequence[Wanted]) -> list[Awaitable[None]]:
+        appends: list[Awaitable[None]] = []
+        for lane, share in wanted:
+            gathering = lane.gathering
+            if gathering is None:
+                continue
+            if lane.drops and gathering.room(share) is not None:
+                lane.counts.dropped += share.records
+            else:
+                appends.append(gathering.add(share))
+        return appends
 
     def _patience(self, lane: Lane, shortage: Shortage) -> float:
         """When to try again, in seconds: not all senders at once."""
@@ -98,7 +93,7 @@ async def _send(inline: Sequence[Wanted]) -> None:
                 await lane.sender.deliver(share.pieces)
             except Undelivered as failed:
                 return failed.message
-        lane.counts.taken += share.records
+        lane.counts.take(share.records)
         return ""
 
     async with asyncio.TaskGroup() as group:
@@ -108,15 +103,13 @@ async def _send(inline: Sequence[Wanted]) -> None:
         raise NotTaken(failed)
 
 
-async def _written(appends: Sequence[_Append]) -> None:
+async def _written(appends: Sequence[Awaitable[None]]) -> None:
     """Wait for all of them, which are under way together."""
     fault: QueueFault | None = None
-    for append in appends:
+    for written in appends:
         try:
-            await append.written
+            await written
         except QueueFault as problem:
             fault = problem
-        else:
-            append.lane.counts.taken += append.records
     if fault is not None:
         raise NotTaken(f"{fault.message} Keep the records and send them again.") from None

@@ -26,6 +26,10 @@ class Counts:
     discarded: int = 0
     expired: int = 0
 
+    def take(self, records: int) -> None:
+        """So many are where the lane promises."""
+        self.taken += records
+
     def add(self, other: "Counts") -> None:
         """Take over what a lane counted that ends."""
         self.taken += other.taken

@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from reconciler.counting import counted
 from reconciler.delivery import lanes, showing
-from reconciler.delivery.contract import Full, Taken, UnknownDestination
+from reconciler.delivery.contract import ALL, Full, Taken, UnknownDestination
 from reconciler.delivery.figures import Figures, Past
 from reconciler.delivery.gathering import Gathering
 from reconciler.delivery.intake import LATER_SECONDS, READING, UNREAD_SECONDS, Intake
@@ -102,7 +102,7 @@ class Manager:
         wanted = [(self._open_lane(project, name), share) for name, share in divided.shares.items()]
         await self._intake.take(wanted)
         if not divided.unrouted:
-            return Taken()
+            return ALL
         self._unrouted[project] = (self._unrouted.get(project, (0, 0))[0] + divided.unrouted, self._clock())
         which = "these records" if divided.unrouted == logs.records else f"{divided.unrouted} of these records"
         return Taken(divided.unrouted, NOBODY.format(which))
@@ -163,6 +163,7 @@ class Manager:
             fresh = returning
         else:
             queue = await self._open(project, destination)
+            counts = lanes.Counts()
             fresh = Lane(
                 project=project,
                 name=destination.name,
@@ -170,7 +171,8 @@ class Manager:
                 destination=destination,
                 queue=queue,
                 exporter=self._make(project, destination, queue),
-                gathering=None if queue is None else Gathering(queue, clock=self._clock),
+                gathering=None if queue is None else Gathering(queue, clock=self._clock, taken=counts.take),
+                counts=counts,
             )
             fresh.sender.start()
         self._lanes[project][destination.name] = fresh
@@ -244,6 +246,7 @@ class Manager:
             log.warning("A queue of %s that is left cannot be opened: %s", found.name, fault.message)
             return
         exporter = None if destination is None else self._make(found.project, destination, queue)
+        counts = lanes.Counts()
         lane = Lane(
             project=found.project,
             name=found.name,
@@ -251,7 +254,8 @@ class Manager:
             destination=destination,
             queue=queue,
             exporter=exporter,
-            gathering=Gathering(queue, clock=self._clock),
+            gathering=Gathering(queue, clock=self._clock, taken=counts.take),
+            counts=counts,
         )
         if exporter is not None:
             exporter.start()
@@ -281,7 +285,8 @@ class Manager:
 
     def figures(self) -> Figures:
         """What is counted of all projects."""
-        unrouted = {project: records for project, (records, _) in sorted(self._unrouted.items())}
+        # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.
+        unrouted = {project: self._unrouted.get(project, (0, 0))[0] for project in sorted(self._matchers)}
         return Figures(self._everyone(), self._past, unrouted, self._queues.spare())
 
     def followed(self) -> frozenset[str]:
@@ -296,20 +301,24 @@ class Manager:
             sent = self._past.sent if heir is None or heir.exporter is None else heir.exporter.counts
             sent.add(lane.exporter.counts)
 
-    async def replay(self, project: str, name: str) -> tuple[int, int]:
+    async def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        return _sum([await queue.replay(outages_only=False) for _, queue in self._with_queues(project, name)])
+        for _, queue in self._with_queues(project, name):
+            yield await queue.replay(outages_only=False)
 
-    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> tuple[int, int]:
+    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        gone: list[tuple[int, int]] = []
         for lane, queue in self._with_queues(project, name):
-            settled = lane.exporter.withdraw() if queued and lane.exporter is not None else 0
-            batches, records = await queue.discard(queued=queued, dead=dead)
-            gone.append((batches, records - settled))
-            lane.counts.discarded += gone[-1][1]
+            if queued:
+                settled = lane.exporter.withdraw() if lane.exporter is not None else 0
+                batches, records = await queue.discard(queued=True, dead=False)
+                lane.counts.discarded += records - settled
+                yield batches, records - settled
+            if dead:
+                batches, records = await queue.discard(queued=False, dead=True)
+                lane.counts.discarded += records
+                yield batches, records
         await self._leaving.end_empty()
-        return _sum(gone)
 
     async def test(self, project: str, name: str) -> dict[str, Any]:
         """See the contract."""
@@ -402,7 +411,3 @@ async def _wound_down(lane: Lane, *, seconds: float) -> None:
             async with asyncio.timeout(seconds):
                 await lane.sender.drained()
     await lane.sender.stop(seconds=max(ends - asyncio.get_running_loop().time(), 0.0))
-
-
-def _sum(counted: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return sum(batches for batches, _ in counted), sum(records for _, records in counted)

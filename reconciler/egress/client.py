@@ -31,10 +31,10 @@ from urllib.parse import quote
 import aiohttp
 from aiohttp import hdrs
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.connector import Connection
 from multidict import istr
 from yarl import URL
 
+from reconciler.egress import exchange, receiving
 from reconciler.egress.exchange import (
     Answer,
     Cause,
@@ -49,15 +49,14 @@ from reconciler.egress.exchange import (
 )
 from reconciler.egress.naming import Resolve, SystemNames
 from reconciler.egress.networks import Policy, refusal
-from reconciler.egress.receiving import Connector
+from reconciler.egress.receiving import LONGEST_LINE, MOST_HEADERS, Begun, Connector
 from reconciler.resources import hosts
 from reconciler.version import __version__
 
 log = logging.getLogger(__name__)
 
 MOST_ADDRESSES = 16  # of one name; aiohttp tries n of them up to n² / 2 times
-LONGEST_LINE = 8190  # bytes of an answer's status line, and of each of its headers
-MOST_HEADERS = 64  # of an answer
+WAYS = 1_024  # targets that are remembered
 _USER_AGENT = ("User-Agent", f"reconciler/{__version__}")
 _NOT_AN_ADDRESS = "is not an IP address"
 _PATH = "".join(map(chr, range(0x21, 0x7F)))  # sent as they are; the rest is percent-encoded as UTF-8
@@ -93,6 +92,7 @@ class Client:
             max_headers=MOST_HEADERS,
             request_class=_Request,
         )
+        self._usual_way = lru_cache(maxsize=WAYS)(self._way)
 
     async def __aenter__(self) -> "Client":
         return self
@@ -124,7 +124,7 @@ class Client:
         token = _attempts.set(attempts)
         try:
             return await self._exchange(request, named, limits=limits, tls=True if tls is None else tls)
-        except (aiohttp.ClientError, OSError) as problem:
+        except (aiohttp.ClientError, receiving.NotHttp, OSError) as problem:
             rules = list(attempts.values())
             if rules and None not in rules:
                 raise Denied(target, str(rules[0]), whose="its" if self._proxy is None else "the proxy's") from None
@@ -147,7 +147,9 @@ class Client:
         self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool
     ) -> Answer:
         until = asyncio.get_running_loop().time() + limits.total
-        begin = self._begin if self._proxy is None and request.method != "PUT" else self._begin_by_session
+        is_plain = self._proxy is None and request.method != "PUT"
+        begin = self._begin if is_plain else self._begin_by_session
+        response: Begun | aiohttp.ClientResponse
         async with asyncio.timeout_at(until):
             response = await begin(request, headers, limits=limits, tls=tls)
         try:
@@ -173,22 +175,20 @@ class Client:
             read_bufsize=limits.answer_bytes,
         )
 
-    async def _begin(
-        self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool
-    ) -> aiohttp.ClientResponse:
-        """The head of the answer, as the session gets it, with the same parts of aiohttp. What is left out (cookies,
-        redirects, authentication, its own timers) does nothing for us, and takes as long as all of ours.
+    async def _begin(self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool) -> Begun:
+        """The head of the answer, with aiohttp's connections and its parser alone. What its session, requests and
+        answers do beyond that (cookies, redirects, authentication, timers, a task for each body) does nothing for us,
+        and takes as long as all of ours.
         """
-        loop, url = asyncio.get_running_loop(), _url(request.target)
-        made = _Request(
-            request.method, url, headers=headers, data=request.body, loop=loop, session=self._session, ssl=tls
-        )
+        # With a context of its own TLS costs more than this; and one that was renewed is not to be kept.
+        way = self._usual_way(request.target) if tls is True else self._way(request.target, tls)
+        head = exchange.head(request, headers, host=way.headers[hdrs.HOST], path=way.url.raw_path_qs)
         try:
-            connection = await self._connector.connect(made, traces=[], timeout=_patience(limits.connect))
+            connection = await self._connector.connect(way, traces=[], timeout=_patience(limits.connect))
         except TimeoutError as late:
             raise aiohttp.ConnectionTimeoutError from late
         try:
-            return await _sent(made, connection, size=limits.answer_bytes)
+            return await receiving.begun(connection, head, request.body, size=limits.answer_bytes)
         except BaseException as problem:
             connection.close()
             if not isinstance(problem, OSError) or isinstance(problem, aiohttp.ClientError):
@@ -196,6 +196,11 @@ class Client:
             if isinstance(problem, TimeoutError) and problem.errno is None:
                 raise
             raise aiohttp.ClientOSError(*problem.args) from problem
+
+    def _way(self, target: Target, tls: ssl.SSLContext | bool = True) -> aiohttp.ClientRequest:
+        """What aiohttp chooses a connection by: the same for all requests to a target."""
+        loop = asyncio.get_running_loop()
+        return aiohttp.ClientRequest("POST", _url(target), loop=loop, session=self._session, ssl=tls)
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
         """A socket for one attempt, unless the address of this very attempt is refused."""
@@ -217,26 +222,6 @@ class _Request(aiohttp.ClientRequest):
     """Asks for no compression, since no answer is decompressed."""
 
     DEFAULT_HEADERS: ClassVar[dict[istr, str]] = {hdrs.ACCEPT: "*/*"}  # type: ignore[misc]  # aiohttp says no ClassVar
-
-
-async def _sent(request: _Request, connection: Connection, *, size: int) -> aiohttp.ClientResponse:
-    """The head of the answer to a request that was sent over this connection."""
-    assert connection.protocol is not None
-    connection.protocol.set_response_params(
-        read_until_eof=True,
-        auto_decompress=False,
-        read_bufsize=size,
-        max_line_size=LONGEST_LINE,
-        max_field_size=LONGEST_LINE,
-        max_headers=MOST_HEADERS,
-    )
-    response = await request.send(connection)
-    try:
-        await response.start(connection)
-    except BaseException:
-        response.close()
-        raise
-    return response
 
 
 class _Resolver(AbstractResolver):

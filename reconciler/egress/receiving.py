@@ -1,7 +1,7 @@
-"""One answer to each request, of what a server sends on a connection.
+"""One request on a connection, and one answer to it, of what a server sends.
 
-Belongs here: how many messages aiohttp takes from a connection, which without this has no bound. Does not: lengths of
-heads (aiohttp's own limits), bodies (`client`).
+Belongs here: writing a request, and how many messages aiohttp takes from a connection, which without this has no bound.
+Does not: lengths of heads (aiohttp's own limits), reading bodies (`client`).
 
 aiohttp parses all that comes and puts every message into a queue: any number of interim answers (1xx) before the
 answer, and of answers behind it that nobody asked for, also while a connection waits to be used again. A server that
@@ -9,13 +9,20 @@ sends nothing else would take all of the event loop's time.
 """
 
 from asyncio import AbstractEventLoop
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import aiohttp
+import msgspec
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.connector import Connection
+from aiohttp.http_exceptions import HttpProcessingError as NotHttp
 
+__all__ = ["Begun", "Connector", "NotHttp", "begun"]
+
+LONGEST_LINE = 8190  # bytes of an answer's status line, and of each of its headers
+MOST_HEADERS = 64  # of an answer
 MOST_INTERIM = 10  # answers before the answer
 _PIECE = 4 << 10  # bytes that are parsed at a time; the shortest messages in them take half a millisecond
 
@@ -63,7 +70,7 @@ class _OneAnswer(ResponseHandler):
             self._interim += 1
             if self._interim > MOST_INTERIM:
                 self._end()
-                self.set_exception(HttpProcessingError(code=400, message="too many interim answers"))
+                self.set_exception(NotHttp(code=400, message="too many interim answers"))
         else:
             self._answered = True
             super().feed_data(data, size)
@@ -73,3 +80,42 @@ class _OneAnswer(ResponseHandler):
         self.force_close()
         if self.transport is not None:
             self.transport.abort()
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """An answer whose head came. At the end of `content` its connection is free; who wants no more calls `close`."""
+
+    status: int
+    reason: str | None
+    headers: Mapping[str, str]
+    content: aiohttp.StreamReader
+    close: Callable[[], None]
+
+
+async def begun(connection: Connection, head: bytes, body: bytes, *, size: int) -> Begun:
+    """Send a request, and wait for the head of its answer; of its body `size` bytes are buffered. Raises NotHttp,
+    ClientError, OSError, and then the connection is the caller's to close.
+    """
+    protocol, transport = connection.protocol, connection.transport
+    if protocol is None or transport is None or transport.is_closing():
+        raise aiohttp.ServerDisconnectedError
+    protocol.set_response_params(
+        read_until_eof=True,
+        auto_decompress=False,
+        read_bufsize=size,
+        max_line_size=LONGEST_LINE,
+        max_field_size=LONGEST_LINE,
+        max_headers=MOST_HEADERS,
+    )
+    transport.writelines((head, body))
+
+    def end() -> None:
+        if transport.get_write_buffer_size():
+            transport.abort()  # whoever answers before all of the request was taken may never take the rest
+            connection.close()
+        else:
+            connection.release()
+
+    message, content = await protocol.read()
+    content.on_eof(end)
+    return Begun(message.code, message.reason, message.headers, content, connection.close)

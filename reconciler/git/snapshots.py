@@ -9,6 +9,7 @@ import contextlib
 import functools
 import os
 import re
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -278,14 +279,21 @@ def packs(*mirrors: Path) -> pygit2.Odb:
     """
     objects = pygit2.Odb()
     for mirror in mirrors:
-        objects.add_backend(pygit2.OdbBackendPack(_objects_of(mirror)), 1)
+        with _carrying:
+            pygit2.OdbBackendPack.__init__(_carrier, _objects_of(mirror))
+            objects.add_backend(_carrier, 1)
     return objects
 
 
 @functools.lru_cache(maxsize=1_024)
 def _objects_of(mirror: Path) -> str:
-    """One text for each mirror: pygit2 1.21 never lets go of the one that it was given, and each run opens a mirror."""
+    """One text for each mirror: see `_carrier`."""
     return str(mirror / "objects")
+
+
+# pygit2 1.21 never lets go of the object that brings a backend to an object store, nor of the path that it was given,
+# and each run opens a mirror. So one object brings all of them; the backend itself goes with its store.
+_carrier, _carrying = pygit2.OdbBackendPack.__new__(pygit2.OdbBackendPack), threading.Lock()
 
 
 def _info(commit: pygit2.Commit) -> CommitInfo:

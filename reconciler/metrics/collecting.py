@@ -42,7 +42,7 @@ def _steps(sources: Sources, revision: int | None) -> Iterator[Step]:
     yield from requests.steps(measured.traffic, sources.in_flight)
     if measured.deliveries is not None:
         yield from delivery.steps(measured.deliveries(), now=sources.now)
-    yield from notifications.steps(sources.open)
+    yield from notifications.steps(sources.open, () if measured.alerts is None else measured.alerts())
     for more in measured.more:
         yield from more()
     yield from process.steps()

@@ -5,6 +5,7 @@ Belongs here: their names, and where their values are. Does not: counting (`remo
 
 from collections.abc import Iterator
 
+from reconciler.git.faults import State
 from reconciler.metrics.families import Family, Kind, Sample, Step
 from reconciler.remotes.tallies import Call, Tally
 
@@ -17,12 +18,15 @@ FAILURES = Family(
     ("call", "state"),
 )
 
+SETTLED = frozenset({State.READY, State.NEVER_READ, State.PRUNE_HELD, State.SUSPENDED})  # no call leaves one of these
+KINDS = tuple((call, state) for call in Call for state in (*(each.value for each in State if each not in SETTLED), ""))
+
 FAMILIES = (LOOKS, FETCHES, FAILURES)
 
 
 def steps(tally: Tally) -> Iterator[Step]:
-    """All of them."""
+    """All of them; failures of each kind from the start, since a count that is first seen as 1 has not grown."""
     yield Sample(LOOKS, tally.calls[Call.LOOK])
     yield Sample(FETCHES, tally.calls[Call.FETCH])
-    for (call, state), number in sorted(tally.failures.items()):
-        yield Sample(FAILURES, number, (call, state or "other"))
+    for call, state in sorted({*KINDS, *tally.failures}):
+        yield Sample(FAILURES, tally.failures[call, state], (call, state or "other"))

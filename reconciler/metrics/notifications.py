@@ -1,16 +1,15 @@
-"""Metrics of notifications.
+"""Metrics of notifications, and of the alerts that go out about them.
 
-Belongs here: their names, and counting those that are open. Does not: what a notification is (`notifications`), keeping
-them (`notifying.board`).
+Belongs here: their names, and where their values are. Does not: counting (`notifying.board`, `notifying.outbox`).
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
+from reconciler.concerns import Severity, Type
 from reconciler.metrics.families import Family, Kind, Sample, Step
-from reconciler.notifications.models import Notification
 
-A_STEP = 20  # notifications
+OF_A_TARGET = ("target",)
 
 OPEN = Family(
     "reconciler_notifications_open",
@@ -18,15 +17,59 @@ OPEN = Family(
     "Notifications whose cause is there, by type and severity. Absent where there is none.",
     ("type", "severity"),
 )
+SENT = Family("reconciler_alerts_sent_total", Kind.COUNTER, "Alerts that the target took.", OF_A_TARGET)
+FAILED = Family(
+    "reconciler_alerts_failed_attempts_total",
+    Kind.COUNTER,
+    "Attempts to send an alert that the target did not take.",
+    OF_A_TARGET,
+)
+GIVEN_UP = Family(
+    "reconciler_alerts_given_up_total",
+    Kind.COUNTER,
+    "Alerts that the target never got: refused, an hour old, or too many.",
+    OF_A_TARGET,
+)
+WAITING = Family("reconciler_alerts_waiting", Kind.GAUGE, "Alerts that are still to be sent.", OF_A_TARGET)
 
-FAMILIES = (OPEN,)
+FAMILIES = (OPEN, SENT, FAILED, GIVEN_UP, WAITING)
 
 
-def steps(found: Sequence[Notification]) -> Iterator[Step]:
-    """All of them. `found` are those that are open."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for start in range(0, len(found), A_STEP):
-        counts.update((one.cause.type.value, one.severity.value) for one in found[start : start + A_STEP])
-        yield None
-    for labels, number in sorted(counts.items()):
-        yield Sample(OPEN, number, labels)
+class Tally(Protocol):
+    """What is counted of one target of alerts."""
+
+    @property
+    def target(self) -> str:
+        """Its name in the settings."""
+
+    @property
+    def sent(self) -> int:
+        """Alerts that it took."""
+
+    @property
+    def failed(self) -> int:
+        """Attempts."""
+
+    @property
+    def given_up(self) -> int:
+        """Alerts."""
+
+    @property
+    def waiting(self) -> int:
+        """Alerts."""
+
+
+def steps(found: Mapping[tuple[Type, Severity], int], targets: Sequence[Tally] = ()) -> Iterator[Step]:
+    """All of them. `found` counts those that are open, by type and severity."""
+    for (type_, severity), number in sorted(found.items()):
+        if number:
+            yield Sample(OPEN, number, (type_.value, severity.value))
+    ordered = sorted(targets, key=lambda one: one.target)
+    for family, values in (
+        (SENT, [one.sent for one in ordered]),
+        (FAILED, [one.failed for one in ordered]),
+        (GIVEN_UP, [one.given_up for one in ordered]),
+        (WAITING, [one.waiting for one in ordered]),
+    ):
+        for one, value in zip(ordered, values, strict=True):
+            yield Sample(family, value, (one.target,))

@@ -24,6 +24,12 @@ STATE = Family(
     "1 for the state that a repository is in; it has no sample for any other state.",
     (*OF_ONE, "state"),
 )
+FAILING = Family(
+    "reconciler_repository_failing",
+    Kind.GAUGE,
+    "1 while the last look at a repository failed, 0 otherwise. Counts also what could not be written to the store.",
+    OF_ONE,
+)
 SUCCEEDED = Family(
     "reconciler_repository_last_success_timestamp_seconds",
     Kind.GAUGE,
@@ -37,7 +43,7 @@ RESOURCES = Family(
     (*OF_ONE, "kind", "status"),
 )
 
-FAMILIES = (RUNS, SECONDS, STATE, SUCCEEDED, RESOURCES)
+FAMILIES = (RUNS, SECONDS, STATE, FAILING, SUCCEEDED, RESOURCES)
 
 
 def steps(repositories: Repositories) -> Iterator[Step]:
@@ -48,8 +54,10 @@ def steps(repositories: Repositories) -> Iterator[Step]:
     every = [((one.watched.project, one.watched.name), one) for one in repositories.reconcilers()]
     every.sort(key=lambda pair: pair[0])
     for names, one in every:
-        row = one.remembered
+        row = one.told
         yield Sample(STATE, 1, (*names, State.NEVER_READ if row is None else row.state))
+    for names, one in every:
+        yield Sample(FAILING, int(one.fault is not None), names)
     for names, one in every:
         if one.tallied.succeeded is not None:
             yield Sample(SUCCEEDED, one.tallied.succeeded.timestamp(), names)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from reconciler.concerns import Severity, Type
 from reconciler.delivery.figures import Figures
 from reconciler.metrics.families import Step
+from reconciler.metrics.notifications import Tally
 from reconciler.metrics.traffic import Traffic
-from reconciler.notifications.models import Notification
 from reconciler.reconciling.repositories import Repositories
 from reconciler.store import figures
 
@@ -29,23 +30,24 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is counted. `more` are sources that other parts add at the start; their families stand in
-    `collecting.FAMILIES`.
+    """What is counted; `alerts` tells it of each target. `more` are sources that other parts add at the start; their
+    families stand in `collecting.FAMILIES`.
     """
 
     traffic: Traffic = field(default_factory=Traffic)
     repositories: Repositories | None = None
     deliveries: Callable[[], Figures] | None = None
+    alerts: Callable[[], Sequence[Tally]] | None = None
     more: list[Callable[[], Iterable[Step]]] = field(default_factory=list)
 
 
 class Sources(NamedTuple):
-    """All that is looked at for one answer. `in_flight` counts requests by who asks, `open` are the notifications whose
-    cause is there, `now` is in Unix milliseconds.
+    """All that is looked at for one answer. `in_flight` counts requests by who asks, `open` notifications whose cause
+    is there, by type and severity; `now` is in Unix milliseconds.
     """
 
     measured: Measured
     store: Store
     in_flight: Mapping[str, int]
-    open: Sequence[Notification]
+    open: Mapping[tuple[Type, Severity], int]
     now: int

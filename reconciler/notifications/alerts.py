@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import re
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,30 +26,87 @@ from reconciler.notifications.rendering import Place
 CONTENT_TYPE = "application/json"
 STANDARD_PREFIX = b"whsec_"
 EVENTS = {State.OPEN: "opened", State.RESOLVED: "resolved"}
+TEST = "test"  # the event of one that only tries
 
 _encoder = msgspec.json.Encoder()
 _MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # what chats read orders, links and mentions from
-_MENTION = re.compile(r"@(?=\w)")
-_UNSEEN = "\u200b"
+_UNSEEN = "\u200b"  # a space of no width: what is cut in two by it is text
+_CUT = re.compile(
+    r"""
+    @(?=\w)  # somebody's name, or everybody
+    | :(?=//)  # a URL of any scheme
+    | (?<![^\W_])(?:www|ftp|mailto|tel)(?=[.:])  # what is made a link without one
+    | (?<=\w)\.(?=[^\W\d_][\w-]+/)  # a domain with a path
+    | \](?=\s*[(\[:])  # a link or a picture in Markdown, or where its URL stands
+    | `(?=``)  # a block of code, which would swallow our own link
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
-def body(one: Notification, state: State, *, identifier: str, at: datetime, place: Place) -> bytes:
-    """The alert as JSON. `text` is for chats, all else for programs."""
+class Content(NamedTuple):
+    """What is the same in the alerts to all targets."""
+
+    text: str
+    event: str
+    notification: bytes  # as JSON
+
+
+def content(one: Notification, state: State, place: Place) -> Content:
+    """What an alert says of a notification that is in this state."""
     notification = rendering.whole(rendering.rendered(one, place, is_hidden=False), UserStatus.UNREAD)
+    return Content(text(one, state, place), EVENTS[state], notification)
+
+
+def body(said: Content, *, identifier: str, at: datetime) -> bytes:
+    """The alert as JSON. `text` is for chats, all else for programs."""
     whole = {
-        "text": text(one, state, place),
+        "text": said.text,
         "id": identifier,
-        "event": EVENTS[state],
+        "event": said.event,
         "at": rfc3339(at),
-        "notification": msgspec.Raw(notification),
+        "notification": msgspec.Raw(said.notification),
     }
     return _encoder.encode(whole)
 
 
+class _Metadata(msgspec.Struct):
+    id: str
+
+
+class _About(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Kept(msgspec.Struct):
+    event: str
+    notification: _About
+
+
+_decoder = msgspec.json.Decoder(_Kept)
+
+
+def about(sent: bytes) -> tuple[str, bool]:
+    """Of a body that was made here: the id of the notification that it is about, and whether that began; of one that
+    another version made and that cannot be read, an id that is empty.
+    """
+    try:
+        kept = _decoder.decode(sent)
+    except msgspec.MsgspecError:
+        return "", False
+    return kept.notification.metadata.id, kept.event == EVENTS[State.OPEN]
+
+
+def trial(*, target: str, identifier: str, at: datetime, place: Place) -> bytes:
+    """An alert that only tries whether alerts arrive: about nothing, so that it holds no notification."""
+    said = f"This is a test: alerts of {_quoted(place.organization)} to {_quoted(target)} arrive here."
+    return _encoder.encode({"text": said, "id": identifier, "event": TEST, "at": rfc3339(at)})
+
+
 def text(one: Notification, state: State, place: Place) -> str:
-    """What people read in a chat: nothing in it calls anybody or leads elsewhere than to our own page."""
+    """What people read in a chat: nothing in it calls anybody, and no URL in it but that of our own page is one."""
     said = texts.of(one)
-    where = one.cause.project or place.organization
+    where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
     head = f"[{one.severity}] {said.title} ({where})" if state is State.OPEN else f"{said.title} ({where})"
     return f"{_quoted(head)}\n{_quoted(said.message)}\n{rendering.link(one.cause.type, place)}"
 
@@ -82,5 +140,6 @@ def _key(secret: bytes) -> bytes:
 
 
 def _quoted(said: str) -> str:
+    """With nothing in it that a chat makes a link, a mention or a block of, but for a bare domain."""
     quoted = "".join(_MARKUP.get(character, character) for character in said)
-    return _MENTION.sub(f"@{_UNSEEN}", quoted)
+    return _CUT.sub(lambda found: f"{found[0]}{_UNSEEN}", quoted)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from reconciler.notifications.models import Type
+from reconciler.concerns import Type
 
 
 class Explained(NamedTuple):
@@ -22,10 +22,11 @@ class Explained(NamedTuple):
 EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
     {
         Type.REPOSITORY_UNREACHABLE: Explained(
-            "The remote of a repository does not answer (`unreachable`), or refuses the credentials (`unauthorized`).",
+            "A repository cannot be read (`unreachable`): its remote does not answer, its folder is gone, or the disk "
+            "of the service is full. Or the remote refuses the credentials (`unauthorized`).",
             "What was applied last stays and is served; new commits are not seen.",
-            "Look at the network and at the remote; it is tried again by itself. Where credentials are refused, put "
-            "the right ones into their files: they are read at each look.",
+            "The message says what to mend; it is tried again by itself. Where credentials are refused, put the right "
+            "ones into their files: they are read at each look.",
         ),
         Type.REPOSITORY_HELD: Explained(
             "A repository can be read, and its head cannot be applied: the branch or the folder is missing, it holds "
@@ -66,8 +67,9 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
             "Use what replaces it: the message ends with its own `metadata.additionalInfo.message`, which says so.",
         ),
         Type.DELIVERY_FAILING: Explained(
-            "Requests to the endpoint of a destination have failed again and again.",
-            "Log records wait in its queue, and the endpoint is probed. Nothing is lost as long as there is room.",
+            "The endpoint of a destination is down, or for 30 seconds it took nothing that was sent to it: it does not "
+            "answer, or refuses all of it.",
+            "Log records wait in its queue and are tried again. What is refused for too long becomes a dead letter.",
             "The message says what came back; `reconciler send-test DESTINATION` tries it now.",
         ),
         Type.DEAD_LETTERS: Explained(
@@ -90,19 +92,24 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
             "`status.delivery` of each Configuration says whether it delivers and why not; correct it, or the senders.",
         ),
         Type.DISK_LOW: Explained(
-            "The disk of `stateDir` is down to `delivery.freeBytes`, or has less than 128 MiB more than that.",
-            "Below `delivery.freeBytes` log records are refused, and the store may soon be unable to write.",
+            "A disk is down to `delivery.freeBytes`, or has less than 128 MiB more than that: that of `stateDir` (with "
+            "mirrors, queues and `ops.db`, which may be on disks of their own) or of the store. There is one "
+            "notification for each disk.",
+            "Once it is full, nothing can be written there; on the disk of the queues, log records are refused below "
+            "`delivery.freeBytes`.",
             "Make room on that disk.",
         ),
         Type.CERTIFICATE_EXPIRING: Explained(
             "A certificate ends within 14 days, or has ended: the listener's, the client certificate of a destination, "
-            "or the last authority in `outbound.caFile` or in `ca_file` of a destination.",
+            "or the last authority in `outbound.caFile`, in `credentials.caFile` of a repository or in `ca_file` of a "
+            "destination.",
             "From then on, connections that need it fail.",
-            "Renew it. The listener's is taken over by `systemctl reload reconciler`, those of destinations by the "
-            "next request, `outbound.caFile` by a restart.",
+            "Renew it. The listener's is taken over by `systemctl reload reconciler`, which looks at all of them at "
+            "once, those of destinations by the next request, that of a repository by its next look, "
+            "`outbound.caFile` by a restart.",
         ),
         Type.STORE_DEGRADED: Explained(
-            "The store could not be read, or a change could not be written to it.",
+            "The store could not be read, or a change could not be written to it, or to `ops.db`.",
             "What is stored is served as long as it can be read, and changes are refused.",
             "Look at the disk and its permissions; `reconciler doctor` says what is wrong.",
         ),

@@ -2,24 +2,29 @@
 
 One cause has one notification, however often it is met. It opens when a look finds it, changes when what a person reads
 of it does, and is resolved by the first look that does not find it any more. What comes back within `HOLD` seconds
-after that opens the same one again, so that a cause that flaps is one notification and not many.
+after that, or before its end was told outward, opens the same one again, so that a cause that flaps is one notification
+and not many, and every beginning that was told has its end.
 
 Belongs here: those decisions, what is forgotten, and how many are kept. Does not: looking (`reconciler.notifying`),
 sentences (`texts`), what is told outward (`telling`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reconciler.notifications import texts
-from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification, State
+from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification, Scope, State
 
 HOLD = timedelta(minutes=15)  # after it was resolved: what comes back meanwhile is the same one
 UPDATE = timedelta(minutes=1)  # between two changes of its sentences, unless it grows worse or milder
-MOST = 10_000  # that are kept, open and resolved
+MOST = 10_000  # that are kept, open and resolved; see `Room`
 
 NewId = Callable[[], str]
+Taken = Callable[[str], int]
+"""How many are open in a project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,29 @@ class Changes:
 
     put: tuple[Notification, ...] = ()
     left_out: int = 0
+
+
+class Room:
+    """How many more may be open. A project takes no more than it leaves to all others: one alone gets half of all, the
+    next half of the rest, so that there is always some for one that has few. What concerns the organization needs no
+    room: there are few such causes, and the worst are among them, which thousands of a project's must not hide.
+    """
+
+    def __init__(self, left: int, taken: Taken = lambda _: 0) -> None:
+        """`left` for all together, and what each project has already."""
+        self._left = left
+        self._taken = taken
+        self._opened: Counter[str] = Counter()
+
+    def take(self, cause: Cause) -> bool:
+        """Whether one with this cause may open; then it counts."""
+        project = cause.project
+        has = self._taken(project) + self._opened[project]
+        if cause.scope is not Scope.ORGANIZATION and has >= self._left:
+            return False
+        self._left -= 1
+        self._opened[project] += 1
+        return True
 
 
 def latest(kept: Iterable[Notification]) -> dict[Cause, Notification]:
@@ -44,8 +72,9 @@ def observed(
     known: Mapping[Cause, Notification], look: Look, *, now: datetime, new_id: NewId, room: int = MOST
 ) -> Changes:
     """What a look changes: what it found, and what it did not find any more. See `met` and `missed`."""
-    changes = met(known, look.findings, domain=look.domain, now=now, new_id=new_id, room=room)
-    return Changes((*changes.put, *missed(known, look, now=now)), changes.left_out)
+    changes = met(known, look.findings, domain=look.domain, now=now, new_id=new_id, room=Room(room))
+    causes = {finding.cause for finding in look.findings}
+    return Changes((*changes.put, *missed(_of(known, look), causes, now=now)), changes.left_out)
 
 
 def met(
@@ -55,43 +84,51 @@ def met(
     domain: Domain,
     now: datetime,
     new_id: NewId,
-    room: int = MOST,
+    room: Room,
 ) -> Changes:
-    """What findings change. `known` is as of `latest`, `room` how many more may be open; new ones get their ids in the
-    order in which they were found.
+    """What findings change, of each cause the first. `known` is as of `latest`; new ones get their ids in the order in
+    which they were found.
     """
     put: list[Notification] = []
     left_out = 0
+    first: dict[Cause, Finding] = {}
     for finding in findings:
+        first.setdefault(finding.cause, finding)
+    for finding in first.values():
         before = known.get(finding.cause)
         after = _met(before, finding, domain=domain, now=now, new_id=new_id)
         if after is None or after is before:
             continue
         is_opening = before is None or before.state is State.RESOLVED
-        if is_opening and room <= 0:
+        if is_opening and not room.take(finding.cause):
             left_out += 1
             continue
-        room -= is_opening
         put.append(after)
     return Changes(tuple(put), left_out)
 
 
-def missed(known: Mapping[Cause, Notification], look: Look, *, now: datetime) -> tuple[Notification, ...]:
-    """What is over, since the look that speaks of it did not find it."""
-    found = {finding.cause for finding in look.findings}
-    return tuple(_resolved(one, now=now) for one in _of(known, look) if one.cause not in found)
+def missed(there: Iterable[Notification], found: Set[Cause], *, now: datetime) -> tuple[Notification, ...]:
+    """What is over of those that are open: the look that speaks of them did not find their causes."""
+    return tuple(_resolved(one, now=now) for one in there if one.cause not in found)
 
 
-def forgotten(kept: Iterable[Notification], *, now: datetime, retention: timedelta, most: int = MOST) -> list[str]:
-    """The ids of those that are kept no longer: ended longer ago than `retention`, and, where there are too many, those
-    that ended first.
+def is_forgettable(one: Notification) -> bool:
+    """Whether it may be kept no longer one day: it ended, and that is not still to be told."""
+    return one.resolved is not None and one.told is not State.OPEN
+
+
+def forgotten(ended: Iterable[Notification], *, now: datetime, retention: timedelta, surplus: int = 0) -> list[str]:
+    """The ids of those that are kept no longer, of all that are forgettable: ended longer ago than `retention`, and so
+    many as are too many, those that ended first. As long as one may come back it is kept, or a cause that flaps would
+    be new, and told, each time.
     """
-    every = list(kept)
-    ended = sorted((one.resolved, one.id) for one in every if one.resolved is not None)
-    surplus = max(len(every) - most, 0)
-    return [
-        identifier for place, (at, identifier) in enumerate(ended) if place < surplus or (at and at <= now - retention)
-    ]
+    before = now - max(retention, HOLD)
+    every = list(ended)
+    gone = {one.id: None for one in every if one.resolved is not None and one.resolved <= before}
+    if surplus > len(gone):
+        first = heapq.nsmallest(surplus, every, key=lambda one: (one.resolved, one.id))
+        gone |= {one.id: None for one in first}
+    return [*gone]
 
 
 def _of(known: Mapping[Cause, Notification], look: Look) -> list[Notification]:
@@ -112,7 +149,7 @@ def _met(
         return before if finding.fading else _updated(before, finding, now=now)
     if finding.fading:
         return before
-    if before is not None and before.resolved is not None and now - before.resolved <= HOLD:
+    if before is not None and (before.told is State.OPEN or _is_recent(before, now)):
         return _reopened(before, finding, now=now)
     return Notification(
         id=new_id(),
@@ -124,6 +161,10 @@ def _met(
         began=now,
         modified=now,
     )
+
+
+def _is_recent(ended: Notification, now: datetime) -> bool:
+    return ended.resolved is not None and now - ended.resolved <= HOLD
 
 
 def _updated(before: Notification, finding: Finding, *, now: datetime) -> Notification:

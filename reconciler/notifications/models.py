@@ -1,7 +1,8 @@
 """A notification: one cause that a person should know of, from when it began until it is forgotten.
 
-Belongs here: the values. Does not: what becomes of them when the service looks again (`ledger`), their sentences
-(`texts`), how the API shows them (`rendering`), where they are kept (`reconciler.notifying`).
+Belongs here: the values. Does not: types and severities (`reconciler.concerns`), what becomes of notifications when the
+service looks again (`ledger`), their sentences (`texts`), how the API shows them (`rendering`), where they are kept
+(`reconciler.notifying`).
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+from reconciler.concerns import Severity, Type
+
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
 """What the sentences of a notification are made of, by name; `texts` says which a type has. Never a secret, and
 nothing that a stranger's endpoint answered.
@@ -19,45 +22,12 @@ nothing that a stranger's endpoint answered.
 NO_FACTS: Facts = MappingProxyType({})
 
 
-class Type(StrEnum):
-    """What kind of cause it is (interface, `spec.notificationType`)."""
-
-    REPOSITORY_UNREACHABLE = "RepositoryUnreachable"
-    REPOSITORY_HELD = "RepositoryHeld"
-    PRUNE_HELD = "PruneHeld"
-    RECONCILE_FAILED = "ReconcileFailed"
-    RESOURCES_INVALID = "ResourcesInvalid"
-    CONFIGURATION_INCOMPLETE = "ConfigurationIncomplete"
-    RESOURCE_DEPRECATED = "ResourceDeprecated"
-    DELIVERY_FAILING = "DeliveryFailing"
-    DEAD_LETTERS = "DeadLetters"
-    QUEUE_NEARLY_FULL = "QueueNearlyFull"
-    LOGS_UNROUTED = "LogsUnrouted"
-    DISK_LOW = "DiskLow"
-    CERTIFICATE_EXPIRING = "CertificateExpiring"
-    STORE_DEGRADED = "StoreDegraded"
-
-
 class Scope(StrEnum):
     """Whom it concerns (interface, `spec.scope`)."""
 
     ORGANIZATION = "organization"  # organization admins see it
     PROJECT = "project"  # whoever may read the project does
     USER = "user"  # one person does
-
-
-class Severity(StrEnum):
-    """How much it matters (interface, `spec.severity`), the least first."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-    CRITICAL = "critical"
-
-    @property
-    def weight(self) -> int:
-        """Its place in that order."""
-        return list(Severity).index(self)
 
 
 class UserStatus(StrEnum):
@@ -137,8 +107,9 @@ class Notification:
 
     `version` begins at 1 and grows whenever something that a person reads changed; `modified` is when it did.
     `occurrences` counts how often the cause began. `opened` is when it did first, `began` last; `resolved` is None
-    while it is there. `told` is the state that alerts went out about last, `told_at` when they last said that it began,
-    and `told_as` with which severities they did since then: see `telling`.
+    while it is there. `told` is the state that alerts went out about last, `told_as` with which severities since it was
+    last told that it began, and `told_to` are the targets that an alert about that was made for and not given up: see
+    `telling`.
     """
 
     id: str
@@ -153,8 +124,8 @@ class Notification:
     occurrences: int = 1
     resolved: datetime | None = None
     told: State | None = None
-    told_at: datetime | None = None
     told_as: frozenset[Severity] = frozenset()
+    told_to: frozenset[str] = frozenset()
 
     @property
     def state(self) -> State:

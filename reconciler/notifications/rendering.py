@@ -8,13 +8,15 @@ for all who did.
 """
 
 import hashlib
+from datetime import UTC
 from typing import Any, NamedTuple
 
 import msgspec
 
 from reconciler.clock import rfc3339
+from reconciler.concerns import Type
 from reconciler.notifications import texts
-from reconciler.notifications.models import Notification, Scope, Type, UserStatus
+from reconciler.notifications.models import Notification, Scope, UserStatus
 
 API_VERSION = "service/v1"
 KIND = "Notification"
@@ -76,6 +78,7 @@ def _labels(one: Notification) -> dict[str, str]:
     """What a program may want to know that the interface has no member for. Values follow the rule of labels."""
     return {
         "service/state": one.state.value,
+        "service/since": f"{one.began.astimezone(UTC):%Y%m%dT%H%M%SZ}",  # ISO 8601 without what a label may not hold
         "service/occurrences": str(one.occurrences),
         "service/cause": cause(one),
     }

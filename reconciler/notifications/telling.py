@@ -2,18 +2,20 @@
 
 Belongs here: those two decisions. Does not: what an alert says (`alerts`), sending it (`reconciler.notifying`).
 
-Told is a change of state: that a cause began, and that it ended. A cause that flaps is told once in `DAMPING` seconds:
-that it began again waits that long after the last time, and that it ended is told when its beginning was. One that
-grows worse is told at once, to those alone who did not want to hear of what it was before.
+Told is a change of state: that a cause began, at once, and that it ended, at once as well, unless it had come back
+before. Then it flaps, and its end is told once it stayed away for as long as it may come back (`ledger.HOLD`). So
+whoever heard last that it is over is right, and one that flaps for a day is told as often as one that came twice. One
+that grows worse is told at once, to those alone who did not want to hear of what it was before. Who heard of a
+beginning is remembered by name: filters change, and alerts are given up.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from reconciler.notifications.models import Notification, Severity, State, Type
-
-DAMPING = timedelta(minutes=15)
+from reconciler.concerns import Severity, Type
+from reconciler.notifications import ledger
+from reconciler.notifications.models import Notification, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,41 +31,55 @@ class Filter:
 
 def due(one: Notification, *, now: datetime) -> State | None:
     """The state that is to be told now, or None."""
-    if one.state is State.RESOLVED:
-        return State.RESOLVED if one.told is State.OPEN else None
-    if one.told is State.OPEN:
-        return State.OPEN if one.severity not in one.told_as else None
-    if one.told_at is not None and now - one.told_at < DAMPING:
+    if one.resolved is None:
+        return State.OPEN if one.told is not State.OPEN or one.severity not in one.told_as else None
+    if one.told is not State.OPEN:
         return None
-    return State.OPEN
+    flaps = one.occurrences > 1
+    return None if flaps and now - one.resolved < ledger.HOLD else State.RESOLVED
 
 
-def told(one: Notification, state: State, *, now: datetime) -> Notification:
-    """The same, after that was told: nothing that a person reads changed."""
+def told(one: Notification, state: State, to: Collection[str]) -> Notification:
+    """The same, after that was told to these targets: nothing that a person reads changed."""
     if state is State.RESOLVED:
-        return replace(one, told=state)
-    before = one.told_as if one.told is State.OPEN else frozenset[Severity]()
-    at = one.told_at if one.told is State.OPEN else now
-    return replace(one, told=state, told_at=at, told_as=before | {one.severity})
+        return replace(one, told=state, told_to=frozenset[str]())
+    before = one if one.told is State.OPEN else replace(one, told_as=frozenset[Severity](), told_to=frozenset[str]())
+    return replace(one, told=state, told_as=before.told_as | {one.severity}, told_to=before.told_to.union(to))
 
 
-def wants(wanted: Filter, one: Notification, state: State) -> bool:
-    """Whether a target hears that a notification, as it is before `told`, is in this state. What is one person's is
-    told to nobody else.
+def told_also(one: Notification, target: str) -> Notification:
+    """The same, after a target was told of it that had not heard of it."""
+    return replace(one, told_to=one.told_to | {target})
+
+
+def untold(one: Notification, targets: Collection[str]) -> Notification:
+    """The same, after the alerts that told targets of its beginning were given up."""
+    return replace(one, told_to=one.told_to.difference(targets))
+
+
+def wants(target: str, wanted: Filter, one: Notification, state: State) -> bool:
+    """Whether a target hears that a notification, as it is before `told`, is in this state: an end is news for whoever
+    heard of the beginning, a beginning for whoever did not. What is one person's is told to nobody else.
     """
-    return not one.cause.user and _fits(wanted, one) and _is_news(wanted, one, state)
+    has_heard = one.told is State.OPEN and target in one.told_to
+    if state is State.RESOLVED:
+        return has_heard
+    return not has_heard and not one.cause.user and _fits(wanted, one) and _takes(wanted, one.severity)
+
+
+def wants_anew(target: str, wanted: Filter, one: Notification) -> bool:
+    """Whether a target hears late of one that others were told of, that is still there and that it did not hear of: it
+    is new, its filter was another, or its alert was given up. So it knows what has ended when it hears of the end.
+    """
+    is_there = one.told is State.OPEN and one.state is State.OPEN and target not in one.told_to
+    fits = is_there and not one.cause.user and _fits(wanted, one)
+    return fits and any(_takes(wanted, severity) for severity in {*one.told_as, one.severity})
 
 
 def _fits(wanted: Filter, one: Notification) -> bool:
     return (not wanted.types or one.cause.type in wanted.types) and (
         not wanted.projects or one.cause.project in wanted.projects
     )
-
-
-def _is_news(wanted: Filter, one: Notification, state: State) -> bool:
-    """An end is news for whoever heard of the beginning, a beginning for whoever did not."""
-    has_heard = one.told is State.OPEN and any(_takes(wanted, severity) for severity in one.told_as)
-    return has_heard if state is State.RESOLVED else _takes(wanted, one.severity) and not has_heard
 
 
 def _takes(wanted: Filter, severity: Severity) -> bool:

@@ -11,12 +11,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.clock import rfc3339
+from reconciler.concerns import Type
 from reconciler.counting import counted
 from reconciler.escaping import visible
-from reconciler.notifications.models import Facts, Notification, State, Type
+from reconciler.notifications.models import Facts, Notification
 
 MOST = 500  # characters of one fact
 NAMED = 5  # names in a sentence; the rest is counted
+UNNAMED = ("", "default")  # projects that a command need not name
 
 
 class Said(NamedTuple):
@@ -33,7 +35,7 @@ def of(one: Notification) -> Said:
     again = ""
     if one.occurrences > 1:
         again = f" It has come {counted(one.occurrences, 'time')} since {rfc3339(one.opened)}."
-    if one.state is State.OPEN or one.resolved is None:
+    if one.resolved is None:
         return Said(title, f"{message}{again}")
     return Said(f"Resolved: {title}", f"Over since {rfc3339(one.resolved)}; it was: {message}{again}")
 
@@ -65,47 +67,57 @@ class _Text:
 
     def sentence(self, name: str) -> str:
         """A sentence of the service's own, or of git's, with an end."""
+        text = self.ended(name)
+        return text[:1].upper() + text[1:]
+
+    def ended(self, name: str) -> str:
+        """The same as the rest of a sentence."""
         text = self[name].strip()
-        text = text[:1].upper() + text[1:]
         return text if not text or text[-1] in ".!?…" else f"{text}."
+
+
+def _typed(text: _Text, command: str) -> str:
+    """A command about what a project has, as it is typed. One about a repository finds the project by itself."""
+    project = text["project"]
+    return f"`reconciler {command} {text['subject']}{'' if project in UNNAMED else f' --project {project}'}`"
+
+
+def _released(text: _Text, told: str) -> str:
+    """What is told of what is held, with the repository's name behind the command in it."""
+    return told.replace("`reconciler approve`", f"`reconciler approve {text['subject']}`")
 
 
 STAYS = "What was applied last stays and is served; nothing newer is."
 
-_UNREACHABLE = {
-    "unauthorized": "Mend its credentials: their files are read again at each look, so that nothing need be restarted."
-}
-_HELD: Mapping[str, str] = MappingProxyType(
+_HELD: Mapping[str, str] = MappingProxyType(  # what messages of these states do not say; those of all others do
     {
-        "branch-missing": "Put the branch back, or correct `branch` in the settings.",
-        "path-missing": "Put the folder back, correct `path` in the settings, or release it with `reconciler approve`.",
-        "empty": "Put the resources back, or release it with `reconciler approve`.",
-        "unrelated-root": "Push the former history again, or release it with `reconciler approve`.",
+        "path-missing": "If it is gone on purpose, release it with `reconciler approve`.",
         "unsigned": "Have the head signed by one of the allowed signers, or add the signer to their file.",
-        "unsupported-format": "Have the repository in a format that the service reads.",
     }
 )
 
+_UNREACHABLE = {
+    "unauthorized": "Mend its credentials: their files are read again at each look, so that nothing need be restarted."
+}
+
 
 def _repository_unreachable(text: _Text) -> Said:
-    todo = _UNREACHABLE.get(text["state"], "Look at the network and at the remote; it is tried again by itself.")
+    todo = _UNREACHABLE.get(text["state"], "It is tried again by itself.")  # the message says what to mend
     return Said(
-        f"The repository {text['subject']} cannot be reached", f"{text.sentence('message')} {STAYS} {todo}".strip()
+        f"The repository {text['subject']} cannot be read", f"{text.sentence('message')} {STAYS} {todo}".strip()
     )
 
 
 def _repository_held(text: _Text) -> Said:
-    todo = _HELD.get(text["state"], "The message says what to mend.")
     title = f"Nothing is taken over from the repository {text['subject']} ({text['state']})"
-    return Said(title, f"{text.sentence('message')} {STAYS} {todo}".strip())
+    todo = _HELD.get(text["state"], "")
+    return Said(title, _released(text, f"{text.sentence('message')} {STAYS} {todo}").strip())
 
 
 def _prune_held(text: _Text) -> Said:
     return Said(
         f"Deletions of the repository {text['subject']} are held",
-        f"{text.sentence('message')} Everything else of the commit is applied, and what would be deleted stays. "
-        "Restore it in Git, mend the file that is named, or have an admin look with "
-        f"`reconciler approve {text['subject']}`.",
+        f"{_released(text, text.sentence('message'))} Everything else of the commit is applied.",
     )
 
 
@@ -120,15 +132,16 @@ def _reconcile_failed(text: _Text) -> Said:
 def _resources_invalid(text: _Text) -> Said:
     total = text.number("total")
     counts = ", ".join(f"{text.number(status)} {status}" for status in REFUSED if text.number(status))
-    are = "is" if total == 1 else "are"
-    stays = "What was stored of them before stays and is served."
+    are, them, each = ("is", "it", "it") if total == 1 else ("are", "them", "each")
+    first = text.ended("first")
+    why = f"{'; ' if total == 1 else '. The first: '}{first}" if first else "."
+    stays = f"What was stored of {them} before stays and is served."
     if text.number("refused"):
         stays = f"The repository is atomic, so nothing of the commit is stored. {STAYS}"
     return Said(
         f"{counted(total, 'resource')} of the repository {text['subject']} {are} not stored as Git says",
-        f"Not stored as they stand there are {text.names('names', of=total)} ({counts}). {stays} "
-        f"`reconciler status` and `reconciler runs --last {text['subject']}` name each with file, line and reason; "
-        "mend them in Git.",
+        f"{counts}: {text.names('names', of=total)}{why} {stays} "
+        f"`reconciler runs --last {text['subject']}` names {each} with file, line and reason; mend {them} in Git.",
     )
 
 
@@ -157,7 +170,7 @@ def _delivery_failing(text: _Text) -> Said:
     return Said(
         f"Nothing gets through to the destination {text['subject']}",
         f"{text.sentence('cause') or 'Its endpoint does not take what is sent.'} Log records wait in its queue, and "
-        f"the endpoint is tried again and again by itself. `reconciler send-test {text['subject']}` tries it now.",
+        f"the endpoint is tried again and again by itself. {_typed(text, 'send-test')} tries it now.",
     )
 
 
@@ -167,17 +180,20 @@ def _dead_letters(text: _Text) -> Said:
         f"The destination {text['subject']} has dead letters",
         f"{counted(letters, 'batch', 'batches')} of log records could not be delivered and "
         f"{'is' if letters == 1 else 'are'} kept for a while. Mend what refused them, then "
-        f"`reconciler queue replay {text['subject']}`; `reconciler queue status` says why.",
+        f"{_typed(text, 'queue replay')}; "
+        f"{_typed(text, 'queue status')} says why.",
     )
 
 
 def _queue_nearly_full(text: _Text) -> Said:
     percent = text.number("percent")
+    full, happens = "nearly full", f"It is at {percent} percent or more of what it takes. Once it is full, records are"
+    if percent >= 100:
+        full, happens = "full", "It takes no more: records are now"
     return Said(
-        f"The queue of the destination {text['subject']} is {'full' if percent >= 100 else 'nearly full'}",
-        f"It is at {percent} percent or more of what it takes. Once it is full, log records are refused, or dropped "
-        "where `on_full` says so. Mend the endpoint, or give the queue more room "
-        "(`sending_queue_queue_size`, `max_bytes` of its Extension).",
+        f"The queue of the destination {text['subject']} is {full}",
+        f"{happens} refused, or dropped where `on_full` says so. {_typed(text, 'queue status')} says why; mend "
+        "the endpoint, or give the queue more room (`sending_queue_queue_size`, `max_bytes` of its Extension).",
     )
 
 
@@ -190,16 +206,16 @@ def _logs_unrouted(text: _Text) -> Said:
 
 
 def _disk_low(text: _Text) -> Said:
-    if text.number("refusing"):
-        happened = (
-            "The disk has less room than `delivery.freeBytes` leaves free, so that log records are refused, and the "
-            "store may soon be unable to write."
-        )
+    has_queues = text.number("queues")
+    if text.number("beyond"):
+        refused = ", so that log records are refused" if has_queues else ""
+        happened = f"It has less room than `delivery.freeBytes` leaves free{refused}. Once it is full, nothing can be"
     else:
-        happened = "The disk has little more room than `delivery.freeBytes`; below that, log records are refused."
+        refused = "; below that, log records are refused" if has_queues else ""
+        happened = f"It has little more room than `delivery.freeBytes`{refused}. Once it is full, nothing can be"
     return Said(
-        "The disk of the service is nearly full",
-        f"{happened} Make room on the disk of {text['folder']}; `reconciler doctor` says what takes it.",
+        f"The disk of {text['folder']} is nearly full",
+        f"{happened} written there any more. Make room on it; `reconciler doctor` says what takes it.",
     )
 
 

@@ -1,24 +1,27 @@
-"""Certificates that end soon, or have ended: the listener's, those of authorities that the settings or destinations
-name, and those that destinations show to their endpoints.
+"""Certificates that end soon, or have ended: the listener's, those of authorities that the settings, repositories or
+destinations name, and those that destinations show to their endpoints.
 
 Belongs here: which files those are, and how soon is soon. Does not: reading them (`sending.tls`, `regular_files`), from
 when until when one holds (`sending.validity`).
 
-Files are read on a thread, every five minutes, so that a renewed one is seen soon.
+Files are read on a thread, every five minutes, so that a renewed one is seen soon, and at once after a reload.
 """
 
 import asyncio
 import ssl
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 from reconciler import regular_files
 from reconciler.clock import Clock
+from reconciler.concerns import Severity, Type
 from reconciler.delivery.figures import Figures
-from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look, Severity, Type
+from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
+from reconciler.reconciling.reconciler import Reconciler
 from reconciler.routing.models import Endpoint
 from reconciler.secrets.sources import Sources
 from reconciler.sending import tls, validity
@@ -29,6 +32,7 @@ MOST_BYTES = 1 << 20  # of a file
 RENEW = "Renew it and put the new one into the file; it is taken over by `systemctl reload reconciler`."
 REPLACE = "Put the present authorities into the file."
 RENEW_CLIENT = "Renew it and put the new one into the project's folder of secrets; it is used at the next request."
+REPLACE_REPOSITORY = "Put the present authorities into the file; they are used at the next look."
 REPLACE_CLIENT = "Put the present authority into the project's folder of secrets; it is used at the next request."
 
 
@@ -42,10 +46,18 @@ class Deliveries(Protocol):
         """The projects whose routes are known, so that each of their lanes is there."""
 
 
+class Repositories(Protocol):
+    """What knows the repositories."""
+
+    def reconcilers(self) -> list[Reconciler]:
+        """What knows each repository, by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The files of the settings; None for those that are not named."""
+    """The files of the settings; None for those that are not named. `repositories` have some of theirs."""
 
+    repositories: Repositories
     certificate: Path | None = None
     authorities: Path | None = None
 
@@ -72,13 +84,18 @@ class Observer:
         self._every = every
         self._looked_at: dict[str, float] = {}
 
+    def again(self, *, certificate: Path | None) -> None:
+        """Have the next look read all files. The listener's may be another; without one it shows the one it had."""
+        self._own = replace(self._own, certificate=certificate or self._own.certificate)
+        self._looked_at = {}
+
     async def look(self) -> list[Look]:
         """The settings' files (part ""), and those of each project, as far as it is time."""
-        now = self._monotonic()
+        now, looked_at = self._monotonic(), self._looked_at
         due = [
             part
             for part in ("", *sorted(self._deliveries.followed()))
-            if now - self._looked_at.get(part, now - self._every) >= self._every
+            if now - looked_at.get(part, now - self._every) >= self._every
         ]
         if not due:
             return []
@@ -86,20 +103,23 @@ class Observer:
         for lane in self._deliveries.figures().lanes:
             if lane.destination is not None:
                 endpoints.setdefault(lane.project, {}).setdefault(lane.name, lane.destination.endpoint)
-        looks = await asyncio.to_thread(self._read, due, endpoints)
-        self._looked_at |= dict.fromkeys(due, now)
+        trusted = {
+            str(one.watched.credentials.ca_file): one.watched.name
+            for one in reversed(self._own.repositories.reconcilers())
+            if one.watched.credentials.ca_file is not None
+        }
+        looks = await asyncio.to_thread(self._read, due, endpoints, trusted)
+        looked_at.update(dict.fromkeys(due, now))  # `again` may have been called meanwhile
         return looks
 
-    def _read(self, due: Collection[str], endpoints: dict[str, dict[str, Endpoint]]) -> list[Look]:
+    def _read(
+        self, due: Collection[str], endpoints: dict[str, dict[str, Endpoint]], trusted: dict[str, str]
+    ) -> list[Look]:
         now = self._clock()
-        return [
-            Look(
-                Domain.CERTIFICATES,
-                tuple(self._of_project(part, endpoints.get(part, {}), now) if part else self._of_settings(now)),
-                part=part,
-            )
-            for part in due
-        ]
+        found = {part: self._of_project(part, endpoints.get(part, {}), now) for part in due if part}
+        if "" in due:
+            found[""] = _each_once(chain(self._of_settings(now), _of_repositories(trusted, now)))
+        return [Look(Domain.CERTIFICATES, tuple(found[part]), part=part) for part in due]
 
     def _of_settings(self, now: datetime) -> Iterator[Finding]:
         if self._own.certificate is not None:
@@ -130,6 +150,30 @@ class Observer:
                 cause = Cause(Type.CERTIFICATE_EXPIRING, f"{name} ca_file", project)
                 what = f"The last authority of the destination {name}"
                 yield from _finding(cause, what, _authorities(files.authority), REPLACE_CLIENT, now)
+
+
+def _of_repositories(trusted: dict[str, str], now: datetime) -> Iterator[Finding]:
+    """Of each file that repositories trust, once, with the name of the first of them. It stands in the settings, so it
+    is the organization's.
+    """
+    for file, name in sorted(trusted.items()):
+        what = f"The last authority in `credentials.caFile` of the repository {name}"
+        until = _authorities(_text(Path(file)))
+        yield from _finding(Cause(Type.CERTIFICATE_EXPIRING, file), what, until, REPLACE_REPOSITORY, now)
+
+
+def _each_once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Of a file that the settings name in several places, the worst that is known of it; else the first."""
+    found: dict[Cause, Finding] = {}
+    for one in findings:
+        known = found.get(one.cause)
+        if known is None or _weight(one) > _weight(known):
+            found[one.cause] = one
+    yield from found.values()
+
+
+def _weight(one: Finding) -> int:
+    return -1 if one.fading else one.severity.weight
 
 
 def _finding(cause: Cause, what: str, until: datetime | None, todo: str, now: datetime) -> Iterator[Finding]:

@@ -9,7 +9,8 @@ times as long has passed, so that this never takes more than a twentieth of a pr
 from collections.abc import Callable
 
 from reconciler.applying import Told
-from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look, Severity, Type
+from reconciler.concerns import Severity, Type
+from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.texts import NAMED
 from reconciler.store.contract import Attention, Store
 
@@ -36,7 +37,7 @@ class Observer:
         if not self._has_begun:
             self._changed |= dict.fromkeys(await self._store.projects())
             self._has_begun = True
-        looks = []
+        looks: dict[str, Look] = {}
         for project in [*self._changed]:
             begun = self._monotonic()
             if begun < self._not_before.get(project, begun):
@@ -44,13 +45,13 @@ class Observer:
             del self._changed[project]  # before it is read: what changes meanwhile is looked at again
             try:
                 found = await self._store.attention(project, named=NAMED)
-            except BaseException:
-                self._changed[project] = None
+            except BaseException:  # what was found is lost with it
+                self._changed |= dict.fromkeys((*looks, project))
                 raise
             now = self._monotonic()
             self._not_before[project] = now + PAUSE * (now - begun)
-            looks.append(Look(Domain.CONFIGURATIONS, tuple(_findings(project, found)), part=project))
-        return looks
+            looks[project] = Look(Domain.CONFIGURATIONS, tuple(_findings(project, found)), part=project)
+        return [*looks.values()]
 
 
 def _findings(project: str, found: Attention) -> list[Finding]:

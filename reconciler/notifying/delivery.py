@@ -1,6 +1,6 @@
-"""What is wrong with delivery and with the disk that its queues are on, from what delivery counts of itself.
+"""What is wrong with delivery, from what it counts of itself.
 
-Belongs here: from which number on something is worth a notification. Does not: counting, sentences.
+Belongs here: from which number on something is worth a notification. Does not: counting, the disk (`disks`), sentences.
 """
 
 import asyncio
@@ -10,17 +10,17 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from reconciler.clock import Clock
+from reconciler.concerns import Severity, Type
 from reconciler.delivery.figures import Figures, fullness
 from reconciler.delivery.lanes import Lane
-from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look, Severity, Type
+from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.queueing.contract import Depth
-from reconciler.sending.reporting import State
+from reconciler.sending.reporting import Shown, State
 
 NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
-WAITING = timedelta(seconds=30)  # that something waits to be sent once more
+FAILING = timedelta(seconds=30)  # that requests fail and none arrives
 UNROUTED = timedelta(minutes=15)  # after the last record that nobody took
 SLICE = 20  # destinations that are looked at at a stretch
-LOW, ENOUGH = 128 << 20, 192 << 20  # spare bytes on the disk
 
 
 class Deliveries(Protocol):
@@ -45,16 +45,14 @@ class _One:
 class Observer:
     """Remembers since when nobody takes records of a project."""
 
-    def __init__(self, deliveries: Deliveries, *, folder: str, clock: Clock) -> None:
-        """`folder` is on the disk of the queues."""
+    def __init__(self, deliveries: Deliveries, *, clock: Clock) -> None:
         self._deliveries = deliveries
-        self._folder = folder
         self._clock = clock
         self._unrouted: dict[str, tuple[int, datetime]] = {}  # records, and when they last grew, by project
         self._began = clock()
 
     async def look(self) -> list[Look]:
-        """Every project that is followed, and the disk."""
+        """Every project that is followed."""
         figures, now = self._deliveries.figures(), self._clock()
         findings: dict[str, list[Finding]] = {project: [] for project in sorted(self._deliveries.followed())}
         for place, ((project, name), one) in enumerate(sorted((await _together(figures)).items())):
@@ -69,8 +67,7 @@ class Observer:
             for project, found in findings.items():
                 if all(one.cause.type is not Type.LOGS_UNROUTED for one in found):
                     found.append(Finding(Cause(Type.LOGS_UNROUTED, "", project), fading=True))
-        looks = [Look(Domain.DELIVERY, tuple(found), part=project) for project, found in findings.items()]
-        return [*looks, Look(Domain.DISK, tuple(disk(figures.spare, folder=self._folder)))]
+        return [Look(Domain.DELIVERY, tuple(found), part=project) for project, found in findings.items()]
 
     def _is_unrouted(self, project: str, records: int, now: datetime) -> bool:
         known, at = self._unrouted.get(project, (0, now))
@@ -78,16 +75,6 @@ class Observer:
             at = now
         self._unrouted[project] = (records, at)
         return records > 0 and now - at < UNROUTED
-
-
-def disk(spare: int, *, folder: str) -> list[Finding]:
-    """`spare` bytes may be written before log records are refused; below zero they are."""
-    if spare >= ENOUGH:
-        return []
-    is_refusing = spare < 0
-    facts: Facts = {"refusing": int(is_refusing), "folder": folder}
-    severity = Severity.CRITICAL if is_refusing else Severity.WARNING
-    return [Finding(Cause(Type.DISK_LOW), severity, facts, fading=spare >= LOW)]
 
 
 async def _together(figures: Figures) -> dict[tuple[str, str], _One]:
@@ -135,7 +122,15 @@ def _failing(lane: Lane, now: datetime) -> str | None:
     if lane.exporter is None:
         return None
     shown = lane.exporter.shown()
-    since = timedelta(milliseconds=now.timestamp() * 1000 - shown.since)
-    if lane.exporter.is_up and not (shown.state is State.WAITING and since >= WAITING):
+    if lane.exporter.is_up and not _gets_nothing_through(shown, now):
         return None
     return "" if shown.last_failure is None else shown.last_failure.cause
+
+
+def _gets_nothing_through(shown: Shown, now: datetime) -> bool:
+    """Whether requests have failed for a while and none arrived between them, while the endpoint counts as up: one that
+    refuses all that it is sent is not down.
+    """
+    if shown.failing_since is None or shown.state not in (State.SENDING, State.WAITING):
+        return False
+    return timedelta(milliseconds=now.timestamp() * 1000 - shown.failing_since) >= FAILING

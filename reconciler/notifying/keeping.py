@@ -4,14 +4,15 @@ Belongs here: that form. Does not: the file (`reconciler.operations`), who reads
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
 
 from reconciler.clock import rfc3339
-from reconciler.notifications.models import Cause, Domain, Notification, Severity, State, Type
-from reconciler.operations.contract import NotificationRow
+from reconciler.concerns import Severity, Type
+from reconciler.notifications.models import Cause, Domain, Notification, State, UserStatus
+from reconciler.operations.contract import NotificationRow, NotificationStatusRow
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,8 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     occurrences: int = 1
     resolved: str | None = None
     told: State | None = None
-    told_at: str | None = None
     told_as: list[Severity] = []
+    told_to: list[str] = []
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -56,8 +57,8 @@ def row(one: Notification) -> NotificationRow:
         occurrences=one.occurrences,
         resolved=_text(one.resolved),
         told=one.told,
-        told_at=_text(one.told_at),
         told_as=sorted(one.told_as),
+        told_to=sorted(one.told_to),
     )
     return NotificationRow(one.id, _encoder.encode(body))
 
@@ -71,6 +72,17 @@ def notifications(rows: Iterable[NotificationRow]) -> list[Notification]:
         except (msgspec.MsgspecError, ValueError):
             log.warning("The notification %s was written by another version, and is not shown.", each.id)
     return found
+
+
+def statuses(rows: Iterable[NotificationStatusRow]) -> Iterator[tuple[str, str, UserStatus]]:
+    """What people did: notification, person, status. What a later version wrote and this one does not know is passed
+    over.
+    """
+    for each in rows:
+        try:
+            yield each.notification, each.user, UserStatus(each.status)
+        except ValueError:
+            log.warning("What was done with %s was written by another version; it is unread.", each.notification)
 
 
 def _clean(value: str | int | tuple[str, ...]) -> str | int | list[str]:
@@ -97,8 +109,8 @@ def _notification(identifier: str, body: _Body) -> Notification:
         occurrences=body.occurrences,
         resolved=_instant(body.resolved),
         told=body.told,
-        told_at=_instant(body.told_at),
         told_as=frozenset(body.told_as),
+        told_to=frozenset(body.told_to),
     )
 
 

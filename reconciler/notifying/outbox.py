@@ -1,67 +1,72 @@
 """Alerts on their way: kept in `ops.db` until their target took them, at least once.
 
-Belongs here: a queue for each target, trying again, giving up. Does not: which alerts there are
-(`reconciler.notifications.telling`), what one says (`alerts`), which addresses may be reached (`reconciler.egress`).
+Belongs here: trying again, giving up, what is kept. Does not: which alerts there are
+(`reconciler.notifications.telling`), what one says (`alerts`), the queue of a target (`lanes`), one attempt
+(`targets`).
 
 Each target has a task of its own, so that one that fails keeps nobody waiting, and gets its alerts one after another in
-their order. What one does not take is tried again for an hour, then it is given up. Of that the log tells, and no
-notification: one about alerts that fail would itself be an alert that fails.
+their order. What one does not take is tried again for an hour, and what it refuses twice more; then it is given up. Of
+that the log tells and a metric, and no notification: one about alerts that fail would itself be an alert that fails.
 """
 
 import asyncio
 import logging
 import random
-import ssl
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from reconciler import errors, regular_files
+from reconciler import errors
 from reconciler.clock import Clock, rfc3339
 from reconciler.counting import counted
 from reconciler.egress.client import Client
-from reconciler.egress.exchange import Limits, Request, Target
-from reconciler.hooks import secret as secrets
 from reconciler.notifications import alerts, telling
+from reconciler.notifications.alerts import Content
 from reconciler.notifications.models import Notification, State
 from reconciler.notifications.rendering import Place
-from reconciler.notifications.telling import Filter
+from reconciler.notifying.lanes import Lane
+from reconciler.notifying.targets import Came, Recipient, Sender
 from reconciler.operations.contract import AlertRow, Operations
-from reconciler.sending import verdicts
 
 log = logging.getLogger(__name__)
 
 MOST = 1_000  # alerts that wait for one target; the oldest go first
+MOST_ANEW = 100  # open notifications that a target is told of late: a chat is no place for more
+MOST_GONE = 100_000  # alerts to forget while the disk takes nothing; further ones were not written either, as a rule
 PATIENCE = timedelta(hours=1)  # from when an alert was made
+REFUSALS = 3  # of one alert; a proxy on the way may have been the one that refused
 FIRST_RETRY = 1.0  # seconds; doubled at each failure
 LONGEST_RETRY = 60.0
 LONGEST_ASKED = 300.0  # of a `Retry-After`
 SPREAD = 0.1
 DOUBLINGS = 10
-LIMITS = Limits(connect=5.0, total=10.0, answer_bytes=1024)
-MOST_BYTES = 64 * 1024  # of a file with a URL
 
 Wait = Callable[[float], Awaitable[None]]
+NewId = Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Recipient:
-    """A target of the settings. One of `url` and `url_file` is given; neither is shown, since chats take a URL for a
-    password.
-    """
+class Tally:
+    """What is counted of a target since the start: alerts, and attempts that failed."""
 
-    name: str
-    wanted: Filter = field(default_factory=Filter)
-    url: str = field(default="", repr=False)
-    url_file: Path | None = None
-    secret_file: Path | None = None
+    target: str
+    sent: int
+    failed: int
+    given_up: int
+    waiting: int
 
 
-class Unprepared(errors.Transient):
-    """A file that an alert needs cannot be used."""
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of a test of a target, and in how many seconds."""
+
+    target: str
+    came: Came
+    seconds: float
 
 
 class Outbox:
@@ -83,7 +88,10 @@ class Outbox:
         self._clock = clock
         self._wait = wait
         self._most = most
-        self._lanes = {one.name: _Lane(one) for one in recipients}
+        self._lanes = {one.name: Lane(one, most=most) for one in recipients}
+        self._sender: Sender | None = None
+        self._gone: dict[str, None] = {}  # the ids of alerts that are to be forgotten, in their order
+        self._is_stuck = False  # whether they could not be, and the log told of that
 
     async def load(self) -> None:
         """The alerts that an earlier start did not send; of targets that are gone, they are forgotten. Raises
@@ -91,156 +99,211 @@ class Outbox:
         """
         rows = await self._operations.alerts()
         self.add(rows)
-        gone = [row.id for row in rows if row.target not in self._lanes]
-        if gone:
-            await self._operations.remove_alerts(gone)
+        self._gone.update(dict.fromkeys(row.id for row in rows if row.target not in self._lanes))
+        await self.tidy()
 
-    def alerts(self, one: Notification, state: State, *, at: datetime, new_id: Callable[[], str]) -> list[AlertRow]:
-        """What goes to whom about a change of state; to be kept, and then given to `add`."""
+    @property
+    def targets(self) -> list[str]:
+        """Their names, as the settings order them."""
+        return list(self._lanes)
+
+    def tallies(self) -> list[Tally]:
+        """What is counted of each."""
+        return [_tally(lane) for lane in self._lanes.values()]
+
+    # Making alerts.
+
+    def alerts(
+        self, one: Notification, state: State, *, at: datetime, new_id: NewId, made: Counter[str]
+    ) -> list[AlertRow]:
+        """What goes to whom about a change of state; to be kept, and then given to `add`. `made` counts, by target,
+        what this look made already: what no queue has room for is not made.
+        """
+        lanes = [lane for lane in self._lanes.values() if self._hears(lane, one, state, made)]
+        if not lanes:
+            return []
+        said = alerts.content(one, state, self._place)
+        return [self._alert(lane, said, at=at, new_id=new_id) for lane in lanes]
+
+    def _hears(self, lane: Lane, one: Notification, state: State, made: Counter[str]) -> bool:
+        name = lane.to.name
+        is_lost = state is State.RESOLVED and one.id in lane.lost
+        if is_lost or not telling.wants(name, lane.to.wanted, one, state):
+            return False
+        made[name] += 1
+        if made[name] <= self._most:
+            return True
+        if made[name] == self._most + 1:
+            log.warning("One look has more alerts for %s than may wait; those past %d are not made.", name, self._most)
+        lane.given_up += 1
+        lane.owes = lane.owes or state is State.OPEN
+        return False
+
+    def anew(
+        self, names: Collection[str], kept: Iterable[Notification], *, at: datetime, new_id: NewId
+    ) -> tuple[list[Notification], list[AlertRow]]:
+        """What targets are told late of all that is kept: what is open and what they did not hear of, the worst first,
+        then the oldest. The notifications, as they are after that, and the alerts.
+        """
+        ranked = sorted(kept, key=lambda one: (-one.severity.weight, one.id))
+        told: dict[str, Notification] = {}
         made = []
-        for lane in self._lanes.values():
-            if telling.wants(lane.to.wanted, one, state):
-                identifier = new_id()
-                body = alerts.body(one, state, identifier=identifier, at=at, place=self._place)
-                made.append(AlertRow(identifier, lane.to.name, body, rfc3339(at)))
-        return made
+        for lane in (lane for name, lane in self._lanes.items() if name in names):
+            name = lane.to.name
+            unheard = [one for one in ranked if telling.wants_anew(name, lane.to.wanted, one)]
+            number = min(len(unheard), MOST_ANEW, self._most - len(lane.waiting))
+            lane.owes = number < min(len(unheard), MOST_ANEW)  # once there is room
+            for one in unheard[:number]:
+                told[one.id] = telling.told_also(told.get(one.id, one), name)
+                made.append(self._alert(lane, alerts.content(one, State.OPEN, self._place), at=at, new_id=new_id))
+            if unheard:
+                of = counted(len(unheard), "open notification")
+                log.info("The alert target %s did not hear of %s and is told of %d.", name, of, number)
+        return [*told.values()], made
+
+    def lost(self) -> dict[str, set[str]]:
+        """The ids of notifications of whose beginning targets are not told, since the alert was given up, with the
+        names of those; each once.
+        """
+        found: dict[str, set[str]] = {}
+        for name, lane in self._lanes.items():
+            for identifier in lane.lost:
+                found.setdefault(identifier, set()).add(name)
+            lane.lost.clear()
+        return found
+
+    def recovered(self) -> str | None:
+        """A target that takes alerts again and may be told of what is still open; each once, and one at a time."""
+        for name, lane in self._lanes.items():
+            if lane.has_recovered:
+                lane.owes = False
+                return name
+        return None
+
+    def _alert(self, lane: Lane, said: Content, *, at: datetime, new_id: NewId) -> AlertRow:
+        identifier = new_id()
+        return AlertRow(identifier, lane.to.name, alerts.body(said, identifier=identifier, at=at), rfc3339(at))
 
     def add(self, rows: Iterable[AlertRow]) -> None:
-        """Send these, which are kept."""
+        """Send these, which are kept. Where more wait than may, the oldest are given up."""
         for row in rows:
             lane = self._lanes.get(row.target)
             if lane is not None:
-                lane.waiting.append(row)
+                self._gone.update(dict.fromkeys(lane.add(row)))
                 lane.woken.set()
+        for lane in self._lanes.values():  # once for all rows: it walks through the queue
+            self._gone.update(dict.fromkeys(lane.shed()))
+
+    def unsent(self, rows: Iterable[AlertRow]) -> list[AlertRow]:
+        """Those of these that wait still."""
+        waiting = {one.row.id for lane in self._lanes.values() for one in lane.waiting}
+        return [row for row in rows if row.id in waiting]
+
+    # Sending them.
+
+    async def test(self, target: str | None, *, request: str) -> list[Tried]:
+        """Send one that is about nothing to a target, or to each, now and once, past those that wait; nothing for a
+        target that there is not. `request` is the id of who asks for that.
+        """
+        lanes = [lane for name, lane in self._lanes.items() if target in (None, name)]
+        async with asyncio.TaskGroup() as group:
+            tests = [
+                group.create_task(
+                    self._test(lane, identifier=f"{request}-{lane.to.name}"), name=f"alert-test-{lane.to.name}"
+                )
+                for lane in lanes
+            ]
+        return [test.result() for test in tests]
+
+    async def _test(self, lane: Lane, *, identifier: str) -> Tried:
+        to = lane.to
+        if self._sender is None:
+            return Tried(to.name, Came(why="the service is starting or ending; try again"), 0.0)
+        if lane.is_testing:  # each target has so many connections that one more of it would take those of others
+            return Tried(to.name, Came(why="another test of it is under way; try again"), 0.0)
+        now, begun = self._clock(), time.monotonic()
+        body = alerts.trial(target=to.name, identifier=identifier, at=now, place=self._place)
+        lane.is_testing = True
+        try:
+            came = await self._sender.send(to, body, identifier=identifier, seconds=now.timestamp())
+        finally:
+            lane.is_testing = False
+        return Tried(to.name, came, time.monotonic() - begun)
 
     async def keep(self, client: Client, *, authorities: Path | None = None) -> None:
         """Send for ever. `authorities` is a PEM file that is trusted instead of the system's."""
-        tls = _Trust(authorities)
-        async with asyncio.TaskGroup() as group:
-            for name, lane in self._lanes.items():
-                group.create_task(self._serve(lane, client, tls), name=f"alerts-{name}")
+        self._sender = sender = Sender(client, authorities=authorities)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, lane in self._lanes.items():
+                    group.create_task(self._serve(lane, sender), name=f"alerts-{name}")
+        finally:
+            self._sender = None
+            sender.close()
 
-    async def _serve(self, lane: "_Lane", client: Client, tls: "_Trust") -> None:
+    async def _serve(self, lane: Lane, sender: Sender) -> None:
         failures = 0
         while True:
-            await self._shed(lane)
+            await self._expire(lane)
             if not lane.waiting:
                 lane.woken.clear()
                 await lane.woken.wait()
                 continue
-            row = lane.waiting[0]
-            asked = await self._try(lane, row, client, tls, is_first=failures == 0)
-            if asked is None:
+            row = lane.waiting[0].row
+            lane.is_sending = True
+            came = await sender.send(lane.to, row.body, identifier=row.id, seconds=self._clock().timestamp())
+            lane.is_sending = False
+            lane.tell(came)
+            if came.is_taken:
                 failures = 0
-                await self._done(lane, row)
-            elif self._clock() - datetime.fromisoformat(row.made_at) >= PATIENCE:
-                log.warning("An alert to %s of %s was given up.", lane.to.name, row.made_at)
-                await self._done(lane, row)
+                lane.sent += 1
+                lane.waiting.popleft()
+                await self._forget([row.id])
+                continue
+            failures += 1
+            lane.failed += 1
+            if came.is_refused and lane.refused(row) >= REFUSALS:
+                log.warning("An alert to %s of %s is given up: %s.", lane.to.name, row.made_at, came.why)
+                await self._forget(lane.give_up(1))
             else:
-                failures += 1
-                await self._wait(max(_backoff(failures), min(asked, LONGEST_ASKED)))
+                await self._wait(max(_backoff(failures), min(came.asked, LONGEST_ASKED)))
 
-    async def _try(
-        self, lane: "_Lane", row: AlertRow, client: Client, tls: "_Trust", *, is_first: bool
-    ) -> float | None:
-        """Send once. None when it was taken, else for how many seconds the target asks to be left."""
+    async def _expire(self, lane: Lane) -> None:
+        """Give up what waited too long, untried: nobody wants to hear now of what was then."""
+        before = self._clock() - PATIENCE
+        old = 0
+        while old < len(lane.waiting) and datetime.fromisoformat(lane.waiting[old].row.made_at) <= before:
+            old += 1
+        if old:
+            told = counted(old, "alert")
+            log.warning("%s to %s could not be sent within an hour and %s given up.", told, lane.to.name, _is(old))
+            await self._forget(lane.give_up(old))
+
+    async def _forget(self, ids: Iterable[str]) -> None:
+        self._gone.update(dict.fromkeys(ids))
+        await self.tidy()
+
+    async def tidy(self) -> None:
+        """Forget in the file what is sent or given up, and what could not be forgotten before."""
+        if not self._gone:
+            return
+        gone, self._gone = self._gone, {}
         try:
-            request = await self._request(lane.to, row)
-            answer = await client.send(request, limits=LIMITS, tls=await tls.context())
-        except errors.ReconcilerError as problem:
-            why, asked = problem.message, 0.0
-        except Exception:
-            log.exception("An alert to %s met a fault of the program.", lane.to.name)
-            why, asked = "it met a fault of the program", 0.0
-        else:
-            if 200 <= answer.status < 300:
-                if not is_first:
-                    log.info("The alert target %s takes alerts again.", lane.to.name)
-                return None
-            why = f"it answered {answer.status}"
-            asked = verdicts.retry_after(answer, now_ms=int(self._clock().timestamp() * 1000))
-        if is_first:  # once, and not at each attempt
-            log.warning("The alert target %s takes nothing and is tried again for an hour: %s", lane.to.name, why)
-        return asked
-
-    async def _request(self, to: Recipient, row: AlertRow) -> Request:
-        """Files are read at each attempt, so that a new secret counts at once. Raises Unprepared."""
-        url, secret = await asyncio.to_thread(_read, to)
-        seconds = int(self._clock().timestamp())
-        named = alerts.headers(row.body, identifier=row.id, seconds=seconds, secret=secret)
-        return Request(_target(url, to), "POST", named, row.body)
-
-    async def _shed(self, lane: "_Lane") -> None:
-        surplus = [lane.waiting.popleft() for _ in range(len(lane.waiting) - self._most)]
-        if surplus:
-            log.warning(
-                "Too many alerts wait for %s; the oldest %s given up.", lane.to.name, counted(len(surplus), "is", "are")
-            )
-            await self._forget(surplus)
-
-    async def _done(self, lane: "_Lane", row: AlertRow) -> None:
-        lane.waiting.popleft()
-        await self._forget([row])
-
-    async def _forget(self, rows: Sequence[AlertRow]) -> None:
-        try:
-            await self._operations.remove_alerts([row.id for row in rows])
+            await asyncio.shield(self._operations.remove_alerts([*gone]))
+            self._is_stuck = False
         except errors.ReconcilerError as fault:
-            log.warning("Alerts that were sent are sent again after a restart: %s", fault.message)
+            self._gone = dict(islice((gone | self._gone).items(), MOST_GONE))
+            if not self._is_stuck:
+                log.warning("Alerts that were sent are sent again after a restart: %s", fault.message)
+            self._is_stuck = True
 
 
-class _Lane:
-    def __init__(self, to: Recipient) -> None:
-        self.to = to
-        self.waiting: deque[AlertRow] = deque()
-        self.woken = asyncio.Event()
+def _tally(lane: Lane) -> Tally:
+    return Tally(lane.to.name, lane.sent, lane.failed, lane.given_up, len(lane.waiting))
 
 
-def _read(to: Recipient) -> tuple[str, bytes | None]:
-    """The URL, and the secret where alerts are signed. Raises Unprepared."""
-    url = to.url
-    if to.url_file is not None:
-        try:
-            url = regular_files.read(to.url_file, limit=MOST_BYTES).decode("ascii").strip()
-        except (OSError, ValueError, regular_files.NotAFile, regular_files.TooLarge):
-            raise Unprepared(f"the file {to.url_file} cannot be read; put the URL into it") from None
-    if to.secret_file is None:
-        return url, None
-    try:
-        return url, secrets.read(to.secret_file)
-    except secrets.Unusable as problem:
-        raise Unprepared(f"the file {to.secret_file} {problem}; put the secret into it") from None
-
-
-def _target(url: str, to: Recipient) -> Target:
-    """Raises Unprepared, which does not show the URL."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or (80 if parts.scheme == "http" else 443)
-    except ValueError:
-        parts, port = urlsplit(""), 0
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        raise Unprepared(f"what is in {to.url_file} is no http or https URL without a user; put one into it")
-    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
-    return Target("http" if parts.scheme == "http" else "https", parts.hostname, port, path)
-
-
-class _Trust:
-    """Whom connections over TLS trust, read when the first alert is sent, and again as long as that fails."""
-
-    def __init__(self, authorities: Path | None) -> None:
-        self._authorities = authorities
-        self._context: ssl.SSLContext | None = None
-
-    async def context(self) -> ssl.SSLContext | None:
-        """None trusts the system's authorities. Raises Unprepared."""
-        if self._authorities is not None and self._context is None:
-            try:
-                self._context = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._authorities))
-            except (OSError, ValueError):  # of which what SSL raises is one
-                told = f"`outbound.caFile` cannot be read: put a PEM file at {self._authorities}"
-                raise Unprepared(told) from None
-        return self._context
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _backoff(failures: int) -> float:

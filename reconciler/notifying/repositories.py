@@ -9,9 +9,10 @@ from typing import Protocol
 
 import msgspec
 
+from reconciler.concerns import Severity, Type
 from reconciler.errors import ReconcilerError
 from reconciler.git.faults import GitFault, State
-from reconciler.notifications.models import NO_FACTS, Cause, Domain, Facts, Finding, Look, Severity, Type
+from reconciler.notifications.models import NO_FACTS, Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.texts import NAMED, REFUSED
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Outcome
@@ -55,6 +56,8 @@ class _Status(msgspec.Struct, frozen=True):
     name: str | None
     status: str
     path: str | None = None
+    line: int | None = None
+    reason: str = ""
 
 
 _run = msgspec.json.Decoder(_Run)
@@ -111,23 +114,24 @@ class Observer:
         counts = {status: run.counts[status] for status in REFUSED if run.counts.get(status)}
         if not counts:
             return NO_FACTS
-        names = await self._names(run.id)
+        found = await self._first(run.id)
         refused = int(run.outcome is Outcome.REFUSED)
-        return {**counts, "total": sum(counts.values()), "names": names, "refused": refused}
+        names = tuple(f"{one.kind or 'a document'} {one.name or one.path or ''}".strip() for one in found)
+        first = _why(found[0]) if found else ""
+        return {**counts, "total": sum(counts.values()), "names": names, "first": first, "refused": refused}
 
-    async def _names(self, run: str) -> tuple[str, ...]:
+    async def _first(self, run: str) -> list[_Status]:
         """The first resources of a run that are not stored as it wants."""
-        names: list[str] = []
+        found: list[_Status] = []
         looked_at = 0
         async with aclosing(self._store.run_pages(run)) as pages:
             await anext(pages, None)  # the run itself
             async for page in pages:
-                for shown in page:
-                    names += _refused(shown)
+                found += [one for one in map(_status.decode, page) if one.status in REFUSED]
                 looked_at += len(page)
-                if len(names) >= NAMED or looked_at >= STATUSES:
+                if len(found) >= NAMED or looked_at >= STATUSES:
                     break
-        return tuple(names[:NAMED])
+        return found[:NAMED]
 
     def _forget(self, present: set[str]) -> None:
         for name in self._last.keys() - present:
@@ -166,8 +170,9 @@ def _type(state: State) -> tuple[Type, Severity] | None:
     return (Type.RECONCILE_FAILED, Severity.ERROR) if state is State.MIRROR_CORRUPT else None
 
 
-def _refused(shown: bytes) -> list[str]:
-    one = _status.decode(shown)
-    if one.status not in REFUSED:
-        return []
-    return [f"{one.kind or 'a document'} {one.name or one.path or ''}".strip()]
+def _why(one: _Status) -> str:
+    """The first line of the reason of a status, with `path:line` before it where it does not begin so."""
+    reason = one.reason.partition("\n")[0]
+    if not one.path or reason.startswith(f"{one.path}:"):
+        return reason
+    return f"{one.path}{'' if one.line is None else f':{one.line}'}: {reason}"

@@ -1,13 +1,15 @@
-"""Whether the store can be read and written, from what it counts of itself.
+"""Whether the store can be read and written, from what it counts of itself, and what the board could not write.
 
 Belongs here: when that is worth a notification, and when it is over. Does not: counting (`store.figures`).
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from reconciler.clock import Clock
-from reconciler.notifications.models import Cause, Domain, Finding, Look, Severity, Type
+from reconciler.concerns import Severity, Type
+from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.store.contract import StoreFault
 from reconciler.store.figures import Figures
 
@@ -28,8 +30,10 @@ class Store(Protocol):
 class Observer:
     """Remembers what was counted at the last look."""
 
-    def __init__(self, store: Store, *, clock: Clock) -> None:
+    def __init__(self, store: Store, *, unwritten: Callable[[], str], clock: Clock) -> None:
+        """`unwritten` says why notifications could not be written beside it; empty when they could."""
         self._store = store
+        self._unwritten = unwritten
         self._clock = clock
         self._failed = self._stored = 0
         self._failed_at: datetime | None = None  # None once something was written since
@@ -43,7 +47,7 @@ class Observer:
         elif stored > self._stored or (self._failed_at is not None and now - self._failed_at >= QUIET):
             self._failed_at = None
         self._failed, self._stored = failed, stored
-        message = "" if self._failed_at is None else WRITE
+        message = self._unwritten() if self._failed_at is None else WRITE
         try:
             await self._store.revision()
         except StoreFault as fault:

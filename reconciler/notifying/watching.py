@@ -15,8 +15,6 @@ from reconciler.notifying.board import Board
 
 log = logging.getLogger(__name__)
 
-EVERY = 2.0  # seconds; a look costs less than a millisecond where nothing is wrong
-
 
 class Observer(Protocol):
     """Knows where to look at one thing."""
@@ -28,8 +26,8 @@ class Observer(Protocol):
 class Watch:
     """All observers."""
 
-    def __init__(self, board: Board, observers: Sequence[Observer], *, every: float = EVERY) -> None:
-        """`every` so many seconds all of them look."""
+    def __init__(self, board: Board, observers: Sequence[Observer], *, every: float) -> None:
+        """`every` so many seconds all of them look, which costs less than a millisecond where nothing is wrong."""
         self._board = board
         self._observers = observers
         self._every = every

@@ -12,6 +12,7 @@ holds a token, a code or a secret, and none is raised with its cause, in which l
 from reconciler import errors, escaping
 
 LONGEST_QUOTE = 200  # characters
+STOPPING = "The service is stopping; sign in when it runs again."
 
 
 class Unreachable(errors.Transient):

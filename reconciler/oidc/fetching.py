@@ -20,7 +20,7 @@ import httpx2
 
 from reconciler import regular_files
 from reconciler.oidc import discovery, plain
-from reconciler.oidc.faults import Unfit, Unreachable, quoted
+from reconciler.oidc.faults import STOPPING, Unfit, Unreachable, quoted
 from reconciler.oidc.limits import Limits
 from reconciler.version import __version__
 
@@ -52,11 +52,15 @@ class Fetching:
         self._ca_file = ca_file
         self._limits = limits
         self._trusting: tuple[regular_files.Identity | None, ssl.SSLContext] | None = None
+        self._under_way: set[asyncio.Timeout] = set()
         self._closed = False
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Ask nothing more. What is under way ends now, as Unreachable: whoever stops is not kept waiting by it."""
         self._closed = True
+        for limit in self._under_way:
+            if not limit.expired():
+                limit.reschedule(0)
 
     async def obj(self, asked: Asked) -> Mapping[str, object]:
         """The JSON object at a URL. Raises Unreachable, Unfit."""
@@ -68,11 +72,17 @@ class Fetching:
     async def bounded(self, asked: Asked) -> AsyncIterator[httpx2.AsyncBaseTransport]:
         """A transport for one request within the limits; what fails within the block is told as Unreachable, Unfit."""
         if self._closed:
-            raise Unreachable("The service is stopping; sign in when it runs again.")
+            raise Unreachable(STOPPING)
         try:
-            async with asyncio.timeout(self._limits.request_seconds):
-                yield _Bounded(self._transport(asked.url, await self._trust(asked.url)), asked)
+            async with asyncio.timeout(self._limits.request_seconds) as limit:
+                self._under_way.add(limit)
+                try:
+                    yield _Bounded(self._transport(asked.url, await self._trust(asked.url)), asked)
+                finally:
+                    self._under_way.discard(limit)
         except TimeoutError:
+            if self._closed:
+                raise Unreachable(STOPPING) from None
             raise Unreachable(_sentence(asked, f"did not come within {self._limits.request_seconds:g} s")) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as problem:
             raise Unreachable(_sentence(asked, _why(problem))) from None

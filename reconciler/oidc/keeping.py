@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from reconciler.errors import ReconcilerError, Transient
+from reconciler.oidc.faults import STOPPING, Unreachable
 from reconciler.oidc.limits import Limits
 
 Value = TypeVar("Value")
@@ -36,6 +37,7 @@ class Kept(Generic[Value]):
         self._failure: ReconcilerError | None = None
         self._failed = 0.0
         self._forced: float | None = None
+        self._closed = False
 
     @property
     def at_hand(self) -> Value | None:
@@ -66,7 +68,8 @@ class Kept(Generic[Value]):
         return await self._shared()
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End what is under way; whoever waits for it gets Unreachable."""
+        self._closed = True
         task = self._under_way
         if task is not None:
             task.cancel()
@@ -79,7 +82,12 @@ class Kept(Generic[Value]):
             self._heed_failure()
             self._under_way = asyncio.create_task(self._fetch_and_keep(), name=self._name)
             self._under_way.add_done_callback(_noticed)
-        return await asyncio.shield(self._under_way)
+        try:
+            return await asyncio.shield(self._under_way)
+        except asyncio.CancelledError:
+            if self._closed:
+                raise Unreachable(STOPPING) from None
+            raise
 
     def _heed_failure(self) -> None:
         """Raise what the last fetch raised, when that was a moment ago; anew, since each has a trace of its own."""

@@ -55,13 +55,15 @@ class AlertRow(NamedTuple):
 
 class Noted(NamedTuple):
     """What one look changed: rows to put, the ids of notifications to forget with all that people did with them, those
-    of notifications that nobody has read any more, and alerts to send.
+    of notifications that nobody has read any more, and alerts to send. `targets` are the names of all that alerts go to
+    from now on; None leaves those that are kept.
     """
 
     put: Sequence[NotificationRow] = ()
     forget: Collection[str] = ()
     unread: Collection[str] = ()
     alerts: Sequence[AlertRow] = ()
+    targets: Collection[str] | None = None
 
 
 class Operations(Protocol):
@@ -92,6 +94,9 @@ class Operations(Protocol):
 
     async def alerts(self) -> list[AlertRow]:
         """The alerts that are still to be sent, in the order in which they were made."""
+
+    async def alert_targets(self) -> list[str]:
+        """The names of all that alerts went to when they were noted last, sorted."""
 
     async def note(self, noted: Noted) -> None:
         """Keep what a look changed, all of it or nothing, on the disk before this returns."""

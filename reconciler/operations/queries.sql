@@ -47,7 +47,16 @@ delete from notification_status where notification = ? and status = 'read';
 select id, target, body, made_at from alert order by id;
 
 -- name: insert_alert
-insert into alert (id, target, body, made_at) values (?, ?, ?, ?);
+insert into alert (id, target, body, made_at) values (?, ?, ?, ?) on conflict (id) do nothing;
 
 -- name: remove_alert
 delete from alert where id = ?;
+
+-- name: all_alert_targets
+select name from alert_target order by name;
+
+-- name: remove_alert_targets
+delete from alert_target;
+
+-- name: insert_alert_target
+insert into alert_target (name) values (?);

@@ -89,6 +89,9 @@ class SqliteOperations:
     async def alerts(self) -> list[AlertRow]:
         return [AlertRow(*row) for row in await self._all("all_alerts", of=ALERTS)]
 
+    async def alert_targets(self) -> list[str]:
+        return [name for (name,) in await self._all("all_alert_targets", of=ALERTS)]
+
     async def note(self, noted: Noted) -> None:
         forgotten, unread = ([(one,) for one in sorted(ids)] for ids in (noted.forget, noted.unread))
 
@@ -99,6 +102,11 @@ class SqliteOperations:
                 self._connection.executemany(self._sql["remove_notification_statuses"], forgotten)
                 self._connection.executemany(self._sql["remove_read_statuses"], unread)
                 self._connection.executemany(self._sql["insert_alert"], noted.alerts)
+                if noted.targets is not None:
+                    self._connection.execute(self._sql["remove_alert_targets"])
+                    self._connection.executemany(
+                        self._sql["insert_alert_target"], [(name,) for name in sorted(noted.targets)]
+                    )
 
         await self._run("written", note, of=NOTIFICATIONS)
 

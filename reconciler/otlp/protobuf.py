@@ -35,8 +35,13 @@ def check(request: bytes, run: Run) -> None:
     fields = request[run.start : run.end]
     for tag in _CONTAINERS[: run.level][::-1]:
         fields = b"".join((tag, sized(len(fields)), fields))
+    check_whole(fields)
+
+
+def check_whole(request: bytes) -> None:
+    """Raises Malformed when a request is not sound."""
     try:
-        ExportLogsServiceRequest.FromString(fields)
+        ExportLogsServiceRequest.FromString(request)
     except DecodeError:
         raise _malformed() from None
 

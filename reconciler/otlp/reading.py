@@ -8,7 +8,7 @@ from typing import Final
 
 from reconciler.otlp import json_requests, protobuf, small, wire
 from reconciler.otlp.models import Group, Logs
-from reconciler.otlp.wire import Cut, Run
+from reconciler.otlp.wire import Cut
 
 _PAUSE: Final = 16 << 10  # bytes of resources whose attributes are read at a stretch, about a millisecond
 
@@ -23,7 +23,7 @@ async def read(body: bytes, *, json: bool) -> Logs:
     cuts = small.cuts(request) if len(request) < small.SMALL else None
     if cuts is None:
         return await _grouped(request, await _checked(request))
-    protobuf.check(request, Run(0, 0, len(request)))
+    protobuf.check_whole(request)
     if len(cuts) == 1 and cuts[0].end - cuts[0].start == len(request):
         cut = cuts[0]
         return Logs((Group(request, cut.records, protobuf.attributes(cut.resource)),), cut.records, len(request))

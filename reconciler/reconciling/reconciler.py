@@ -76,6 +76,7 @@ class Reconciler:
         self.lineage = Lineage(applier, repository=watched.name, project=watched.project)
         self._branch: str | None = None  # where what was applied stood when it was last seen
         self.fault: errors.ReconcilerError | None = None  # of the last look of this process
+        self.unwritten: RepositoryRow | None = None  # what the last look told, where it was news that could not be kept
         self._met: str | None = None  # what it said, so that what that look was for is still to be done
 
     async def recall(self) -> None:
@@ -160,7 +161,7 @@ class Reconciler:
         row = suspending.begun(self.remembered, self.watched, suspension)
         audit = suspending.audit(suspension, project=row.project, action="suspended", asker=asker)
         await self._applier.note(Record(repository=row, suspension=suspension, audit=(audit,)))
-        self.remembered, self.suspension = row, suspension
+        self.remembered, self.suspension, self.unwritten = row, suspension, None
 
     async def resume(self, *, asker: Asker) -> None:
         """Look again, and read everything at the next look. Nothing happens without a suspension. Raises StoreFault."""
@@ -169,7 +170,7 @@ class Reconciler:
         row = suspending.ended(self.remembered, at=asker.at)
         audit = suspending.audit(self.suspension, project=self.watched.project, action="resumed", asker=asker)
         await self._applier.note(Record(repository=row, resume=self.watched.name, audit=(audit,)))
-        self.remembered, self.suspension = row, None
+        self.remembered, self.suspension, self.unwritten = row, None, None
 
     @property
     def mirror(self) -> Path:
@@ -183,6 +184,11 @@ class Reconciler:
         """
         follows = self.watched.follows
         return self._branch or "HEAD" if follows.kind is Kind.HEAD else _branch_of(Head(follows.full, ""))
+
+    @property
+    def told(self) -> RepositoryRow | None:
+        """What is remembered, or what the last look told where that could not be kept: a full disk hides no fault."""
+        return self.unwritten or self.remembered
 
     @property
     def why_suspended(self) -> str | None:
@@ -323,7 +329,7 @@ class Reconciler:
     # The one exit
 
     async def _exit(self, attempt: Attempt) -> None:
-        row = recording.repository(attempt, self.remembered, reader=self._reader)
+        row = self._row(attempt)
         is_new = recording.tells_something_new(attempt, row, self.remembered)
         is_due = not attempt.recorded and (attempt.is_asked_for or is_new)
         if is_due:
@@ -335,11 +341,15 @@ class Reconciler:
         if attempt.recorded and attempt.is_run:
             self.last_run = attempt.run.id
         self._count(attempt, row)
+        self.unwritten = self._row(attempt) if is_due and not attempt.recorded else None
         # What was due and could not be written is due again at the next look.
         if attempt.recorded or (attempt.findings.planned is None and not is_due):
             self.remembered = row
             if attempt.head is not None and self._is_applied(attempt.head):
                 self._branch = _branch_of(attempt.head)
+
+    def _row(self, attempt: Attempt) -> RepositoryRow:
+        return recording.repository(attempt, self.remembered, reader=self._reader)
 
     async def _record_alone(self, attempt: Attempt) -> None:
         try:

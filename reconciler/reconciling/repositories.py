@@ -1,9 +1,11 @@
 """All watched repositories: started, reloaded and stopped together, and shown to whoever asks."""
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -14,7 +16,7 @@ from reconciler.access.actors import Actor
 from reconciler.applying import Applier, Told
 from reconciler.clock import Clock, rfc3339
 from reconciler.reading.messages import Neighbour
-from reconciler.reconciling import approving, runs, showing, suspending, watched
+from reconciler.reconciling import approving, runs, showing, suspending, telling, watched
 from reconciler.reconciling.approving import Approval
 from reconciler.reconciling.loops import Loop
 from reconciler.reconciling.reconciler import Reconciler
@@ -26,7 +28,7 @@ from reconciler.remotes import tallies
 from reconciler.remotes.following import Remotes
 from reconciler.remotes.watching import Watcher
 from reconciler.resources.secret_references import Available
-from reconciler.store.contract import Record, Store, SuspensionRow
+from reconciler.store.contract import AuditRow, AuditWanted, Record, Store, StoreFault, SuspensionRow
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,7 @@ class Repositories:
             await self._release({name: one.project for name, one in by_name.items()})
             coming = by_name.keys() - (self._loops.keys() - leaving.keys())
             fresh = {name: await self._loop(by_name[name]) for name in sorted(coming)}
+            await self._tell_changes(fresh, leaving)
         except BaseException:
             for name, loop in leaving.items():
                 self._loops[name] = loop.again(trigger)
@@ -291,6 +294,34 @@ class Repositories:
             if other.project == one.project
         )
 
+    async def _tell_changes(self, fresh: Mapping[str, Loop], leaving: Mapping[str, Loop]) -> None:
+        """Have the audit say what is watched from now on, as one link."""
+        events, at = [], rfc3339(self._environment.clock())
+        for name, loop in fresh.items():
+            before = leaving[name].reconciler.watched if name in leaving else None
+            reconciler = loop.reconciler
+            event = telling.watching(reconciler.watched, before=before, remembered=reconciler.remembered, at=at)
+            events += [] if event is None else [event]
+        try:
+            events = [event for event in events if not await self._is_told(event)]
+            if events:
+                await self._environment.store.tell(events)
+        except StoreFault as fault:  # what the settings say holds all the same
+            names = ", ".join(event.name for event in events)
+            log.warning("The audit does not say that the settings changed what is watched (%s): %s", names, fault)
+
+    async def _is_told(self, event: AuditRow) -> bool:
+        """Whether an earlier process told that it is watched, which never looked at it with success. Raises
+        StoreFault.
+        """
+        if event.action != telling.CREATED:
+            return False
+        wanted = AuditWanted(frozenset({event.project}), kind=event.kind, name=event.name, actor=event.actor)
+        async with aclosing(self._environment.store.event_pages(wanted, limit=1, documents=False)) as pages:
+            async for page in pages:
+                return bool(json.loads(page[0])["action"] != telling.DELETED)
+        return False
+
     async def _release(self, projects: Mapping[str, str]) -> None:
         """`projects` are those that the watched repositories fill, by the repositories' names."""
         store, applier = self._environment.store, self._environment.applier
@@ -302,4 +333,5 @@ class Repositories:
             if remembered is not None and projects.get(name) != remembered.project:
                 what = f"{name} is watched no more" if name not in projects else f"{name} fills another project now"
                 log.info("%s; what it applied to %s belongs to the API.", what, remembered.project)
-                await applier.release(name)
+                at = rfc3339(self._environment.clock())
+                await applier.release(name, audit=telling.released(remembered, to=projects.get(name), at=at))

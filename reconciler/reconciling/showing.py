@@ -1,6 +1,7 @@
 """A watched repository as people and programs see it.
 
-What was stored is read from the store: whoever saw a run's end there sees what it did to its repository, too.
+What was stored is read from the store: whoever saw a run's end there sees what it did to its repository, too. What the
+last look told and could not be written, since the disk is full for instance, comes from memory.
 """
 
 import msgspec
@@ -18,6 +19,7 @@ async def shown(reconciler: Reconciler, store: Store) -> bytes:
     one = reconciler.watched
     remembered = await store.remembered(one.name, held=HELD_SHOWN)
     row = remembered.row
+    told = reconciler.unwritten or row
     drift = None if remembered.suspension is None else await store.drift(one.name, project=one.project)
     return msgspec.json.encode(
         {
@@ -27,9 +29,9 @@ async def shown(reconciler: Reconciler, store: Store) -> bytes:
             "branch": one.branch,
             "follows": {"kind": one.follows.kind, "name": one.follows.name},
             "path": one.path,
-            "state": State.NEVER_READ if row is None else row.state,
-            "message": None if row is None else row.message,
-            "since": None if row is None else row.since,
+            "state": State.NEVER_READ if told is None else told.state,
+            "message": None if told is None else told.message,
+            "since": None if told is None else told.since,
             "commit": None if row is None else row.commit,
             "head": reconciler.seen or (None if row is None else row.head),
             "lastRun": remembered.last_run,

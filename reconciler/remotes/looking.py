@@ -1,4 +1,6 @@
-"""A look: where the followed things of a remote are now, by `git ls-remote`. Nothing is fetched, nothing is written."""
+"""A look: where the followed things of a remote are now, as `git ls-remote` tells it. Nothing is fetched, nothing is
+written.
+"""
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
@@ -6,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from reconciler.git import refs
 from reconciler.git.faults import GitFault, State
 from reconciler.git.refs import Followed, Head, Kind, Listing
-from reconciler.remotes import explaining
+from reconciler.remotes import explaining, listing
 from reconciler.remotes.mirrors import Mirror
 from reconciler.remotes.program import Limits
 from reconciler.remotes.sources import Source
@@ -16,6 +18,7 @@ HAS_COMMITS = "HEAD"  # asked for with all else: in most remotes it tells that t
 PROBED_SECONDS = 60.0
 PROBE_BYTES = 64 * 1024  # enough refs to know that there are some
 SHA256_CHARACTERS = 64
+LISTING_BYTES = 1 << 20
 
 
 class Probe:
@@ -52,9 +55,9 @@ async def look(
     asked = sorted(followed)
     for first in range(0, len(asked), MOST_ASKED):
         part = asked[first : first + MOST_ASKED]
-        listing = await _listed(mirror, source, part)
-        has_commits = has_commits or bool(listing.refs)
-        heads = ((one, one.found(listing)) for one in part)
+        listed = await _listed(mirror, source, part)
+        has_commits = has_commits or bool(listed.refs)
+        heads = ((one, one.found(listed)) for one in part)
         found |= {one: _judged(source, head) for one, head in heads if head is not None}
     lacking = [one for one in asked if one not in found]
     if has_commits:
@@ -64,6 +67,8 @@ async def look(
 
 
 async def _listed(mirror: Mirror, source: Source, asked: Collection[Followed]) -> Listing:
+    if source.is_local and (found := await _listed_here(mirror, source, asked)) is not None:
+        return found
     patterns = dict.fromkeys(pattern for one in asked for pattern in (*one.patterns, HAS_COMMITS))
     output = await mirror.ask(source, "ls-remote", "--symref", "--", source.operand, *patterns)
     if output.truncated:
@@ -72,6 +77,18 @@ async def _listed(mirror: Mirror, source: Source, asked: Collection[Followed]) -
             f"{source.url} has too many refs whose names end like what is followed; remove some of them",
         )
     return refs.parse(output.stdout)
+
+
+async def _listed_here(mirror: Mirror, source: Source, asked: Collection[Followed]) -> Listing | None:
+    """The same of a repository on this machine, for half of the time; None when `ls-remote` is to try and explain."""
+    names = dict.fromkeys((HAS_COMMITS, *(one.full for one in asked)))
+    output = await mirror.ask_apart(
+        source, *listing.COMMAND, source.operand, stdin=listing.question(names), output_bytes=LISTING_BYTES
+    )
+    if output.status == 0 and not output.truncated:
+        with contextlib.suppress(ValueError):
+            return listing.answer(output.stdout)
+    return None
 
 
 def _judged(source: Source, head: Head) -> Head | Exception:

@@ -150,7 +150,7 @@ class Mirror:
         if not is_usual or (self.path / "shallow").exists():
             return False
         known = await self._at(followed.private_ref)
-        ask = partial(self._ask_within, source)
+        ask = partial(self.ask_apart, source)
         has_come = False
         try:
             has_come = known is not None and await taking.take(ask, source, self.path, commit=head.commit, known=known)
@@ -168,7 +168,10 @@ class Mirror:
             self._brought |= {ref: head.commit for ref, head in (await self.heads([private_ref])).items()}
         return self._brought.get(private_ref)
 
-    async def _ask_within(self, source: Source, *arguments: str, stdin: bytes, output_bytes: int) -> Output:
+    async def ask_apart(self, source: Source, *arguments: str, stdin: bytes, output_bytes: int) -> Output:
+        """Run git within the limits of a source, in no repository; what it ends with is the caller's to judge. Raises
+        GitFault when it cannot be run, or takes too long.
+        """
         limits = Limits(seconds=source.timeout, output_bytes=output_bytes, file_bytes=source.max_bytes)
         with memory_files.opened(stdin) as told:
             return await self._limited(source, *arguments, limits=limits, stdin=told)

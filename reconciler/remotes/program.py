@@ -85,7 +85,7 @@ class Output(NamedTuple):
     it came: any of the `secrets` of the run may be in it. `retry_after`: the seconds that the remote asks to wait
     before it is asked again; None when it did not say. `notes`: what we know ourselves, of why git was stopped, where
     it was redirected, what ended it; where a redirect leads is the remote's to say. `strayed`: git may have been given
-    objects that nobody checked, so that nothing of this run may be used.
+    objects that nobody checked, or more than it may bring, so that nothing of this run may be used.
     """
 
     status: int
@@ -137,6 +137,7 @@ class GitProgram:
             "GIT_ADVICE": "0",
             "GIT_DEFAULT_HASH": "sha1",
             "GIT_DEFAULT_REF_FORMAT": "files",
+            "GIT_PROTOCOL": "version=2",  # of an upload-pack that we start: git tells it to those that it starts
         }
 
     async def run(
@@ -243,7 +244,14 @@ class GitProgram:
         stderr = hiding.joined(finished.errors, finished.last_errors).decode("utf-8", "replace")
         told = tuple(note for note in notes if note is not None)
         return Output(
-            finished.status, finished.stdout, stderr, finished.truncated, waiting, told, access.secrets, strayed
+            finished.status,
+            finished.stdout,
+            stderr,
+            finished.truncated,
+            waiting,
+            told,
+            access.secrets,
+            strayed or finished.stopped is not None,  # the signal may have come when all was there
         )
 
 

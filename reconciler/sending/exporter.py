@@ -150,6 +150,7 @@ class Exporter:
             counts=self._report.counts,
             last_success=self._report.last_success,
             last_failure=self._report.last_failure,
+            failing_since=self._report.failing_since,
             window=self._gate.window(),
         )
 

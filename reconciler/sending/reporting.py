@@ -69,7 +69,11 @@ class Counts:
 
 
 class Shown(NamedTuple):
-    """One moment. `since` and `last_success` are Unix ms; `in_flight` and `waiting` count batches."""
+    """One moment. `since`, `last_success` and `failing_since` are Unix ms; `in_flight` and `waiting` count batches.
+
+    `failing_since` is when the first request failed of those after which nothing arrived, as long as there is something
+    to send: `since` is another at each attempt.
+    """
 
     state: State
     message: str
@@ -79,6 +83,7 @@ class Shown(NamedTuple):
     counts: Counts
     last_success: int | None
     last_failure: Failure | None
+    failing_since: int | None
     window: Window | None
 
 
@@ -93,12 +98,15 @@ class Report:
         self.counts = Counts()
         self.last_success: int | None = None
         self.last_failure: Failure | None = None
+        self.failing_since: int | None = None
         self._untold = 0  # records
         self._cause = ""  # of the last of them
         self._telling: Timer | None = None  # while a line was written lately
 
     def change(self, state: State) -> None:
         """It is doing this now."""
+        if state is State.IDLE:
+            self.failing_since = None  # nothing is left that could fail
         if state is not self._state:
             self._state = state
             self.since = self._environment.clock()
@@ -109,9 +117,12 @@ class Report:
         if verdict.delivered:
             self.counts.delivered += records
             self.last_success = now
+            self.failing_since = None
         else:
             self.counts.failed += records
             self.last_failure = Failure(now, verdict.status, verdict.cause, verdict.answer)
+            if self.failing_since is None:
+                self.failing_since = now
 
     def down(self, cause: str) -> None:
         """The breaker opened."""

@@ -1,37 +1,19 @@
 """The settings of notifications and alerts: how long they are kept, and who is told of them outside of the service."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
+from reconciler.concerns import Severity, Type
 from reconciler.documents.values import Pointer, Value
 from reconciler.settings import addresses
 from reconciler.settings.allowing import Allowed
 from reconciler.settings.scalars import Duration, Name, OptionalPath, Project
 from reconciler.settings.topics import Topic
 
-SEVERITIES = "info, warning, error or critical"
-Severity = Annotated[Literal["info", "warning", "error", "critical"], Allowed(SEVERITIES)]
-Type = Annotated[
-    Literal[
-        "RepositoryUnreachable",
-        "RepositoryHeld",
-        "PruneHeld",
-        "ReconcileFailed",
-        "ResourcesInvalid",
-        "ConfigurationIncomplete",
-        "ResourceDeprecated",
-        "DeliveryFailing",
-        "DeadLetters",
-        "QueueNearlyFull",
-        "LogsUnrouted",
-        "DiskLow",
-        "CertificateExpiring",
-        "StoreDegraded",
-    ],
-    Allowed("a type of docs/notifications.md such as RepositoryUnreachable"),
-]
+OneSeverity = Annotated[Severity, Allowed("info, warning, error or critical")]
+OneType = Annotated[Type, Allowed("a type of docs/notifications.md such as RepositoryUnreachable")]
 AlertURL = Annotated[
     str,
     Strict(),
@@ -43,6 +25,7 @@ AlertURL = Annotated[
 class Notifications(Topic):
     """What the service tells of itself."""
 
+    interval: Duration = Field(default=2.0, description="Time between two looks at what may be wrong.")
     retention: Duration = Field(default=30 * 24 * 3600.0, description="How long a notification is kept after its end.")
 
 
@@ -57,8 +40,8 @@ class Alert(Topic):
     secret_file: OptionalPath = Field(
         default=None, description="File with the secret that alerts are signed with. Off: empty, they are not signed."
     )
-    severities: tuple[Severity, ...] = Field(default=(), description="Which severities. Off: empty, all of them.")
-    types: tuple[Type, ...] = Field(default=(), description="Which types. Off: empty, all of them.")
+    severities: tuple[OneSeverity, ...] = Field(default=(), description="Which severities. Off: empty, all of them.")
+    types: tuple[OneType, ...] = Field(default=(), description="Which types. Off: empty, all of them.")
     projects: tuple[Project, ...] = Field(
         default=(),
         description="Of which projects. Off: empty, all of them, and what concerns the whole organization.",

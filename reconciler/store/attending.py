@@ -11,6 +11,7 @@ from reconciler.store import queries
 from reconciler.store.contract import Attention, DeprecatedRow, Some
 
 MOST_DEPRECATED = 100  # that are told of
+LONGEST = 500  # characters of a message that are told; one more says that there was more
 
 
 def attention(connection: sqlite3.Connection, project: str, *, named: int) -> Attention:
@@ -28,4 +29,4 @@ def attention(connection: sqlite3.Connection, project: str, *, named: int) -> At
 
 def _message(info: object) -> str:
     message = info.get("message") if isinstance(info, dict) else None
-    return message if isinstance(message, str) else ""
+    return message[: LONGEST + 1] if isinstance(message, str) else ""

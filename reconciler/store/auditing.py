@@ -12,13 +12,15 @@ from contextlib import closing
 from typing import NamedTuple
 
 from reconciler.resources import rendering
-from reconciler.store import connections, events, queries
-from reconciler.store.chaining import Event, Head, Rewrite
+from reconciler.store import chaining, connections, events, queries
+from reconciler.store.chaining import Anchor, Content, Event, Head, Header, Rewrite
 from reconciler.store.contract import AuditPlace, AuditWanted
 
 LINKS = 200  # that go in one step
 EVENTS = 500  # rows that are deleted in one step: about 10 ms
 NEWEST = AuditPlace(2**62, 0)
+FEW = 10_000  # events of one name, which are sorted for each page of them
+KEY = "Key"  # the kind whose events are also found by what people call the key
 
 
 class Found(NamedTuple):
@@ -26,13 +28,6 @@ class Found(NamedTuple):
 
     link: int
     event: Event
-
-
-class Anchor(NamedTuple):
-    """The last link that went, number 0 where none did, and how many events went so far."""
-
-    head: Head
-    events: int
 
 
 class Link(NamedTuple):
@@ -44,6 +39,7 @@ class Link(NamedTuple):
     last_at: str
     address: str | None
     is_checked: bool
+    content: bytes | None  # the hash of what it holds; None in one from before that was kept
 
 
 class Chained(NamedTuple):
@@ -72,13 +68,24 @@ def page(connection: sqlite3.Connection, wanted: AuditWanted, *, limit: int) -> 
         wanted.action,
         wanted.actor,
         limit,
+        wanted.name,
     )
     statement = sql["audit_events"]
-    if wanted.name is not None:
-        statement, arguments = sql["audit_events_of_name"], (*arguments, wanted.name)
+    if _is_found_by_name(connection, wanted):
+        statement = sql["audit_events_of_name"]
     with closing(connection.execute(statement, arguments)) as cursor:
         for row in cursor:
             yield Found(row[0], Event(*row[1:]))
+
+
+def _is_found_by_name(connection: sqlite3.Connection, wanted: AuditWanted) -> bool:
+    """Of a name that many have the next events are soon met among all: so that no page has to sort them all again. What
+    a key is called stands in no index.
+    """
+    sql = queries.load()
+    if wanted.name is None or wanted.kind == KEY:
+        return False
+    return connection.execute(sql["is_common_name"], (wanted.name, FEW)).fetchone() is None
 
 
 def version(connection: sqlite3.Connection, event: Event, number: int | None) -> bytes | None:
@@ -117,23 +124,43 @@ def _sweep(connection: sqlite3.Connection) -> bool:
 
 def _anchor(connection: sqlite3.Connection, before: str) -> bool:
     sql = queries.load()
-    oldest = connection.execute(sql["oldest_links"], (LINKS,)).fetchall()
-    gone = list(itertools.takewhile(lambda link: link[3] < before, oldest))
+    with closing(_links(connection, sql["oldest_links"], LINKS)) as oldest:
+        gone = list(itertools.takewhile(lambda link: link.last_at < before, oldest))
     if not gone:
         return False
-    number, hashed, *_ = gone[-1]
-    (last_event,) = connection.execute(sql["last_event_until"], (number,)).fetchone()
-    connection.execute(sql["put_anchor"], (number, hashed, sum(link[2] for link in gone), last_event))
-    connection.execute(sql["remove_links"], (number,))
-    connection.execute(sql["remove_rewrites"], (number,))
+    last = gone[-1]
+    (last_event,) = connection.execute(sql["last_event_until"], (last.head.number,)).fetchone()
+    behind = gone[-2].head if len(gone) > 1 else Head(*connection.execute(sql["audit_anchor"]).fetchone()[:2])
+    moved = (*last.head, sum(link.events for link in gone), last_event, _proof(connection, behind, last))
+    connection.execute(sql["put_anchor"], moved)
+    connection.execute(sql["remove_links"], (last.head.number,))
+    connection.execute(sql["remove_rewrites"], (last.head.number,))
     return True
+
+
+def _proof(connection: sqlite3.Connection, before: Head, link: Link) -> bytes | None:
+    if not link.is_checked:
+        return None
+    header = Header(link.head.number, link.events, link.first_at, link.last_at, link.address)
+    return chaining.proof(before.hash, header, link.content or _content(connection, link.head.number))
+
+
+def _content(connection: sqlite3.Connection, link: int) -> bytes:
+    """The hash of what a link holds, from before that was kept: by its events, which are there until it goes."""
+    content = Content()
+    with closing(chained(connection, link=link)) as found:
+        for one in found:
+            content.add(one.before or chaining.leaf(one.event, one.salt), at=one.event.at)
+    for rewrite in rewrites(connection, link):
+        content.rewrite(rewrite)
+    return content.digest()
 
 
 def anchor(connection: sqlite3.Connection) -> Anchor | None:
     """Where the chain begins; None when the store has lost it."""
     sql = queries.load()
     row = connection.execute(sql["audit_anchor"]).fetchone()
-    return None if row is None else Anchor(Head(row[0], row[1]), row[2])
+    return None if row is None else Anchor(Head(row[0], row[1]), *row[2:])
 
 
 def head(connection: sqlite3.Connection) -> Head:
@@ -144,17 +171,21 @@ def head(connection: sqlite3.Connection) -> Head:
 def links(connection: sqlite3.Connection) -> Generator[Link, None, None]:
     """Every link in order."""
     sql = queries.load()
-    with closing(connection.execute(sql["links"])) as cursor:
-        for number, hashed, events_of_it, first_at, last_at, address, checked in cursor:
-            yield Link(Head(number, hashed), events_of_it, first_at, last_at, address, bool(checked))
+    return _links(connection, sql["links"])
 
 
-def chained(connection: sqlite3.Connection) -> Generator[Chained, None, None]:
-    """The events of every link, in order."""
+def _links(connection: sqlite3.Connection, statement: str, *arguments: object) -> Generator[Link, None, None]:
+    with closing(connection.execute(statement, arguments)) as cursor:
+        for number, hashed, events_of_it, first_at, last_at, address, checked, content in cursor:
+            yield Link(Head(number, hashed), events_of_it, first_at, last_at, address, bool(checked), content)
+
+
+def chained(connection: sqlite3.Connection, *, link: int | None = None) -> Generator[Chained, None, None]:
+    """The events of a link, or of every one, in order."""
     sql = queries.load()
-    with closing(connection.execute(sql["chained_events"])) as cursor:
-        for link, *event, salt, before, after in cursor:
-            yield Chained(link, Event(*event), salt, before, after)
+    with closing(connection.execute(sql["chained_events"], (link,))) as cursor:
+        for number, *event, salt, before, after in cursor:
+            yield Chained(number, Event(*event), salt, before, after)
 
 
 def rewrites(connection: sqlite3.Connection, link: int) -> list[Rewrite]:

@@ -55,6 +55,30 @@ class Head(NamedTuple):
         return f"{self.number}:{self.hash.hex()}"
 
 
+class Anchor(NamedTuple):
+    """The last link that went, number 0 where none did; how many events went so far, and the largest number of one."""
+
+    head: Head
+    events: int = 0
+    last_event: int = 0
+    proof: bytes | None = None  # what its hash is of
+
+    @property
+    def last_at(self) -> str | None:
+        """When the last event of its link was, as its hash proves it; None when it does not."""
+        return None if self.proof is None else _proven(self.proof, self.head)
+
+
+class Header(NamedTuple):
+    """What is hashed of a link beside its content."""
+
+    number: int
+    events: int
+    first_at: str
+    last_at: str
+    address: str | None
+
+
 class Rewrite(NamedTuple):
     """One event was redacted: the leaf before, and the leaf now."""
 
@@ -91,8 +115,27 @@ class Content:
         """An event of an earlier link was redacted; they come in the order of their numbers."""
         self._hash.update(_encode((one.event, one.before.hex(), one.after.hex())))
 
+    def digest(self) -> bytes:
+        """The hash of all that came."""
+        return self._hash.digest()
+
     def sealed(self, before: Head, *, address: str | None) -> Head:
         """The link that has this content, behind the one before."""
-        number = before.number + 1
-        header = _encode((number, self.events, self.first_at, self.last_at, address))
-        return Head(number, hashlib.sha256(before.hash + header + self._hash.digest()).digest())
+        header = Header(before.number + 1, self.events, self.first_at, self.last_at, address)
+        return Head(header.number, hashlib.sha256(proof(before.hash, header, self.digest())).digest())
+
+
+def proof(before: bytes, header: Header, content: bytes) -> bytes:
+    """The bytes that the hash of a link is of."""
+    return before + _encode(header) + content
+
+
+def _proven(proof: bytes, head: Head) -> str | None:
+    """The instant of the last event, when these are the bytes that the hash is of."""
+    if hashlib.sha256(proof).digest() != head.hash:
+        return None
+    try:
+        header = msgspec.json.decode(proof[len(ZERO) : -len(ZERO)], type=Header)
+    except msgspec.DecodeError:
+        return None
+    return header.last_at if header.number == head.number else None

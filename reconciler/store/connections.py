@@ -69,10 +69,16 @@ def faults(done: str, *others: type[Exception], of: str = "store") -> Iterator[N
 
 def fault(done: str, cause: Exception, *, of: str = "store") -> StoreFault:
     """The `StoreFault` for what SQLite or the disk raised."""
-    return StoreFault(
-        f"The {of} could not be {done} ({str(cause).rstrip('.')}); nothing was changed: "
-        "look at the disk's space and permissions."
-    )
+    why = f"The {of} could not be {done} ({str(cause).rstrip('.')})"
+    if _is_damage(cause):
+        return StoreFault(f"{why}: its file is damaged, or is something else; restore a backup (docs/recovery.md).")
+    return StoreFault(f"{why}; nothing was changed: look at the disk's space and permissions.")
+
+
+def _is_damage(cause: Exception) -> bool:
+    # What the module itself raises has no code. The lower byte is the kind of fault, the others say more of it.
+    code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 @contextlib.contextmanager

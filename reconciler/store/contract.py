@@ -36,7 +36,7 @@ from reconciler.access.amendments import Amendment
 from reconciler.access.models import Directory
 from reconciler.planning.footprints import EVERYTHING
 from reconciler.resources.keys import Key
-from reconciler.store.chaining import Head
+from reconciler.store.chaining import Anchor, Head
 from reconciler.store.figures import Figures
 
 
@@ -245,7 +245,8 @@ class AuditPlace(NamedTuple):
 
 class AuditWanted(NamedTuple):
     """Which events are asked for: all of what is not None. `projects` has an empty name for what concerns the
-    organization; `since` (inclusive) and `until` (exclusive) are as `clock.rfc3339` writes instants.
+    organization; `since` (inclusive) and `until` (exclusive) are as `clock.rfc3339` writes instants. With the kind
+    `Key`, `name` is the id of a key or what it is called.
     """
 
     projects: frozenset[str] | None = None
@@ -620,14 +621,19 @@ class Store(Protocol):
         """Write audit events of what the store itself does not hold, as one link. Raises StoreFault."""
 
     def event_pages(self, wanted: AuditWanted, *, limit: int, documents: bool) -> AsyncGenerator[list[bytes], None]:
-        """Audit events as JSON, the newest first, in pages of one revision; no more than `limit`. With `documents` each
-        has the versions of the resource before and after it, as its history shows them.
+        """Audit events as JSON, the newest first, in pages of a moment each; no more than `limit`. With `documents`
+        each has the versions of the resource before and after it, as its history shows them.
 
-        Looking for a few events among many may take seconds, and does not take the thread of the caller.
+        Whoever takes a page slowly keeps nothing open meanwhile. Each event that is there from the first page to the
+        last is in one of them, once; what comes meanwhile is in none, and what goes may be lacking at the end. Looking
+        for a few events among many may take seconds, and does not take the thread of the caller.
         """
 
     async def audit_head(self) -> Head:
         """The last link of the audit's chain: its number and hash."""
+
+    async def audit_anchor(self) -> Anchor:
+        """The last link that went, and how many events went so far."""
 
     async def forget_events(self, *, before: str) -> bool:
         """One short step of removing the oldest links whose events are all from before an instant, as `clock.rfc3339`

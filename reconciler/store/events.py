@@ -113,7 +113,8 @@ def close(connection: sqlite3.Connection, group: Group, *, address: str | None =
     for one in rewrites:
         content.rewrite(one)
     link = content.sealed(head(connection), address=address)
-    connection.execute(sql["insert_link"], (*link, content.events, content.first_at, content.last_at, address))
+    of_it = (content.events, content.first_at, content.last_at, address, content.digest())
+    connection.execute(sql["insert_link"], (*link, *of_it))
     connection.executemany(
         sql["insert_span"], ((link.number, *span, since) for since, span in sorted(group.spans.items()))
     )

@@ -1,10 +1,11 @@
-"""Bringing a file of SQLite to this version: numbered files, each applied with its record in one transaction.
+"""Bringing a file of SQLite to this version: numbered files, applied with their record in one transaction.
 
 The sentences are of the store; `ops.db` (`reconciler.operations`) goes the same way and has its own.
 """
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -40,7 +41,7 @@ def migrate(
     """Apply the steps that the store lacks. Raises `NewerStore` when it has more than this version knows,
     Refused when it is no store at all.
 
-    A process that dies in a step leaves the store as it was before that step.
+    A process that dies meanwhile leaves the store as it was.
     """
     _check_whose(connection, application_id)
     latest = steps[-1].number
@@ -50,9 +51,8 @@ def migrate(
             f"The store is of version {present}, and this program knows versions up to {latest}: "
             "it was written by a later version; install that one, or restore a backup made before the upgrade."
         )
-    for step in steps:
-        if step.number > present:
-            _apply(connection, step, application_id)
+    if present < latest:
+        _apply(connection, [step for step in steps if step.number > present], application_id)
 
 
 def _check_whose(connection: sqlite3.Connection, application_id: int) -> None:
@@ -68,13 +68,16 @@ def _version(connection: sqlite3.Connection) -> int:
     return row[0]
 
 
-def _apply(connection: sqlite3.Connection, step: Migration, application_id: int) -> None:
-    record = f"pragma user_version = {step.number}; pragma application_id = {application_id};"
+def _apply(connection: sqlite3.Connection, steps: Sequence[Migration], application_id: int) -> None:
+    latest = steps[-1].number
+    script = "\n".join(step.sql for step in steps)
+    record = f"pragma user_version = {latest}; pragma application_id = {application_id};"
     try:
-        connection.executescript(f"begin immediate;\n{step.sql}\n{record}\ncommit;")
+        # Together: for each transaction the disk is waited for, and a new store has all steps before it.
+        connection.executescript(f"begin immediate;\n{script}\n{record}\ncommit;")
     except sqlite3.Error:
         if connection.in_transaction:
             connection.rollback()
-        # Another process that opened the store at the same moment may have taken this step first.
-        if _version(connection) < step.number:
+        # Another process that opened the store at the same moment may have taken these steps first.
+        if _version(connection) < latest:
             raise

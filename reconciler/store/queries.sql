@@ -948,7 +948,7 @@ where a.id = cast(? as integer);
 select number, hash from audit_link where number = (select max(number) from audit_link);
 
 -- name: insert_link
-insert into audit_link (number, hash, events, first_at, last_at, address, checked) values (?, ?, ?, ?, ?, ?, 1);
+insert into audit_link (number, hash, events, first_at, last_at, address, content, checked) values (?, ?, ?, ?, ?, ?, ?, 1);
 
 -- name: insert_span
 insert into audit_span (link, first, last, since) values (?, ?, ?, ?);
@@ -957,7 +957,7 @@ insert into audit_span (link, first, last, since) values (?, ?, ?, ?);
 insert into audit_rewrite (event, link, before, after) values (?, ?, ?, ?);
 
 -- Newest first: links in the order of the commits, and what was written ahead before what its commit added. The loops go
--- as they are written, so that nothing is sorted.
+-- as they are written, so that nothing is sorted. A key's event has its id as the name, and what it is called beside it.
 -- name: audit_events
 select l.number, a.id, ifnull(a.at, o.created_at) as at, a.project, ifnull(a.actor, o.actor) as actor, a.action, a.kind,
        a.name, a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail,
@@ -973,8 +973,14 @@ where s.link <= ?1 and (s.link < ?1 or a.id < ?2)
   and (?8 is null or ifnull(a.actor, o.actor) = ?8)
   and (?3 is null or ifnull(a.at, o.created_at) >= ?3)
   and (?4 is null or ifnull(a.at, o.created_at) < ?4)
+  and (?10 is null or a.name = ?10
+       or (?6 = 'Key' and case when json_valid(a.detail) then json_extract(a.detail, '$.name') end = ?10))
 order by s.link desc, s.first desc, a.id desc
 limit ?9;
+
+-- Whether more events than so many have a name.
+-- name: is_common_name
+select 1 from audit_row where name = ? limit 1 offset ?;
 
 -- The same for one name, of which there are few: found by it, and sorted.
 -- name: audit_events_of_name
@@ -1009,14 +1015,14 @@ where v.project = ? and v.kind = ? and v.name = ? and v.version = ?;
 -- Retention
 
 -- name: oldest_links
-select number, hash, events, last_at from audit_link order by number limit ?;
+select number, hash, events, first_at, last_at, address, checked, content from audit_link order by number limit ?;
 
 -- name: last_event_until
 select ifnull(max(last), 0) from audit_span where link <= ?;
 
 -- name: put_anchor
 update audit_anchor
-set number = ?1, hash = ?2, events = events + ?3, last_event = max(last_event, ?4)
+set number = ?1, hash = ?2, events = events + ?3, last_event = max(last_event, ?4), proof = ?5
 where id = 1;
 
 -- name: remove_links
@@ -1041,13 +1047,13 @@ delete from audit_span where link = ? and first = ?;
 -- Verifying
 
 -- name: audit_anchor
-select number, hash, events from audit_anchor where id = 1;
+select number, hash, events, last_event, proof from audit_anchor where id = 1;
 
 -- name: links
-select number, hash, events, first_at, last_at, address, checked from audit_link order by number;
+select number, hash, events, first_at, last_at, address, checked, content from audit_link order by number;
 
--- The events of all links in order. The two hashes are of an event that was redacted: what its own link covers, and what
--- the last redaction left.
+-- The events of one link, or of all in order. The two hashes are of an event that was redacted: what its own link
+-- covers, and what the last redaction left.
 -- name: chained_events
 select s.link, a.id, ifnull(a.at, o.created_at), a.project, ifnull(a.actor, o.actor), a.action, a.kind, a.name,
        a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail, a.address, a.salt,
@@ -1056,7 +1062,7 @@ select s.link, a.id, ifnull(a.at, o.created_at), a.project, ifnull(a.actor, o.ac
 from audit_span s
 cross join audit_row a on a.id between s.first and s.last and +a.since = s.since
 left join origin o on o.id = a.origin
-where s.link > (select number from audit_anchor where id = 1)
+where s.link > (select number from audit_anchor where id = 1) and (?1 is null or s.link = ?1)
 order by s.link, s.first, a.id;
 
 -- name: rewrites_of_link

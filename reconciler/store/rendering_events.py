@@ -4,15 +4,18 @@ Belongs here: the members of an event. Does not: finding events (`auditing`).
 """
 
 import sqlite3
-from collections.abc import Generator, Iterable
+from contextlib import closing
 
 import msgspec
 
-from reconciler.store import auditing
+from reconciler.store import auditing, connections
 from reconciler.store.auditing import Found
+from reconciler.store.chaining import Event
+from reconciler.store.contract import AuditPlace, AuditWanted
 
-PAGE = 100  # events
+PAGE = 1000  # events, which one answer in JSON has at most: one moment, then
 PAGE_BYTES = 512 * 1024  # of them with their documents, which may be megabytes each
+REASONED = frozenset({"suspended", "resumed"})  # what a person wrote, which may be anything
 
 
 class _Shown(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -28,27 +31,31 @@ class _Shown(msgspec.Struct, omit_defaults=True, rename="camel"):
     address: str = ""
     run: str = ""
     request: str = ""
-    detail: str = ""
+    detail: dict[str, object] | None = None
     version_before: int | None = None
     version_after: int | None = None
     before: msgspec.Raw | None = None
     after: msgspec.Raw | None = None
 
 
-def pages(
-    connection: sqlite3.Connection, found: Iterable[Found], *, documents: bool
-) -> Generator[list[bytes], None, None]:
-    """Events in pages, each with the versions that it refers to when `documents` are wanted. Raises sqlite3.Error."""
-    page: list[bytes] = []
-    size = 0
-    for one in found:
-        page.append(_shown(connection, one, documents=documents))
-        size += len(page[-1])
-        if len(page) == PAGE or size >= PAGE_BYTES:
-            yield page
-            page, size = [], 0
-    if page:
-        yield page
+def page(
+    connection: sqlite3.Connection, wanted: AuditWanted, *, limit: int, documents: bool
+) -> tuple[list[bytes], AuditPlace | None]:
+    """The next events as of this moment, each with the versions that it refers to when `documents` are wanted, and
+    behind which one to go on; None at the end. Raises sqlite3.Error.
+    """
+    shown: list[bytes] = []
+    size, most = 0, min(limit, PAGE)
+    with (
+        connections.transaction(connection, kind="deferred"),
+        closing(auditing.page(connection, wanted, limit=most)) as events,
+    ):
+        for one in events:
+            shown.append(_shown(connection, one, documents=documents))
+            size += len(shown[-1])
+            if len(shown) == most or size >= PAGE_BYTES:
+                return shown, AuditPlace(one.link, one.event.id)
+    return shown, None
 
 
 def _shown(connection: sqlite3.Connection, found: Found, *, documents: bool) -> bytes:
@@ -67,10 +74,22 @@ def _shown(connection: sqlite3.Connection, found: Found, *, documents: bool) -> 
             address=event.address or "",
             run=event.run or "",
             request=event.request or "",
-            detail=event.detail or "",
+            detail=_detail(event),
             version_before=event.version_before,
             version_after=event.version_after,
             before=None if before is None else msgspec.Raw(before),
             after=None if after is None else msgspec.Raw(after),
         )
     )
+
+
+def _detail(event: Event) -> dict[str, object] | None:
+    """What is told of an event, always an object: a sentence is one with a single member."""
+    if event.detail is None:
+        return None
+    if event.action in REASONED:
+        return {"reason": event.detail}
+    try:
+        return msgspec.json.decode(event.detail, type=dict[str, object])
+    except msgspec.DecodeError:
+        return {"text": event.detail}

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -34,7 +35,7 @@ from reconciler.store import (
     writing,
 )
 from reconciler.store.ahead import SqliteAhead
-from reconciler.store.chaining import Head
+from reconciler.store.chaining import Anchor, Head
 from reconciler.store.contract import (
     Ahead,
     Attention,
@@ -300,19 +301,28 @@ class SqliteStore:
     async def event_pages(
         self, wanted: AuditWanted, *, limit: int, documents: bool
     ) -> AsyncGenerator[list[bytes], None]:
-        with self._snapshot() as reader:
-            found = auditing.page(reader, wanted, limit=limit)
-            shown = rendering_events.pages(reader, found, documents=documents)
-            try:
-                while page := await _interruptible(reader, lambda: next(shown, None)):
+        left, after = limit, wanted.after
+        # No read is open while a page is on its way. Pages of several moments are one list all the same: events never
+        # move, new ones come before the first page, and what goes meanwhile goes from the end.
+        with closing(connections.open_reader(self.path)) as reader:
+            while left > 0:
+                behind = wanted._replace(after=after)
+                work = partial(rendering_events.page, reader, behind, limit=left, documents=documents)
+                page, after = await _interruptible(reader, work)
+                left = left - len(page) if after is not None else 0
+                if page:
                     yield page
-            finally:
-                shown.close()
-                found.close()
 
     async def audit_head(self) -> Head:
         with connections.faults("read"):
             return auditing.head(self._reader)
+
+    async def audit_anchor(self) -> Anchor:
+        with connections.faults("read"):
+            anchor = auditing.anchor(self._reader)
+        if anchor is None:
+            raise StoreFault("The audit has lost its anchor, the hash that its first link follows: restore a backup.")
+        return anchor
 
     async def forget_events(self, *, before: str) -> bool:
         return await asyncio.get_running_loop().run_in_executor(

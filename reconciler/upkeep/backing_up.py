@@ -17,7 +17,7 @@ from reconciler.clock import rfc3339
 from reconciler.errors import Refused
 from reconciler.store.contract import StoreFault
 from reconciler.upkeep import copies, files, manifests
-from reconciler.upkeep.databases import KINDS, STORE, Kind, Places
+from reconciler.upkeep.databases import ELSEWHERE, KINDS, STORE, Kind, Places
 from reconciler.upkeep.manifests import Manifest
 from reconciler.upkeep.watches import Watch
 from reconciler.version import __version__
@@ -55,7 +55,7 @@ def _check_folder(folder: Path) -> None:
 
 def _found(places: Places) -> list[Kind]:
     if not places.store.exists():
-        raise Refused(f"There is no store at {places.store}; name the service's settings with --config.")
+        raise Refused(f"There is no store at {places.store}; {ELSEWHERE}.")
     return [kind for kind in KINDS if kind is STORE or places.of(kind).exists()]
 
 

@@ -40,6 +40,8 @@ OPERATIONS = Kind(
     forgotten=("forget_sessions", "forget_flow_key"),
 )
 KINDS = (STORE, OPERATIONS)
+ELSEWHERE = "name the service's settings with --config, or its `stateDir` with --state-dir"
+"""What to do where there is no store: the settings of a service are those of its unit, and seldom those of a shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +108,6 @@ def rows(connection: sqlite3.Connection) -> Mapping[str, int]:
     """How many rows each table has, sorted by name."""
     names = [name for (name,) in connection.execute(queries.load(PACKAGE)["tables"])]
     return {name: connection.execute(f"select count(*) from {_quoted(name)}").fetchone()[0] for name in names}  # noqa: S608 - a name of the schema, quoted
-
-
-def revision(connection: sqlite3.Connection) -> int:
-    """How many changes a store has seen."""
-    return int(connection.execute(queries.load(PACKAGE)["revision"]).fetchone()[0])
 
 
 def _quoted(name: str) -> str:

@@ -10,6 +10,7 @@ from reconciler.errors import Refused
 
 SPARE_BYTES = 64 << 20  # 64 MiB that are left over beside what is written
 CHUNK_BYTES = 1 << 20
+LOGS = ("-wal", "-shm", "-journal")  # how names end of what SQLite makes beside a database
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -73,7 +74,7 @@ def remove(path: Path) -> None:
 
 def beside(path: Path) -> tuple[Path, ...]:
     """A database's file, and those that SQLite makes beside it."""
-    return tuple(path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
+    return tuple(path.with_name(path.name + suffix) for suffix in ("", *LOGS))
 
 
 def check_room(folder: Path, needed: int, *, purpose: str) -> None:

@@ -4,9 +4,6 @@
 -- name: tables
 select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name;
 
--- name: revision
-select value from fact where key = 'revision';
-
 -- What opens something and cannot be asked back must not come alive again: who was signed in, and the key that sealed
 -- what a browser carries to a provider.
 -- name: forget_sessions

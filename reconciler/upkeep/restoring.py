@@ -8,13 +8,18 @@ signed in. What was written by then under names of its own is written over by th
 """
 
 import contextlib
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from reconciler.clock import rfc3339
 from reconciler.errors import Refused
+from reconciler.escaping import visible
+from reconciler.store import access, connections
+from reconciler.store.contract import AuditRow
 from reconciler.upkeep import copies, databases, files, manifests
 from reconciler.upkeep.copies import Copied
 from reconciler.upkeep.databases import KINDS, OPERATIONS, STORE, Kind, Places
@@ -22,12 +27,14 @@ from reconciler.upkeep.watches import Watch
 
 SETTLE_MILLISECONDS = 5_000
 KEPT = "replaced"
+INCOMING = ".restoring"  # how the name ends of what does not count yet
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """A backup that is what was written, or a copy of the store alone; then `made_at` is empty."""
 
+    path: Path
     made_at: str
     sources: Mapping[Kind, Path]
 
@@ -46,17 +53,17 @@ def given(path: Path) -> Given:
     if not path.is_dir():
         if not path.exists():
             raise Refused(f"{path} is not there; name a folder that `reconciler backup` made.")
-        return Given("", {STORE: path})
+        return Given(path, "", {STORE: path})
     manifest = manifests.read(path)
     for kind in KINDS:
         if (file := manifest.of(kind)) is not None:
             databases.check_version(file.version, kind, path / file.name)
     manifests.check(path, manifest)
-    return Given(manifest.made_at, {kind: path / kind.file for kind in KINDS if manifest.of(kind) is not None})
+    return Given(path, manifest.made_at, {kind: path / kind.file for kind in KINDS if manifest.of(kind) is not None})
 
 
-def restore(backup: Given, places: Places, *, now: datetime, watch: Watch) -> Restored:
-    """Put a backup in the place of what is there. Nobody may use that meanwhile.
+def restore(backup: Given, places: Places, *, by: str, now: datetime, watch: Watch) -> Restored:
+    """Put a backup in the place of what is there. Nobody may use that meanwhile. `by` is whom its audit names.
 
     Raises Refused, NewerStore, StoreFault; then what was there counts, as it was.
     """
@@ -68,6 +75,7 @@ def restore(backup: Given, places: Places, *, now: datetime, watch: Watch) -> Re
         with contextlib.ExitStack() as stack:
             incoming = {kind: stack.enter_context(_incoming(places.of(kind))) for kind in sources}
             copied = {kind: _copied(path, incoming[kind], kind, watch) for kind, path in sources.items()}
+            _tell(incoming[STORE], copied[STORE], backup, by=by, now=now)
             stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S%fZ")
             kept = _put(places, incoming, stamp=stamp)
     except OSError as error:
@@ -78,7 +86,7 @@ def restore(backup: Given, places: Places, *, now: datetime, watch: Watch) -> Re
 @contextlib.contextmanager
 def _incoming(target: Path) -> Iterator[Path]:
     """The name under which a file is made before it counts."""
-    path = target.with_name(f"{target.name}.restoring")
+    path = target.with_name(f"{target.name}{INCOMING}")
     try:
         yield path
     finally:
@@ -91,6 +99,30 @@ def _copied(source: Path, incoming: Path, kind: Kind, watch: Watch) -> Copied:
     files.give(incoming, like=incoming.parent)
     files.force(incoming)
     return copied
+
+
+def _tell(incoming: Path, copied: Copied, backup: Given, *, by: str, now: datetime) -> None:
+    """Have the audit of the restored store say so. One of an older version stays as it is, for a program of its own."""
+    if copied.identity.version != STORE.latest:
+        return
+    detail = {"backup": visible(str(backup.path)), "madeAt": backup.made_at or None}
+    event = AuditRow(
+        at=rfc3339(now),
+        project="",
+        actor=by,
+        action="restored",
+        kind="Store",
+        name=STORE.file,
+        version_before=None,
+        version_after=None,
+        run=None,
+        request=None,
+        detail=json.dumps(detail, ensure_ascii=False),
+    )
+    with connections.faults("written"), contextlib.closing(connections.open_writer(incoming)) as connection:
+        access.tell(connection, [event])
+        connection.execute("pragma journal_mode = delete").fetchone()  # one file, without a log beside it
+    files.force(incoming)
 
 
 def _put(places: Places, incoming: dict[Kind, Path], *, stamp: str) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""A copy of the store before this version of the program changes it: the way back to the version before.
+"""A copy of a database before this version of the program changes it: the way back to the version before.
 
 Belongs here: when there is one, under which name, which of them stay. Does not: the change itself
 (`reconciler.store.migrating`).
@@ -7,79 +7,68 @@ Belongs here: when there is one, under which name, which of them stay. Does not:
 import logging
 import re
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from reconciler.errors import ReconcilerError, Refused
-from reconciler.store import connections
 from reconciler.store.contract import StoreFault
-from reconciler.upkeep import copies, databases, files
-from reconciler.upkeep.databases import STORE, Identity
+from reconciler.upkeep import copies, files
+from reconciler.upkeep.databases import KINDS, Identity, Kind, Places
 from reconciler.upkeep.watches import Watch
 
 log = logging.getLogger(__name__)
 
-NEWEST = 2  # copies that stay
+KEPT = "before"
+NEWEST = 2  # copies of each that stay
 SECONDS = 3600.0  # for a copy; a start waits for it
 
 
-def before(path: Path, *, clock: Callable[[], float], beating: Callable[[], None] = lambda: None) -> Path | None:
-    """Copy a store that this version will change; the copy, or None when there is nothing to change.
+def before(
+    places: Places, *, clock: Callable[[], float], beating: Callable[[], None] = lambda: None
+) -> tuple[Path, ...]:
+    """Copy each database that this version will change, all before the first of them is; the copies, few or none.
 
-    Nobody else may use the store. `clock` is monotonic, in seconds; `beating` is called while it goes on. What is no
-    store of ours, or a later version's, is left to whoever opens it. Raises Refused: then the store is not to be
-    changed.
+    Nobody else may use them. `clock` is monotonic, in seconds; `beating` is called while it goes on. What is none of
+    ours, or a later version's, is left to whoever opens it. Raises Refused: then none is to be changed.
     """
-    found = _older(path)
+    found = [_copied(places.of(kind), kind, clock=clock, beating=beating) for kind in KINDS]
+    return tuple(copy for copy in found if copy is not None)
+
+
+def _copied(path: Path, kind: Kind, *, clock: Callable[[], float], beating: Callable[[], None]) -> Path | None:
+    found = _older(path, kind)
     if found is None:
         return None
-    copy = path.with_name(f"{path.name}.before-{STORE.latest}")
-    if not _is_of_this_upgrade(copy, path, found):
-        _copy(path, copy, found, Watch(clock, SECONDS, lambda _: beating()))
-        log.info(
-            "Copied the store to %s before it is brought from version %d to %d.", copy, found.version, STORE.latest
-        )
+    copy = path.with_name(f"{path.name}.{KEPT}-{kind.latest}")
+    _copy(path, copy, found, kind=kind, watch=Watch(clock, SECONDS, lambda _: beating()))
+    told = "Copied the %s to %s before it is brought from version %d to %d."
+    log.info(told, kind.name, copy, found.version, kind.latest)
     _remove_old(path)
     return copy
 
 
-def _older(path: Path) -> Identity | None:
+def _older(path: Path, kind: Kind) -> Identity | None:
     if not path.exists() or path.stat().st_size == 0:
         return None
     try:
-        found = copies.look(path, STORE)
+        found = copies.look(path, kind)
     except ReconcilerError:
         return None
-    return found if found.version < STORE.latest else None
+    return found if found.version < kind.latest else None
 
 
-def _is_of_this_upgrade(copy: Path, path: Path, found: Identity) -> bool:
-    """Whether a start before this one made it and was ended between two steps: the store is on its way, and the copy
-    is what it was before the first step.
-    """
-    if not copy.exists():
-        return False
-    with suppress(ReconcilerError):
-        return copies.look(copy, STORE).version < found.version and _revision(copy) == _revision(path)
-    return False
-
-
-def _revision(path: Path) -> int:
-    with connections.faults("read"), closing(connections.open_reader(path)) as connection:
-        return databases.revision(connection)
-
-
-def _copy(path: Path, copy: Path, found: Identity, watch: Watch) -> None:
+def _copy(path: Path, copy: Path, found: Identity, *, kind: Kind, watch: Watch) -> None:
     partial = copy.with_name(f"{copy.name}.partial")
+    what = f"The copy of the {kind.name} before it is brought to this version"
     try:
-        files.check_room(path.parent, found.size, purpose="The copy of the store before it is brought to this version")
-        copies.copy(path, partial, kind=STORE, watch=watch, is_quick=True)
+        files.check_room(path.parent, found.size * (2 if kind.forgotten else 1), purpose=what)
+        copies.copy(path, partial, kind=kind, watch=watch, is_quick=True)
         partial.rename(copy)
         files.force(copy.parent)
     except (OSError, StoreFault) as problem:
         raise Refused(
-            f"The store could not be copied before it is brought to this version ({_why(problem)}), so it stays as it "
-            f"is; mend that, or install the version before."
+            f"The {kind.name} could not be copied before it is brought to this version ({_why(problem)}), so it stays "
+            f"as it is; mend that, or install the version before."
         ) from problem
 
 
@@ -91,7 +80,7 @@ def _why(problem: Exception) -> str:
 
 def _remove_old(path: Path) -> None:
     """All but the newest; best effort, since they harm nobody."""
-    numbered = re.compile(re.escape(path.name) + r"\.before-([0-9]+)")
+    numbered = re.compile(rf"{re.escape(path.name)}\.{KEPT}-([0-9]+)")
     with suppress(OSError):
         found = sorted(
             (int(match[1]), each) for each in path.parent.iterdir() if (match := numbered.fullmatch(each.name))

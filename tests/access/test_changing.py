@@ -92,10 +92,11 @@ def test_there_are_only_so_many_memberships(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_members_role_is_set_and_ends() -> None:
     made = changing.set_member(directories.directory(), project="payments", name="vic", role=Role.USER)
-    assert made.audited.detail == {"role": "user", "before": "viewer"}
     assert after(made).members["payments"]["id-vic"] is Role.USER
     new = changing.set_member(directories.directory(), project="default", name="nil", role=Role.VIEWER)
     assert after(new).members["default"] == {"id-nil": Role.VIEWER}
+    told = [(one.audited.action, one.audited.detail) for one in (made, new)]
+    assert told == [("configured", {"role": "user", "before": "viewer"}), ("created", {"role": "viewer"})]
     gone = changing.remove_member(directories.directory(), project="payments", name="vic")
     assert "id-vic" not in after(gone).members["payments"]
     for name in ("nil", "nobody"):

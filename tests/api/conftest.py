@@ -5,11 +5,13 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
 
 import api.app
 from reconciler.access import changing, keys
@@ -73,7 +75,7 @@ async def connect(
     services: Services, *, key: str = parts.KEY, project: str | None = None
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an application that serves `services`. Whatever is answered is held against the contract."""
-    transport = httpx2.ASGITransport(app=api.app.build(services))
+    transport = httpx2.ASGITransport(app=_application(services))
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     if project is not None:
         headers["X-Service-Project"] = project
@@ -82,6 +84,19 @@ async def connect(
         transport=transport, base_url="http://service", headers=headers, event_hooks=hooks
     ) as client:
         yield client
+
+
+@lru_cache(maxsize=4)
+def _applications(identity: int) -> list[tuple[Services, Starlette]]:  # noqa: ARG001 - the key
+    return []
+
+
+def _application(services: Services) -> Starlette:
+    """One for each set of parts: building it takes longer than most tests do."""
+    known = _applications(id(services))
+    if not known:
+        known.append((services, api.app.build(services)))  # kept together, so that the identity stays theirs
+    return known[0][1]
 
 
 @pytest.fixture
@@ -165,4 +180,4 @@ async def until(look: Callable[[], Awaitable[T | None]]) -> T:
             found = await look()
             if found:
                 return found
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.01)

@@ -3,7 +3,7 @@
 What real queues do is tested beside them; here are the doors alone.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,7 @@ class Kept:
     done: list[tuple[object, ...]] = field(default_factory=list)
     inline: set[str] = field(default_factory=set)  # projects with a destination without a queue
     handled: tuple[int, int] = (2, 30)  # the batches and records of a replay
+    fault: Exception | None = None  # of a second queue, behind the first one's replay
 
     async def take(self, project: str, logs: Logs) -> Taken:
         self.taken.append((project, logs))
@@ -72,15 +73,18 @@ class Kept:
         deliveries = [self.shown(project, name, answers=answers) for name in sorted(self.known)]
         return {"deliveries": deliveries, "unrouted": {"records": 40, "last": "2026-11-21T06:12:00.123Z"}}
 
-    async def replay(self, project: str, name: str) -> tuple[int, int]:
+    async def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         self._check(name)
         self.done.append(("replay", project, name))
-        return self.handled
+        yield self.handled
+        if self.fault is not None:
+            raise self.fault
 
-    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> tuple[int, int]:
+    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
         self._check(name)
         self.done.append(("discard", project, name, queued, dead))
-        return 3, 40
+        yield 1, 10
+        yield 2, 30
 
     async def test(self, project: str, name: str) -> dict[str, Any]:
         self._check(name)

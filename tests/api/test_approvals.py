@@ -108,7 +108,7 @@ def audited(services: Services, name: str) -> Sequence[tuple[Any, ...]]:
     with sqlite3.connect(services.store.path) as connection:
         return connection.execute(
             "select at, actor, action, kind, version_before, version_after, run, detail from audit "
-            "where kind = 'Repository' and name = ?",
+            "where kind = 'Repository' and action = 'approved' and name = ?",
             (name,),
         ).fetchall()
 

@@ -1,19 +1,25 @@
 """Reading the audit: who did what, when and from where, to whom it is shown, in pages and as lines."""
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
 
+import api.app
 from reconciler.access.actors import Role
 from reconciler.auditing import verifying
 from reconciler.auditing.keeping import Keeping
 from reconciler.auditing.verifying import Redacted
+from reconciler.concerns import Type
 from reconciler.daemon.services import Services
+from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.store.sqlite import SqliteStore
-from tests.api.conftest import Follow, connect, make_key
+from tests.api import parts
+from tests.api.callers import OTHER, OWN, UNKNOWN, ask
+from tests.api.conftest import Follow, Populated, connect, make_key
 from tests.api.parts import AT, destination
 from tests.repositories import Repository
 
@@ -101,9 +107,13 @@ FILTERS = {
     "kind=Destination&until=2026-11-21T06:12:00.123Z": set[str](),
     "name=a&until=2026-11-21T06:12:01Z": {"created Destination a"},
     "name=a&until=2026-11-21T06:12:00Z": set[str](),
-    "kind=destination": set[str](),
-    "project=another": set[str](),
-    "project=": set[str](),
+    "kind=destinations&action=CREATED": {"created Destination a", "created Destination b"},
+    "kind=project": {"created Project"},
+    "kind=Destination&name=gone": set[str](),
+    "actor=user:gone": set[str](),
+    "actor=key:01M7Z5EW4Q8Z2S0T9V1X3Y5A7C": set[str](),
+    "kind=Session": set[str](),
+    "kind=Destination&since=2026-11-21T06:12:00Z&until=2026-11-21T06:12:00Z": set[str](),
 }
 
 
@@ -125,10 +135,31 @@ async def test_filters_take_what_they_name(client: httpx2.AsyncClient, project: 
         "limit=1001",
         "documents=yes",
         "since=2026-13-01T00:00:00Z",
+        "since=2026-11-22T00:00:00Z&until=2026-11-21T00:00:00Z",
+        "kind=Nope",
+        "action=nope",
+        "actor=ana",
+        "actor=key:collector",
+        "project=another",  # than the header names
+        "project=",
     ],
 )
 async def test_what_cannot_be_understood_is_refused(client: httpx2.AsyncClient, query: str) -> None:
-    assert (await client.get(f"/v1/audit-events?{query}")).status_code == 400
+    answer = await client.get(f"/v1/audit-events?{query}")
+    assert (answer.status_code, len(answer.json()["errors"])) == (400, 1)
+
+
+async def test_a_key_is_found_by_what_it_is_called(client: httpx2.AsyncClient) -> None:
+    created = await client.post("/v1/api-keys", json={"name": "collector", "role": "viewer"})
+    key = created.json()["apiKey"]["id"]
+    await client.delete(f"/v1/api-keys/{key}")
+    for name in ("collector", key):
+        found = await events(client, f"kind=Key&name={name}")
+        assert [(one["action"], one["name"], one["detail"]["name"]) for one in found] == [
+            ("deleted", key, "collector"),
+            ("created", key, "collector"),
+        ]
+    assert await events(client, "kind=Key&name=collectors") == []
 
 
 async def test_an_admin_of_a_project_reads_its_events_and_no_others(services: Services, project: str) -> None:
@@ -138,16 +169,90 @@ async def test_an_admin_of_a_project_reads_its_events_and_no_others(services: Se
     async with connect(services, key=admin) as client:
         found = await events(client)
         assert {one["project"] for one in found} == {project}
-        assert await events(client, "project=") == []
-        assert await events(client, "project=default") == []
+        assert await events(client, f"project={project}") == found
+        for query, status in (("project=", 403), ("project=default", 404), ("project=none-of-this", 404)):
+            assert (await client.get(f"/v1/audit-events?{query}")).status_code == status, query
     await make_key(services, Role.VIEWER, project=None)
     async with connect(services) as client:
         assert {"", project} <= {one.get("project", "") for one in await events(client, "limit=1000")}
+        assert {one.get("project", "") for one in await events(client, "project=")} == {""}
+        assert (await client.get("/v1/audit-events?project=none-of-this")).status_code == 404
     for role in (Role.USER, Role.VIEWER):
         key = await make_key(services, role, project=project)
         async with connect(services, key=key) as client:
             answer = await client.get("/v1/audit-events")
             assert (answer.status_code, answer.json()["errors"][0].endswith("it takes the role admin.")) == (403, True)
+
+
+class Asked(NamedTuple):
+    """Who asks for the events of which project. `refused`: whose admins read of it that it was; None: nobody does."""
+
+    caller: str
+    header: str | None
+    project: str
+    status: int
+    refused: str | None = None
+
+
+ASKED = (
+    Asked("both", None, OTHER, 200),
+    Asked("both", None, OWN, 403, OWN),  # a viewer of it
+    Asked("both", None, parts.DEFAULT, 404, parts.DEFAULT),
+    Asked("both", None, UNKNOWN, 404),
+    Asked("both", None, "", 403, ""),
+    Asked("both", OTHER, OWN, 400),
+    Asked("both", OTHER, UNKNOWN, 400),
+    Asked("organization key of a viewer", None, OWN, 403, ""),
+    Asked("root", None, OWN, 200),
+    Asked("root", None, "", 200),
+    Asked("root", None, UNKNOWN, 404),
+    Asked("root", OWN, OWN, 200),
+    Asked("root", OWN, OTHER, 400),
+    Asked("root", OWN, "", 400),
+)
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: f"{asked.caller}-{asked.header}-{asked.project}")
+async def test_a_project_that_is_asked_for_is_judged_and_never_just_empty(populated: Populated, asked: Asked) -> None:
+    services = populated.parts.services
+    services.refusals.taken(services.clock())
+    headers = populated.callers[asked.caller].headers
+    headers += () if asked.header is None else (("X-Service-Project", asked.header),)
+    app = api.app.build(services)
+    answer = await ask(app, "GET", f"/v1/audit-events?project={asked.project}", headers=headers)
+    assert answer.status == asked.status, answer.body
+    told = [one.project for one in services.refusals.taken(services.clock())]
+    assert told == ([] if asked.refused is None else [asked.refused])
+
+
+async def test_a_run_or_a_notification_of_another_project_that_is_asked_for_is_a_refused_attempt(
+    services: Services, client: httpx2.AsyncClient, follow: Follow, source: Repository, project: str
+) -> None:
+    await apply(client, "a", type="syslog")
+    source.commit()
+    await follow(f"r-{project}", source, project=project)
+    [run] = (await client.get(f"/v1/runs?repository=r-{project}&limit=1")).json()["runs"]
+    causes = [Cause(Type.LOGS_UNROUTED, "hidden", project), Cause(Type.DISK_LOW, f"hidden of {project}")]
+    await services.board.take(Look(Domain.DELIVERY, tuple(map(Finding, causes))))
+    pages = [one async for one in services.board.pages(sees=causes.__contains__, user=None)]
+    told = [json.loads(one)["metadata"]["id"] for page in pages for one in page]
+    await client.post("/v1/projects", json={"name": f"beside-{project}"})
+    viewer = await make_key(services, Role.VIEWER, project=f"beside-{project}")
+    services.refusals.taken(services.clock())
+    async with connect(services, key=viewer) as stranger:
+        for path in (f"/v1/runs/{run['id']}", *[f"/v1/api/notifications/{one}" for one in told]):
+            assert (await stranger.get(path)).status_code == 404
+        for path in ("/v1/runs/none", "/v1/api/notifications/none"):
+            assert (await stranger.get(path)).status_code == 404
+    found = sorted(
+        (json.loads(one.detail or "")["path"], one.project) for one in services.refusals.taken(services.clock())
+    )
+    assert found == [
+        ("/v1/api/notifications/{id}", ""),
+        ("/v1/api/notifications/{id}", project),
+        ("/v1/runs/{id}", project),
+    ]
+    await services.board.take(Look(Domain.DELIVERY, ()))
 
 
 async def test_changes_of_access_say_where_they_came_from(services: Services) -> None:
@@ -167,7 +272,11 @@ async def test_what_is_done_with_a_repository_says_where_it_came_from(
     await client.post(f"/v1/repositories/of-{project}/suspend", json={"reason": "an incident"})
     await client.post(f"/v1/repositories/of-{project}/resume")
     found = await events(client, f"name=of-{project}")
-    assert [(one["action"], one["address"]) for one in found] == [("resumed", HERE), ("suspended", HERE)]
+    assert [(one["action"], one["actor"], one.get("address")) for one in found] == [
+        ("resumed", "key:SERVICE_API_KEY", HERE),
+        ("suspended", "key:SERVICE_API_KEY", HERE),
+        ("created", "settings", None),
+    ]
     (stored,) = await events(client, "name=of-git")
     assert (stored["run"], stored["actor"], stored.get("address"), stored.get("request")) == (
         run["id"],
@@ -175,6 +284,24 @@ async def test_what_is_done_with_a_repository_says_where_it_came_from(
         None,
         None,
     )
+
+
+async def test_what_the_settings_change_of_a_repository_is_told(
+    client: httpx2.AsyncClient, follow: Follow, source: Repository, project: str
+) -> None:
+    source.write("a.json", json.dumps(destination("a")))
+    source.commit()
+    name = f"told-{project}"
+    await follow(name, source, project=project)
+    first = follow.wanted[name]
+    for wanted in ([first], [dataclasses.replace(first, interval=77.0, prune=False)], []):
+        await follow.everything.repositories.start(wanted)
+    found = await events(client, f"name={name}")
+    assert [(one["action"], one["actor"], one.get("detail")) for one in found] == [
+        ("deleted", "settings", None),
+        ("configured", "settings", {"changed": ["interval", "prune.enabled"]}),
+        ("created", "settings", None),
+    ]
 
 
 async def test_a_redaction_leaves_a_chain_that_says_so(
@@ -186,7 +313,7 @@ async def test_a_redaction_leaves_a_chain_that_says_so(
     source.commit()
     await follow(f"r-{project}", source, project=project)
     await client.post(f"/v1/repositories/r-{project}/suspend", json={"reason": secret})
-    assert (await events(client, f"name=r-{project}"))[0]["detail"].startswith(secret)
+    assert (await events(client, f"name=r-{project}"))[0]["detail"] == {"reason": secret}
     answer = await client.post("/v1/Destination/a/history/redact", json={"value": secret})
     assert answer.status_code == 200, answer.text
     assert secret not in (await client.get("/v1/audit-events", headers=LINES)).text
@@ -202,16 +329,32 @@ async def test_refused_attempts_are_counted_and_written_together(services: Servi
     async with connect(services, key=viewer) as client:
         for _ in range(3):
             assert (await client.post("/v1/apply", json={"resources": []})).status_code == 403
+        assert (await client.get("/v1/projects/default/members")).status_code == 404
+        assert (await client.get("/v1/runs", headers={"X-Service-Project": "default"})).status_code == 404
+        assert (await client.get("/v1/projects/none-of-this")).status_code == 404
     async with connect(services, key="canary-wrong") as client:
         assert (await client.get("/v1/me")).status_code == 401
         assert (await client.get("/v1/nothing/of/this")).status_code == 401
+        assert (await client.get(f"/v1/projects/{project}/members/somebody")).status_code == 401
+        assert (await client.get("/v1/projects/none-of-this")).status_code == 401
+        assert (await client.post("/hooks/nothing", json={})).status_code == 404
+    async with connect(dataclasses.replace(services, in_flight={"key:SERVICE_API_KEY": 1_000})) as client:
+        assert (await client.get(f"/v1/projects/{project}")).status_code == 429
     await Keeping(services.store, services.refusals, retention=60.0, clock=services.clock).minute()
     async with connect(services) as client:
         found = await events(client, "action=refused")
-    told = [(one["name"], one["actor"].partition(":")[0], json.loads(one["detail"]), one["address"]) for one in found]
+    assert {one["address"] for one in found} == {HERE}
+    told = [(one["name"], one["actor"].partition(":")[0], one.get("project", ""), one["detail"]) for one in found]
     assert told == [
-        ("403", "key", {"path": "/v1/apply", "times": 3}, HERE),
-        ("401", "unknown", {"times": 2}, HERE),
+        ("429", "key", project, {"path": "/v1/projects/{name}", "times": 1}),
+        ("404", "unknown", "", {"path": "/hooks/{repository}", "times": 1}),
+        ("404", "key", "default", {"path": "/v1/runs", "times": 1}),
+        ("404", "key", "default", {"path": "/v1/projects/{name}/members", "times": 1}),
+        ("403", "key", project, {"path": "/v1/apply", "times": 3}),
+        ("401", "unknown", project, {"path": "/v1/projects/{name}/members/{user}", "times": 1}),
+        ("401", "unknown", "", {"path": "/v1/projects/{name}", "times": 1}),
+        ("401", "unknown", "", {"path": "/v1/me", "times": 1}),
+        ("401", "unknown", "", {"times": 1}),
     ]
 
 

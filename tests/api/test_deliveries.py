@@ -1,7 +1,6 @@
 """Looking after deliveries: what the doors take, answer and log, and who sees what an endpoint said."""
 
 import dataclasses
-import json
 import logging
 from collections.abc import AsyncIterator
 
@@ -10,6 +9,7 @@ import pytest
 
 from reconciler.access.actors import Role
 from reconciler.daemon.services import Services
+from reconciler.queueing.contract import QueueFault
 from tests.api import delivering
 from tests.api.conftest import connect, make_key
 from tests.api.delivering import Kept
@@ -97,12 +97,23 @@ async def test_a_discard_is_logged(client: httpx2.AsyncClient, project: str, cap
 async def test_what_is_replayed_and_discarded_is_audited(client: httpx2.AsyncClient, project: str) -> None:
     answers = [await client.post(f"{PATH}/replay"), await client.post(f"{PATH}/discard", json={"what": "queue"})]
     found = (await client.get("/v1/audit-events?kind=Destination&name=siem")).json()["events"]
-    told = [(one["action"], json.loads(one["detail"]), one["project"], one["request"]) for one in found]
+    told = [(one["action"], one["detail"], one["project"], one["request"]) for one in found]
     replayed, discarded = (answer.headers["x-request-id"] for answer in answers)
     assert told == [
         ("discarded", {"batches": 3, "records": 40, "what": "queue"}, project, discarded),
         ("replayed", {"batches": 2, "records": 30}, project, replayed),
     ]
+
+
+async def test_what_was_done_before_a_queue_failed_is_audited(
+    client: httpx2.AsyncClient, kept: Kept, project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="api")
+    kept.fault = QueueFault("The disk takes nothing.")
+    assert (await client.post(f"{PATH}/replay")).status_code == 500
+    [event] = (await client.get("/v1/audit-events?action=replayed")).json()["events"]
+    assert (event["name"], event["detail"]) == ("siem", {"batches": 2, "records": 30})
+    assert f"key:SERVICE_API_KEY has replayed 2 batches (30 records) of siem in the project {project}." in _said(caplog)
 
 
 async def test_what_changed_nothing_is_not_logged(

@@ -16,9 +16,11 @@ from api.edge import IN_FLIGHT, Edge
 from reconciler.daemon.services import Services
 from reconciler.errors import Refused
 from reconciler.store.contract import Store, StoreFault
+from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
 from tests.api.conftest import connect, until
 from tests.api.parts import Parts, destination
+from tests.store import engines
 
 pytestmark = pytest.mark.anyio
 
@@ -59,11 +61,11 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("fault", [StoreFault(PRIVATE), RuntimeError(PRIVATE)])
 @pytest.mark.parametrize(("method", "path"), EVERY)
 async def test_a_failure_is_500_with_an_id_that_the_log_repeats(
-    services: Services, caplog: pytest.LogCaptureFixture, method: str, path: str, fault: Exception
+    services: Services, caplog: pytest.LogCaptureFixture, method: str, path: str
 ) -> None:
+    fault = RuntimeError(PRIVATE)
     async with connect(failing(services, fault)) as client:
         answer = await client.request(method, path)
     request = answer.headers["x-request-id"]
@@ -73,6 +75,33 @@ async def test_a_failure_is_500_with_an_id_that_the_log_repeats(
     assert record.__dict__["fields"] == {"request": request}
     assert record.exc_info is not None
     assert record.exc_info[1] is fault
+
+
+FULL = "The store could not be written (database or disk is full); nothing was changed: look at the disk's space."
+
+
+@pytest.mark.parametrize(("method", "path"), EVERY)
+async def test_a_store_that_fails_is_503_with_its_sentence_and_no_trace(
+    services: Services, caplog: pytest.LogCaptureFixture, method: str, path: str
+) -> None:
+    async with connect(failing(services, StoreFault(FULL))) as client:
+        answer = await client.request(method, path)
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (503, "5", {"errors": [FULL]})
+    request = answer.headers["x-request-id"]
+    [record] = [record for record in caplog.records if record.name == "api.errors"]
+    assert (record.getMessage(), record.exc_info) == (f"The request {request} failed: {FULL}", None)
+
+
+async def test_a_change_that_finds_no_room_is_503_and_leaves_all_as_it_was(
+    services: Services, client: httpx2.AsyncClient
+) -> None:
+    resources = [destination(f"d{number}") for number in range(50)]
+    assert isinstance(services.store, SqliteStore)
+    with engines.full(services.store._writer):
+        answer = await client.post("/v1/apply", json={"resources": resources})
+    [sentence] = answer.json()["errors"]
+    assert (answer.status_code, "database or disk is full" in sentence) == (503, True)
+    assert (await client.get("/v1/resources/Destination")).json()["resources"] == []
 
 
 @pytest.mark.parametrize("path", ["/v1/apply", "/v1/delete"])

@@ -16,7 +16,8 @@ from api.auth import cookies
 from api.judging import Place, Rule
 from api.pages import routes
 from reconciler.access.amendments import Amendment, Audited
-from reconciler.notifications.models import Cause, Domain, Finding, Look, Type
+from reconciler.concerns import Type
+from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifying.board import Board
 from reconciler.reviewing import questions
 from tests.access import arrivals, directories
@@ -25,6 +26,7 @@ from tests.api.callers import OTHER, OWN, UNKNOWN, Answer, Caller, ask
 from tests.api.conftest import Populated, until
 from tests.api.contracts import operations
 from tests.api.parts import destination
+from tests.notifying import boards
 from tests.repositories import Repository
 
 pytestmark = pytest.mark.anyio
@@ -92,6 +94,7 @@ listNotifications   reach         ok     ok    ok    ok    403   403     404
 listNotifications   unnamed       ok     ok    ok    ok    403   403     ok
 getNotification     reached       ok     ok    ok    ok    403   403     404
 setNotificationStatus reached     people people people people 403 403   absent
+testAlerts          organization  403    403   403   ok    403   403     403
 getVersion          everybody     ok     ok    ok    ok    ok    ok      ok
 live                everybody     ok     ok    ok    ok    ok    ok      ok
 ready               everybody     ok     ok    ok    ok    ok    ok      ok
@@ -117,6 +120,7 @@ path                  method stranger signed-in
 /sign-out             POST   415      415
 /signed-out           GET    200      200
 /docs                 GET    200      200
+/docs/                GET    303      303
 /docs/notifications   GET    200      200
 /assets/style.css     GET    200      200
 /assets/icon.svg      GET    200      200
@@ -152,6 +156,7 @@ BODIES: Mapping[str, object] = {
     "sendLogs": {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "a line"}}]}]}]},
     "discardDelivery": {"what": "all"},
     "setNotificationStatus": {"userStatus": "dismissed"},
+    "testAlerts": {"target": "operators"},
 }
 """What would do something if it were let through."""
 
@@ -226,7 +231,8 @@ async def _notified(board: Board, project: str) -> str:
     """A notification of a project; its id."""
     found = Finding(Cause(Type.LOGS_UNROUTED, project=project))
     await board.take(Look(Domain.DELIVERY, (found,), part=project))
-    return board.open[-1].id
+    newest = (await boards.shown(board, limit=1))[0]
+    return str(newest["metadata"]["id"])
 
 
 async def _run(populated: Populated, repository: str) -> str:

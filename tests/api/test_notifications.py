@@ -8,8 +8,9 @@ import pytest
 
 from reconciler.access.actors import Role
 from reconciler.access.principals import LOCAL
+from reconciler.concerns import Type
 from reconciler.daemon.services import Services
-from reconciler.notifications.models import Cause, Domain, Finding, Look, Type
+from reconciler.notifications.models import Cause, Domain, Finding, Look
 from tests.api.conftest import Populated, connect, make_key
 
 pytestmark = pytest.mark.anyio

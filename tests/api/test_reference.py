@@ -32,6 +32,11 @@ async def test_anybody_may_read_it_and_it_is_a_page(services: Services) -> None:
     assert headers[b"content-security-policy"].startswith(b"default-src 'none'; style-src 'self'")
 
 
+async def test_with_a_slash_behind_it_leads_there(services: Services) -> None:
+    answer = await ask(api.app.build(services), "GET", "/docs/", headers=[])
+    assert (answer.status, dict(answer.headers)[b"location"]) == (303, b"/docs")
+
+
 def test_it_is_whole_for_everybody_and_names_no_other_host() -> None:
     assert documents.faults(HTML) == []
     assert re.findall(r'(?:href|src|action)="(?!/|#)[^"]*"', HTML) == []

@@ -221,7 +221,7 @@ async def test_what_cannot_be_stored_has_not_happened_and_the_repository_goes_on
     with monkeypatch.context() as broken:
         broken.setattr(follow.everything.services.applier, "note", note)
         answer = await client.post(f"{repository}/suspend", json={"reason": REASON})
-    assert answer.status_code == 500
+    assert answer.status_code == 503
     source.write("b.json", json.dumps(destination("b")))
     commit = source.commit()
 

@@ -2,7 +2,8 @@
 can verify it meanwhile.
 """
 
-import json
+import asyncio
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.store.sqlite import SqliteStore
+from reconciler.upkeep import databases
 from tests import daemons
 from tests.auditing.chains import tamper
 from tests.daemons import COMMAND, Daemon, destination
@@ -51,7 +54,7 @@ def test_who_comes_and_goes_with_a_browser_is_told(daemon: Daemon) -> None:
     told = [(one["action"], one["name"], one["actor"], one.get("detail")) for one in events(daemon, "kind=Session")]
     assert told == [
         ("signed-out", "ana", "user:ana", None),
-        ("signed-in", "ana", "user:ana", '{"by": "password"}'),
+        ("signed-in", "ana", "user:ana", {"by": "password"}),
     ]
     assert all(one["address"] and one["request"] for one in events(daemon, "kind=Session"))
     # The attempt that failed is written with the minute, or with the end.
@@ -59,7 +62,7 @@ def test_who_comes_and_goes_with_a_browser_is_told(daemon: Daemon) -> None:
     daemon.start()
     (refused,) = events(daemon, "kind=Request")
     assert (refused["action"], refused["name"], refused["actor"]) == ("refused", "401", "unknown")
-    assert json.loads(refused["detail"]) == {"path": "/sign-in", "times": 1}
+    assert refused["detail"] == {"path": "/sign-in", "times": 1}
 
 
 def test_the_chain_is_verified_while_the_service_runs_and_its_head_is_in_the_log(
@@ -73,19 +76,39 @@ def test_the_chain_is_verified_while_the_service_runs_and_its_head_is_in_the_log
     said = daemons.until(lambda: heads(daemon)[1:], "the head after the run")[-1]
     code, lines, remark = verify(daemon, "--head", said)
     assert (code, remark) == (0, "")
-    assert lines[0].startswith("verified: ")
-    assert lines[1] == f"anchor: 0:{'0' * 64} (0 events removed up to it)"
+    assert (lines[0].partition(" ")[0], lines[-1]) == ("verified:", f"store: {daemon.state}/store.db")
+    assert lines[1].partition(" ")[0] == "head:"
     code, lines, remark = verify(daemon)
     assert (code, remark.startswith("compare the head with")) == (0, True)
     assert daemon.stop() == 0
     store = daemon.state / "store.db"
+    forgotten = str(_forgotten(store, tmp_path / "forgotten"))
+    code, lines, remark = verify(daemon, "--state-dir", forgotten)
+    assert (code, lines, remark.startswith("error: removed early: ")) == (1, [], True)
+    code, lines, remark = verify(daemon, "--state-dir", forgotten, "--retention", "1ms")
+    assert (code, lines[0]) == (0, "verified: 0 links with 0 events")
+    assert " removed up to it, the last of " in lines[1]
     tamper(store, "update audit_row set actor = 'user:eve' where kind = 'User'")
     code, lines, remark = verify(daemon, "--head", said)
     assert (code, lines, remark.startswith("error: link ")) == (1, [], True)
 
 
+def _forgotten(store: Path, folder: Path) -> Path:
+    """A copy of a store, in a folder of its own, from which everything went as if its time were over."""
+
+    async def forget(path: Path) -> None:
+        copy = SqliteStore(path)
+        while await copy.forget_events(before="2999"):
+            pass
+        await copy.close()
+
+    folder.mkdir()
+    asyncio.run(forget(Path(shutil.copy(store, folder))))
+    return folder
+
+
 def test_a_head_that_is_none_and_a_store_that_is_not_there_are_told(daemon: Daemon, tmp_path: Path) -> None:
     assert verify(daemon, "--head", "17")[0] == 1
     code, _, said = verify(daemon, "--state-dir", str(tmp_path / "nowhere"))
-    assert (code, said) == (1, f"error: there is no store at {tmp_path}/nowhere/store.db\n")
+    assert (code, said) == (1, f"error: there is no store at {tmp_path}/nowhere/store.db; {databases.ELSEWHERE}\n")
     assert not (tmp_path / "nowhere").exists()

@@ -73,6 +73,20 @@ async def test_after_a_run_it_is_said_at_once_and_the_end_writes_what_was_refuse
     assert await names(store) == ["401", "a"]
 
 
+async def test_a_write_that_is_under_way_when_the_service_stops_is_not_made_twice(store: Store) -> None:  # noqa: F811
+    refusals = Refusals()
+    upkeep = keeping(store, refusals)
+    refusals.note(Attempt(403, "key:K1", "192.0.2.1", "/v1/apply"))
+    minute = asyncio.create_task(upkeep.minute())
+    await _until(lambda: bool(upkeep._waiting))
+    minute.cancel()
+    refusals.note(Attempt(401, "unknown", "192.0.2.1", ""))
+    await upkeep.minute()
+    with pytest.raises(asyncio.CancelledError):
+        await minute
+    assert await names(store) == ["401", "403"]
+
+
 async def test_what_is_older_than_the_retention_goes(store: Store) -> None:  # noqa: F811
     await store.tell([rows.audit("old")])
     await store.tell([rows.audit("new")._replace(at="2026-11-21T06:12:00.001Z")])
@@ -80,6 +94,32 @@ async def test_what_is_older_than_the_retention_goes(store: Store) -> None:  # n
     assert await names(store) == ["new", "old"]
     await keeping(store).forget()
     assert await names(store) == ["new"]
+
+
+async def test_each_move_of_the_anchor_is_said_and_at_a_start_the_last_one(
+    store: Store,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    upkeep = keeping(store)
+    await store.tell([rows.audit("old")])
+    await store.tell([rows.audit("older")])
+    await store.tell([rows.audit("new")._replace(at="2026-11-21T06:12:00.001Z")])
+    await upkeep.say()
+    assert anchors(caplog) == []
+    await upkeep.forget()
+    await upkeep.forget()
+    await keeping(store).say()
+    anchor = await store.audit_anchor()
+    assert (anchor.head.number, anchor.events, anchor.last_event, anchor.last_at) == (2, 2, 2, rows.AT)
+    sentence = f"The audit's anchor is {anchor.head}: 2 events went so far, up to number 2, the last of {rows.AT}."
+    assert [record.message for record in anchors(caplog)] == [sentence, sentence]
+    fields = anchors(caplog)[0].__dict__["fields"]
+    assert fields == {"auditAnchor": 2, "auditAnchorHash": anchor.head.hash.hex(), "auditGone": 2}
+
+
+def anchors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.message.startswith("The audit's anchor")]
 
 
 async def _until(is_so: Callable[[], bool]) -> None:

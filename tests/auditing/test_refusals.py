@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.auditing import refusals
 from reconciler.auditing.keeping import Keeping
-from reconciler.auditing.refusals import MOST, Attempt, Refusals
+from reconciler.auditing.refusals import CALLERS, MOST, MOST_OF_ONE, Attempt, Refusals
 from reconciler.store.contract import AuditRow, Store, StoreFault
 from tests.store.conftest import engine, store  # noqa: F401 - fixtures
 from tests.store.engines import Engine
@@ -43,8 +43,34 @@ def test_beyond_so_many_sorts_all_others_are_one_count() -> None:
     counted.note(Attempt(401, refusals.NOBODY, "192.0.2.0", ""))
     found = tuple(counted.taken(NOW))
     assert len(found) == MOST + 1
-    assert told(found)[-1] == ("401", "others", None, {"times": 50})
+    assert told(found)[0] == ("401", "others", None, {"times": 50})
     assert sum(json.loads(row.detail or "")["times"] for row in found) == MOST + 51
+
+
+def test_strangers_hide_nobody_who_is_known_and_nobody_who_is_known_hides_another() -> None:
+    counted = Refusals()
+    for number in range(MOST + 50):
+        counted.note(Attempt(401, refusals.NOBODY, f"192.0.2.{number}", "/v1/me"))
+        counted.note(Attempt(403, "key:loud", "192.0.2.1", f"/v1/{number}", "one"))
+    counted.note(Attempt(403, "key:quiet", "192.0.2.2", "/v1/apply", "two"))
+    found = tuple(counted.taken(NOW))
+    assert [(row.actor, row.project, row.address) for row in found if row.actor == "key:quiet"] == [
+        ("key:quiet", "two", "192.0.2.2")
+    ]
+    loud = [row for row in found if row.actor == "key:loud"]
+    assert len(loud) == MOST_OF_ONE + 1
+    assert (loud[0].address, json.loads(loud[0].detail or "")) == (None, {"times": MOST + 50 - MOST_OF_ONE})
+
+
+def test_beyond_so_many_callers_the_others_share_what_is_told_apart() -> None:
+    counted = Refusals()
+    for number in range(CALLERS + 2 * MOST):
+        counted.note(Attempt(403, f"key:{number:04d}", "192.0.2.1", "/v1/apply"))
+    counted.note(Attempt(401, refusals.NOBODY, "192.0.2.1", "/v1/me"))
+    found = told(tuple(counted.taken(NOW)))
+    assert len(found) == CALLERS + MOST + 2
+    assert [one for one in found if one[1] == "others"] == [("403", "others", None, {"times": MOST})]
+    assert found[0][:2] == ("401", "unknown")
 
 
 @pytest.mark.anyio

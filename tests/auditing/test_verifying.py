@@ -14,7 +14,7 @@ from reconciler.auditing.verifying import Broken, Redacted
 from reconciler.errors import Refused
 from reconciler.store import chaining
 from reconciler.store.chaining import ZERO, Event, Head
-from reconciler.store.contract import Record
+from reconciler.store.contract import AuditWanted, Record, StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests.auditing import chains
 from tests.auditing.chains import tamper
@@ -58,6 +58,18 @@ def test_a_chain_that_fits_is_counted(path: Path) -> None:
     assert (found.head.number, found.first_at, found.last_at) == (5, rows.AT, rows.AT)
     assert found.redacted == [Redacted(1, "event 5-10")]
     assert verifying.verify(path, known=found.head) == found
+
+
+def test_a_file_that_is_damaged_is_told_as_that(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    with pytest.raises(StoreFault) as raised:
+        verifying.verify(path)
+    assert raised.value.message == (
+        "The store could not be read (database disk image is malformed): its file is damaged, or is something else; "
+        "restore a backup (docs/recovery.md)."
+    )
 
 
 async def test_it_is_verified_while_the_service_has_the_file_open_and_writes(path: Path) -> None:
@@ -128,6 +140,7 @@ TAMPERED = {
         "update audit_row set detail = 'nothing' where name = 'quoting'",
         "The event 4-9 was changed after it was redacted.",
     ),
+    "what a link holds": ("update audit_link set content = x'01' where number = 2", "Link 2 of"),
     "a forgotten redaction": ("delete from audit_rewrite", "Link 4 of"),
     "a redaction that was not": (
         "insert into audit_rewrite select 1, 5, before, after from audit_rewrite",
@@ -235,6 +248,73 @@ async def test_it_fits_after_every_step_of_removing(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("select id from audit_row").fetchall() == [(1_211,)]
     assert verifying.verify(path, known=before.head).links == 1
+
+
+async def test_what_went_before_its_time_is_told_whoever_moved_the_anchor(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.tell([chains.told("recent", at=LATER)])
+    await forget(store, LATER)
+    await store.close()
+    assert verifying.verify(path, since=LATER).anchor.last_at == rows.AT
+    with pytest.raises(Broken, match=f"^Removed early: the events up to link 5, of {rows.AT}, are gone, and "):
+        verifying.verify(path, since=rows.AT)
+
+
+async def test_links_from_before_their_content_was_kept_prove_their_time_as_they_go(path: Path) -> None:
+    tamper(path, "update audit_link set content = null")
+    store = SqliteStore(path)
+    await store.tell([chains.told("recent", at=LATER)])
+    await forget(store, LATER)
+    await store.close()
+    assert verifying.verify(path, since=LATER).anchor.last_at == rows.AT
+
+
+MOVED = {
+    "without a proof": "null",
+    "with a proof of another time": "cast(replace(cast(proof as text), '2026', '2025') as blob)",
+    "with anything": "x'00'",
+}
+
+
+@pytest.mark.parametrize("how", MOVED)
+async def test_an_anchor_that_does_not_prove_its_time_is_told(path: Path, how: str) -> None:
+    """The first links are taken away as the service does it, and the anchor says what somebody wants."""
+    tamper(
+        path,
+        "update audit_anchor set number = 2, hash = (select hash from audit_link where number = 2), events = 3",
+        "delete from audit_row where id in (select a.id from audit_row a join audit_span s on a.id between s.first and "
+        "s.last and a.since = s.since where s.link <= 2)",
+        "delete from audit_span where link <= 2",
+        "delete from audit_link where number <= 2",
+        f"update audit_anchor set proof = {MOVED[how]}",  # noqa: S608 - of this module
+    )
+    assert broken(path) == (
+        "The anchor, link 2, does not show when its events were: something else than the service put it there, and "
+        "removed what was before it."
+    )
+
+
+async def test_an_empty_chain_behind_an_anchor_of_zeros_is_told(path: Path) -> None:
+    tamper(
+        path,
+        *(f"delete from {table}" for table in ("audit_row", "audit_span", "audit_link", "audit_rewrite")),  # noqa: S608
+        "update audit_anchor set number = 5, events = 10",
+    )
+    assert broken(path).startswith("The anchor, link 5, does not show when its events were")
+
+
+async def test_a_page_that_is_taken_slowly_keeps_no_read_open(path: Path) -> None:
+    """So all that is written meanwhile can be taken out of the store's log."""
+    store = SqliteStore(path)
+    await store.tell([chains.told(f"many-{number}") for number in range(1_200)])
+    pages = store.event_pages(AuditWanted(), limit=10_000, documents=False)
+    assert len(await anext(pages)) == 1_000
+    await store.tell([chains.told("new")])
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("pragma wal_checkpoint(truncate)").fetchone() == (0, 0, 0)
+    assert len(await anext(pages)) == 210
+    await pages.aclose()
+    await store.close()
 
 
 async def test_a_large_change_that_was_dropped_leaves_no_stray_event(path: Path) -> None:

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Never
+from typing import Any, Never
 
 from api import openapi
 from reconciler.cli import main
@@ -41,36 +41,62 @@ def serve(listener: socket.socket, program: str) -> None:
     gc.collect()
     gc.freeze()
     assert len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - only one thread is there after a fork
+    running: dict[int, Command] = {}
     while True:
-        ready, _, _ = select.select([listener, sys.stdin], [], [])
-        reap()
+        asked = {command.connection.fileno(): command for command in running.values()}
+        ready, _, _ = select.select([listener, sys.stdin, *running, *asked], [], [])
         if sys.stdin in ready:
             sys.exit()
-        connection, _ = listener.accept()
-        with connection:
-            if os.fork() == 0:
-                listener.close()
-                become(connection, program)
+        for gone in asked.keys() & set(ready):
+            asked[gone].kill()
+        for ended in running.keys() & set(ready):
+            running.pop(ended).tell(ended)
+        if listener in ready:
+            connection, _ = listener.accept()
+            head, streams, _, _ = socket.recv_fds(connection, LENGTH_BYTES, STREAMS)
+            told = connection.makefile("rb").read(int.from_bytes(head, "big"))
+            process = os.fork()
+            if process == 0:
+                for other in (listener, connection, *(command.connection for command in running.values())):
+                    other.close()
+                for ended in running:
+                    os.close(ended)
+                become(json.loads(told), streams, program)
                 return
+            for stream in streams:
+                os.close(stream)  # a pipe of the command's ends with the command
+            running[os.pidfd_open(process)] = Command(process, connection)
 
 
-def reap() -> None:
-    """Take note of what has ended, so that its processor time counts as that of the tests."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            continue
+class Command:
+    """One that runs, and who asked for it."""
+
+    def __init__(self, process: int, connection: socket.socket) -> None:
+        """Tell who asked which process it is."""
+        self.process = process
+        self.connection = connection
+        self.answer(process.to_bytes(LENGTH_BYTES, "big"))
+
+    def tell(self, ended: int) -> None:
+        """Tell how it ended, and take note of that, so that its processor time counts as that of the tests."""
+        os.close(ended)
+        _, status = os.waitpid(self.process, 0)
+        self.answer(str(os.waitstatus_to_exitcode(status)).encode())
+        self.connection.close()
+
+    def kill(self) -> None:
+        """End it, since nobody asks any more. Before any of them is told of, or its number could be another's."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process, signal.SIGKILL)
+
+    def answer(self, told: bytes) -> None:
+        """Whoever asked may have gone."""
+        with contextlib.suppress(BrokenPipeError):
+            self.connection.sendall(told)
 
 
-def become(connection: socket.socket, program: str) -> None:
-    """Return in the process of the command; the one above it tells how that ended, or ends it when nobody asks."""
-    head, streams, _, _ = socket.recv_fds(connection, LENGTH_BYTES, STREAMS)
-    told = connection.makefile("rb").read(int.from_bytes(head, "big"))
-    process = os.fork()
-    if process:
-        for stream in streams:
-            os.close(stream)  # a pipe of the command's ends with the command
-        watch(connection, process)
-    request = json.loads(told)
+def become(request: dict[str, Any], streams: list[int], program: str) -> None:
+    """Be the process of that command."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -94,17 +120,6 @@ def end(code: object) -> Never:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def watch(connection: socket.socket, process: int) -> None:
-    """Tell which process a command is, wait for its end, tell that, and end."""
-    connection.sendall(process.to_bytes(LENGTH_BYTES, "big"))
-    ended = os.pidfd_open(process)
-    if ended not in select.select([ended, connection.fileno()], [], [])[0]:
-        os.kill(process, signal.SIGKILL)
-    _, status = os.waitpid(process, 0)
-    connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
-    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from reconciler.cli import receiving
 from reconciler.resources import secret_rules
+from tests.cli import forking
 from tests.daemons import COMMAND, destination, until
 from tests.repositories import Repository
 
@@ -23,8 +25,10 @@ SECONDS = 60.0  # for a daemon to start, and for everything else
 
 def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """A demonstration that ends by itself."""
-    command = [COMMAND, "demo", "--once", "--listen", "127.0.0.1:0", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    command = ["demo", "--once", "--listen", "127.0.0.1:0", *map(str, arguments)]
+    environment = forking.without_start(os.environ)
+    ran = forking.run(COMMAND, command, stdin=b"", folder=Path.cwd(), environment=environment, seconds=SECONDS)
+    return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
 def test_tells_a_bad_commit_in_the_table_and_the_verdict_alone(tmp_path: Path) -> None:

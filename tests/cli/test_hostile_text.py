@@ -216,11 +216,16 @@ ASKING = [
     ["notification", "list", "--all"],
     ["notification", "show", EVERYTHING],
     ["notification", "read", EVERYTHING],
+    ["notification", "unread", EVERYTHING],
     ["notification", "dismiss", EVERYTHING],
+    ["notification", "test", EVERYTHING],
     ["audit", "list"],
     ["audit", "list", "--kind", EVERYTHING],
     ["audit", "list", "--since", EVERYTHING],
+    ["audit", "list", "--until", EVERYTHING],
+    ["audit", "list", "--after", EVERYTHING],
     ["audit", "verify", "--head", EVERYTHING],
+    ["audit", "verify", "--retention", EVERYTHING],
     ["audit", "verify", "--config", EVERYTHING],
     ["audit", "verify", "--state-dir", f"/nonexistent/{EVERYTHING}"],
     ["auth", EVERYTHING],
@@ -329,6 +334,24 @@ def test_an_export_says_where_it_wrote(asked: Callable[..., Shown]) -> None:
     assert exported["metadata"]["description"] == EVERYTHING
 
 
+def lie_about_people(service: Service) -> None:
+    role = {"name": EVERYTHING, "role": EVERYTHING}
+    service.answer("GET /v1/me", {"me": {"name": EVERYTHING, "scopes": [EVERYTHING], "projects": [role]}})
+    service.answer("GET /v1/projects", {"projects": [{"name": EVERYTHING, "createdAt": EVERYTHING}]})
+    service.answer("GET /v1/projects/p/members", {"members": [{"user": EVERYTHING, "role": EVERYTHING}]})
+    user = {**dict.fromkeys(("name", "displayName", "createdAt"), EVERYTHING), "projects": [role]}
+    service.answer("GET /v1/users", {"users": [user]})
+    service.answer("GET /v1/users/u", {"user": user})
+    service.answer("DELETE /v1/users/u", {"errors": [EVERYTHING]}, 409)
+    key = dict.fromkeys(("id", "name", "prefix", "project", "role", "expiresAt", "lastUsedAt", "createdBy"), EVERYTHING)
+    service.answer("GET /v1/api-keys", {"apiKeys": [{**key, "scopes": [EVERYTHING]}]})
+    service.answer("POST /v1/api-keys", {"apiKey": {**key, "key": EVERYTHING}})
+    invited = dict.fromkeys(("id", "project", "role", "email", "createdBy", "expiresAt"), EVERYTHING)
+    service.answer("GET /v1/projects/p/invitations", {"invitations": [invited]})
+    service.answer("POST /v1/projects/p/invitations", {"invitation": {**invited, "code": EVERYTHING}})
+    service.answer("DELETE /v1/projects/p/invitations/i", {"errors": [EVERYTHING]}, 409)
+
+
 def test_a_server_that_lies_acts_on_nothing(
     service: Service, monkeypatch: pytest.MonkeyPatch, on_a_terminal: Callable[..., Shown]
 ) -> None:
@@ -361,27 +384,20 @@ def test_a_server_that_lies_acts_on_nothing(
         "resource": {"kind": EVERYTHING, "metadata": {"name": EVERYTHING}},
     }
     service.answer("POST /v1/delete", {"updates": [update], "errors": [EVERYTHING]})
-    role = {"name": EVERYTHING, "role": EVERYTHING}
-    service.answer("GET /v1/me", {"me": {"name": EVERYTHING, "scopes": [EVERYTHING], "projects": [role]}})
-    service.answer("GET /v1/projects", {"projects": [{"name": EVERYTHING, "createdAt": EVERYTHING}]})
-    service.answer("GET /v1/projects/p/members", {"members": [{"user": EVERYTHING, "role": EVERYTHING}]})
-    user = {**dict.fromkeys(("name", "displayName", "createdAt"), EVERYTHING), "projects": [role]}
-    service.answer("GET /v1/users", {"users": [user]})
-    service.answer("GET /v1/users/u", {"user": user})
-    service.answer("DELETE /v1/users/u", {"errors": [EVERYTHING]}, 409)
-    key = dict.fromkeys(("id", "name", "prefix", "project", "role", "expiresAt", "lastUsedAt", "createdBy"), EVERYTHING)
-    service.answer("GET /v1/api-keys", {"apiKeys": [{**key, "scopes": [EVERYTHING]}]})
-    service.answer("POST /v1/api-keys", {"apiKey": {**key, "key": EVERYTHING}})
-    invited = dict.fromkeys(("id", "project", "role", "email", "createdBy", "expiresAt"), EVERYTHING)
-    service.answer("GET /v1/projects/p/invitations", {"invitations": [invited]})
-    service.answer("POST /v1/projects/p/invitations", {"invitation": {**invited, "code": EVERYTHING}})
-    service.answer("DELETE /v1/projects/p/invitations/i", {"errors": [EVERYTHING]}, 409)
-    told = {"id": EVERYTHING, "displayName": EVERYTHING, "additionalInfo": {"message": EVERYTHING}}
+    lie_about_people(service)
+    told = {
+        "id": EVERYTHING,
+        "displayName": EVERYTHING,
+        "labels": dict.fromkeys(("service/state", "service/since", "service/occurrences"), EVERYTHING),
+        "additionalInfo": {"message": EVERYTHING},
+    }
     spec = dict.fromkeys(("severity", "notificationType", "account"), EVERYTHING)
     notified = {"metadata": told, "spec": spec, "status": {"userStatus": EVERYTHING}}
     service.answer("GET /v1/api/notifications", {"notifications": [notified]})
     service.answer("GET /v1/api/notifications/n", {"notification": notified})
     service.answer("POST /v1/api/notifications/n/status", {"notification": notified})
+    tried = dict.fromkeys(("target", "status", "message"), EVERYTHING)
+    service.answer("POST /v1/alerts/test", {"tests": [tried, {**tried, "taken": True}]})
     moments = dict.fromkeys(("oldest", "at", "cause", "answer"), EVERYTHING)
     words = dict.fromkeys(("destination", "state", "message"), EVERYTHING)
     delivery = {**words, "queue": moments, "deadLetters": {"batches": EVERYTHING}, "lastFailure": moments}
@@ -392,12 +408,15 @@ def test_a_server_that_lies_acts_on_nothing(
     service.answer("POST /v1/destinations/d/delivery/test", {"test": {**moments, **words, "status": EVERYTHING}})
     for arguments in (
         ["status"],
+        ["status", "-o", "wide"],
         ["queue", "status"],
+        ["queue", "status", "-o", "wide"],
         ["queue", "status", "d"],
         ["queue", "replay", "d"],
         ["queue", "discard", "d", "--all", "--yes"],
         ["send-test", "d"],
         ["runs"],
+        ["runs", "-o", "wide"],
         ["runs", "x"],
         ["version"],
         ["get", "fleets"],
@@ -416,9 +435,12 @@ def test_a_server_that_lies_acts_on_nothing(
         ["invitation", "create", "--role", "user", "--project", "p"],
         ["invitation", "revoke", "i", "--project", "p"],
         ["notification", "list", "--all"],
+        ["notification", "list", "--all", "-o", "wide"],
         ["notification", "show", "n"],
         ["notification", "read", "n"],
+        ["notification", "unread", "n"],
         ["notification", "dismiss", "n"],
+        ["notification", "test"],
     ):
         assert r"evil\x07" in on_a_terminal(*arguments).text
     assert "Approve this?" in on_a_terminal("approve", "r", typed="y\n").text

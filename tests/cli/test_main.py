@@ -79,6 +79,33 @@ def test_help_is_there_for_every_command(alone: Program, arguments: list[str]) -
     assert outcome.out.startswith("Usage: reconciler ")
 
 
+def test_an_installation_says_where_its_documentation_is(tmp_path: Path) -> None:
+    assert main_module.documentation(tmp_path) is None
+    (tmp_path / "share/reconciler/docs").mkdir(parents=True)
+    told = f"The documentation, docs/ in messages, is in {tmp_path}/share/reconciler/docs"
+    assert main_module.documentation(tmp_path) == told
+
+
+@pytest.mark.parametrize("name", sorted({name for name, *_ in subcommands()}))
+def test_the_help_of_a_group_says_whole_sentences(alone: Program, name: str) -> None:
+    assert "..." not in alone(name, "--help").out.partition("\nCommands:\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["statu"], "'statu'; did you mean 'status'?"),
+        (["notifications", "list"], "'notifications'; did you mean 'notification'?"),
+        (["key", "delete"], "'delete'; did you mean 'revoke'?"),
+        (["queue", "reply"], "'reply'; did you mean 'replay'?"),
+        (["qqq"], "'qqq'"),
+    ],
+)
+def test_a_command_that_is_mistyped_is_told_the_nearest(alone: Program, arguments: list[str], told: str) -> None:
+    outcome = alone(*arguments)
+    assert (outcome.code, outcome.err.splitlines()[-1]) == (2, f"error: no such command {told}")
+
+
 @pytest.mark.parametrize(
     "arguments", [["nonsense"], ["get"], ["history", "a", "b", "c"], ["apply"], ["apply", "-f", "missing"], ["delete"]]
 )
@@ -272,7 +299,9 @@ def test_what_belongs_to_groups_is_completed(alone: Program, words: str, complet
 def test_a_group_alone_says_what_it_has(alone: Program, group: str) -> None:
     outcome = alone(group)
     assert (outcome.code, outcome.out) == (2, "")
-    assert [line.split()[0] for line in outcome.err.partition("Commands:\n")[2].splitlines() if line] == [
+    lines = outcome.err.partition("Commands:\n")[2].splitlines()
+    # What does not fit into a line goes on in the next one, further in.
+    assert [line.split()[0] for line in lines if line[2:3].strip()] == [
         verb for name, verb in subcommands() if name == group
     ]
 

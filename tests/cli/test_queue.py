@@ -15,7 +15,10 @@ AT = "2026-11-21T06:12:00.123Z"
 LATER = "2026-11-21T06:13:00.123Z"
 SIEM = "/v1/destinations/siem/delivery"
 REFUSED = "The destination siem (https://siem.example.org:443) refused the connection: a wrong port; check `port`."
-UNKNOWN = "error: log records are delivered to no destination siem; `reconciler queue status` shows those there are\n"
+UNKNOWN = (
+    "error: log records are delivered to no destination siem; `reconciler queue status` shows those there are, with "
+    "--project NAME those of another project\n"
+)
 
 
 def delivery(name: str = "siem", **more: Any) -> dict[str, Any]:
@@ -61,15 +64,23 @@ def test_each_delivery_is_a_row_and_trouble_stands_beneath(program: Program, ser
     service.answer("GET /v1/deliveries", {"deliveries": [calm, down()]})
     assert program("queue", "status") == (
         0,
-        "DESTINATION   STATE     BATCHES   RECORDS   SIZE     OLDEST                 DEAD LETTERS   LAST FAILURE\n"
-        "archive       sending   0         0         0 B      -                      -              "
-        "2026-11-21T06:12:00Z\n"
-        "siem          down      120       12345     2.3 MB   2026-11-21T06:12:00Z   2              "
-        "2026-11-21T06:13:00Z\n"
+        "DESTINATION   STATE     RECORDS   SIZE     OLDEST                 DEAD LETTERS   LAST FAILURE\n"
+        "archive       sending   0         0 B      -                      -              2026-11-21T06:12:00Z\n"
+        "siem          down      12345     2.3 MB   2026-11-21T06:12:00Z   2              2026-11-21T06:13:00Z\n"
         "\n"
         "siem: siem.example.org does not answer; one request every 30 s tries whether it does again.\n"
         f"{REFUSED}\n",
         "",
+    )
+
+
+def test_what_has_nothing_to_tell_goes_and_wide_counts_the_batches(program: Program, service: Service) -> None:
+    service.answer("GET /v1/deliveries", {"deliveries": [delivery()]})
+    assert program("queue", "status").out == (
+        "DESTINATION   STATE   RECORDS   SIZE\nsiem          idle    0         0 B\n"
+    )
+    assert program("queue", "status", "-o", "wide").out == (
+        "DESTINATION   STATE   BATCHES   RECORDS   SIZE\nsiem          idle    0         0         0 B\n"
     )
 
 
@@ -185,6 +196,15 @@ def test_no_delivery_says_so(program: Program, service: Service) -> None:
 )
 def test_an_unknown_destination_is_one_sentence(program: Program, arguments: list[str]) -> None:
     assert program("queue", *arguments) == (1, "", UNKNOWN)
+
+
+def test_an_unknown_destination_of_a_project_names_that(program: Program) -> None:
+    assert program("--project", "acme", "queue", "status", "siem") == (
+        1,
+        "",
+        "error: log records are delivered to no destination siem of the project acme; `reconciler queue status "
+        "--project acme` shows those there are\n",
+    )
 
 
 @pytest.mark.parametrize(

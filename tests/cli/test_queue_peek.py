@@ -24,7 +24,7 @@ DIED = Obituary(Reason.GIVEN_UP, AT, 3, "The destination siem answered 422.", 42
 
 ELSEWHERE = (
     "name the service's settings with --config or SERVICE_CONFIG, or its `stateDir` with --state-dir (queues in memory "
-    "and destinations without a queue, have no files)"
+    "and destinations without a queue have no files)"
 )
 
 

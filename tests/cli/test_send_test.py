@@ -39,5 +39,8 @@ def test_what_came_of_it_is_told(
 
 
 def test_an_unknown_destination_is_one_sentence(program: Program) -> None:
-    told = "log records are delivered to no destination siem; `reconciler queue status` shows those there are"
+    told = (
+        "log records are delivered to no destination siem; `reconciler queue status` shows those there are, with "
+        "--project NAME those of another project"
+    )
     assert program("send-test", "siem") == (1, "", f"error: {told}\n")

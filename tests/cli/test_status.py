@@ -38,6 +38,23 @@ def repository(**more: Any) -> dict[str, Any]:
     }
 
 
+def test_status_tells_of_a_look_that_failed_and_could_not_be_written_down(program: Program, service: Service) -> None:
+    fine = {**RUN, "outcome": "succeeded", "message": None, "counts": {"created": 3}}
+    full = "The store could not be written (database or disk is full): look at the disk's space."
+    noted = "Component a takes over from b."
+    service.answer(
+        "GET /v1/repositories",
+        {
+            "repositories": [
+                repository(lastRun=fine, message=full),
+                repository(name="other", lastRun={**fine, "message": noted}, message=noted),
+            ]
+        },
+    )
+    code, told, _ = program("status")
+    assert (code, told.partition("\n\n")[2]) == (0, f"telemetry: {full}\n")
+
+
 @pytest.mark.parametrize("last", [RUN, "01RUN"])
 def test_status_shows_each_repository_and_its_last_run(program: Program, service: Service, last: object) -> None:
     other = repository(name="other", state="prune-held", message="2 files cannot be read", commit=None, head=None)
@@ -46,12 +63,10 @@ def test_status_shows_each_repository_and_its_last_run(program: Program, service
     service.answer("GET /v1/runs/01RUN", {"run": RUN})
     assert program("status") == (
         0,
-        "REPOSITORY   PROJECT   FOLLOWS   STATE        COMMIT         HEAD           LAST RUN               "
-        "OUTCOME   COUNTS\n"
-        "telemetry    default   main      ready        cccccccccccc   dddddddddddd   2026-11-21T06:12:00Z   "
-        "partial   3 created, 1 invalid\n"
-        "other        default   tag v1    prune-held   -              -              -                      "
-        "-         -\n"
+        "REPOSITORY   FOLLOWS   STATE        COMMIT         HEAD           LAST RUN               OUTCOME   COUNTS\n"
+        "telemetry    main      ready        cccccccccccc   dddddddddddd   2026-11-21T06:12:00Z   partial   "
+        "3 created, 1 invalid\n"
+        "other        tag v1    prune-held   -              -              -                      -         -\n"
         "\ntelemetry: partial at cccccccccccc; 3 created, 1 invalid; One is not stored.\n"
         "STATUS    KIND    NAME   WHERE\n"
         "invalid   Fleet   b      b.yaml:4\n"
@@ -60,6 +75,23 @@ def test_status_shows_each_repository_and_its_last_run(program: Program, service
         "\nother: 2 files cannot be read\n",
         "",
     )
+
+
+def test_status_leaves_out_what_says_nothing_and_wide_does_not(program: Program, service: Service) -> None:
+    last = {**RUN, "outcome": "succeeded", "message": None, "counts": {"unchanged": 12}}
+    service.answer("GET /v1/repositories", {"repositories": [repository(lastRun=last, head="c" * 40)]})
+    assert program("status").out == (
+        "REPOSITORY   FOLLOWS   STATE   COMMIT         LAST RUN               OUTCOME     COUNTS\n"
+        "telemetry    main      ready   cccccccccccc   2026-11-21T06:12:00Z   succeeded   12 unchanged\n"
+    )
+    wide = program("status", "-o", "wide").out.splitlines()
+    assert [line.split()[1:2] + line.split()[5:6] for line in wide] == [["PROJECT", "HEAD"], ["default", "c" * 12]]
+
+
+def test_status_tells_repositories_of_several_projects_apart(program: Program, service: Service) -> None:
+    both = [repository(), repository(name="shop", project="web")]
+    service.answer("GET /v1/repositories", {"repositories": both})
+    assert [line.split()[1] for line in program("status").out.splitlines()] == ["PROJECT", "default", "web"]
 
 
 def test_the_overview_shows_twenty_and_says_where_the_rest_is(program: Program, service: Service) -> None:
@@ -170,6 +202,20 @@ def test_waiting_tells_how_it_went(program: Program, service: Service, outcome: 
         "\n"
         f"telemetry: {outcome} at cccccccccccc; 3 created, 1 invalid; One is not stored.\n",
         "",
+    )
+
+
+def test_waiting_for_a_run_that_could_not_be_written_down_says_where_to_look(
+    program: Program, service: Service
+) -> None:
+    service.answer("POST /v1/repositories/telemetry/reconcile", {"run": "01RUN"}, 202)
+    service.answer("GET /v1/runs/01RUN", {"run": {"phase": "running"}})
+    service.answer("GET /v1/runs/01RUN", {"errors": ["There is no such run."]}, 404)
+    assert program("reconcile", "telemetry", "--wait") == (
+        1,
+        "",
+        "error: run 01RUN left no record: it could not be written, or the service was restarted; "
+        "`reconciler status` says more\n",
     )
 
 

@@ -48,6 +48,12 @@ def names(daemon: Daemon) -> list[str]:
     return [one["metadata"]["name"] for one in daemon.resources("Destination")]
 
 
+def opened(daemon: Daemon) -> list[str]:
+    """The types of the notifications whose cause is there."""
+    found = daemon.get("/v1/api/notifications").body["notifications"]
+    return [one["spec"]["notificationType"] for one in found if one["metadata"]["labels"]["service/state"] == "open"]
+
+
 @pytest.mark.slow
 def test_a_full_disk_is_told_what_is_stored_is_served_and_room_mends_it(tmp_path: Path, source: Repository) -> None:
     daemon = on_disk(SMALL_DISK, tmp_path / "daemon", source)
@@ -66,14 +72,18 @@ def test_a_full_disk_is_told_what_is_stored_is_served_and_room_mends_it(tmp_path
 
         daemons.until(is_told, "the full disk is told")
         refused = daemon.post("/v1/apply", {"resources": [asked(f"api-{number}") for number in range(1_000)]})
-        assert (refused.status >= 500, list(refused.body)) == (True, ["errors"])
+        assert (refused.status, "disk is full" in str(refused.body["errors"])) == (503, True)
         assert (daemon.get("/readyz").status, names(daemon)) == (200, ["a", "b"])
+        assert "space" in daemon.repository("one")["message"]
+        daemons.until(lambda: "StoreDegraded" in opened(daemon), "what is wrong with the store is notified of")
         ballast.unlink()
         run = daemon.run_of("one", commit)
         assert (run["outcome"], run["counts"]) == ("succeeded", {"created": 20, "configured": 1})
         [update] = daemon.apply(asked("api"))
         assert update["status"] == "created"
-        assert daemon.repository("one")["state"] == "ready"
+        one = daemon.repository("one")
+        assert (one["state"], one["message"]) == ("ready", None)
+        daemons.until(lambda: "StoreDegraded" not in opened(daemon), "it is resolved")
     finally:
         daemons.end(daemon)
 

@@ -131,7 +131,7 @@ def test_everything_that_changes_access_is_audited_with_who_did_it_and_no_secret
         (by_admin, "created", "Project", "search", "search", None),
         (by_admin, "created", "User", "ana", "", {"organizationAdmin": False}),
         (by_admin, "configured", "User", "ana", "", detail),
-        (by_admin, "configured", "Member", "ana", "search", {"before": None, "role": "user"}),
+        (by_admin, "created", "Member", "ana", "search", {"role": "user"}),
         (by_admin, "configured", "Member", "ana", "search", {"before": "user", "role": "viewer"}),
         (by_admin, "deleted", "Member", "ana", "search", {"before": "viewer"}),
         (by_admin, "created", "Key", key["id"], "search", made),
@@ -139,6 +139,7 @@ def test_everything_that_changes_access_is_audited_with_who_did_it_and_no_secret
         (by_admin, "configured", "User", "admin", "", {"password": "changed"}),
         (by_admin, "deleted", "User", "ana", "", {"organizationAdmin": True, "roles": {}}),
         ("settings", "created", "Project", "payments", "payments", None),
+        ("settings", "created", "Repository", "one", "payments", None),
     ]
     assert [row[6] is not None for row in rows] == [row[0] == by_admin for row in rows]
     assert [secret for secret in secrets if secret in repr(rows)] == []

@@ -6,12 +6,15 @@ import sqlite3
 import ssl
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests import daemons, needs
 from tests.daemons import Daemon, destination, watched
+from tests.oidc import hostile
+from tests.pages import worlds
 from tests.repositories import Repository
 
 DRAIN_SECONDS = 1
@@ -75,6 +78,20 @@ def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
         client.sendall(body[5:])
         assert client.recv(1000).startswith(b"HTTP/1.1 202")
         assert daemon.stop() == 0
+
+
+def test_a_sign_in_that_waits_for_a_silent_provider_does_not_hold_up_a_stop(tmp_path: Path) -> None:
+    settings = {"delivery": {"drainTimeout": "60s"}}
+    with worlds.standing(tmp_path, settings=settings, has_first=False) as world, ThreadPoolExecutor() as pool:
+        browser = world.as_("unlucky")
+        world.provider.behaviour.answers["token"] = hostile.Answer(silent=True)
+        waiting = pool.submit(browser.sign_in)
+        daemons.until(lambda: world.provider.counted("token") or None, "the provider is asked")
+        assert world.daemon.stop() == 0
+        seen = waiting.result(daemons.START_SECONDS)
+    assert (seen.status, seen.page.words("h1")) == (503, ["Not at this moment"])
+    told = "Somebody could not sign in: The service is stopping; sign in when it runs again."
+    assert world.daemon.complaints()[-1] == told
 
 
 def test_a_reload_adds_and_removes_repositories(tmp_path: Path, source: Repository) -> None:

@@ -1,7 +1,7 @@
 """Requests of one moment share a batch, where there is room, and each hears of its own."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -32,8 +32,8 @@ class SlowQueue(MemoryQueue):
         return written
 
 
-def gathering(queue: MemoryQueue) -> Gathering:
-    return Gathering(queue, clock=lambda: AT)
+def gathering(queue: MemoryQueue, *, taken: Callable[[int], None] = lambda _: None) -> Gathering:
+    return Gathering(queue, clock=lambda: AT, taken=taken)
 
 
 async def batches(queue: MemoryQueue) -> list[tuple[int, bytes | None]]:
@@ -53,6 +53,23 @@ async def test_what_comes_in_one_turn_is_one_batch_in_its_order() -> None:
     await asyncio.gather(*heard)
     assert gathered.is_empty
     assert await batches(queue) == [(6, b"abc")]
+
+
+async def test_records_are_counted_when_the_queue_has_them_whoever_gave_up_waiting_and_not_when_it_refused() -> None:
+    queue, taken = SlowQueue(), list[int]()
+    gathered = gathering(queue, taken=taken.append)
+    gathered.add(share(b"a", records=2)).cancel()
+    gathered.add(share(b"b"))
+    await asyncio.sleep(0)
+    assert taken == []
+    refused = gathered.add(share(b"c"))
+    queue.under_way[0].set_result(None)
+    await asyncio.sleep(0)
+    assert taken == [3]
+    queue.under_way[1].set_exception(QueueFault("The disk is full."))
+    with pytest.raises(QueueFault):
+        await refused
+    assert taken == [3]
 
 
 async def test_what_comes_later_is_another_batch() -> None:

@@ -211,7 +211,7 @@ async def test_a_copy_of_a_queue_is_sent_beside_it(tmp_path: Path, caplog: pytes
         await manager.take(PROJECT, LOGS)
         await manager.change(routes(webhook("siem")))
         assert manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"] == 3
-        assert (await manager.discard(PROJECT, "siem", queued=True, dead=True))[0] == 3
+        assert sum([batches async for batches, _ in manager.discard(PROJECT, "siem", queued=True, dead=True)]) == 3
     [told] = [record.getMessage() for record in caplog.records if "copy" in record.getMessage()]
     assert str(folder.parent) in told
 
@@ -224,7 +224,7 @@ async def test_what_a_lane_has_counted_stays_when_it_ends(tmp_path: Path) -> Non
         await manager.change(routes(webhook("siem", buffering=IN_MEMORY)))
         await manager.take(PROJECT, LOGS)
         assert manager.shown(PROJECT, "siem", answers=False)["counts"]["taken"] == 6
-        await manager.discard(PROJECT, "siem", queued=True, dead=False)
+        assert [done async for done in manager.discard(PROJECT, "siem", queued=True, dead=False)] != []
         await until(lambda: len(manager.figures().lanes) == 1)
         counts = manager.shown(PROJECT, "siem", answers=False)["counts"]
         assert (counts["taken"], counts["discarded"]) == (6, 6)

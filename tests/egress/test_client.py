@@ -79,6 +79,43 @@ async def test_a_request_is_sent_as_it_was_given_and_the_answer_is_what_the_serv
     assert server.bodies == [b"[1]"]
 
 
+@pytest.mark.parametrize("size", [0, 3, 100_000, 5 << 20])
+async def test_the_head_is_the_same_whether_a_body_goes_with_it_or_behind_it(size: int) -> None:
+    body = b"x" * size
+    async with listening() as server, Client(policy=OPEN) as client:
+        for headers in ((), (("Content-Type", "text/plain"),)):
+            answer = await client.send(Request(target(server, path="/é?q=+&r"), "POST", headers, body), limits=LIMITS)
+            assert answer == Answer(200, "OK", (("Content-Length", "2"),), b"ok")
+
+    assert server.bodies == [body, body]
+    assert server.connections == 1
+    common = ["", "", "Accept: */*", f"Content-Length: {size}"]
+    last = [f"Host: 127.0.0.1:{server.port}", "User-Agent: reconciler/0.1.0"]
+    for head, media_type in zip(server.heads, ["application/octet-stream", "text/plain"], strict=True):
+        line, *rest = head.decode().split("\r\n")
+        assert line == "POST /%C3%A9?q=+&r HTTP/1.1"
+        assert sorted(rest) == [*common, f"Content-Type: {media_type}", *last]
+
+
+async def test_a_server_that_answers_before_it_has_read_all_gets_the_next_request_on_another_connection() -> None:
+    heads: list[bytes] = []
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 413 Too much\r\nContent-Length: 0\r\n\r\n")
+        await ended.wait()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, Client(policy=OPEN) as client:
+        wanted = Request(Target("http", "127.0.0.1", server.sockets[0].getsockname()[1], "/"), body=bytes(32 << 20))
+        found = [(await client.send(wanted, limits=LIMITS)).status for _ in range(2)]
+        ended.set()
+
+    assert (found, len(heads)) == ([413, 413], 2)
+
+
 async def test_a_connection_is_used_again_and_cookies_are_not() -> None:
     said = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
     async with listening(says(said)) as server, Client(policy=OPEN) as client:

@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 
 import yaml
 
-from reconciler.egress import client, exchange, networks
+from reconciler.egress import client, exchange, networks, receiving
 from reconciler.egress.exchange import Denied, Target
 from reconciler.egress.networks import Policy
 from reconciler.resources import addresses, headers, webhooks
@@ -68,7 +68,7 @@ def test_the_error_is_as_it_is_shown() -> None:
 def test_the_numbers_are_those_of_the_program() -> None:
     text = " ".join(PAGE.split())
     assert f"the first {client.MOST_ADDRESSES} of them" in text
-    assert f"up to {client.MOST_HEADERS} headers, each of at most {round(client.LONGEST_LINE / 1024)} KiB" in text
+    assert f"up to {receiving.MOST_HEADERS} headers, each of at most {round(receiving.LONGEST_LINE / 1024)} KiB" in text
     assert f"the first {exchange.Limits().answer_bytes // 1024} KiB, not decompressed" in text
 
 

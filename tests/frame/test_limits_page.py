@@ -68,7 +68,11 @@ PROVIDER = oidc_limits.LIMITS
             "audit events in one answer",
             f"{audit_events.LARGEST_PAGE:,}; as lines, all in {audit_events.EXPORT_SECONDS:,.0f} s",
         ),
-        ("sorts of refused attempts that the audit tells apart", f"{audited.MOST} a minute"),
+        (
+            "sorts of refused attempts that the audit tells apart",
+            f"{audited.MOST} a minute of strangers, {audited.MOST_OF_ONE} of each caller who is known, "
+            f"of {audited.CALLERS} callers",
+        ),
         ("a queue in memory", f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, `sending_queue_queue_size` batches"),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routings.MOST_BYTES // MEBIBYTE} MiB"),

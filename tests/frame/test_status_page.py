@@ -15,7 +15,7 @@ from tests.frame import pages
 from tests.repositories import Repository
 
 PAGE = pages.read(pages.ROOT / "docs/statuses.md")
-CODES = {"202", "204", "400", "401", "403", "404", "409", "413", "415", "429", "500"}
+CODES = {"202", "204", "400", "401", "403", "404", "409", "413", "415", "429", "500", "503"}
 OWNED = "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: owned}\n"
 
 

@@ -1,8 +1,10 @@
 """A snapshot."""
 
 import datetime
+import gc
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -310,6 +312,23 @@ def test_says_that_a_pack_is_damaged(repository: Repository, suffix: str, damage
     with pytest.raises(GitFault) as found:
         read_everything(repository, commit)
     assert found.value.state is State.MIRROR_CORRUPT
+
+
+def test_opening_a_mirror_again_and_again_keeps_nothing(repository: Repository) -> None:
+    commit = repository.commit()
+    repository.pack()
+    mirror = repository.path / ".git"
+
+    def open_often() -> int:
+        for _ in range(500):
+            with Snapshot.open(mirror, commit):
+                pass
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    open_often()
+    before = open_often()
+    assert open_often() - before < 100
 
 
 def test_reads_nothing_but_packs(repository: Repository) -> None:

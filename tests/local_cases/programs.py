@@ -25,7 +25,7 @@ exec '{git}' "$@"
 """
 
 
-SAME = {"fetch": ("fetch", "pack-objects")}
+SAME = {"fetch": ("fetch", "pack-objects"), "ls-remote": ("ls-remote", "upload-pack")}
 """Commands that do the same, by the one for which a test asks."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pygit2
 import pytest
 
 from tests import daemons
@@ -174,7 +175,8 @@ def test_a_damaged_mirror_is_filled_with_the_head_that_is_known(filled: Reposito
     empty_objects(folder)
     assert followed.daemon.reconcile(followed.name)["outcome"] == "succeeded"
     asked = [line for line in git.lines() if str(filled.path) in line or f".{folder.name}.new" in line]
-    commands = [word for line in asked for word in line.split() if word in {"init", "ls-remote", "fetch"}]
+    told = {"init", "ls-remote", "upload-pack", "fetch"}
+    commands = [word for line in asked for word in line.split() if word in told]
     assert " ".join(commands).rpartition("init ")[2].startswith("fetch")  # and the remote is not asked again
     recovers(followed)
 
@@ -264,12 +266,17 @@ class Shared:
         return self.daemon.run_of(self.main if branch == "main" else self.next, commit)
 
     def loses_its_mirror(self) -> None:
-        """It is found lost at the next commit of main, and made anew for that."""
+        """It is found lost at the next commit of main, and made anew for that; whoever follows the other branch finds
+        that out when it looks next.
+        """
+        self.source.switch("next")
+        applied = self.source.head()
         self.source.switch("main")
         for path in packs(self.folder):
             path.unlink()
         self.source.write("note.txt", os.urandom(8).hex())
         assert self.commit("main")["outcome"] == "succeeded"
+        until(lambda: applied in pygit2.Repository(str(self.folder)), "the mirror holds the other branch")
 
     def amends_next(self) -> dict[str, Any]:
         """A force-push that leaves out the commit that was applied, and has an ancestor in common with it."""

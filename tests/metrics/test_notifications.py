@@ -1,28 +1,35 @@
-"""Open notifications are counted by type and severity."""
+"""Open notifications are counted by type and severity, alerts by their target."""
 
-from datetime import UTC, datetime
-
+from reconciler.concerns import Severity, Type
 from reconciler.metrics import notifications
 from reconciler.metrics.families import Sample
-from reconciler.notifications.models import NO_FACTS, Cause, Domain, Notification, Severity, Type
-
-AT = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
+from reconciler.notifying.outbox import Tally
 
 
-def notification(number: int, type_: Type, severity: Severity) -> Notification:
-    cause = Cause(type_, subject=f"canary-{number}", project="shop")
-    return Notification(f"N{number}", Domain.DELIVERY, cause, severity, NO_FACTS, opened=AT, began=AT, modified=AT)
-
-
-def test_however_many_there_are_each_pair_is_one_series_and_no_subject_is_a_label() -> None:
-    found = [notification(number, Type.DEAD_LETTERS, Severity.WARNING) for number in range(50)]
-    found.append(notification(50, Type.DISK_LOW, Severity.CRITICAL))
-    found.append(notification(51, Type.DEAD_LETTERS, Severity.ERROR))
-    steps = [*notifications.steps(found)]
-    assert [one for one in steps if one is not None] == [
+def test_each_pair_that_is_there_is_one_series() -> None:
+    found = {
+        (Type.DISK_LOW, Severity.CRITICAL): 1,
+        (Type.DEAD_LETTERS, Severity.WARNING): 50,
+        (Type.DEAD_LETTERS, Severity.ERROR): 1,
+        (Type.STORE_DEGRADED, Severity.CRITICAL): 0,
+    }
+    assert [*notifications.steps(found)] == [
         Sample(notifications.OPEN, 1, ("DeadLetters", "error")),
         Sample(notifications.OPEN, 50, ("DeadLetters", "warning")),
         Sample(notifications.OPEN, 1, ("DiskLow", "critical")),
     ]
-    assert steps.count(None) == 3
-    assert [*notifications.steps([])] == []
+    assert [*notifications.steps({})] == []
+
+
+def test_each_target_has_four_series() -> None:
+    tallies = [Tally("pager", 7, 2, 1, 3), Tally("chat", 0, 0, 0, 0)]
+    assert [*notifications.steps({}, tallies)] == [
+        Sample(notifications.SENT, 0, ("chat",)),
+        Sample(notifications.SENT, 7, ("pager",)),
+        Sample(notifications.FAILED, 0, ("chat",)),
+        Sample(notifications.FAILED, 2, ("pager",)),
+        Sample(notifications.GIVEN_UP, 0, ("chat",)),
+        Sample(notifications.GIVEN_UP, 1, ("pager",)),
+        Sample(notifications.WAITING, 0, ("chat",)),
+        Sample(notifications.WAITING, 3, ("pager",)),
+    ]

@@ -194,6 +194,14 @@ def test_a_queue_that_waits_shows_how_long_and_that_its_endpoint_is_down(daemon:
     assert found.value("reconciler_destination_oldest_record_age_seconds", **where) == 0
 
 
+def test_what_may_be_counted_is_there_before_it_is_so_that_the_first_has_grown_from_nothing(daemon: Daemon) -> None:
+    unrouted = "reconciler_delivery_unrouted_records_total"
+    daemons.until(lambda: ("default",) in scrape(daemon).values(unrouted) or None, "the project is followed")
+    failures = scrape(daemon).values("reconciler_git_failures_total").keys()
+    assert {("look", "unreachable"), ("fetch", "mirror-corrupt"), ("look", "other")} < failures
+    assert not {state for _, state in failures} & {"ready", "never-read", "prune-held", "suspended"}
+
+
 def test_records_that_nobody_takes_are_counted_by_project(daemon: Daemon, sink: Sink) -> None:
     Line(daemon, sink).begin()
     before = of(daemon, "reconciler_delivery_unrouted_records_total", project="default")

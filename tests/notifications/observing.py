@@ -4,8 +4,9 @@ import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from reconciler.concerns import Severity, Type
 from reconciler.notifications.ledger import Changes, latest, observed
-from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification, Severity, Type
+from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification
 
 START = datetime(2026, 11, 22, 2, 0, 0, tzinfo=UTC)
 CAUSE = Cause(Type.REPOSITORY_UNREACHABLE, "telemetry", "default")

@@ -2,17 +2,23 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.concerns import Severity, Type
 from reconciler.notifications import ledger
-from reconciler.notifications.models import Cause, Finding, Severity, State, Type
+from reconciler.notifications.models import Cause, Finding, State
 from tests.notifications.observing import CAUSE, FOUND, START, Book, at
 
 OTHER = Finding(Cause(Type.PRUNE_HELD, "telemetry", "default"), facts={"message": "Held"})
 WORSE = replace(FOUND, severity=Severity.CRITICAL)
 SAID_ELSE = replace(FOUND, facts={"state": "unauthorized", "message": "It wants a password"})
+
+
+def forgotten(book: Book, **how: Any) -> list[str]:
+    return ledger.forgotten(filter(ledger.is_forgettable, book.kept.values()), **how)
 
 
 def test_a_cause_opens_once_and_stays_as_it_is_as_long_as_it_is_the_same() -> None:
@@ -106,13 +112,47 @@ def test_what_finds_no_room_is_counted_and_opens_once_there_is_some() -> None:
     assert len(book.kept) == 2
 
 
+def test_of_a_cause_that_is_given_twice_the_first_counts() -> None:
+    book = Book()
+    assert len(book.look(FOUND, WORSE, now=START).put) == 1
+    assert book.only.severity is FOUND.severity
+
+
+def test_what_concerns_the_organization_finds_room_always() -> None:
+    book = Book()
+    degraded = Finding(Cause(Type.STORE_DEGRADED), Severity.CRITICAL, {"message": "The disk is full."})
+    changes = book.look(FOUND, OTHER, degraded, now=START, room=1)
+    assert ([one.cause for one in changes.put], changes.left_out) == ([CAUSE, degraded.cause], 1)
+    assert book.look(FOUND, OTHER, degraded, now=at(seconds=5), room=-1).left_out == 1
+
+
 def test_what_ended_long_ago_is_forgotten_and_what_is_open_never() -> None:
     book = Book()
     book.look(FOUND, OTHER, now=START)
     book.look(OTHER, now=at(days=1))
     keep = timedelta(days=30)
-    assert ledger.forgotten(book.kept.values(), now=at(days=30), retention=keep) == []
-    assert ledger.forgotten(book.kept.values(), now=at(days=31), retention=keep) == ["N0001"]
+    assert forgotten(book, now=at(days=30), retention=keep) == []
+    assert forgotten(book, now=at(days=31), retention=keep) == ["N0001"]
+
+
+def test_what_is_still_to_be_told_of_is_not_forgotten() -> None:
+    book = Book()
+    book.look(FOUND, now=START)
+    book.kept["N0001"] = replace(book.only, told=State.OPEN)
+    book.look(now=at(minutes=1))
+    keep = timedelta(minutes=15)
+    assert forgotten(book, now=at(days=31), retention=keep, surplus=1) == []
+    book.kept["N0001"] = replace(book.only, told=State.RESOLVED)
+    assert forgotten(book, now=at(days=31), retention=keep, surplus=1) == ["N0001"]
+
+
+def test_what_may_come_back_is_not_forgotten_however_short_the_retention_is() -> None:
+    book = Book()
+    book.look(FOUND, now=START)
+    book.look(now=at(minutes=1))
+    keep = timedelta(milliseconds=1)
+    assert forgotten(book, now=at(minutes=15, seconds=59), retention=keep) == []
+    assert forgotten(book, now=at(minutes=16), retention=keep) == ["N0001"]
 
 
 def test_too_many_lose_those_that_ended_first() -> None:
@@ -120,7 +160,7 @@ def test_too_many_lose_those_that_ended_first() -> None:
     found = [replace(FOUND, cause=CAUSE._replace(subject=f"r{number}")) for number in range(4)]
     for number in range(4):
         book.look(*found[number:], now=at(seconds=number))
-    gone = ledger.forgotten(book.kept.values(), now=at(seconds=9), retention=timedelta(days=1), most=2)
+    gone = forgotten(book, now=at(seconds=9), retention=timedelta(days=1), surplus=2)
     assert gone == ["N0001", "N0002"]
 
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.concerns import Severity, Type
 from reconciler.notifications import alerts, rendering, texts
 from reconciler.notifications.explaining import EXPLAINED
-from reconciler.notifications.models import Cause, Domain, Facts, Notification, Severity, State, Type, UserStatus
+from reconciler.notifications.models import Cause, Domain, Facts, Notification, State, UserStatus
 from reconciler.notifications.rendering import Place
 from tests.frame import pages
 from tests.notifications.observing import CAUSE, START, at
@@ -25,14 +26,21 @@ FACTS: dict[Type, Facts] = {
     Type.REPOSITORY_HELD: {"state": "path-missing", "message": "The folder is missing."},
     Type.PRUNE_HELD: {"message": "Nothing is deleted: 4 of 7 resources would go."},
     Type.RECONCILE_FAILED: {"message": "The store could not be written."},
-    Type.RESOURCES_INVALID: {"invalid": 7, "in-use": 1, "total": 8, "names": ("Fleet a", "Fleet b"), "refused": 1},
+    Type.RESOURCES_INVALID: {
+        "invalid": 7,
+        "in-use": 1,
+        "total": 8,
+        "names": ("Fleet a", "Fleet b"),
+        "refused": 1,
+        "first": "a.yaml:3:1: /spec/x is missing",
+    },
     Type.CONFIGURATION_INCOMPLETE: {"total": 1, "names": ("edge",)},
     Type.RESOURCE_DEPRECATED: {"users": 2, "names": ("Destination a", "Destination b"), "instead": "use otlp"},
     Type.DELIVERY_FAILING: {"cause": "The destination siem answered 503."},
     Type.DEAD_LETTERS: {"batches": 3},
     Type.QUEUE_NEARLY_FULL: {"percent": 100},
     Type.LOGS_UNROUTED: {},
-    Type.DISK_LOW: {"refusing": 1, "folder": "/var/lib/reconciler"},
+    Type.DISK_LOW: {"beyond": 1, "queues": 1, "folder": "/var/lib/reconciler"},
     Type.CERTIFICATE_EXPIRING: {
         "what": "The listener's certificate",
         "until": "2026-12-01",
@@ -83,9 +91,9 @@ def test_the_whole_is_as_the_interface_has_it() -> None:
         "metadata": {
             "id": "01M7ZDJ4517MMPZDG6WAJTS57T",
             "name": "RepositoryUnreachable-01M7ZDJ4517MMPZDG6WAJTS57T",
-            "displayName": "The repository telemetry cannot be reached",
-            "description": "The repository telemetry cannot be reached",
-            "labels": {"service/state": "open", "service/occurrences": "1"},
+            "displayName": "The repository telemetry cannot be read",
+            "description": "The repository telemetry cannot be read",
+            "labels": {"service/state": "open", "service/since": "20261122T020000Z", "service/occurrences": "1"},
             "version": 1,
             "dateModified": "2026-11-22T02:00:00.000Z",
             "deprecated": False,
@@ -128,7 +136,7 @@ def test_what_is_empty_is_absent(cause: Cause, members: dict[str, str]) -> None:
 def test_one_that_is_over_says_so_and_how_often_it_came() -> None:
     found = shown(one(resolved=at(minutes=5), occurrences=3, version=6))["metadata"]
     assert (found["displayName"], found["labels"]["service/state"]) == (
-        "Resolved: The repository telemetry cannot be reached",
+        "Resolved: The repository telemetry cannot be read",
         "resolved",
     )
     assert found["additionalInfo"]["message"].startswith(
@@ -155,6 +163,68 @@ def test_every_type_has_its_part_of_the_page(type_: Type) -> None:
     assert rendering.link(type_, PLACE).partition("#")[2] in pages.anchors(DOCUMENT)
 
 
+@pytest.mark.parametrize(
+    ("project", "of"), [("default", ""), ("acme", " --project acme")], ids=["default", "another project"]
+)
+def test_a_command_of_what_a_project_has_names_the_project_where_it_must(project: str, of: str) -> None:
+    said = [
+        texts.of(one(type_, cause=Cause(type_, "siem", project))).message
+        for type_ in (Type.DELIVERY_FAILING, Type.DEAD_LETTERS, Type.QUEUE_NEARLY_FULL)
+    ]
+    assert [re.findall("`(reconciler [^`]*)`", message) for message in said] == [
+        [f"reconciler send-test siem{of}"],
+        [f"reconciler queue replay siem{of}", f"reconciler queue status siem{of}"],
+        [f"reconciler queue status siem{of}"],
+    ]
+
+
+def test_a_queue_that_is_full_says_what_happens_now_and_one_that_nearly_is_what_will() -> None:
+    full = texts.of(one(Type.QUEUE_NEARLY_FULL))
+    nearly = texts.of(one(Type.QUEUE_NEARLY_FULL, facts={"percent": 80}))
+    assert full.title == "The queue of the destination telemetry is full"
+    assert full.message.startswith("It takes no more: records are now refused, or dropped where `on_full` says so. ")
+    assert nearly.title == "The queue of the destination telemetry is nearly full"
+    assert nearly.message.startswith(
+        "It is at 80 percent or more of what it takes. Once it is full, records are refused, or dropped where "
+    )
+
+
+def test_what_is_held_says_once_what_to_do_with_the_name_of_the_repository() -> None:
+    held = "Nothing is deleted: 4 of 7 would go; restore them, or release this with `reconciler approve`."
+    assert texts.of(one(Type.PRUNE_HELD, facts={"message": held})).message == (
+        "Nothing is deleted: 4 of 7 would go; restore them, or release this with `reconciler approve telemetry`. "
+        "Everything else of the commit is applied."
+    )
+    assert "`reconciler approve telemetry`" in texts.of(one(Type.REPOSITORY_HELD, facts={"message": held})).message
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (
+            {"invalid": 1, "total": 1, "names": ("Destination desk",), "first": "desk.yaml:3:1: /spec/x is missing"},
+            "1 invalid: Destination desk; desk.yaml:3:1: /spec/x is missing. What was stored of it before stays and is "
+            "served. `reconciler runs --last telemetry` names it with file, line and reason; mend it in Git.",
+        ),
+        (
+            {
+                "invalid": 7,
+                "in-use": 1,
+                "total": 8,
+                "names": ("Fleet a", "Fleet b"),
+                "first": "a.yaml:3:1: it is wrong",
+            },
+            "7 invalid, 1 in-use: Fleet a, Fleet b and 6 more. The first: a.yaml:3:1: it is wrong. What was stored of "
+            "them before stays and is served. `reconciler runs --last telemetry` names each with file, line and "
+            "reason; mend them in Git.",
+        ),
+    ],
+    ids=["one", "several"],
+)
+def test_resources_that_are_not_stored_are_counted_and_the_first_has_its_reason(facts: Facts, message: str) -> None:
+    assert texts.of(one(Type.RESOURCES_INVALID, facts=facts)).message == message
+
+
 def test_names_are_counted_beyond_the_first_few() -> None:
     facts = {"total": 12, "names": ("a", "b", "c", "d", "e")}
     message = texts.of(one(Type.CONFIGURATION_INCOMPLETE, facts=facts)).message
@@ -175,13 +245,49 @@ def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
     hostile = {"state": "unreachable", "message": "<!channel> <https://evil.example|here> @all [x](y) & so on"}
     text = alerts.text(one(facts=hostile), State.OPEN, PLACE)
     head, message, link = text.split("\n")
-    assert head == "[error] The repository telemetry cannot be reached (acme)"
-    assert message.startswith("&lt;!channel&gt; &lt;https://evil.example|here&gt; @\u200ball [x](y) &amp; so on.")
+    assert head == "[error] The repository telemetry cannot be read (acme)"
+    assert message.startswith(
+        "&lt;!channel&gt; &lt;https:\u200b//evil.example|here&gt; @\u200ball [x]\u200b(y) &amp; so on."
+    )
     assert link == "https://service.example.org/docs/notifications#repositoryunreachable"
 
 
+def test_an_alert_says_that_it_concerns_the_organization_which_may_be_named_as_a_project_is() -> None:
+    text = alerts.text(one(Type.STORE_DEGRADED, cause=Cause(Type.STORE_DEGRADED)), State.OPEN, PLACE)
+    assert text.startswith("[error] The store cannot be used as it should (organization Example Ltd)\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "cut"),
+    [
+        ("@everyone", "@|everyone"),
+        ("<@U024BE7LH>", "&lt;@|U024BE7LH&gt;"),
+        ("<!here>", "&lt;!here&gt;"),
+        ("HTTPS://evil.example", "HTTPS:|//evil.example"),
+        ("slack://channel", "slack:|//channel"),
+        ("www.evil.example", "www|.evil.example"),
+        ("_www.evil.example_", "_www|.evil.example_"),
+        ("evil.example/phish", "evil.|example/phish"),
+        ("ftp.evil.example", "ftp|.evil.example"),
+        ("`parts.d/a.yaml` of v1.0/b", "`parts.d/a.yaml` of v1.0/b"),
+        ("mailto:a@evil.example", "mailto|:a@|evil.example"),
+        ("![look](https://evil.example)", "![look]|(https:|//evil.example)"),
+        ("[look] (//evil.example)", "[look]| (//evil.example)"),
+        ("[look][1]", "[look]|[1]"),
+        ("[1]: //evil.example", "[1]|: //evil.example"),
+        ("``` and ````", "`|`` and `|`|``"),
+        ("`reconciler approve` at 10:30", "`reconciler approve` at 10:30"),
+    ],
+)
+def test_what_somebody_wrote_about_a_type_is_text_in_a_chat(written: str, cut: str) -> None:
+    facts = {"users": 1, "names": ("a",), "instead": written}
+    text = alerts.text(one(Type.RESOURCE_DEPRECATED, facts=facts), State.OPEN, PLACE)
+    shown = text.split("\n")[1].replace("\u200b", "|")
+    assert shown.partition("may go one day. ")[2].removesuffix(".") == cut[:1].upper() + cut[1:]
+
+
 def test_an_alert_holds_the_notification_and_says_what_became_of_it() -> None:
-    body = alerts.body(one(), State.OPEN, identifier="A1", at=at(seconds=1), place=PLACE)
+    body = alerts.body(alerts.content(one(), State.OPEN, PLACE), identifier="A1", at=at(seconds=1))
     found = json.loads(body)
     assert found["notification"] == shown(one())
     assert list(found) == ["text", "id", "event", "at", "notification"]
@@ -202,12 +308,3 @@ def test_a_signature_is_the_one_of_the_standard() -> None:
 def test_without_a_secret_nothing_is_signed() -> None:
     named = dict(alerts.headers(b"{}", identifier="A1", seconds=7, secret=None))
     assert named == {"Content-Type": "application/json", "webhook-id": "A1", "webhook-timestamp": "7"}
-
-
-def test_the_settings_know_every_type_and_severity() -> None:
-    from typing import get_args  # noqa: PLC0415
-
-    from reconciler.settings import alerts as settings  # noqa: PLC0415
-
-    assert get_args(get_args(settings.Type)[0]) == tuple(Type)
-    assert get_args(get_args(settings.Severity)[0]) == tuple(Severity)

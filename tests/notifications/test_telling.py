@@ -5,18 +5,19 @@ from datetime import datetime
 
 import pytest
 
+from reconciler.concerns import Severity, Type
 from reconciler.notifications import telling
-from reconciler.notifications.models import Cause, Notification, Severity, State, Type
+from reconciler.notifications.models import Cause, Notification, State
 from reconciler.notifications.telling import Filter
 from tests.notifications.observing import CAUSE, FOUND, START, Book, at
 
 
-def told_of(book: Book, now: datetime) -> State | None:
+def told_of(book: Book, now: datetime, *to: str) -> State | None:
     """Tell of the only notification if that is due; what was told."""
     one = book.only
     state = telling.due(one, now=now)
     if state is not None:
-        book.kept[one.id] = telling.told(one, state, now=now)
+        book.kept[one.id] = telling.told(one, state, to)
     return state
 
 
@@ -30,48 +31,61 @@ def test_a_cause_is_told_when_it_begins_and_when_it_ends_and_in_between_never() 
     assert [told_of(book, at(minutes=6)), told_of(book, at(minutes=7))] == [State.RESOLVED, None]
 
 
-def test_a_cause_that_flaps_is_told_once_in_a_quarter_of_an_hour() -> None:
+def test_one_that_comes_back_is_told_at_once_and_its_end_when_it_stayed_away_for_a_quarter_of_an_hour() -> None:
     book, heard = Book(), []
-    for minute in range(60):
-        book.look(*([FOUND] if minute % 2 == 0 else []), now=at(minutes=minute))
+    for minute in range(24 * 60):
+        is_there = minute < 20 * 60 and minute % 2 == 0
+        book.look(*([FOUND] if is_there else []), now=at(minutes=minute))
         state = told_of(book, at(minutes=minute))
         heard += [(minute, state)] if state is not None else []
     assert heard == [
         (0, State.OPEN),
         (1, State.RESOLVED),
-        (16, State.OPEN),
-        (17, State.RESOLVED),
-        (32, State.OPEN),
-        (33, State.RESOLVED),
-        (48, State.OPEN),
-        (49, State.RESOLVED),
+        (2, State.OPEN),
+        (20 * 60 - 1 + 15, State.RESOLVED),
     ]
 
 
-def test_one_that_came_back_and_stays_is_told_when_it_may_be() -> None:
+def test_one_that_comes_back_before_its_end_was_told_is_the_same_however_late() -> None:
     book = Book()
-    book.look(FOUND, now=START)
-    told_of(book, START)
-    book.look(now=at(minutes=1))
-    told_of(book, at(minutes=1))
-    book.look(FOUND, now=at(minutes=2))
-    assert [told_of(book, at(minutes=minute)) for minute in (2, 14, 15)] == [None, None, State.OPEN]
+    for minute in (0, 2):
+        book.look(FOUND, now=at(minutes=minute))
+        told_of(book, at(minutes=minute))
+        book.look(now=at(minutes=minute + 1))
+        told_of(book, at(minutes=minute + 1))
+    book.look(FOUND, now=at(hours=5))
+    assert (told_of(book, at(hours=5)), book.only.occurrences) == (None, 3)
+    book.look(now=at(hours=6))
+    assert [told_of(book, at(hours=6, minutes=minute)) for minute in (0, 14, 15)] == [None, None, State.RESOLVED]
 
 
 def test_one_that_grows_worse_is_told_to_those_who_had_not_heard_of_it() -> None:
     book, all_, critical = Book(), Filter(), Filter(severities={Severity.CRITICAL})
     book.look(FOUND, now=START)
     assert hear(book.only, State.OPEN, all_, critical) == [True, False]
-    told_of(book, START)
+    told_of(book, START, "0")
     book.look(replace(FOUND, severity=Severity.CRITICAL), now=at(seconds=5))
     assert hear(book.only, State.OPEN, all_, critical) == [False, True]
-    assert told_of(book, at(seconds=5)) is State.OPEN
+    assert told_of(book, at(seconds=5), "1") is State.OPEN
     book.look(now=at(seconds=10))
     assert hear(book.only, State.RESOLVED, all_, critical) == [True, True]
 
 
+def test_the_end_is_told_to_whoever_heard_of_the_beginning_whatever_they_want_by_now() -> None:
+    book, all_, critical = Book(), Filter(), Filter(severities={Severity.CRITICAL})
+    book.look(FOUND, now=START)
+    told_of(book, START, "0", "2")
+    book.kept[book.only.id] = telling.untold(book.only, {"2"})
+    assert [telling.wants_anew(name, all_, book.only) for name in "012"] == [False, True, True]
+    assert [telling.wants_anew(name, critical, book.only) for name in "012"] == [False, False, False]
+    book.look(now=at(seconds=10))
+    assert hear(book.only, State.RESOLVED, critical, all_, all_) == [True, False, False]
+    assert [telling.wants_anew(name, all_, book.only) for name in "012"] == [False, False, False]
+
+
 def hear(one: Notification, state: State, *wanted: Filter) -> list[bool]:
-    return [telling.wants(each, one, state) for each in wanted]
+    """Whether targets, whose names are numbers, hear of it."""
+    return [telling.wants(str(number), each, one, state) for number, each in enumerate(wanted)]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
-from reconciler.notifications.models import Cause, Domain, Finding, Look, Severity, Type
+from reconciler.concerns import Severity, Type
+from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifications.rendering import Place
 from reconciler.notifying.board import Board
-from reconciler.notifying.outbox import Outbox, Recipient
+from reconciler.notifying.outbox import Outbox
+from reconciler.notifying.targets import Recipient
 from reconciler.operations.sqlite import SqliteOperations
 from tests.api.parts import Moment
 

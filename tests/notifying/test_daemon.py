@@ -12,6 +12,7 @@ import pytest
 
 from tests import daemons
 from tests.daemons import Daemon, Followed, destination
+from tests.metrics import scraping
 from tests.repositories import Repository
 from tests.servers import sinks
 from tests.servers.sinks import Received, Sink
@@ -35,7 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (folder / "secret").write_text(SECRET)
     with sinks.listening() as sink:
         alert = {"name": "all", "url": f"http://127.0.0.1:{sink.port}/", "secretFile": str(folder / "secret")}
-        settings = {"alerts": [alert], "organization": "Example Ltd"}
+        settings = {"alerts": [alert], "organization": "Example Ltd", "notifications": {"interval": "50ms"}}
         with daemons.running(folder / "daemon", settings=settings) as daemon:
             yield World(daemon, sink, folder)
 
@@ -59,7 +60,8 @@ def becomes(daemon: Daemon, project: str, *expected: tuple[str, str]) -> list[di
         return found if brief(found) == [*expected] else None
 
     try:
-        return daemons.until(look, f"the notifications of {project} are {expected}")
+        what = f"the notifications of {project} are {expected}"
+        return daemons.until(look, what, seconds=daemons.ANSWER_SECONDS)  # of 10,000 resources, a few
     except AssertionError as late:
         raise AssertionError(f"they are {brief(notifications(daemon, project))}") from late
 
@@ -74,7 +76,7 @@ def alerts(sink: Sink, project: str) -> list[tuple[str, str]]:
     return [
         (one["event"], one["notification"]["spec"]["notificationType"])
         for one in told
-        if one["notification"]["spec"].get("account") == project
+        if one["event"] != "test" and one["notification"]["spec"].get("account") == project
     ]
 
 
@@ -119,8 +121,8 @@ def test_a_repository_that_cannot_be_reached_is_told_once_and_taken_back(world: 
     away.rename(one.source.path)
     daemon.reconcile("gone")
     becomes(daemon, "gone", ("RepositoryUnreachable", "resolved"))
-    told = [("opened", "RepositoryUnreachable"), ("resolved", "RepositoryUnreachable")]
-    daemons.until(lambda: alerts(world.sink, "gone") == told or None, "both alerts arrive, and no other")
+    told = [(event, "RepositoryUnreachable") for event in ("opened", "resolved", "opened")]
+    daemons.until(lambda: alerts(world.sink, "gone") == told or None, "what came back is told, its end not yet")
 
 
 def test_an_alert_is_signed_over_what_arrives_and_sent_again_after_a_failure(world: World) -> None:
@@ -138,6 +140,16 @@ def test_an_alert_is_signed_over_what_arrives_and_sent_again_after_a_failure(wor
         .json["text"]
         .startswith("[error] Nothing is taken over from the repository signed (branch-missing) (signed)\n")
     )
+
+
+def test_a_test_alert_goes_out_of_the_running_service_and_alerts_are_counted(world: World) -> None:
+    [tried] = world.daemon.post("/v1/alerts/test", {"target": "all"}).body["tests"]
+    assert {**tried, "seconds": 0} == {"target": "all", "taken": True, "status": 200, "seconds": 0, "message": ""}
+    [sent] = [one for one in world.sink.received if one.json["event"] == "test"]
+    assert sent.header("webhook-signature") == signature(sent)
+    scraped = scraping.scrape(world.daemon)
+    for name in ("sent_total", "failed_attempts_total", "given_up_total", "waiting"):
+        assert scraped.values(f"reconciler_alerts_{name}").keys() == {("all",)}
 
 
 def refusing(project: str) -> Callable[[Received], sinks.Reply]:
@@ -170,16 +182,20 @@ def test_deletions_that_are_held_are_told_until_they_are_restored(world: World) 
     becomes(world.daemon, "held", ("PruneHeld", "resolved"))
 
 
-def test_however_many_resources_are_invalid_there_is_one_notification(world: World) -> None:
-    one = followed(world, "broken", *[INVALID % f"d{number:03}" for number in range(300)], destination("fine"))
-    [found] = becomes(world.daemon, "broken", ("ResourcesInvalid", "open"))
-    assert found["metadata"]["displayName"] == ("300 resources of the repository broken are not stored as Git says")
-    assert "Destination d000, Destination d001" in message(found)
-    assert "and 295 more (300 invalid)" in message(found)
-    for number in range(300):
-        one.source.write(f"{number}.yaml", destination(f"d{number:03}"))
+@pytest.mark.parametrize("number", [50, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_however_many_resources_are_invalid_there_is_one_notification(world: World, number: int) -> None:
+    name = f"broken-{number}"
+    one = followed(world, name, *[INVALID % f"d{each:05}" for each in range(number)], destination("fine"))
+    [found] = becomes(world.daemon, name, ("ResourcesInvalid", "open"))
+    assert found["metadata"]["displayName"] == f"{number} resources of the repository {name} are not stored as Git says"
+    assert message(found).startswith(f"{number} invalid: Destination d00000, Destination d00001, ")
+    assert f" and {number - 5} more. The first: 0.yaml:" in message(found)
+    daemons.until(lambda: alerts(world.sink, name) or None, "the alert arrives")
+    assert alerts(world.sink, name) == [("opened", "ResourcesInvalid")]
+    for each in range(number):
+        one.source.write(f"{each}.yaml", destination(f"d{each:05}"))
     one.source.commit()
-    becomes(world.daemon, "broken", ("ResourcesInvalid", "resolved"))
+    becomes(world.daemon, name, ("ResourcesInvalid", "resolved"))
 
 
 def test_an_incomplete_configuration_and_a_deprecated_type_in_use_are_told(world: World) -> None:
@@ -247,6 +263,8 @@ def test_an_endpoint_that_fails_and_records_that_nobody_takes_are_told(world: Wo
         )
         assert [update["status"] for update in updates] == ["created"] * 2, updates
         daemons.until(lambda: send(daemon, key) == 200 or None, "records are taken")
+        for _ in range(5):  # as many failures in a row as tell that an endpoint is down
+            send(daemon, key)
         [failing] = becomes(daemon, project, ("DeliveryFailing", "open"))
         assert failing["metadata"]["displayName"] == "Nothing gets through to the destination siem"
         assert "answered 503" in message(failing)

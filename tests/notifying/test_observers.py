@@ -1,5 +1,6 @@
 """What observers make of what they look at: from which moment on it is told, and when it is over."""
 
+import shutil
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 
 from reconciler.applying import Told
+from reconciler.concerns import Severity, Type
 from reconciler.delivery.figures import Figures, Past
 from reconciler.delivery.lanes import Lane
-from reconciler.notifications.models import Look, Severity, Type
+from reconciler.notifications.models import Look
 from reconciler.notifying import certificates, configurations, delivery, store
 from reconciler.queueing.contract import Depth
+from reconciler.remotes.credentials import Credentials
 from reconciler.routing.models import Buffering, Destination, Endpoint
 from reconciler.secrets.directory import Directory
 from reconciler.secrets.sources import Sources
@@ -21,12 +24,12 @@ from reconciler.sending.reporting import Counts, Failure, Shown, State
 from reconciler.store.contract import Attention, DeprecatedRow, Some, StoreFault
 from reconciler.store.figures import Commits
 from reconciler.store.figures import Figures as StoreFigures
+from tests import entries
 from tests.api.parts import Moment
 from tests.servers.certificates import Authority
 
 pytestmark = pytest.mark.anyio
 
-MIB = 1 << 20
 PLENTY = 1 << 40
 
 
@@ -46,11 +49,14 @@ class Deliveries:
         return self.projects
 
 
-def lane(clock: Moment, *, depth: Depth | None = None, state: State = State.SENDING, since: float = 0.0) -> Lane:
-    """The lane of a destination whose exporter has been doing this for so many seconds."""
+def lane(
+    clock: Moment, *, depth: Depth | None = None, state: State = State.SENDING, failing: float | None = None
+) -> Lane:
+    """The lane of a destination whose requests have been failing for so many seconds."""
     at = int(clock().timestamp() * 1000)
     failure = Failure(at, 503, "The destination siem answered 503.", b"canary-answer")
-    shown = Shown(state, "", at - int(since * 1000), 0, 0, Counts(), None, failure, None)
+    failing_since = None if failing is None else at - int(failing * 1000)
+    shown = Shown(state, "", at, 0, 0, Counts(), None, failure, failing_since, None)
     exporter: Any = SimpleNamespace(shown=lambda: shown, is_up=state is not State.DOWN)
     queue: Any = SimpleNamespace(depth=lambda: depth or Depth())
     destination = Destination(name="siem", endpoint=Endpoint(host="a.example"), buffering=Buffering(max_batches=100))
@@ -70,26 +76,9 @@ def clock() -> Moment:
 
 def long_there(deliveries: Deliveries, clock: Moment) -> delivery.Observer:
     """An observer that began so long ago that what was before its start counts no more."""
-    observer = delivery.Observer(deliveries, folder="/srv", clock=clock)
+    observer = delivery.Observer(deliveries, clock=clock)
     clock.pass_(minutes=15)
     return observer
-
-
-@pytest.mark.parametrize(
-    ("spare", "expected"),
-    [
-        (PLENTY, []),
-        (192 * MIB, []),
-        (192 * MIB - 1, [(Severity.WARNING, True)]),
-        (128 * MIB, [(Severity.WARNING, True)]),
-        (128 * MIB - 1, [(Severity.WARNING, False)]),
-        (0, [(Severity.WARNING, False)]),
-        (-1, [(Severity.CRITICAL, False)]),
-    ],
-)
-def test_a_disk_is_low_before_it_is_full(spare: int, expected: list[tuple[Severity, bool]]) -> None:
-    found = delivery.disk(spare, folder="/srv")
-    assert [(one.severity, one.fading) for one in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -111,21 +100,24 @@ async def test_a_queue_is_nearly_full_before_it_is_full(clock: Moment, batches: 
 
 
 @pytest.mark.parametrize(
-    ("state", "since", "is_told"),
+    ("state", "failing", "is_told"),
     [
         (State.DOWN, 0.0, True),
         (State.WAITING, 29.0, False),
         (State.WAITING, 30.0, True),
-        (State.SENDING, 99.0, False),
+        (State.SENDING, 30.0, True),
+        (State.SENDING, None, False),
+        (State.WAITING, None, False),
         (State.IDLE, 99.0, False),
+        (State.CLOSED, 99.0, False),
     ],
 )
-async def test_an_endpoint_fails_when_it_is_down_or_has_not_answered_for_a_while(
-    clock: Moment, state: State, since: float, is_told: bool
+async def test_an_endpoint_fails_when_it_is_down_or_has_taken_nothing_for_a_while(
+    clock: Moment, state: State, failing: float | None, is_told: bool
 ) -> None:
     deliveries = Deliveries()
     observer = long_there(deliveries, clock)
-    deliveries.lanes.append(lane(clock, state=state, since=since))
+    deliveries.lanes.append(lane(clock, state=state, failing=failing))
     looks = await observer.look()
     assert brief(looks) == ([("DeliveryFailing", "siem", Severity.ERROR, False)] if is_told else [])
     assert "canary" not in repr(looks)
@@ -133,14 +125,14 @@ async def test_an_endpoint_fails_when_it_is_down_or_has_not_answered_for_a_while
 
 async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, depth=Depth(dead_batches=2)), lane(clock, depth=Depth(dead_batches=1))])
-    [look, _] = await long_there(deliveries, clock).look()
+    [look] = await long_there(deliveries, clock).look()
     [found] = look.findings
     assert (found.cause.type, found.facts) == (Type.DEAD_LETTERS, {"batches": 3})
 
 
 async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Moment) -> None:
     deliveries = Deliveries(unrouted={"default": 40})
-    observer = delivery.Observer(deliveries, folder="/srv", clock=clock)
+    observer = delivery.Observer(deliveries, clock=clock)
     told = [("LogsUnrouted", "", Severity.WARNING, False)]
     assert brief(await observer.look()) == told
     clock.pass_(minutes=14)
@@ -154,12 +146,12 @@ async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Mo
 async def test_of_a_project_whose_routes_are_not_known_yet_nothing_is_said(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, state=State.DOWN)], {"default": 1}, projects=("other",))
     looks = await long_there(deliveries, clock).look()
-    assert [(look.part, look.findings) for look in looks] == [("other", ()), (None, ())]
+    assert [(look.part, look.findings) for look in looks] == [("other", ())]
 
 
 async def test_what_a_service_that_just_started_cannot_know_ends_nothing(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, depth=Depth(batches=1))])
-    observer = delivery.Observer(deliveries, folder="/srv", clock=clock)
+    observer = delivery.Observer(deliveries, clock=clock)
     waiting = ("DeliveryFailing", "siem", Severity.ERROR, True)
     assert brief(await observer.look()) == [waiting, ("LogsUnrouted", "", Severity.WARNING, True)]
     clock.pass_(minutes=15)
@@ -174,6 +166,7 @@ class Stored:
     def __init__(self) -> None:
         self.commits = Commits()
         self.fault: StoreFault | None = None
+        self.faulty = ["acme", "default"]
         self.asked: list[str] = []
         self.found = Attention(Some(0, ()), ())
 
@@ -190,7 +183,7 @@ class Stored:
 
     async def attention(self, project: str, *, named: int) -> Attention:
         assert named > 0
-        if self.fault is not None:
+        if self.fault is not None and project in self.faulty:
             raise self.fault
         self.asked.append(project)
         return self.found
@@ -198,7 +191,7 @@ class Stored:
 
 async def test_a_store_that_cannot_be_written_is_told_until_something_is_written(clock: Moment) -> None:
     stored = Stored()
-    observer = store.Observer(stored, clock=clock)
+    observer = store.Observer(stored, unwritten=str, clock=clock)
     assert brief(await observer.look()) == []
     stored.commits.failed += 1
     told = [("StoreDegraded", "", Severity.CRITICAL, False)]
@@ -213,11 +206,20 @@ async def test_a_store_that_cannot_be_written_is_told_until_something_is_written
 
 async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: Moment) -> None:
     stored = Stored()
-    observer = store.Observer(stored, clock=clock)
+    observer = store.Observer(stored, unwritten=str, clock=clock)
     stored.fault = StoreFault("The store could not be read.")
     [look] = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The store could not be read."}]
     stored.fault = None
+    assert brief(await observer.look()) == []
+
+
+async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_cannot(clock: Moment) -> None:
+    why = ["", "The notifications could not be written.", ""]
+    observer = store.Observer(Stored(), unwritten=lambda: why.pop(0), clock=clock)
+    assert brief(await observer.look()) == []
+    [look] = await observer.look()
+    assert [one.facts for one in look.findings] == [{"message": "The notifications could not be written."}]
     assert brief(await observer.look()) == []
 
 
@@ -236,6 +238,16 @@ async def test_a_project_is_looked_at_when_the_service_starts_and_after_it_chang
         await observer.look()
     stored.fault = None
     assert [look.part for look in await observer.look()] == ["default"]
+
+
+async def test_a_look_that_fails_at_a_later_project_loses_none_of_those_before_it() -> None:
+    stored: Any = Stored()
+    stored.faulty, stored.fault = ["default"], StoreFault("The store could not be read.")
+    observer = configurations.Observer(stored, monotonic=lambda: 0.0)
+    with pytest.raises(StoreFault):
+        await observer.look()
+    stored.fault = None
+    assert [look.part for look in await observer.look()] == ["acme", "default"]
 
 
 async def test_a_project_that_takes_long_is_left_twenty_times_as_long() -> None:
@@ -262,6 +274,20 @@ async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
     ]
 
 
+class Followed:
+    """Repositories that trust the authorities in these files."""
+
+    def __init__(self, files: dict[str, Path | None]) -> None:
+        self._files = files
+
+    def reconcilers(self) -> list[Any]:
+        watched = [
+            entries.watched(name, "https://git.example/r", credentials=Credentials(ca_file=file))
+            for name, file in self._files.items()
+        ]
+        return [SimpleNamespace(watched=one) for one in watched]
+
+
 @pytest.mark.parametrize(
     ("passed", "expected"),
     [
@@ -280,7 +306,11 @@ async def test_certificates_are_told_of_in_time(
     )
     destination = Destination(name="siem", endpoint=endpoint)
     deliveries = Deliveries([Lane("default", "siem", "disk x", destination, None, None)])
-    own = certificates.Own(certificate=made.chain, authorities=authority.bundle)
+    bundle = tmp_path / "bundle.pem"
+    shutil.copy(authority.bundle, bundle)
+    own = certificates.Own(
+        Followed({"a": bundle, "b": None, "c": bundle, "d": authority.bundle}), made.chain, authority.bundle
+    )
     ends = certificates._leaf(made.chain.read_text())
     assert ends is not None
     clock.instant = ends + passed
@@ -292,8 +322,48 @@ async def test_certificates_are_told_of_in_time(
         monotonic=lambda: 0.0,
     )
     found = [one for look in await observer.look() for one in look.findings]
-    subjects = [str(made.chain), str(authority.bundle), "siem cert_file", "siem ca_file"]
+    subjects = [str(made.chain), str(authority.bundle), str(bundle), "siem cert_file", "siem ca_file"]
     assert [(one.cause.subject, one.severity) for one in found] == (
         [] if expected is None else [(subject, expected) for subject in subjects]
     )
+    assert [one.facts["what"] for one in found[2:3]] == (
+        [] if expected is None else ["The last authority in `credentials.caFile` of the repository a"]
+    )
     assert await observer.look() == []
+
+
+async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_path: Path, clock: Moment) -> None:
+    bundle = Authority.make(tmp_path).bundle
+    ends = certificates._leaf(bundle.read_text())
+    assert ends is not None
+    clock.instant = ends
+    for own in (
+        certificates.Own(Followed({"a": bundle}), bundle),
+        certificates.Own(Followed({"a": bundle}), None, bundle),
+        certificates.Own(Followed({}), bundle, bundle),
+    ):
+        sources = Sources({}, (), Directory(tmp_path))
+        observer = certificates.Observer(own, Deliveries(), secrets=sources, clock=clock, monotonic=lambda: 0.0)
+        told = ("CertificateExpiring", str(bundle), Severity.ERROR, False)
+        assert brief(await observer.look()) == [told]
+
+
+async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path, clock: Moment) -> None:
+    authority = Authority.make(tmp_path)
+    old, new = (authority.issue(name=name).chain for name in ("old", "new"))
+    ends = certificates._leaf(old.read_text())
+    assert ends is not None
+    clock.instant = ends
+    own = certificates.Own(Followed({}), old)
+    observer = certificates.Observer(
+        own, Deliveries(), secrets=Sources({}, (), Directory(tmp_path)), clock=clock, monotonic=lambda: 0.0
+    )
+
+    async def subjects() -> list[str]:
+        return [subject for _, subject, _, _ in brief(await observer.look())]
+
+    assert [await subjects(), await subjects()] == [[str(old)], []]
+    observer.again(certificate=new)
+    assert [await subjects(), await subjects()] == [[str(new)], []]
+    observer.again(certificate=None)
+    assert await subjects() == [str(new)]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import ReconcilerError
+from reconciler.escaping import visible
 from reconciler.oidc import algorithms, callbacks, discovery, flows, plain, signatures, tokens
 from reconciler.oidc.oauth import Tokens
 from reconciler.oidc.provider import Declined, NotProved, Unfit
@@ -56,7 +57,7 @@ def _or_refused(*kinds: type[ReconcilerError]) -> Iterator[None]:
     except kinds as problem:
         sentence = problem.message
     assert len(sentence) <= LONGEST_SENTENCE
-    assert sentence.isprintable()
+    assert visible(sentence) == sentence
 
 
 @given(st.binary() | VALUE.map(lambda value: json.dumps(value).encode()))

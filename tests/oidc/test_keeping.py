@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from reconciler.oidc.faults import STOPPING
 from reconciler.oidc.keeping import Kept
 from reconciler.oidc.limits import Limits
 from reconciler.oidc.provider import Unfit, Unreachable
@@ -103,12 +104,12 @@ async def test_a_failure_a_moment_ago_does_not_use_up_the_turn_to_fetch_at_once(
     assert await source.kept.newer(value) == 3
 
 
-async def test_closing_ends_what_is_under_way_and_may_come_twice() -> None:
+async def test_closing_ends_what_is_under_way_tells_whoever_waits_and_may_come_twice() -> None:
     source = Source()
     source.gate.clear()
-    waiting = asyncio.create_task(source.kept.get())
+    waiting = [asyncio.create_task(source.kept.get()) for _ in range(2)]
     await asyncio.sleep(0)
     await source.kept.close()
     await source.kept.close()
-    await asyncio.wait([waiting])
-    assert waiting.cancelled()
+    ends = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [(type(end), str(end)) for end in ends] == [(Unreachable, STOPPING)] * 2

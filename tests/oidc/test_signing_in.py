@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from reconciler.access.identities import Identity
-from reconciler.errors import ReconcilerError
+from reconciler.oidc.faults import STOPPING
 from reconciler.oidc.limits import Limits
 from reconciler.oidc.provider import NotProved, Unfit, Unreachable
 from tests.oidc import hostile
@@ -277,15 +277,17 @@ async def test_a_service_that_stops_asks_nothing_more() -> None:
         assert made.provider.requests == []
 
 
-async def test_one_that_stops_lets_go_of_what_it_waits_for() -> None:
+@pytest.mark.parametrize("endpoint", ["discovery", "keys", "token"])
+async def test_one_that_stops_lets_go_of_what_it_waits_for(endpoint: str) -> None:
     async with scene() as made:
-        made.behaviour.answers = {"discovery": hostile.Answer(silent=True)}
-        waiting = asyncio.create_task(made.service.check())
-        while not made.provider.requests:  # noqa: ASYNC110 - the provider is a thread, which sets no event of ours
-            await asyncio.sleep(0)
+        made.behaviour.answers = {endpoint: hostile.Answer(silent=True)}
+        waiting = asyncio.create_task(made.sign_in())
+        while not made.provider.counted(endpoint):  # noqa: ASYNC110 - the provider is a thread, which sets no event of ours
+            await asyncio.sleep(0.01)
         await made.service.close()
-        ended = await asyncio.gather(waiting, return_exceptions=True)
-    assert isinstance(ended[0], asyncio.CancelledError | ReconcilerError)
+        async with asyncio.timeout(5):
+            [ended] = await asyncio.gather(waiting, return_exceptions=True)
+    assert (type(ended), str(ended)) == (Unreachable, STOPPING)
 
 
 async def test_a_certificate_of_an_authority_in_a_file_is_trusted(tmp_path: Path) -> None:

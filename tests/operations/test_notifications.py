@@ -75,6 +75,21 @@ async def test_alerts_that_are_sent_are_forgotten(operations: SqliteOperations) 
     assert "canary" not in repr(alert(2))
 
 
+async def test_what_is_noted_twice_is_kept_once(operations: SqliteOperations) -> None:
+    for _ in range(2):
+        await operations.note(Noted(put=[ONE], alerts=[alert(1)]))
+    assert (await operations.notifications(), await operations.alerts()) == ([ONE], [alert(1)])
+
+
+async def test_targets_are_those_that_were_noted_last(operations: SqliteOperations) -> None:
+    assert await operations.alert_targets() == []
+    await operations.note(Noted(targets={"pager", "chat"}))
+    await operations.note(Noted(put=[ONE]))
+    assert await operations.alert_targets() == ["chat", "pager"]
+    await operations.note(Noted(targets=()))
+    assert await operations.alert_targets() == []
+
+
 async def test_on_a_full_disk_all_of_it_is_kept_or_nothing(operations: SqliteOperations) -> None:
     await operations.note(Noted(put=[ONE], alerts=[alert(1)]))
     large = NotificationRow("N9", b"x" * 100_000)

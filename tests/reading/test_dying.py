@@ -42,7 +42,11 @@ def rare(step: Step, number: int) -> Any:
 
 @pytest.mark.parametrize(
     ("step", "number"),
-    [(Step.WAITING, 1), (Step.FILE, 2), (Step.PLANNED, 1), rare(Step.BEGUN, 1), rare(Step.PART, 1), rare(Step.END, 1)],
+    [
+        (Step.FILE, 2),
+        (Step.PLANNED, 1),
+        *(rare(step, 1) for step in (Step.WAITING, Step.BEGUN, Step.PART, Step.END)),
+    ],
 )
 async def test_killed_at_any_step_of_a_small_commit(tmp_path: Path, small: Expected, step: Step, number: int) -> None:
     marks = tmp_path / "marks"
@@ -55,8 +59,10 @@ async def test_killed_at_any_step_of_a_small_commit(tmp_path: Path, small: Expec
     ("step", "number"),
     [
         (Step.PART, 3),
-        (Step.PLANNED, 1),
-        *(rare(*each) for each in [(Step.FILE, LARGE // 2), (Step.PART, 1), (Step.PART, 5), (Step.END, 1)]),
+        *(
+            rare(*each)
+            for each in [(Step.PLANNED, 1), (Step.FILE, LARGE // 2), (Step.PART, 1), (Step.PART, 5), (Step.END, 1)]
+        ),
     ],
 )
 async def test_killed_at_any_step_of_a_streamed_first_read(

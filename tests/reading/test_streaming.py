@@ -155,7 +155,7 @@ async def test_stopped_while_it_is_streamed_it_ends_soon_and_the_next_start_does
         assert differences(await first_of(again, large), large.after_first) == []
 
 
-@pytest.mark.parametrize(("step", "number"), [(Step.PART, 3), (Step.END, 1)])
+@pytest.mark.parametrize(("step", "number"), [(Step.PART, 3), pytest.param(Step.END, 1, marks=pytest.mark.slow)])
 async def test_a_reader_that_has_no_memory_left_goes_on_and_the_next_run_does_it(
     tmp_path: Path, large: Expected, monkeypatch: pytest.MonkeyPatch, step: Step, number: int
 ) -> None:

@@ -288,6 +288,7 @@ def test_it_is_told_in_the_audit(tmp_path: Path) -> None:
         daemon.post("/v1/repositories/telemetry/resume", {})
         daemon.stop()
         assert audit(daemon) == [
+            ("created", "Repository", "telemetry", "settings", None),
             ("suspended", "Repository", "telemetry", "key:SERVICE_API_KEY", REASON),
             ("resumed", "Repository", "telemetry", "key:SERVICE_API_KEY", REASON),
         ]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.needs import require
 
-SAME = {"fetch": ("fetch", "pack-objects")}
+SAME = {"fetch": ("fetch", "pack-objects"), "ls-remote": ("ls-remote", "upload-pack")}
 """Commands that do the same, by the one for which a test asks."""
 
 
@@ -30,10 +30,14 @@ class Shim:
         temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR)
         temporary.replace(self._program)
 
+    def act_on(self, command: str, script: str, *, about: str = "") -> None:
+        """The same for every git that is told this command, and names what it is `about`."""
+        for_each = "|".join(f'*" {one} "*{about}*' for one in SAME.get(command, (command,)))
+        self.act(f'case " $* " in {for_each}) {script};; esac')
+
     def kill(self, command: str) -> None:
         """Have every git that is told this command end by a signal from now on, as if the system had no memory left."""
-        for_each = "|".join(f'*" {one} "*' for one in SAME.get(command, (command,)))
-        self.act(f'case " $* " in {for_each}) kill -KILL $$;; esac')
+        self.act_on(command, "kill -KILL $$")
 
     def count(self, command: str) -> int:
         """How many git programs were told this command."""

@@ -94,7 +94,7 @@ async def test_a_server_that_gives_out_no_commit_by_its_id_is_told(
 ) -> None:
     first = origin.head()
     origin.commit()
-    shim.act('case "$*" in *fetch*) exec $GIT -c protocol.version=0 "$@";; esac')
+    shim.act('case "$*" in *fetch*) exec env -u GIT_PROTOCOL $GIT -c protocol.version=0 "$@";; esac')
     assert await fault(remotes.follow(source(origin, commit(first))), origin.path) == (
         State.BRANCH_MISSING,
         "URL gives out no commit by its id; have the server allow it (uploadpack.allowAnySHA1InWant),"

@@ -479,7 +479,7 @@ async def test_brings_a_further_commit_without_going_through_all_that_it_holds(
     commit = origin.commit()
     shim = Shim(tmp_path / "shim", monkeypatch)
     assert await fetched(mirror, source(origin)) == ["a.yaml", "b.yaml"]
-    assert shim.commands() == ["ls-remote", "pack-objects", "index-pack", "log", "cat-file", "update-ref"]
+    assert shim.commands() == ["upload-pack", "pack-objects", "index-pack", "log", "cat-file", "update-ref"]
     held = Repository(mirror.path)
     assert held.git("rev-parse", HEAD.private_ref) == commit
     assert held.git("fsck", "--full", "--strict") == ""

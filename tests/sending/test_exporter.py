@@ -605,3 +605,23 @@ async def test_drained_waits_for_the_queue_to_be_emptied_from_elsewhere_too() ->
             await queue.discard(queued=True, dead=False)
             async with asyncio.timeout(5):
                 await waits
+
+
+async def test_since_when_nothing_arrives_outlasts_attempts_until_something_does_or_nothing_is_left() -> None:
+    queue, time = ListQueue(), Time()
+    steady = Retry(initial_interval=5.0, max_interval=5.0, max_elapsed=60.0)
+    with sinks.listening() as sink:
+        sink.choose(poison("refused"))  # type: ignore[arg-type]
+        async with exporting(destination(sink.port, retry=steady), queue, environment=time.environment()) as exporter:
+            await put(queue, ["refused"])
+            await settle(lambda: exporter.shown().waiting == 1)
+            await pass_time(time, exporter, seconds=40)
+            assert exporter.shown().since > BEGAN
+            assert (exporter.shown().state, exporter.shown().failing_since) == (State.WAITING, BEGAN)
+            await put(queue, ["fine"])
+            await settle(lambda: exporter.shown().last_success is not None)
+            assert exporter.shown().failing_since is None
+            await pass_time(time, exporter, seconds=8)
+            assert (exporter.shown().state, exporter.shown().failing_since is None) == (State.WAITING, False)
+            await pass_time(time, exporter, seconds=40)
+            assert (exporter.shown().state, exporter.shown().failing_since) == (State.IDLE, None)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.notifications import texts
 from reconciler.store.contract import Attention, Changes, DeprecatedRow, Record, Some, Store
 from tests.store import rows
 
@@ -55,6 +56,12 @@ class AttentionPromises:
         assert await store.attention(rows.PROJECT, named=2) == Attention(Some(0, ()), (old,))
         await commit(store, holding("old", 2, deprecated=False))
         assert await store.attention(rows.PROJECT, named=2) == NOTHING
+
+    async def test_of_a_long_message_no_more_comes_than_a_sentence_takes(self, store: Store) -> None:
+        info = {"message": "x" * 100_000}
+        await commit(store, holding("old", deprecated=True, additionalInfo=info), rows.referring("a", "old"))
+        [found] = (await store.attention(rows.PROJECT, named=2)).deprecated
+        assert found.message == "x" * (texts.MOST + 1)
 
     @pytest.mark.parametrize("info", [None, {}, {"message": 7}, "text"])
     async def test_a_deprecated_resource_need_not_say_what_replaces_it(self, store: Store, info: object) -> None:

@@ -101,6 +101,16 @@ class AuditPromises:
         assert (second["before"], second["after"]) == (rows.shown("a", 1, latest=False), rows.shown("a", 2))
         assert (first.get("before"), first["after"]) == (None, rows.shown("a", 1, latest=False))
 
+    async def test_a_key_is_found_by_its_id_and_by_what_it_is_called(self, store: Store) -> None:
+        key = rows.audit("01KEY")._replace(kind="Key")
+        for detail in ('{"name": "collector"}', '["name"]', "no JSON", None):
+            await store.tell([key._replace(detail=detail)])
+        await store.tell([rows.audit("collector")])
+        of_keys = ALL._replace(kind="Key")
+        assert await names(store, of_keys._replace(name="collector")) == ["01KEY"]
+        assert await names(store, of_keys._replace(name="01KEY")) == ["01KEY"] * 4
+        assert [one["kind"] for one in await events(store, ALL._replace(name="collector"))] == [rows.KIND]
+
     async def test_the_oldest_go_whole_and_in_order_and_their_numbers_are_not_used_again(self, store: Store) -> None:
         await store.commit([rows.stored("a", "b")], record=Record(), planned_at=0)
         await store.tell([rows.audit("later")._replace(at=LATER)])
@@ -120,8 +130,29 @@ class AuditPromises:
         assert [page async for page in store.history_pages(rows.PROJECT, rows.key("a"))] != []
 
     async def test_what_is_looked_for_is_left_when_nobody_wants_it_any_more(self, store: Store) -> None:
-        await store.tell([rows.audit(f"n{number}") for number in range(250)])
-        pages = store.event_pages(ALL, limit=1000, documents=False)
-        assert len(await anext(pages)) == 100
+        await store.tell([rows.audit(f"n{number}") for number in range(1_250)])
+        pages = store.event_pages(ALL, limit=10_000, documents=False)
+        assert len(await anext(pages)) == 1_000
         await pages.aclose()
-        assert len(await names(store)) == 250
+        assert len(await names(store, limit=10_000)) == 1_250
+
+    async def test_between_two_pages_events_come_and_go_and_those_that_stay_are_told_once(self, store: Store) -> None:
+        await store.tell([rows.audit("oldest")])
+        for part in range(4):
+            await store.tell([rows.audit(f"n{part}-{number}")._replace(at=LATER) for number in range(500)])
+        pages = store.event_pages(ALL, limit=10_000, documents=False)
+        told = [json.loads(one)["name"] for one in await anext(pages)]
+        await store.tell([rows.audit("new")._replace(at=LATER)])
+        while await store.forget_events(before=LATER):
+            pass
+        told += [json.loads(one)["name"] async for page in pages for one in page]
+        assert told == (await names(store, limit=10_000))[1:]
+        assert (len(told), told[-1]) == (2_000, "n0-0")
+
+    async def test_a_name_that_very_many_have_is_paged_as_any_other(self, store: Store) -> None:
+        await store.tell([rows.audit("other" if number in (7, 9_000) else "many") for number in range(10_100)])
+        many = ALL._replace(name="many")
+        found = await events(store, many, limit=100_000)
+        assert len({one["id"] for one in found}) == len(found) == 10_098
+        assert await events(store, many._replace(after=place(found[4_000])), limit=3) == found[4_001:4_004]
+        assert [one["id"] for one in await events(store, ALL._replace(name="other"))] == ["1-9001", "1-8"]

@@ -106,8 +106,12 @@ def test_a_reader_cannot_write(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(content)
-    with pytest.raises(StoreFault, match=r"^The store could not be opened \(file is not a database\); "):
+    with pytest.raises(StoreFault) as raised:
         SqliteStore(path)
+    assert raised.value.message == (
+        "The store could not be opened (file is not a database): its file is damaged, or is something else; "
+        "restore a backup (docs/recovery.md)."
+    )
     assert path.read_bytes() == content
 
 

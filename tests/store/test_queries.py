@@ -42,9 +42,10 @@ INSERTS = {name for name, sql in STATEMENTS.items() if sql.startswith("insert")}
 KEYED = sorted(set(STATEMENTS) - WHOLE - INSERTS - LOOKED_THROUGH - FILTERED - VERIFIED - TABLELESS)
 
 
-@pytest.fixture
-def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    opened = connections.open_writer(tmp_path / "store.db")
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    """Of a store that holds nothing, and that nobody writes: statements are explained only."""
+    opened = connections.open_writer(tmp_path_factory.mktemp("queries") / "store.db")
     migrating.migrate(opened, steps=migrating.migrations())
     yield opened
     opened.close()

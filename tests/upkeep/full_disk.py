@@ -18,8 +18,12 @@ def main(folder: Path) -> None:
     free = files.size(shutil.disk_usage(folder).free)
     refusals = [
         told(lambda: backing_up.back_up(places, folder / "backup", now=scenes.NOW, watch=scenes.watch())),
-        told(lambda: restoring.restore(restoring.given(places.store), places, now=scenes.NOW, watch=scenes.watch())),
-        told(lambda: upgrading.before(places.store, clock=lambda: 0.0)),
+        told(
+            lambda: restoring.restore(
+                restoring.given(places.store), places, by="machine:root", now=scenes.NOW, watch=scenes.watch()
+            )
+        ),
+        told(lambda: upgrading.before(places, clock=lambda: 0.0)),
     ]
     print(json.dumps({"refusals": refusals, "free": free, "left": scenes.listing(folder)}))
 

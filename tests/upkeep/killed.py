@@ -76,11 +76,11 @@ def back_up(work: Path, _: Path) -> None:
 
 def restore(work: Path, given: Path) -> None:
     places = Places(work / "store.db", work / "ops.db")
-    restoring.restore(restoring.given(given), places, now=scenes.NOW, watch=scenes.watch())
+    restoring.restore(restoring.given(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch())
 
 
 def upgrade(work: Path, _: Path) -> None:
-    upgrading.before(work / "store.db", clock=lambda: 0.0)
+    upgrading.before(Places(work / "store.db", work / "ops.db"), clock=lambda: 0.0)
 
 
 def judge_backup(work: Path, given: Path) -> list[str]:

@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+from reconciler.operations import sqlite as operations
 from reconciler.operations.contract import SessionRow
 from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store import connections, migrating
@@ -37,16 +38,24 @@ async def _fill(found: Places, names: tuple[str, ...]) -> None:
     await store.create_project(rows.PROJECT, at=rows.AT)
     await store.commit([rows.stored(name) for name in names], record=Record(run=rows.run("R1")), planned_at=0)
     await store.close()
-    operations = SqliteOperations(found.operations)
-    await operations.flow_key()
-    await operations.put_session(SessionRow(b"\1" * 32, "a user", 0, rows.AT, rows.AT, TOKEN))
-    await operations.close()
+    beside = SqliteOperations(found.operations)
+    await beside.flow_key()
+    await beside.put_session(SessionRow(b"\1" * 32, "a user", 0, rows.AT, rows.AT, TOKEN))
+    await beside.close()
 
 
 def older(path: Path, version: int) -> None:
     """A store as a program of this version left it, without resources."""
     with closing(connections.open_writer(path)) as connection:
         migrating.migrate(connection, steps=migrating.migrations()[:version])
+
+
+def older_operations(path: Path, version: int) -> None:
+    """`ops.db` as a program of this version left it, with somebody who is signed in."""
+    steps = migrating.migrations(operations.PACKAGE)[:version]
+    with closing(connections.open_writer(path)) as connection:
+        migrating.migrate(connection, steps=steps, application_id=operations.APPLICATION_ID)
+        connection.execute("insert into session values (x'01', 'a user', 0, '', '', ?)", (TOKEN,))
 
 
 def names(path: Path) -> list[str]:
@@ -66,11 +75,11 @@ def sessions(path: Path) -> int:
     """How many are signed in; the file is opened as the service opens it."""
 
     async def look() -> int:
-        operations = SqliteOperations(path)
+        beside = SqliteOperations(path)
         try:
-            return len(await operations.sessions())
+            return len(await beside.sessions())
         finally:
-            await operations.close()
+            await beside.close()
 
     return asyncio.run(look())
 

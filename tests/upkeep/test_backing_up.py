@@ -16,7 +16,7 @@ import pytest
 
 from reconciler.errors import ReconcilerError
 from reconciler.store import migrating
-from reconciler.upkeep import backing_up, manifests
+from reconciler.upkeep import backing_up, databases, manifests
 from reconciler.upkeep.databases import OPERATIONS, STORE, Places
 from reconciler.upkeep.watches import Watch
 from tests import canaries, needs
@@ -139,7 +139,7 @@ def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
 
 def test_what_is_no_store_of_ours_has_no_backup(tmp_path: Path) -> None:
     places = scenes.places(tmp_path / "state")
-    none = f"There is no store at {places.store}; name the service's settings with --config."
+    none = f"There is no store at {places.store}; {databases.ELSEWHERE}."
     assert refused(places, tmp_path / "backup") == none
     with closing(sqlite3.connect(places.store)) as connection:
         connection.execute("create table a (b)")

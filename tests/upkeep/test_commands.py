@@ -2,19 +2,23 @@
 
 import json
 import sqlite3
+import subprocess
 import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from reconciler.resources.kinds import KINDS
 from reconciler.upkeep.databases import STORE
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import Daemon, destination, watched
+from tests.frame import pages
 from tests.repositories import Repository
 from tests.upkeep import scenes
 
+RECOVERY = pages.read(pages.ROOT / "docs/recovery.md")
 STAMP = r"20\d{6}T\d{12}Z"
 
 
@@ -159,11 +163,13 @@ def test_a_store_elsewhere_is_backed_up_and_restored_there(tmp_path: Path) -> No
     assert scenes.names(tmp_path / "disk" / "here.db") == []
 
 
-def test_a_backup_and_a_restore_need_no_secret_of_a_provider(tmp_path: Path) -> None:
+def test_a_backup_and_a_restore_need_nothing_of_the_environment_of_the_service(tmp_path: Path) -> None:
+    """Neither a provider's secret nor the word that there need be no TLS."""
     state, config = tmp_path / "state", tmp_path / "config.json"
     scenes.filled(state, "a")
     oidc = {"issuer": "https://id.example", "oauth2ClientID": "reconciler"}
-    config.write_text(json.dumps({"stateDir": str(state), "auth": {"type": "oidc", "oidc": oidc}}))
+    told = {"stateDir": str(state), "listen": "0.0.0.0:3001", "auth": {"type": "oidc", "oidc": oidc}}
+    config.write_text(json.dumps(told))
     run = Program(tmp_path, {"SERVICE_CONFIG": str(config)})
     assert run("backup", "backup").code == 0
     (state / "store.db").unlink()
@@ -176,9 +182,15 @@ def test_a_backup_and_a_restore_need_no_secret_of_a_provider(tmp_path: Path) -> 
 
 def state(daemon: Daemon, project: str) -> dict[str, object]:
     """What Git says is there: the resources, and where each comes from, without what only tells of when."""
-    kinds = ("Destination", "Source", "Processor", "Configuration", "Fleet", "Extension")
-    found = [one for kind in kinds for one in daemon.resources(kind, project=project)]
+    found = [one for kind in KINDS for one in daemon.resources(kind.name, project=project)]
     return {f"{one['kind']}/{one['metadata']['name']}": timeless(one) for one in found}
+
+
+def steps_of_the_page(daemon: Daemon, backups: Path) -> list[str]:
+    """How docs/recovery.md has one start with an empty store, in this daemon's folders."""
+    [block] = [block for block in pages.blocks(RECOVERY, "sh") if "\nmv " in block]
+    moved = block.replace("/var/lib/reconciler", str(daemon.state)).replace("/var/backups/reconciler", str(backups))
+    return moved.splitlines()
 
 
 def timeless(resource: dict[str, object]) -> dict[str, object]:
@@ -191,6 +203,7 @@ def timeless(resource: dict[str, object]) -> dict[str, object]:
 
 
 def test_an_empty_store_and_git_give_the_same_state(tmp_path: Path) -> None:
+    """As the page says it, step by step."""
     corpus = Repository.init(tmp_path / "corpus")
     examples = Path(__file__).parents[2] / "examples" / "repo"
     for path in sorted(examples.rglob("*")):
@@ -202,14 +215,17 @@ def test_an_empty_store_and_git_give_the_same_state(tmp_path: Path) -> None:
         daemon.apply(applied("by-hand"))
         before = state(daemon, "default")
         counts = daemon.run_of("corpus", corpus.head())["counts"]
+        stop, *commands, start = steps_of_the_page(daemon, tmp_path / "backups")
+        assert (stop, start) == ("systemctl stop reconciler", "systemctl start reconciler")
         daemon.stop()
-        for path in daemon.state.glob("*.db*"):
-            path.unlink()
+        subprocess.run(["sh", "-e", "-c", "\n".join(commands)], check=True, timeout=30)
+        assert list(daemon.state.glob("*.db*")) == []
         daemon.start()
         again = daemon.run_of("corpus", corpus.head())["counts"]
         after = state(daemon, "default")
-    assert len(before) > 10
+    assert {name.partition("/")[0] for name in before} > {"Destination", "DestinationType", "AgentVersion"}
     # What is lost is named in docs/recovery.md: here, what was applied by hand.
     assert before.keys() - after.keys() == {"Destination/by-hand"}
     assert after == {name: one for name, one in before.items() if name != "Destination/by-hand"}
     assert again == counts
+    assert scenes.names(tmp_path / "backups" / "damaged" / "store.db")[0] == "by-hand"

@@ -6,22 +6,28 @@ import os
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from reconciler.cli import exits
+from reconciler.settings.models import Settings
 from reconciler.upkeep import doctor, findings
-from reconciler.upkeep.databases import STORE
+from reconciler.upkeep.checks import secret_files
+from reconciler.upkeep.databases import OPERATIONS, STORE
 from reconciler.upkeep.doctor import Check, threaded
 from reconciler.upkeep.findings import Finding, Status
 from tests import daemons, needs
 from tests.cli.conftest import PROGRAM, Program
 from tests.daemons import destination, watched
+from tests.remote_cases.remote import Upstream
 from tests.repositories import Repository
+from tests.servers import https
 from tests.servers.certificates import Authority
 from tests.upkeep import scenes
 
@@ -208,9 +214,14 @@ def test_a_state_directory_that_is_not_there_or_no_folder(service: Service) -> N
     service.set(stateDir=str(service.folder / "none"))
     code, found = service.examine()
     none = service.folder / "none"
-    assert code == exits.OK
+    assert code == exits.WARNINGS
     assert ("state directory", "ok", f"{none} is not there yet; the first start makes it") in found
-    assert ("store.db", "ok", f"{none}/store.db is not there yet; the first start makes it") in found
+    assert (
+        "store.db",
+        "warning",
+        f"there is no store at {none}/store.db, so no service has run there; where one has, elsewhere, name the "
+        "service's settings with --config, or its `stateDir` with --state-dir; else the first start makes it",
+    ) in found
     assert not none.exists()
     none.write_text("")
     assert (
@@ -319,6 +330,30 @@ def test_repositories_that_cannot_be_followed(service: Service, source: Reposito
     assert told[2][1] == f"gone: {service.folder}/gone does not exist; put it there, or correct `url`"
     assert told[3][1] == "resting is suspended in the settings, and nobody looked"
     assert told[4][1].startswith("closed: nothing answers at http://127.0.0.1:1/x.git (")
+
+
+def test_a_repository_with_a_password_where_no_program_may_run_from_tmp(service: Service) -> None:
+    """As in a container: git asks for the password by a program, which must lie where one may be run."""
+    small = service.folder / "tmp"
+    small.mkdir()
+    mounted = 'mount -t tmpfs -o noexec none "$TMPDIR" && exec "$0" "$@"'
+    prefix = [*needs.require_mount_namespace(), "sh", "-c", mounted]
+    authority = Authority.make(service.folder / "authority")
+    password = service.folder / "password"
+    password.write_text("canary-password")
+    password.chmod(0o600)
+    credentials = {"username": "ada", "passwordFile": str(password), "caFile": str(authority.bundle)}
+    upstream = Upstream(service.folder / "upstream")
+    with https.serving(upstream.served, certificate=authority.issue()) as server:
+        server.basic = ("ada", "canary-password")
+        service.set(repositories=[{"name": "far", "url": server.url(), "credentials": credentials}])
+        service.config.write_text(json.dumps(service.settings))
+        command = [*prefix, str(PROGRAM), "doctor", "--config", str(service.config)]
+        environment = service.program.variables({"TMPDIR": str(small)})
+        told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    [line] = [line for line in told.stdout.splitlines() if " repositories: " in line]
+    assert line == f"ok       repositories: far: refs/heads/main is at {upstream.source.head()[:12]}"
+    assert scenes.listing(service.state) == ["ops.db", "store.db"]
 
 
 def test_a_store_that_is_damaged(service: Service) -> None:
@@ -458,13 +493,106 @@ def test_few_open_files(service: Service) -> None:
     ) in done.stdout
 
 
-def test_what_a_restore_kept(service: Service) -> None:
-    (service.state / "store.db.replaced-20261122T061200000000Z").touch(mode=0o600)
+def test_what_upkeep_left(service: Service) -> None:
+    state, stamp = service.state, "20261122T061200000000Z"
+    for name, size in (
+        (f"store.db.replaced-{stamp}", 3 << 20),
+        (f"store.db.replaced-{stamp}-wal", 1 << 20),
+        (f"ops.db.before-{OPERATIONS.latest}", 1 << 10),
+        ("store.db.before-2.partial", 512),
+        ("ops.db.restoring", 0),
+        ("store.db.mine", 0),  # of whoever runs it
+    ):
+        (state / name).write_bytes(bytes(size))
+        (state / name).chmod(0o600)
+    unfinished = "is part of a copy that did not come to its end; remove it, unless the service is starting or a"
+    _, found = service.examine()
+    assert [one[1:] for one in found if one[0] == "kept files"] == [
+        (
+            "ok",
+            f"{state}/ops.db.before-{OPERATIONS.latest} (1.0 KiB) is the copy from before an upgrade, and the way back "
+            "(docs/upgrades.md); it may be removed when the upgrade is good",
+        ),
+        ("warning", f"{state}/ops.db.restoring (0 bytes) {unfinished} restore is under way"),
+        ("warning", f"{state}/store.db.before-2.partial (512 bytes) {unfinished} restore is under way"),
+        (
+            "warning",
+            f"{state}/store.db.replaced-{stamp} (4.0 MiB) is what was there before a restore; remove it when all is "
+            "well",
+        ),
+    ]
+
+
+def test_files_of_alerts_are_secrets(service: Service) -> None:
+    url, secret = service.folder / "url", service.folder / "secret"
+    url.write_text("https://chat.example/canary-url-of-a-chat")
+    url.chmod(0o644)
+    service.set(alerts=[{"name": "chat", "urlFile": str(url), "secretFile": str(secret)}])
+    assert service.wrong() == [
+        (
+            "files",
+            "error",
+            f"{url}, the secret of `alerts[0].urlFile`, may be read by everybody (mode 0644); `chmod o-rwx {url}`, and "
+            "replace the secret if anybody else uses this machine",
+        ),
+        (
+            "files",
+            "error",
+            f"{secret}, the file of `alerts[0].secretFile`, does not exist; mend that, or correct "
+            "`alerts[0].secretFile`",
+        ),
+    ]
+
+
+def test_secrets_that_everybody_may_read_and_a_folder_of_them_that_is_none(service: Service) -> None:
+    folder = service.folder / "secrets"
+    service.set(secrets={"directory": str(folder)})
+    told = f"{folder}, the folder of `secrets.directory`, is no folder; make it, or correct `secrets.directory`"
+    assert service.wrong() == [("files", "error", told)]
+    (folder / "default").mkdir(parents=True)
+    (folder / "closed").mkdir(mode=0o700)
+    for name in ("default/one", "default/two", "default/three", "closed/four"):
+        (folder / name).write_text("canary-of-a-destination")
+        (folder / name).chmod(0o400 if name == "default/one" else 0o444)
     told = (
-        f"{service.state}/store.db.replaced-20261122T061200000000Z is what was there before a restore; remove it when "
-        "all is well"
+        f"2 files below {folder}, the folder of `secrets.directory`, may be read by everybody, as "
+        f"{folder}/default/three; `chmod -R o-rwx {folder}`, and replace the secrets if anybody else uses this machine"
     )
-    assert service.wrong() == [("kept files", "warning", told)]
+    assert service.wrong() == [("files", "error", told)]
+    (folder / "default").chmod(0o750)
+    assert service.wrong() == []
+
+
+def everything(topic: type[BaseModel]) -> BaseModel:
+    """Settings with each file that they can name, and one of each thing in a list."""
+    values: dict[str, Any] = {}
+    for name, about in topic.model_fields.items():
+        kind, *inner = [about.annotation, *get_args(about.annotation)]
+        if name.endswith("_file"):
+            values[name] = Path("/", name)
+        elif isinstance(kind, type) and issubclass(kind, BaseModel):
+            values[name] = everything(kind)
+        elif inner and isinstance(inner[0], type) and issubclass(inner[0], BaseModel):
+            values[name] = (everything(inner[0]),)
+    return topic.model_construct(**values)
+
+
+def test_every_file_that_the_settings_can_name_is_looked_at() -> None:
+    settings = everything(Settings)
+    named = [each.setting for each in secret_files.named(cast("Settings", settings))]
+    assert sorted(named) == sorted(found for found, _ in files_of(settings))
+
+
+def files_of(value: BaseModel, at: str = "") -> Iterator[tuple[str, Path]]:
+    """Every file in settings, with the key that names it."""
+    for name, about in type(value).model_fields.items():
+        given, where = getattr(value, name, None), f"{at}{about.alias}"
+        if isinstance(given, BaseModel):
+            yield from files_of(given, f"{where}.")
+        elif isinstance(given, Path) and name.endswith("_file"):
+            yield where, given
+        elif isinstance(given, tuple) and given and isinstance(given[0], BaseModel):
+            yield from files_of(given[0], f"{where}[0].")
 
 
 # How checks are made

@@ -1,5 +1,6 @@
-"""What an installation gets beside the program: the unit and its companions, examples, and an image's recipe."""
+"""What an installation gets beside the program: the unit and its companions, examples, docs, and an image's recipe."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,14 +9,20 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from reconciler.settings import loading
+from reconciler.settings.addresses import Address
+from reconciler.settings.loading import SettingsError
 from tests import daemons, needs
 from tests.daemons import destination, watched
 from tests.repositories import Repository
+from tests.servers import sinks
+from tests.servers.certificates import Authority
 
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "systemd"
@@ -44,7 +51,7 @@ def of(name: str, *, last_stage: bool = False) -> list[str]:
     return [one.rest for one in found[starts[-1] if last_stage else 0 :] if one.name == name]
 
 
-def test_the_wheel_installs_the_unit_and_the_examples(tmp_path: Path) -> None:
+def test_the_wheel_installs_the_unit_the_examples_and_the_documentation(tmp_path: Path) -> None:
     build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
     command = [sys.executable, "-c", build, str(tmp_path)]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
@@ -55,10 +62,10 @@ def test_the_wheel_installs_the_unit_and_the_examples(tmp_path: Path) -> None:
     shared = {name.partition(".data/data/share/reconciler/")[2] for name in names if ".data/data/" in name}
     expected = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("systemd", "examples")
+        for folder in ("systemd", "examples", "docs")
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
-    }
+    } | {"CHANGELOG.md", "README.md", "SECURITY.md"}
     assert {"systemd/reconciler.service", "systemd/reconciler.sysusers", "systemd/reconciler.tmpfiles"} <= expected
     assert shared == expected
 
@@ -108,13 +115,79 @@ def test_an_image_gets_everything_that_the_wheel_is_made_of(tmp_path: Path) -> N
     assert let_in == top
 
 
-def test_an_image_is_asked_whether_it_lives() -> None:
+def environment() -> dict[str, str]:
+    """The variables of the image, less PATH."""
+    given = dict(each.split("=", 1) for each in shlex.split(" ".join(of("ENV", last_stage=True))))
+    return {name: value for name, value in given.items() if name != "PATH"}
+
+
+def test_an_image_listens_where_others_reach_it_and_says_what_that_takes(tmp_path: Path) -> None:
+    """Without TLS it starts only when somebody says that something else protects it."""
+    given = {**environment(), "SERVICE_STATE_DIR": str(tmp_path / "state")}
+    with pytest.raises(SettingsError) as caught:
+        loading.load(config=None, environment=given, overrides={})
+    [told] = caught.value.lines
+    assert told.startswith("SERVICE_LISTEN: must be on this machine (127.0.0.1 or [::1]), unless tls has both files or")
+    loaded = loading.load(config=None, environment={**given, "SERVICE_INSECURE": "true"}, overrides={})
+    assert (loaded.settings.listen, loaded.warnings) == (Address("0.0.0.0", 3001), ())  # noqa: S104 - so it is
+    assert of("EXPOSE") == ["3001"]
+    assert environment()["HEALTH_URL"] == "http://127.0.0.1:3001/livez"
+
+
+def test_an_image_passes_signals_on_and_has_nobody_who_waits_in_vain() -> None:
+    assert (of("ENTRYPOINT"), of("CMD")) == (['["tini", "--", "reconciler"]'], ['["serve"]'])
+    installed = " ".join(of("RUN", last_stage=True))
+    assert [name for name in ("tini", "git", "openssh-client", "ca-certificates") if f" {name} " not in installed] == []
+
+
+def test_an_image_keeps_nothing_that_only_the_build_needs() -> None:
+    """What is pinned for running, less what the project needs there, is what goes again."""
+    pinned, _, _ = (ROOT / "constraints.txt").read_text(encoding="utf-8").partition("# For development")
+    elsewhere = {"httpx2-jsfetch", "tzdata"}  # for other systems: pip leaves them out
+    spare = {canonical(name) for name in re.findall(r"^([A-Za-z0-9._-]+)==", pinned, re.MULTILINE)} - needed()
+    [removal] = [run for run in of("RUN") if " uninstall " in run]
+    words = removal.partition(" uninstall --yes ")[2].partition(" && ")[0].split()
+    assert set(words) == spare - elsewhere
+    assert removal.endswith("check")
+    assert "--without-pip" in of("RUN")[0]
+
+
+def needed() -> set[str]:
+    """What the project needs when it runs, of those that are installed."""
+    found: set[str] = set()
+    asked = ["reconciler"]
+    while asked:
+        name = canonical(asked.pop())
+        if name in found:
+            continue
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            wanted = metadata.requires(name) or []
+            asked += [re.split(r"[^A-Za-z0-9._-]", each)[0] for each in wanted if "extra ==" not in each]
+            found.add(name)
+    return found
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_an_image_is_asked_whether_it_lives(tmp_path: Path) -> None:
     [check] = of("HEALTHCHECK")
-    command = json.loads(check.partition(" CMD ")[2])
-    assert command[:2] == ["python", "-c"]
-    compile(command[2], "the check", "exec")
-    assert "http://127.0.0.1:3001/livez" in command[2]
-    assert (of("ENTRYPOINT"), of("CMD")) == (['["reconciler"]'], ['["serve"]'])
+    _, *arguments = json.loads(check.partition(" CMD ")[2])
+    authority = Authority.make(tmp_path)
+
+    def asked(url: str) -> int:
+        """The exit code, as in an image where programs are told of a proxy."""
+        told = {"HEALTH_URL": url, "http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
+        done = subprocess.run([sys.executable, *arguments], env=told, capture_output=True, timeout=20, check=False)
+        return done.returncode
+
+    tls = authority.issue(name="another.example").context()
+    with sinks.listening() as plain, sinks.listening(tls=tls) as secured, sinks.listening() as failing:
+        failing.script(sinks.says(503))
+        ports = [("http", plain.port), ("https", secured.port), ("http", failing.port), ("http", 1)]
+        assert [asked(f"{scheme}://127.0.0.1:{port}/livez") for scheme, port in ports] == [0, 0, 1, 1]
+    assert [one.path for one in (*plain.received, *secured.received)] == ["/livez", "/livez"]
 
 
 def test_systemd_makes_the_user_and_the_folders(tmp_path: Path) -> None:

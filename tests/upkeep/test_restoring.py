@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.auditing import verifying
 from reconciler.errors import ReconcilerError
 from reconciler.upkeep import backing_up, restoring
 from reconciler.upkeep.databases import STORE, Places
@@ -28,7 +29,7 @@ def backup(tmp_path: Path) -> Path:
 
 
 def restored(given: Path, places: Places) -> Restored:
-    return restoring.restore(restoring.given(given), places, now=scenes.NOW, watch=scenes.watch())
+    return restoring.restore(restoring.given(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch())
 
 
 def refused(given: Path, places: Places) -> str:
@@ -46,6 +47,19 @@ def test_it_replaces_what_is_there_and_keeps_it(backup: Path, tmp_path: Path) ->
     assert (scenes.names(places.store), scenes.names(kept[1])) == (["a", "b"], ["c"])
     assert (scenes.sessions(places.operations), scenes.sessions(kept[0])) == (0, 1)
     assert places.store.stat().st_mode & 0o777 == 0o600
+
+
+def test_its_audit_says_who_restored_what(backup: Path, tmp_path: Path) -> None:
+    places = scenes.filled(tmp_path / "state", "c")
+    before = verifying.verify(backup / "store.db")
+    restored(backup, places)
+    after = verifying.verify(places.store, known=before.head)
+    assert (after.links, after.events) == (before.links + 1, before.events + 1)
+    with closing(sqlite3.connect(places.store)) as connection:
+        told = connection.execute("select at, actor, action, kind, name, detail from audit order by id desc").fetchone()
+    *what, detail = told
+    assert what == ["2026-11-22T06:12:00.000Z", "machine:root", "restored", "Store", "store.db"]
+    assert json.loads(detail) == {"backup": str(backup), "madeAt": "2026-11-22T06:12:00.000Z"}
 
 
 def test_it_fills_an_empty_state_directory(backup: Path, tmp_path: Path) -> None:

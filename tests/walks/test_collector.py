@@ -23,6 +23,7 @@ def ready(walk: Walk, daemon: Daemon) -> None:
         "SERVICE_SERVER": f"http://127.0.0.1:{daemon.port}",
         "SERVICE_API_KEY": daemon.key,
     }
+    walk.instead = {**walk.instead, "https://reconciler.example.com": walk.environment["SERVICE_SERVER"]}
 
 
 def test_a_collector_gets_what_is_applied_and_what_changes(tmp_path: Path, walk: Walk) -> None:

@@ -1,9 +1,11 @@
 """Whether each repository can be reached and has what is followed: one look, by the service's own code and limits.
 
 Nothing is fetched, and mirrors of the service are not touched: the look has a folder of its own, which goes with it.
+It is where a program may be run, since git asks for a password by one: `/tmp` of a container seldom is.
 """
 
 import asyncio
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -40,7 +42,8 @@ class Facts(NamedTuple):
 
 async def gather(repositories: Sequence[Named], *, state: Path) -> list[Facts]:
     """Look at all of them at once. `state` is the state directory, where no repository may lead."""
-    with tempfile.TemporaryDirectory(prefix="reconciler-doctor-", ignore_cleanup_errors=True) as folder:
+    above = state if _runs_no_programs(tempfile.gettempdir()) and _is_ours(state) else None
+    with tempfile.TemporaryDirectory(prefix=".reconciler-doctor-", dir=above, ignore_cleanup_errors=True) as folder:
 
         def place(_: Source) -> Place:
             number = len(list(Path(folder).iterdir()))
@@ -67,6 +70,14 @@ def _of_one(facts: Facts) -> Finding:
     if facts.head is None:
         return error(NAME, f"{name}: {facts.fault.rstrip('.')}", "")
     return ok(NAME, f"{name}: {facts.head.ref or 'HEAD'} is at {facts.head.commit[:SHOWN]}")
+
+
+def _runs_no_programs(folder: str) -> bool:
+    return bool(os.statvfs(folder).f_flag & os.ST_NOEXEC)
+
+
+def _is_ours(folder: Path) -> bool:
+    return folder.is_dir() and folder.stat().st_uid == os.geteuid()
 
 
 async def _one(named: Named, remotes: Remotes) -> Facts:

@@ -1,5 +1,6 @@
 """Whether the files that the settings name can be read, and their secrets by nobody else."""
 
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from reconciler.upkeep.findings import Finding, error, ok, warning
 NAME = "files"
 MOST_BYTES = 4 << 20
 OTHERS_READ, OTHERS_WRITE = 0o004, 0o022
+OTHERS_ENTER = 0o001
+MOST_ENTRIES = 1000
 
 
 class Named(NamedTuple):
@@ -60,6 +63,21 @@ def judge(facts: list[Facts]) -> list[Finding]:
     return wrong or [ok(NAME, f"{counted(len(facts), 'file')} of the settings can be read, and no secret by everybody")]
 
 
+def folder(path: Path | None) -> list[Finding]:
+    """Those below `secrets.directory`, of which resources name some."""
+    if path is None:
+        return []
+    if not path.is_dir():
+        told = f"{path}, the folder of `secrets.directory`, is no folder"
+        return [error(NAME, told, "make it, or correct `secrets.directory`")]
+    found = list(itertools.islice(_read_by_everybody(path), MOST_ENTRIES))
+    if not found:
+        return []
+    told = f"{counted(len(found), 'file')} below {path}, the folder of `secrets.directory`, may be read by everybody"
+    todo = f"`chmod -R o-rwx {path}`, and replace the secrets if anybody else uses this machine"
+    return [error(NAME, f"{told}, as {found[0]}", todo)]
+
+
 def config(path: Path | None, *, has_secret: bool) -> list[Finding]:
     """The settings file itself, in which a client's secret may stand."""
     if path is None or not has_secret:
@@ -70,6 +88,18 @@ def config(path: Path | None, *, has_secret: bool) -> list[Finding]:
     told = f"{path} holds `auth.oidc.oauth2ClientSecret`, and everybody may read it (mode {mode:04o})"
     todo = "take it out and set SERVICE_OIDC_OAUTH2_CLIENT_SECRET, or let the service alone read the file"
     return [error(NAME, told, todo)]
+
+
+def _read_by_everybody(folder: Path) -> Iterator[Path]:
+    """In one order. Who may not enter a folder reads nothing of what is in it, whatever the modes there are."""
+    if not folder.stat().st_mode & OTHERS_ENTER:
+        return
+    for path in sorted(folder.iterdir()):
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            yield from _read_by_everybody(path)
+        elif stat.S_ISREG(mode) and mode & OTHERS_READ:
+            yield path
 
 
 def _of_one(facts: Facts) -> Iterator[Finding]:
@@ -99,6 +129,9 @@ def _named(settings: Settings) -> Iterator[Named | None]:
         yield _one(f"{at}.credentials.caFile", given.ca_file, is_secret=False)
         yield _one(f"{at}.verify.signersFile", repository.verify.signers_file, is_secret=False)
         yield _one(f"{at}.hook.secretFile", repository.hook.secret_file, is_secret=True)
+    for number, alert in enumerate(settings.alerts):
+        yield _one(f"alerts[{number}].urlFile", alert.url_file, is_secret=True)  # chats take a URL for a password
+        yield _one(f"alerts[{number}].secretFile", alert.secret_file, is_secret=True)
 
 
 def _one(setting: str, path: Path | None, *, is_secret: bool) -> Named | None:

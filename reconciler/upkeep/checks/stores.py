@@ -46,6 +46,9 @@ def gather(path: Path, kind: Kind, *, is_full: bool, clock: Callable[[], float] 
 def judge(facts: Facts) -> list[Finding]:
     """What is wrong with it."""
     name = facts.kind.file
+    if not facts.exists and facts.kind is STORE:
+        told = f"there is no store at {facts.path}, so no service has run there"
+        return [warning(name, told, f"where one has, elsewhere, {databases.ELSEWHERE}; else the first start makes it")]
     if not facts.exists:
         return [ok(name, f"{facts.path} is not there yet; the first start makes it")]
     if facts.identity is None:

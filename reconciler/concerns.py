@@ -1,0 +1,41 @@
+"""What may be of concern to somebody, by the names that settings and the interface have for it.
+
+Belongs here: the types of notifications and their severities, once for the settings of alerts and for notifications.
+Does not: what else a notification is (`reconciler.notifications.models`), what a type means
+(`reconciler.notifications.explaining`).
+"""
+
+from enum import StrEnum
+
+
+class Type(StrEnum):
+    """What kind of cause it is (interface, `spec.notificationType`)."""
+
+    REPOSITORY_UNREACHABLE = "RepositoryUnreachable"
+    REPOSITORY_HELD = "RepositoryHeld"
+    PRUNE_HELD = "PruneHeld"
+    RECONCILE_FAILED = "ReconcileFailed"
+    RESOURCES_INVALID = "ResourcesInvalid"
+    CONFIGURATION_INCOMPLETE = "ConfigurationIncomplete"
+    RESOURCE_DEPRECATED = "ResourceDeprecated"
+    DELIVERY_FAILING = "DeliveryFailing"
+    DEAD_LETTERS = "DeadLetters"
+    QUEUE_NEARLY_FULL = "QueueNearlyFull"
+    LOGS_UNROUTED = "LogsUnrouted"
+    DISK_LOW = "DiskLow"
+    CERTIFICATE_EXPIRING = "CertificateExpiring"
+    STORE_DEGRADED = "StoreDegraded"
+
+
+class Severity(StrEnum):
+    """How much it matters (interface, `spec.severity`), the least first."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+    @property
+    def weight(self) -> int:
+        """Its place in that order."""
+        return list(Severity).index(self)

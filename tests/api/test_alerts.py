@@ -1,0 +1,83 @@
+"""A test alert over HTTP: what is sent, and what is told of it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reconciler.daemon.services import Services
+from reconciler.egress.client import Client
+from reconciler.egress.networks import Policy
+from reconciler.notifications.rendering import Place
+from reconciler.notifying.outbox import Outbox
+from reconciler.notifying.targets import Recipient
+from reconciler.operations.sqlite import SqliteOperations
+from tests.api.conftest import connect
+from tests.servers import sinks
+from tests.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+TEST = "/v1/alerts/test"
+
+
+@contextlib.asynccontextmanager
+async def alerting(services: Services, folder: Path, *recipients: Recipient) -> AsyncIterator[Services]:
+    """The same services with these targets."""
+    operations = SqliteOperations(folder / "ops.db")
+    outbox = Outbox(recipients, operations, place=Place("default"), clock=services.clock)
+    async with Client(policy=Policy()) as client:
+        sending = asyncio.create_task(outbox.keep(client))
+        await until(lambda: outbox._sender is not None)
+        try:
+            yield replace(services, outbox=outbox)
+        finally:
+            sending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sending
+            await operations.close()
+
+
+async def test_each_target_is_tried_or_the_one_that_is_named(services: Services, tmp_path: Path) -> None:
+    with sinks.listening() as chat, sinks.listening() as pager:
+        pager.script(sinks.says(503))
+        recipients = [
+            Recipient(name, url=f"http://127.0.0.1:{sink.port}/canary-path")
+            for name, sink in (("chat", chat), ("pager", pager))
+        ]
+        async with alerting(services, tmp_path, *recipients) as alerted, connect(alerted) as client:
+            every, one = [await client.post(TEST, json=body) for body in ({}, {"target": "chat"})]
+    found = every.json()["tests"]
+    assert [each.pop("seconds") < 10 for each in found] == [True, True]
+    assert found == [
+        {"target": "chat", "taken": True, "status": 200, "message": ""},
+        {
+            "target": "pager",
+            "taken": False,
+            "status": 503,
+            "message": "it answered 503: it is overloaded or down for maintenance",
+        },
+    ]
+    assert [each["target"] for each in one.json()["tests"]] == ["chat"]
+    assert [each.json["event"] for each in chat.received] == ["test", "test"]
+    assert "canary" not in every.text
+
+
+async def test_a_target_that_there_is_not_is_not_found(services: Services, tmp_path: Path) -> None:
+    async with connect(services) as client:
+        answer = await client.post(TEST, json={})
+        assert (answer.status_code, answer.json()) == (
+            404,
+            {"errors": ["The settings name nobody who is alerted; name a target in `alerts`."]},
+        )
+    chat = Recipient("chat", url="http://127.0.0.1:1/")
+    async with alerting(services, tmp_path, chat) as alerted, connect(alerted) as client:
+        answer = await client.post(TEST, json={"target": "caht"})
+        assert (answer.status_code, answer.json()) == (
+            404,
+            {"errors": ["The settings name no such target of alerts; those of `alerts` are chat."]},
+        )
+        assert (await client.post(TEST, json={"target": 7})).status_code == 400

@@ -1,0 +1,77 @@
+"""What events may be asked for by: what is meant by a kind, an action and an actor, and what is none."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.access import principals
+from reconciler.auditing import filters, refusals
+from reconciler.auditing.filters import NotThere
+from reconciler.reconciling import suspending, telling
+from reconciler.resources import kinds
+from reconciler.signing_in import people
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "audit.md"
+
+
+@pytest.mark.parametrize(
+    ("meant", "typed", "found"),
+    [
+        (filters.kind, "destination-types", "DestinationType"),
+        (filters.kind, "DESTINATION", "Destination"),
+        (filters.kind, "key", "Key"),
+        (filters.action, "Signed-In", "signed-in"),
+        (filters.actor, "user:Ana b", "user:Ana b"),
+        (filters.actor, "git:telemetry", "git:telemetry"),
+    ],
+)
+def test_what_is_meant_is_found_as_events_have_it(meant: Callable[[str], str], typed: str, found: str) -> None:
+    assert meant(typed) == found
+
+
+@pytest.mark.parametrize(
+    ("meant", "typed", "told"),
+    [
+        (filters.kind, "Nope", "is no kind of what events tell of; there are `AgentVersion`, "),
+        (filters.kind, "", "is no kind"),
+        (filters.action, "create", "is no action; there are `approved`, `configured`, "),
+        (filters.actor, "ana", "is nobody; write `user:` before the name of a person, "),
+        (filters.actor, "user:", "is nobody; "),
+        (filters.actor, "Settings", "is nobody; "),
+        (
+            filters.actor,
+            "key:collector",
+            "is no key: they are named by their ids, as `key:01M7Z5EW4Q8Z2S0T9V1X3Y5A7C`.",
+        ),
+    ],
+)
+def test_what_is_none_is_told_with_those_that_there_are(meant: Callable[[str], str], typed: str, told: str) -> None:
+    with pytest.raises(NotThere) as raised:
+        meant(typed)
+    assert str(raised.value).startswith(told)
+
+
+def test_whoever_the_service_names_is_somebody() -> None:
+    machines = (refusals.NOBODY, refusals.OTHERS, suspending.SYSTEM, telling.SETTINGS, people.ACTOR)
+    keys = (principals.SERVICE_KEY.name, principals.LOCAL.name)
+    assert [filters.actor(name) for name in (*machines, *keys)] == [*machines, *keys]
+
+
+def test_the_page_lists_every_kind_and_action() -> None:
+    section = PAGE.read_text().split("## What is recorded")[1].split("Each event has")[0]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ") and "`" in line]
+    listed = {name for first, _ in rows for name in re.findall(r"`(\w+)`", first)}
+    assert listed | {kind.name for kind in kinds.KINDS} == set(filters.KINDS) | {"Destination"}
+    actions = {name for _, second in rows for name in re.findall(r"`([a-z-]+)`", second)}
+    assert actions - {"password"} == set(filters.ACTIONS)
+
+
+def test_whatever_the_program_tells_of_can_be_asked_for() -> None:
+    text = "\n".join(path.read_text() for room in ("reconciler", "api") for path in sorted((ROOT / room).rglob("*.py")))
+    told = re.findall(r'Audited\(\s*"([a-z-]+)", "(\w+)"', text)
+    assert len(told) >= 10
+    assert {action for action, _ in told} | set(re.findall(r'\baction="([a-z-]+)"', text)) <= set(filters.ACTIONS)
+    assert {kind for _, kind in told} <= set(filters.KINDS)

@@ -1,0 +1,89 @@
+"""A look that fails while the store takes nothing is shown all the same, until a look ends otherwise."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from reconciler.git.faults import GitFault, State
+from reconciler.git.refs import Head
+from reconciler.metrics import runs as metrics
+from reconciler.metrics.families import Sample
+from reconciler.notifying import repositories
+from reconciler.reconciling import showing
+from reconciler.reconciling.reconciler import Reconciler
+from reconciler.reconciling.runs import Run, Trigger
+from reconciler.reconciling.tallies import Tally
+from reconciler.remotes.following import Following
+from tests import entries
+from tests.api.parts import Parts, started
+from tests.store.engines import SqliteEngine
+
+pytestmark = pytest.mark.anyio
+
+DOWN = "the server is down; start it"
+
+
+class Failing:
+    """A remote that cannot be read."""
+
+    generation = 0
+
+    async def look(self, **_: object) -> Head:
+        """Fails."""
+        raise GitFault(State.UNREACHABLE, DOWN)
+
+
+def reconciler(parts: Parts, *, suspended: bool = False) -> Reconciler:
+    return Reconciler(
+        entries.watched("telemetry", "https://git.example/a.git", suspended=suspended),
+        following=cast("Following", Failing()),
+        store=parts.services.store,
+        applier=parts.services.applier,
+        fingerprint=lambda _: "",
+        origin="",
+        neighbours=tuple,
+        clock=parts.clock,
+        tally=Tally(),
+    )
+
+
+async def seen(one: Reconciler, parts: Parts) -> tuple[str, str | None, list[object]]:
+    """State and message as the API shows them, and what the metrics say: the state, and whether looks fail."""
+    shown = msgspec.json.decode(await showing.shown(one, parts.services.store))
+    every: Any = SimpleNamespace(tally=Tally(), reconcilers=lambda: [one])
+    samples = [step for step in metrics.steps(every) if isinstance(step, Sample)]
+    told: list[object] = [step.labels[-1] for step in samples if step.family is metrics.STATE]
+    told += [step.value for step in samples if step.family is metrics.FAILING]
+    return shown["state"], shown["message"], told
+
+
+async def looked(one: Reconciler, trigger: Trigger = Trigger.POLL) -> None:
+    await one.reconcile(Run("R1", "telemetry", "default", trigger, "system"), full=False)
+
+
+async def test_a_fault_that_cannot_be_written_is_shown_counted_and_notified_of(tmp_path: Path) -> None:
+    async with started(tmp_path) as parts:
+        store, one = parts.services.store, reconciler(parts)
+        assert await seen(one, parts) == ("never-read", None, ["never-read", 0])
+        with SqliteEngine(tmp_path).failing(store):
+            await looked(one)
+        assert await seen(one, parts) == ("unreachable", DOWN, ["unreachable", 1])
+        [found] = repositories.of_state(one)
+        assert found.facts["message"] == DOWN
+        assert (await store.repository("telemetry"), one.remembered) == (None, None)
+        await looked(one)
+        remembered = await store.repository("telemetry")
+        assert remembered is not None
+        assert (remembered.message, one.unwritten) == (DOWN, None)
+
+
+async def test_a_run_that_somebody_asked_for_and_that_cannot_be_written_tells_why(tmp_path: Path) -> None:
+    async with started(tmp_path) as parts:
+        one = reconciler(parts, suspended=True)
+        with SqliteEngine(tmp_path).failing(parts.services.store):
+            await looked(one, Trigger.REQUEST)
+        _, _, [_, failing] = await seen(one, parts)
+        assert (failing, one.fault is not None and "could not be written" in one.fault.message) == (1, True)
