@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 from reconciler import clock
 from reconciler.applying import Applier
@@ -99,8 +98,7 @@ async def built(
 def _disks(settings: Settings) -> disks.Observer:
     """Of all that is kept: any folder of it may be a disk of its own."""
     queues = settings.state_dir / delivering.QUEUES
-    store_ = Path(settings.store.url.removeprefix("sqlite:///")).parent
-    folders = (settings.state_dir, store_, settings.state_dir / leftovers.MIRRORS, queues)
+    folders = (settings.state_dir, settings.store.path.parent, settings.state_dir / leftovers.MIRRORS, queues)
     return disks.Observer(folders, queues=queues, reserve=settings.delivery.free_bytes)
 
 

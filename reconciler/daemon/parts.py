@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
@@ -93,7 +92,7 @@ async def built(
         _kept(settings, bound, confirm_auth_change=confirm_auth_change) as kept,
         _reading(bound) as reader,
     ):
-        path = str(_store_path(settings))
+        path = str(settings.store.path)
         limits = Limits(api_versions=settings.api.accepted_versions, max_resources=settings.api.max_resources)
         secrets = partial(available.of, sources.configured(settings, environment=environment))
         applier = Applier(kept.store, reader, store_path=path, limits=limits, secrets=secrets, clock=clock.now)
@@ -152,14 +151,10 @@ async def built(
             yield Parts(services, repositories, delivery, watching, auditing)
 
 
-def _store_path(settings: Settings) -> Path:
-    return Path(settings.store.url.removeprefix("sqlite:///"))
-
-
 @contextlib.asynccontextmanager
 async def _kept(settings: Settings, bound: Bound, *, confirm_auth_change: bool) -> AsyncIterator[_Kept]:
     """Both files, brought to this version, and everybody who may still come in. Raises Refused, StoreFault."""
-    path = _store_path(settings)
+    path = settings.store.path
     await asyncio.to_thread(upgrading.before, databases.places(settings), clock=time.monotonic, beating=systemd.beat)
     store = await asyncio.to_thread(SqliteStore, path)
     operations: SqliteOperations | None = None

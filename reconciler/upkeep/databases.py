@@ -74,7 +74,7 @@ class Identity:
 
 def places(settings: Settings) -> Places:
     """Those of a service with these settings."""
-    return Places(Path(settings.store.url.removeprefix("sqlite:///")), settings.state_dir / OPERATIONS.file)
+    return Places(settings.store.path, settings.state_dir / OPERATIONS.file)
 
 
 def identity(connection: sqlite3.Connection) -> Identity:
