@@ -21,10 +21,10 @@ install: .venv/installed
 run: install
 	@.venv/bin/reconciler demo
 
-# Three processes for two cores, since some wait for daemons; a file stays whole, since its tests share one. Files come
+# Four processes for two cores, since some wait for daemons; a file stays whole, since its tests share one. Files come
 # in the order of tests/conftest.py, and not those of many tests first, which are short.
 test: .venv/installed-for-development
-	scripts/test --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	scripts/test --numprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/providers
 
 # What a machine cannot have is not made: its script says so, and tries again the next time.
 PROVIDERS := tests/providers/node_modules/.package-lock.json .venv/glewlwyd/unpacked

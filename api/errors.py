@@ -33,10 +33,11 @@ from api.answers import Header, Json
 from reconciler import errors
 from reconciler.access import changing
 from reconciler.delivery import contract
+from reconciler.hanging import Hangs
 from reconciler.otlp import refusals
 from reconciler.reading import client
 from reconciler.signing_in.passwords import Throttled
-from reconciler.store.contract import StoreFault
+from reconciler.store.contract import Moved, StoreFault
 
 logger = logging.getLogger(__name__)
 
@@ -212,10 +213,16 @@ def _not_taken(exception: Exception, _request: str) -> Told:
     return Told(503, (str(exception),), (retry_after(BUSY_SECONDS),))
 
 
-def _store_fault(exception: Exception, request: str) -> Told:
+def _outside(exception: Exception, request: str) -> Told:
     # Its sentence is for people, and says all that there is to know: a full disk is no fault of the program.
     logger.warning(f"The request {request} failed: {exception}", extra={"fields": {"request": request}})
     return Told(503, (str(exception),), (retry_after(BUSY_SECONDS),))
+
+
+def _moved(exception: Exception, request: str) -> Told:
+    logger.warning(f"The request {request} failed: {exception}", extra={"fields": {"request": request}})
+    told = "Others changed the store each time before this was stored; nothing was changed: send it again."
+    return Told(503, (told,), (retry_after(BUSY_SECONDS),))
 
 
 def _overdue(exception: Exception, request: str) -> Told:
@@ -245,7 +252,9 @@ TABLE: Mapping[type, Answering] = {
     contract.UnknownDestination: partial(_told, status=404),
     contract.Full: _full,
     contract.NotTaken: _not_taken,
-    StoreFault: _store_fault,
+    StoreFault: _outside,
+    Moved: _moved,
+    Hangs: _outside,
     Exception: _failed,
 }
 """The nearest class decides; Transient has no line of its own, so that what else failed outside is a 500."""

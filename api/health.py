@@ -7,14 +7,15 @@ import logging
 from starlette.responses import Response
 
 from api import errors
-from api.answers import Json
+from api.answers import JSON, Json
+from api.at_once import AtOnce
 from api.calls import Call
 from reconciler.errors import ReconcilerError
 from reconciler.version import __version__
 
 logger = logging.getLogger(__name__)
 
-LIVE = b'{"status":"live"}'
+LIVE = AtOnce(b'{"status":"live"}', media_type=JSON)
 READY = b'{"status":"ready"}'
 VERSION = json.dumps(__version__).encode()
 READY_SECONDS = 5.0  # a store that takes longer does not serve
@@ -22,7 +23,7 @@ READY_SECONDS = 5.0  # a store that takes longer does not serve
 
 async def live(_call: Call) -> Response:
     """GET /livez"""
-    return Json(LIVE)
+    return LIVE
 
 
 async def ready(call: Call) -> Response:

@@ -15,7 +15,9 @@ SHARE = 0.9  # of the script's time that ours may take
 
 
 def measure(*, files: int) -> Figure:
-    """Ours is the run's own duration, from the look at the repository to the commit of the store; by turns."""
+    """Ours is from the signal by which a running daemon follows the repository to the first answer that shows what is
+    stored; by turns.
+    """
     ours, floor = [], []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

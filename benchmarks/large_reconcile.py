@@ -1,25 +1,30 @@
 """A first reconcile of very many files in a running daemon, and what whoever else uses the daemon notices of it.
 
 The daemon has one stored resource, which is read and written meanwhile. The repository is followed from one moment on,
-by settings that are read again, so that what is timed is the run's own duration, and nothing of a start.
+by settings that are read again, so that what is timed is from that signal to the first answer that shows what was
+stored, and nothing of a start. While others read and write, somebody pushes to a repository of another project, too.
 """
 
 import contextlib
 import json
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
-from benchmarks import corpus, delivery_pacing
+from benchmarks import corpus, delivery_pacing, moving
 from benchmarks.beside import Beside, Latencies
-from benchmarks.daemons import Daemon, daemon, first_run, resource
+from benchmarks.daemons import Daemon, daemon, first_run, resource, until_read
 from benchmarks.figures import Figure
 from benchmarks.watching import Most, watching
+from tests import daemons
 
 FEW = 10_000
 GROWTH_LIMIT = 1.3
+BUSY_LIMIT = 2.0  # planned twice it takes longer
 MEMORY_LIMIT_MB, MEMORY_TARGET_MB = 800.0, 600.0
 WAL_LIMIT_MB = 64.0
 READS_A_SECOND = 100
@@ -29,12 +34,15 @@ WRITE_LIMIT_MS, WRITE_TARGET_MS = 500.0, 100.0
 ALONE_SECONDS = 3.0
 SAMPLE_SECONDS = 0.1
 STORED = "stored"
+OTHER = "other"  # a repository, and its project
+OTHER_FILES = 100
+PUSH_SECONDS = 1.0
 JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One first reconcile: how long the run took, and the most that it took of the machine."""
+    """One first reconcile: how long it took, and the most that it took of the machine."""
 
     seconds: float
     most: Most
@@ -75,6 +83,12 @@ def _sizes(files: int, few_seconds: float, quiet: Read, busy: Read) -> list[Figu
             f"{each * 1e6:.0f} µs, {quiet.seconds:.1f} s in all",
             f"limit {GROWTH_LIMIT:g} times that of {FEW:,}, {few_each * 1e6:.0f} µs",
             f"{growth / GROWTH_LIMIT:.2f}",
+        ),
+        Figure(
+            f"{what} while others read, write and push",
+            f"{busy.seconds:.1f} s",
+            f"limit {BUSY_LIMIT:g} times that alone",
+            f"{busy.seconds / quiet.seconds / BUSY_LIMIT:.2f}",
         ),
         Figure(
             f"{what}, memory of all processes",
@@ -121,7 +135,7 @@ def _busy(folder: Path, repository: Path, files: int) -> tuple[Read, Noticed]:
         with _reads(running, folder) as alone:
             time.sleep(ALONE_SECONDS)
             quiet = alone.ended()
-        with _reads(running, folder) as reading, _writes(running, folder) as writing:
+        with _pushes(running, folder), _reads(running, folder) as reading, _writes(running, folder) as writing:
             read = _read(running, repository, files)
             return read, Noticed(alone=quiet, reads=reading.ended(), writes=writing.ended())
 
@@ -152,3 +166,34 @@ def _writes(running: Daemon, folder: Path) -> Beside:
     body = json.dumps({"resources": [resource("written", "@@@@@@@@")]}).encode()
     asked = delivery_pacing.request("POST", "/v1/apply", key=running.key, body=body, content_type=JSON)
     return Beside(asked, port=running.port, every=WRITE_PAUSE_SECONDS, file=folder / "write", paced=False)
+
+
+@contextlib.contextmanager
+def _pushes(running: Daemon, folder: Path) -> Iterator[None]:
+    """Push one small change after another to a repository of another project."""
+    repository = folder / f"{OTHER}.git"
+    corpus.make(repository, files=OTHER_FILES)
+    commits = moving.prepare(repository, [(corpus.path(number), _changed(number)) for number in range(OTHER_FILES)])
+    running.follow(daemons.watched(OTHER, repository, project=OTHER, interval="1h"))
+    until_read(running, OTHER, files=OTHER_FILES)
+    ended = threading.Event()
+
+    def push() -> None:
+        for commit in commits:
+            moving.move(repository, commit)
+            if ended.wait(PUSH_SECONDS):
+                return
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _changed(number: int) -> str:
+    """The same resource with another scheme: `http` is none that the corpus has."""
+    text = corpus.document(number, Random(number))  # noqa: S311 - a reproducible corpus, no secret
+    return text.replace("value: https", "value: http")

@@ -1,6 +1,7 @@
 """Ten thousand open notifications: how long lists take over HTTP, of all and of the few that somebody sees at the far
 end, for a key and for a person who dismissed every one; and for how long a look that finds them all again holds the
-loop.
+loop. And as many as one project may have, which begin and end again and again, with as many targets of alerts that take
+none: for how long that holds it.
 
 The daemon finds them in its file at its start; they are of a project that it does not know and of a person, so that no
 look ends them.
@@ -8,6 +9,7 @@ look ends them.
 
 import asyncio
 import contextlib
+import gc
 import sqlite3
 import tempfile
 import time
@@ -22,16 +24,22 @@ from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure
 from reconciler import clock
 from reconciler.concerns import Type
+from reconciler.daemon.daemon import YOUNG_OBJECTS
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifications.rendering import Place
 from reconciler.notifying.board import Board
+from reconciler.notifying.outbox import Outbox
+from reconciler.notifying.targets import Recipient
 from reconciler.operations.sqlite import SqliteOperations
 
 PATH = "/v1/api/notifications"
 LIST_LIMIT = 0.1  # seconds
 HELD_LIMIT = 0.005  # of processor time that the loop may be held at a stretch
-ROUNDS = 20
+TICK = 0.0002  # seconds between two looks whether it was
+ROUNDS, LONG_ROUNDS = 20, 5
+CAUSES, TARGETS = MOST // 2, 20
+PLACE = Place("default", "http://127.0.0.1:3001")
 PROJECT, ANA, BEN = "elsewhere", "ana", "ben"
 FEW = 5  # the oldest, which are one person's
 PASSWORD = "a password of ten thousand"  # noqa: S105 - of a daemon that lives for seconds
@@ -55,7 +63,13 @@ def measure() -> list[Figure]:
         _dismissed(file, ids, ana)
         with daemon(folder, repository=None) as running:
             listed = [_listed(running, asked) for asked in _asked(running.key, ids)]
-    return [*listed, _figure(f"longest hold of the loop by a look that finds {MOST:,} again", held, HELD_LIMIT)]
+        alerts = asyncio.run(_held_by_alerts(folder / "alerts.db"))
+    told = f"longest hold of the loop by {CAUSES:,} causes that begin and end, with {TARGETS} targets of alerts"
+    return [
+        *listed,
+        _figure(f"longest hold of the loop by a look that finds {MOST:,} again", held, HELD_LIMIT),
+        _figure(told, alerts, HELD_LIMIT),
+    ]
 
 
 def _asked(key: str, ids: list[str]) -> list[Asked]:
@@ -115,7 +129,7 @@ async def _held_by_looks(path: Path, user: str) -> tuple[float, list[str]]:
     """
     operations = SqliteOperations(path)
     # One project gets half of the room, and here it is to have that of all.
-    board = Board(operations, clock=clock.now, place=Place("default", "http://127.0.0.1:3001"), most=2 * MOST)
+    board = Board(operations, clock=clock.now, place=PLACE, most=2 * MOST)
     await board.take(Look(Domain.DELIVERY, _found(FEW, user=user), part=""))
     look = Look(Domain.DELIVERY, _found(MOST - FEW, project=PROJECT), PROJECT)
     await board.take(look)
@@ -129,6 +143,28 @@ async def _held_by_looks(path: Path, user: str) -> tuple[float, list[str]]:
     held = median([await _held(looked) for _ in range(ROUNDS)])
     await operations.close()
     return held, ids
+
+
+async def _held_by_alerts(path: Path) -> float:
+    """Begin and end all of them again and again: the longest time for which nothing else had its turn."""
+    operations = SqliteOperations(path)
+    recipients = [Recipient(f"target-{number}", url="http://127.0.0.1:1/") for number in range(TARGETS)]
+    outbox = Outbox(recipients, operations, place=PLACE, clock=clock.now)
+    board = Board(operations, clock=clock.now, place=PLACE, outbox=outbox)
+    looks = [Look(Domain.DELIVERY, found, PROJECT) for found in (_found(CAUSES, project=PROJECT), ())]
+
+    async def looked() -> None:
+        for look in looks:
+            await board.take(look)
+            await board.tidy()
+
+    before = gc.get_threshold()
+    gc.freeze()  # as the daemon does
+    gc.set_threshold(YOUNG_OBJECTS, *before[1:])
+    held = median([await _held(looked) for _ in range(LONG_ROUNDS)])
+    gc.set_threshold(*before)
+    await operations.close()
+    return held
 
 
 def _found(number: int, *, project: str = "", user: str = "") -> tuple[Finding, ...]:
@@ -147,7 +183,7 @@ async def _held(work: Callable[[], Awaitable[None]]) -> float:
     async def beat() -> None:
         nonlocal longest, last
         while not is_done:
-            await asyncio.sleep(0)
+            await asyncio.sleep(TICK)  # and not at once, or what writes on another thread would wait for its turn
             now = time.thread_time()
             longest, last = max(longest, now - last), now
 

@@ -1,14 +1,16 @@
 """Applying: what is asked for, planned in the reader child, then stored in one transaction.
 
 The plan holds until what it looked at is touched: see `Store.commit`. When the store moved there meanwhile, it is made
-again; after a few such rounds the applier keeps other changes out for one round, so that a large commit ends too.
+again; `rounds` in the end keep other changes out, so that a large commit ends too.
 """
 
 import asyncio
 import contextlib
 import os
+from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -16,7 +18,8 @@ import msgspec
 from reconciler import belonging
 from reconciler.access.actors import Actor
 from reconciler.clock import Clock, rfc3339
-from reconciler.gates import Gate
+from reconciler.hanging import Asking
+from reconciler.planning import footprints
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.reading.client import Answered, Reader
 from reconciler.reading.inflow import Begin, Inflow
@@ -39,10 +42,10 @@ from reconciler.reading.messages import (
 )
 from reconciler.resources.keys import Key
 from reconciler.resources.secret_references import Available
+from reconciler.rounds import Round, Rounds, to_its_end
 from reconciler.routing.models import Routes
 from reconciler.store.contract import ApprovalRow, AuditRow, Changes, Moved, Record, Store
 
-OPTIMISTIC_ROUNDS = 2  # plans that others may overtake, before one that they may not
 SEED_BYTES = 16
 
 T = TypeVar("T")
@@ -99,7 +102,7 @@ class Told:
 Listener: TypeAlias = Callable[[Told], None]
 
 Secrets: TypeAlias = Callable[[str], Available]
-"""The names that a project may refer to now. It reads files, so it is called on a thread."""
+"""The names that a project may refer to now. It reads files, which may hang, so it is called on a thread."""
 
 
 class Applier:
@@ -114,8 +117,9 @@ class Applier:
         self._limits = limits
         self._secrets = secrets
         self._clock = clock
-        self._gate = Gate()  # of all changes
-        self._requests = Gate()  # of requests, inside which they come to the other one
+        # Each project may have its own disk for these.
+        self._asking: defaultdict[str, Asking] = defaultdict(lambda: Asking("the files of secrets"))
+        self._rounds = Rounds()
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -183,12 +187,14 @@ class Applier:
                 self._tell(Told(origin, planned.touched, changed=planned.changed, project=project))
             return planned
 
-        return await self._rounds(job, project=project, store=store, ahead=self._store.ahead)
+        attempt = self._attempt(job, project=project, store=store, ahead=self._store.ahead)
+        return await self._rounds.of_commit(project, attempt)
 
     async def redact(self, key: Key, text: str, *, request: Request, dry_run: bool) -> RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
 
-        What it was stays in the files until the store's traces are erased. Raises StoreFault, ReaderGone.
+        What it was stays in the files until the store's traces are erased. Others are kept out meanwhile: what quotes
+        the text may be stored beside any revision. Raises StoreFault, ReaderGone.
         """
 
         def job(context: Context) -> Job:
@@ -207,10 +213,18 @@ class Applier:
             assert isinstance(planned, RedactPlanned)
             if planned.exists and planned.obstacle is None and not dry_run:
                 record = Record(redacts=True, address=belonging.address())
-                await self._store.commit(answered.parts(), record=record, planned_at=planned.revision)
+                await self._store.commit(
+                    answered.parts(),
+                    record=record,
+                    planned_at=planned.revision,
+                    footprint=footprints.of_all(request.project),
+                )
             return planned
 
-        return await self._rounds(job, project=request.project, store=store)
+        attempt = self._attempt(job, project=request.project, store=store)
+        if dry_run:
+            return await attempt()
+        return await self._rounds.alone(request.project, attempt)
 
     async def explain(self, job: Callable[[Context], LineageJob], *, project: str) -> LineageFound:
         """Find which commits changed what a repository brought, and store it when nothing else is under way.
@@ -220,8 +234,8 @@ class Applier:
         answered = await self._reader.plan(job(await self._context(project)))
         assert isinstance(answered.planned, LineageFound)
         for part in answered.parts():
-            async with self._gate.idle():
-                await _to_its_end(self._store.commit((part,), record=Record(), planned_at=None))
+            async with self._rounds.when_idle(project):
+                await to_its_end(self._store.commit((part,), record=Record(), planned_at=None))
         return answered.planned
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
@@ -235,9 +249,16 @@ class Applier:
         found = answered.planned
         assert isinstance(found, RoutesFound)
         if found.restated:
-            async with self._gate.shared():
+            async with self._rounds.beside(project):
                 with contextlib.suppress(Moved):
-                    await _to_its_end(self._store.commit(answered.parts(), record=Record(), planned_at=found.revision))
+                    await to_its_end(
+                        self._store.commit(
+                            answered.parts(),
+                            record=Record(),
+                            planned_at=found.revision,
+                            footprint=footprints.of_all(project),
+                        )
+                    )
         return await _joined(answered.routes, project=project, revision=found.revision)
 
     async def review(self, job: Callable[[Context], ReviewJob], *, project: str) -> ReviewPlanned:
@@ -250,28 +271,33 @@ class Applier:
         return answered.planned
 
     async def secrets(self, project: str) -> Available:
-        """The names that a project may refer to now, as the next plan is told."""
-        return await asyncio.to_thread(self._secrets, project)
+        """The names that a project may refer to now, as the next plan is told. Raises Hangs."""
+        return await self._asking[project].answer(partial(self._secrets, project))
 
     async def release(self, repository: str, *, audit: AuditRow) -> None:
         """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
-        async with self._gate.shared():
+        async with self._rounds.everywhere():
             record = Record(release_repository=repository, audit=(audit,))
-            await _to_its_end(self._store.commit((), record=record, planned_at=None))
+            await to_its_end(self._store.commit((), record=record, planned_at=None))
         self._tell(Told(repository))
 
     async def approve(self, approval: ApprovalRow, *, audit: AuditRow) -> None:
         """Let go what is held at a commit. Raises Moved when something else is held by now, StoreFault."""
-        async with self._gate.shared():
+        async with self._rounds.beside(audit.project):
             parts = (Changes(audit=(audit,)),)
             record = Record(approval=approval, address=belonging.address())
-            await _to_its_end(self._store.commit(parts, record=record, planned_at=None))
+            await to_its_end(self._store.commit(parts, record=record, planned_at=None))
+
+    async def tell(self, record: Record, *, project: str) -> None:
+        """Store what a run told without a plan; whoever is alone in the project sees all of it. Raises StoreFault."""
+        async with self._rounds.beside(project):
+            await to_its_end(self._store.commit((), record=record, planned_at=None))
 
     async def note(self, record: Record) -> None:
         """Store what plans must know and no plan made: that a suspension begins or ends. Raises StoreFault."""
         told = replace(record, address=belonging.address())
-        async with self._gate.shared():
-            await _to_its_end(self._store.commit((), record=told, planned_at=None))
+        async with self._rounds.everywhere():
+            await to_its_end(self._store.commit((), record=told, planned_at=None))
 
     async def _answer(self, verb: Verb, body: bytes, *, request: Request, options: Options) -> Answer:
         def job(context: Context) -> Job:
@@ -301,39 +327,25 @@ class Applier:
                 self._tell(Told(None, planned.touched, project=request.project))
             return Answer(planned.status, planned.answer)
 
-        return await self._rounds(job, project=request.project, store=store, among=self._requests)
+        return await self._rounds.of_request(request.project, self._attempt(job, project=request.project, store=store))
 
-    async def _rounds(
+    def _attempt(
         self,
         job: Callable[[Context], Job],
         *,
         project: str,
         store: Callable[[Answered], Coroutine[None, None, T]],
         ahead: Begin | None = None,
-        among: Gate | None = None,
-    ) -> T:
-        """Plan and store, and plan again when the store moved. With `ahead`, a large change is written meanwhile.
-
-        With a gate `among` many, these are kept out at first: requests that overtake each other would all wait for a
-        large commit otherwise, that of them which wants to be alone among all, and the others behind it.
-        """
+    ) -> Round[T]:
+        """One round: plan and store. With `ahead`, a large change is written meanwhile. It raises Moved."""
 
         async def round_() -> T:
             async with Inflow(ahead) as inflow:  # whatever is not stored of it is dropped
                 answered = await self._reader.plan(job(await self._context(project)), inflow)
                 await inflow.written()  # which takes long, and may be given up
-                return await _to_its_end(store(answered))
+                return await to_its_end(store(answered))
 
-        async def beside_all() -> T:
-            async with self._gate.shared():
-                return await round_()
-
-        async def before_all() -> T:
-            return await _in_rounds(round_, gate=self._gate, last=round_)
-
-        if among is None:
-            return await before_all()
-        return await _in_rounds(beside_all, gate=among, last=before_all)
+        return round_
 
     async def _context(self, project: str) -> Context:
         now = self._clock()
@@ -362,33 +374,6 @@ async def _joined(parts: Iterable[bytes], *, project: str, revision: int) -> Rou
         destinations=tuple(one for part in found for one in part.destinations),
         former=tuple(one for part in found for one in part.former),
     )
-
-
-async def _in_rounds(
-    attempt: Callable[[], Coroutine[None, None, T]],
-    *,
-    gate: Gate,
-    last: Callable[[], Coroutine[None, None, T]],
-) -> T:
-    """What the first attempt that is not overtaken gives; the `last` one has the gate for itself."""
-    for _ in range(OPTIMISTIC_ROUNDS):
-        async with gate.shared():
-            with contextlib.suppress(Moved):
-                return await attempt()
-    async with gate.exclusive():
-        return await last()
-
-
-async def _to_its_end(work: Coroutine[None, None, T]) -> T:
-    """Finish a write that was begun although its caller is gone: its thread cannot be called back, and whoever waits
-    at the gate must not be let in before it is done.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise
 
 
 class _DeletedUpdate(msgspec.Struct):

@@ -1,7 +1,8 @@
-"""A gate: many inside at once, or one alone. Who comes in, and why alone, is not here."""
+"""Gates: many inside at once, or one alone. Who comes in, and why alone, is not here."""
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator
 
 
@@ -18,11 +19,11 @@ class Gate:
     async def shared(self) -> AsyncIterator[None]:
         """Be inside together with others."""
         async with self._entering:
-            self._enter()
+            self.enter()
         try:
             yield
         finally:
-            self._leave()
+            self.leave()
 
     @contextlib.asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
@@ -41,11 +42,49 @@ class Gate:
                     yield
                     return
 
-    def _enter(self) -> None:
+    @property
+    def is_shut(self) -> bool:
+        """Whether newcomers wait, for somebody is alone inside or wants to be."""
+        return self._entering.locked()
+
+    async def opened(self) -> None:
+        """Wait as a newcomer does, and stay outside."""
+        async with self._entering:
+            pass
+
+    def enter(self) -> None:
+        """Be inside together with others, of a gate that is not shut; `leave` it again."""
         self._inside += 1
         self._empty.clear()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Be inside no more."""
         self._inside -= 1
         if self._inside == 0:
             self._empty.set()
+
+
+class Gates:
+    """A gate for each of some places, and a way into all of them at once."""
+
+    def __init__(self) -> None:
+        self._gates: defaultdict[str, Gate] = defaultdict(Gate)
+
+    def of(self, place: str) -> Gate:
+        """The gate of one place."""
+        return self._gates[place]
+
+    @contextlib.asynccontextmanager
+    async def everywhere(self) -> AsyncIterator[None]:
+        """Be inside all of them together with others; of places that nobody entered yet nobody is alone in."""
+        # Whoever waited inside one for the next would keep out of the one all who wait for somebody alone there.
+        while shut := [gate for _, gate in sorted(self._gates.items()) if gate.is_shut]:
+            await shut[0].opened()
+        inside = list(self._gates.values())
+        for gate in inside:
+            gate.enter()
+        try:
+            yield
+        finally:
+            for gate in inside:
+                gate.leave()

@@ -12,6 +12,10 @@ from tests.canaries import MARKER
 settings.register_profile("suite", max_examples=20, deadline=None)
 settings.load_profile("suite")
 
+# Objects that came, less those that went, until cycles are looked for among them: at Python's own 700, whoever makes
+# many is looked through over and over.
+COLLECT_AFTER = 10_000
+
 # The folders whose tests take longest: their files come first, so that at the end no process is left alone with one.
 FIRST = (
     "daemon",
@@ -42,6 +46,7 @@ def pytest_collection_finish() -> None:
     """What was collected is there to the end, and is much: nobody looks through it again for what is not used."""
     gc.enable()
     gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 10, 10)
 
 
 @pytest.fixture

@@ -34,6 +34,8 @@ WAIT_SECONDS = 20.0  # what takes longer does not happen; nearly everything take
 STEP_SECONDS = 0.01
 LONGEST_STEP_SECONDS = 0.05  # each look takes processor time from what is waited for
 
+LATEST_RUNS = 20  # among which one is that a test waits for: it looks often, and all of them are written each time
+
 T = TypeVar("T")
 
 
@@ -58,10 +60,12 @@ class Daemon:
         environment: Mapping[str, str] | None = None,
         prefix: Sequence[str | Path] = (),
         is_started: bool = False,
+        has_real_reader: bool = False,
     ) -> None:
         """`prefix` is a command that runs the daemon's, in other mounts for instance.
 
         `is_started`: each process is a start of Python, which takes a second longer; else see `forking`.
+        `has_real_reader`: `reader` is the process that reads, which a test may stop or look into; else it may kill it.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.config = folder / "config.json"
@@ -73,6 +77,7 @@ class Daemon:
         self.options: tuple[str, ...] = ()  # of the command, at the next start
         self.process: subprocess.Popen[bytes] | forking.Process
         self._is_started = is_started or bool(prefix)
+        self._has_real_reader = has_real_reader
         self._prefix = prefix
         self._environment = environment or {}
         self._settings: dict[str, object] = {"stateDir": str(self.state), "listen": "127.0.0.1:0", **(settings or {})}
@@ -101,6 +106,7 @@ class Daemon:
                     streams=[nothing.fileno(), log.fileno(), log.fileno()],
                     folder=Path.cwd(),
                     environment=forking.without_start(environment),
+                    has_forked_reader=not self._has_real_reader,
                 )
 
     def start(self) -> "Daemon":
@@ -148,7 +154,7 @@ class Daemon:
         return [int(number) for number in task.read_text().split()]
 
     def reader(self) -> int:
-        """The process that reads for it."""
+        """The process that reads for it, or that stands in for that (see `has_real_reader`)."""
 
         def found() -> int | None:
             readers = [child for child in self.children() if b"reconciler.reading.child" in _command(child)]
@@ -252,10 +258,10 @@ class Daemon:
         assert answer.status == 200, answer
         return dict(answer.body["run"])
 
-    def runs(self, repository: str | None = None) -> list[dict[str, Any]]:
+    def runs(self, repository: str | None = None, *, limit: int = 100) -> list[dict[str, Any]]:
         """The latest runs, newest first."""
         chosen = "" if repository is None else f"&repository={repository}"
-        return list(self.get(f"/v1/runs?limit=100{chosen}").body["runs"])
+        return list(self.get(f"/v1/runs?limit={limit}{chosen}").body["runs"])
 
     def reconcile(self, repository: str) -> dict[str, Any]:
         """Ask for a run and wait for its end."""
@@ -278,7 +284,7 @@ class Daemon:
         """The newest finished run of a repository that read this commit, with its statuses."""
 
         def found() -> str | None:
-            ended = (run for run in self.runs(repository) if run["phase"] == "finished")
+            ended = (run for run in self.runs(repository, limit=LATEST_RUNS) if run["phase"] == "finished")
             return next((str(run["id"]) for run in ended if run["commit"] == commit), None)
 
         return self.finished(until(found, f"a run of {repository} at {commit}", seconds=ANSWER_SECONDS))
@@ -383,6 +389,7 @@ def running(
     environment: Mapping[str, str] | None = None,
     prefix: Sequence[str | Path] = (),
     is_started: bool = False,
+    has_real_reader: bool = False,
 ) -> Iterator[Daemon]:
     """A daemon that answers, for as long as the context lasts."""
     daemon = Daemon(
@@ -392,6 +399,7 @@ def running(
         environment=environment,
         prefix=prefix,
         is_started=is_started,
+        has_real_reader=has_real_reader,
     )
     try:
         yield daemon.start()

@@ -21,8 +21,10 @@ class Follow(Protocol):
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with daemons.running(tmp_path_factory.mktemp("daemon")) as running:
+def daemon(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A module whose tests stop the process that reads has `STOPS_THE_READER`."""
+    real = getattr(request.module, "STOPS_THE_READER", False)
+    with daemons.running(tmp_path_factory.mktemp("daemon"), has_real_reader=real) as running:
         yield running
 
 

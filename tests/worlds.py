@@ -41,10 +41,11 @@ from reconciler.reconciling import verdicts
 from reconciler.reconciling.verdicts import Findings
 from reconciler.resources.secret_references import Available
 from reconciler.routing.models import Routes
-from reconciler.store import connections, migrating, queries, writing
+from reconciler.store import connections, migrating, queries, staging, writing
 from reconciler.store.contract import Changes, Record, RepositoryRow
 from reconciler.store.moving import Recent
 from reconciler.store.planning_view import PlanningView
+from reconciler.store.staging import Staged
 
 PROJECT = "default"
 HMAC_KEY = b"k" * 32
@@ -240,15 +241,15 @@ class World:
 
     # What the daemon does
 
-    def look(self, repository: str) -> Ran | None:
-        """The look that is due, if one is."""
+    def look(self, repository: str, *, is_ahead: bool = False) -> Ran | None:
+        """The look that is due, if one is; with `is_ahead`, its change is written ahead."""
         if repository not in self.due:
             return None
         self.due.remove(repository)
         self._pass_time()
         row = self.rows.get(repository)
         ran = self.plan(repository, full=row is None or self._is_followed_anew(repository))
-        self.record(repository, ran)
+        self.record(repository, ran, ahead=self.written_ahead(ran) if is_ahead else None)
         return ran
 
     def settle(self) -> None:
@@ -289,15 +290,12 @@ class World:
     def plan(self, repository: str, *, full: bool) -> Ran:
         """A plan of the newest head, not stored."""
         parts: list[Changes] = []
-        planned = commits.plan(self._commit_job(repository, full=full), self.view, number=1, emit=parts.append)
+        planned = commits.plan(self.commit_job(repository, full=full), self.view, number=1, emit=parts.append)
         return Ran(planned, tuple(parts))
 
     def review(self, repository: str, head: str, *, base: str | None = None) -> Entry:
         """What merging a commit into the newest head would do; or into `base`, which nobody follows."""
-        newest = self._commit_job(repository, full=False)
-        into = msgspec.structs.replace(newest, commit=base or newest.commit)
-        job = ReviewJob(commit=into, head=head, followed=base is None)
-        planned = reviews.plan(job, self.view, number=1, rests=lambda: False)
+        planned = reviews.plan(self.review_job(repository, head, base=base), self.view, number=1, rests=lambda: False)
         assert not planned.conflicts
         return msgspec.msgpack.decode(planned.entry, type=Entry)
 
@@ -405,7 +403,14 @@ class World:
             secrets=self.secrets,
         )
 
-    def _commit_job(self, repository: str, *, full: bool) -> CommitJob:
+    def review_job(self, repository: str, head: str, *, base: str | None = None) -> ReviewJob:
+        """The review of `review`."""
+        newest = self.commit_job(repository, full=False)
+        into = msgspec.structs.replace(newest, commit=base or newest.commit)
+        return ReviewJob(commit=into, head=head, followed=base is None)
+
+    def commit_job(self, repository: str, *, full: bool) -> CommitJob:
+        """The plan of `plan`."""
         following = self.following[repository]
         return CommitJob(
             context=self._context(),
@@ -442,8 +447,17 @@ class World:
             exclude=self.following[repository].exclude,
         )
 
-    def record(self, repository: str, ran: Ran) -> None:
-        """As the reconciler's exit: a second look that finds what the last one told is not stored."""
+    def written_ahead(self, ran: Ran) -> Staged:
+        """A planned commit's parts, which nobody sees until they are recorded."""
+        staged, coming = Staged(), iter(ran.parts)
+        while staging.step(self._writer, staged, coming):
+            pass
+        return staged
+
+    def record(self, repository: str, ran: Ran, *, ahead: Staged | None = None) -> None:
+        """As the reconciler's exit: a second look that finds what the last one told is not stored. What was written
+        `ahead` of it is shown.
+        """
         planned, before = ran.planned, self.rows.get(repository)
         row = self._row(repository, planned, before)
         told = before is not None and (before.head, before.state, before.message) == (row.head, row.state, row.message)
@@ -458,11 +472,12 @@ class World:
             )
             writing.commit(
                 self._writer,
-                ran.parts,
+                ran.parts if ahead is None else (),
                 record=record,
                 planned_at=planned.revision,
                 recent=self.recent,
                 footprint=planned.footprint,
+                ahead=ahead,
             )
             self.rows[repository] = row
             self._tell(repository, planned.touched, changed=planned.changed)

@@ -10,8 +10,8 @@ its hash, and what it redacted.
 import itertools
 import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,9 @@ from reconciler.store.chaining import Anchor, Content, Head
 
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 RESTORED = "events were cut off, or an older copy was put in the store's place"
+
+Watched = Callable[[sqlite3.Connection], AbstractContextManager[object]]
+"""What looks after a connection as long as it is read; it may end what runs on it."""
 
 
 class Broken(errors.Refused):
@@ -65,11 +68,13 @@ def head(text: str) -> Head:
     return Head(int(match[1]), bytes.fromhex(match[2]))
 
 
-def verify(path: Path, *, known: Head | None = None, since: str | None = None) -> Verified:
+def verify(
+    path: Path, *, known: Head | None = None, since: str | None = None, watched: Watched = nullcontext
+) -> Verified:
     """Look at all of a store's audit, whether the link `known` is in it, and whether nothing went that happened at the
-    instant `since` or later, as `clock.rfc3339` writes it. Raises Broken, StoreFault.
+    instant `since` or later, as `clock.rfc3339` writes it. Raises Broken, StoreFault, and what `watched` does.
     """
-    with connections.faults("read"), closing(connections.open_reader(path)) as connection:
+    with connections.faults("read"), closing(connections.open_reader(path)) as connection, watched(connection):
         connection.execute("begin deferred")  # one moment, whatever is written meanwhile
         anchor = auditing.anchor(connection)
         if anchor is None:

@@ -16,6 +16,7 @@ from reconciler.settings.loading import Loaded, SettingsError
 from reconciler.settings.models import Settings
 from reconciler.upkeep import databases, findings, holders
 from reconciler.upkeep.checks import (
+    audits,
     certificates,
     clocks,
     disks,
@@ -78,6 +79,7 @@ def checks(loaded: Loaded, *, environment: Mapping[str, str], now: datetime, is_
         Check(programs.NAME, threaded(partial(_programs, programs.needed(settings)))),
         Check(repositories.NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
         *(_database(kind, places, is_full=is_full) for kind in KINDS),
+        _audit(places, is_full=is_full),
         Check(disks.NAME, threaded(partial(_disks, settings, places))),
         Check(clocks.NAME, threaded(lambda: clocks.judge(clocks.gather(now, [settings.state_dir, PROGRAM])))),
         Check(certificates.NAME, threaded(partial(_certificates, settings, now))),
@@ -116,6 +118,11 @@ def _database(kind: Kind, places: Places, *, is_full: bool) -> Check:
     seconds = stores.FULL_SECONDS if is_full else 2 * stores.QUICK_SECONDS
     look = threaded(lambda: stores.judge(stores.gather(places.of(kind), kind, is_full=is_full)))
     return Check(kind.file, look, seconds)
+
+
+def _audit(places: Places, *, is_full: bool) -> Check:
+    seconds = audits.FULL_SECONDS if is_full else 2 * audits.QUICK_SECONDS
+    return Check(audits.NAME, threaded(lambda: audits.judge(audits.gather(places.store, is_full=is_full))), seconds)
 
 
 def _disks(settings: Settings, places: Places) -> list[Finding]:

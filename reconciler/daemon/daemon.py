@@ -20,7 +20,6 @@ import uvloop
 from reconciler import errors
 from reconciler.daemon import (
     certificates,
-    ending,
     erasing,
     first_admin,
     following,
@@ -70,14 +69,12 @@ class Plan:
 
 
 def start(plan: Plan) -> None:
-    """`run` on a loop of its own, to its end: the loop's own end, which waits for its threads, is bounded too."""
+    """`run` on a loop of its own, to its end: those of the loop and of the process, which wait for threads, are bounded
+    too, so that the process has little else to do afterwards.
+    """
     _allow_open_files()
-    seconds = plan.settings.delivery.drain_timeout + END_SECONDS
-    with (
-        _private_files(),
-        ending.bound(seconds=seconds) as bound,
-        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-    ):
+    bound = Bound(seconds=plan.settings.delivery.drain_timeout + END_SECONDS)
+    with _private_files(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(plan, bound))
 
 

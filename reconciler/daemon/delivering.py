@@ -109,7 +109,8 @@ class Upkeep:
         self._queues = queues
         self._max_age = max_age
         self._now = now
-        self._before = now()
+        self._first = now()
+        self._is_ahead = False
         self._is_low = False
 
     def scheduled(self) -> Schedules:
@@ -121,13 +122,16 @@ class Upkeep:
         return schedules
 
     async def expire(self) -> None:
-        """Forget dead letters that are too old, unless the clock was set since the last time."""
-        before, now = self._before, self._now()
-        self._before = now
-        if expiring.has_jumped(before, now):
-            log.warning("The clock was set by more than an hour; no dead letter expires until the next look.")
-        else:
-            await self._manager.expire(before=now.wall - int(self._max_age * 1000))
+        """Forget dead letters that are too old, by the time that passed where the clock was set ahead."""
+        now = self._now()
+        is_ahead = expiring.is_ahead(self._first, now)
+        if is_ahead and not self._is_ahead:
+            log.warning(
+                "The clock was set ahead by more than an hour: dead letters age as if it had not been, until the "
+                "service is restarted."
+            )
+        self._is_ahead = is_ahead
+        await self._manager.expire(before=expiring.believed(self._first, now) - int(self._max_age * 1000))
 
     async def look_at_disk(self) -> None:
         """Say when the disk is down to what queues leave free, and when there is room again."""
@@ -155,4 +159,4 @@ def _most_connections() -> int:
 
 
 def _now() -> Moment:
-    return Moment(system_clock(), time.monotonic())
+    return Moment(system_clock(), time.clock_gettime(time.CLOCK_BOOTTIME))  # it goes on while the machine sleeps

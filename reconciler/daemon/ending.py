@@ -1,6 +1,7 @@
 """The bound on the daemon's end: what does not end by itself in time is ended, children first.
 
-On a thread, since what hangs may be the event loop itself. What ends, and in which order, is the daemon's to say.
+On a thread, since what hangs may be the event loop itself, or the end of the interpreter, which waits for the threads
+of executors. What ends, and in which order, is the daemon's to say.
 """
 
 import contextlib
@@ -8,7 +9,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -18,7 +19,7 @@ FAILED = 1  # the exit code
 
 
 class Bound:
-    """Begun once, when the daemon is told to stop; `release` it at the end."""
+    """Begun once, when the daemon is told to stop; it lasts until the process has ended."""
 
     def __init__(self, *, seconds: float) -> None:
         self._seconds = seconds
@@ -32,10 +33,6 @@ class Bound:
         if not self._begun:
             self._begun = True
             self._timer.start()
-
-    def release(self) -> None:
-        """The end was reached."""
-        self._timer.cancel()
 
     async def waits(self, what: str, work: Awaitable[None]) -> None:
         """Wait for a part's end, which is named if it is not reached."""
@@ -59,16 +56,6 @@ class Bound:
         log.error(
             "The stop took longer than %g seconds, for %s did not end; the daemon was ended.", self._seconds, late
         )
-
-
-@contextlib.contextmanager
-def bound(*, seconds: float) -> Iterator[Bound]:
-    """A bound for as long as the context lasts."""
-    one = Bound(seconds=seconds)
-    try:
-        yield one
-    finally:
-        one.release()
 
 
 def children() -> list[int]:

@@ -25,7 +25,7 @@ class Follower(Protocol):
     """What follows routes."""
 
     async def left(self, project: str) -> tuple[str, ...]:
-        """The destinations of which a queue is left."""
+        """The destinations of which something may be left."""
 
     async def change(self, routes: Routes) -> None:
         """Follow what a project routes now."""
@@ -80,6 +80,8 @@ class Routing:
         try:
             await self._follower.change(await self._read(project, await self._follower.left(project)))
         except errors.ReconcilerError as problem:
-            log.warning("The routes of the project %s are as they were: %s", project, problem.message)
+            log.warning(
+                "What the project %s routes is not followed in full, and is read again: %s", project, problem.message
+            )
             return False
         return True

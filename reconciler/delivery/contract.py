@@ -20,7 +20,9 @@ class Full(errors.Transient):
 
 
 class NotTaken(errors.Transient):
-    """A destination without a queue did not get the records, or the disk did not take them: the sender keeps them."""
+    """A destination without a queue did not get the records, or the disk did not take them, or did not answer for half
+    a minute and may still take them: the sender keeps them.
+    """
 
 
 class UnknownDestination(errors.Refused):

@@ -1,14 +1,15 @@
-"""When dead letters may expire by their age: not while the clock cannot be believed. Pure.
+"""How late it is for dead letters, which expire by their age: not later than the clock can be believed. Pure.
 
 Belongs here: comparing two clocks. Does not: expiring (`manager`).
 
 A clock that is set a year ahead makes everything old at once, and what has expired does not come back when the clock
-does. A clock that was wrong from the start of the process is not noticed.
+does. So time goes on from the first moment of the process as the clock that never jumps has it; the other one may only
+be behind. A clock that was wrong then is not noticed, nor what died while it was behind.
 """
 
 from typing import NamedTuple
 
-MOST_MILLISECONDS = 3_600_000  # that the two clocks may differ by between two looks; summer time changes neither
+MOST_MILLISECONDS = 3_600_000  # that the clock may be ahead by before that is told; summer time changes neither
 
 
 class Moment(NamedTuple):
@@ -18,7 +19,11 @@ class Moment(NamedTuple):
     monotonic: float
 
 
-def has_jumped(before: Moment, now: Moment) -> bool:
-    """Whether the wall clock went on by something else than the time that passed."""
-    passed = (now.monotonic - before.monotonic) * 1000
-    return abs(now.wall - before.wall - passed) > MOST_MILLISECONDS
+def believed(first: Moment, now: Moment) -> int:
+    """Unix milliseconds: what the clock says, but no more than the time that passed since the first moment."""
+    return min(now.wall, first.wall + round((now.monotonic - first.monotonic) * 1000))
+
+
+def is_ahead(first: Moment, now: Moment) -> bool:
+    """Whether the clock was set ahead since the first moment."""
+    return now.wall - believed(first, now) > MOST_MILLISECONDS

@@ -23,19 +23,21 @@ class Past:
 
 class Figures(NamedTuple):
     """One moment. `unrouted` are records that no Configuration took, by project; `spare` is how many bytes may be
-    written before queues are down to what they leave free on the disk, below zero when they are beyond that.
+    written before queues are down to what they leave free on the disk, below zero when they are beyond that; `faults`
+    how often the disk failed what was written for them, or did not answer.
     """
 
     lanes: Sequence[Lane]
     past: Past
     unrouted: Mapping[str, int]
     spare: int
+    faults: int
 
 
 def fullness(lane: Lane, depth: Depth) -> float:
-    """Of its batches or of its bytes, whichever is more; 0 for a lane that has no limit."""
-    if lane.destination is None or lane.queue is None:
+    """Of its batches or of its bytes, whichever is more; 0 for a lane that has no limit, or takes nothing more."""
+    if lane.destination is None or lane.queue is None or lane.leaving:
         return 0.0
     buffering = lane.destination.buffering
-    by_bytes = 0.0 if buffering.storage is None else depth.disk / max(buffering.storage.max_bytes, 1)
+    by_bytes = 0.0 if buffering.storage is None else depth.limited / max(buffering.storage.max_bytes, 1)
     return max(depth.batches / max(buffering.max_batches, 1), by_bytes)

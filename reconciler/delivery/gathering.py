@@ -7,29 +7,63 @@ A batch has its price, at every step from its frame on disk to its acknowledgeme
 single records, many at once, would pay it for each. Nobody waits for others: the batch is what has come in the same
 turn of the event loop, or, where the queue still writes what came before, until that is written, for which it would
 wait in any case.
+
+A disk that hangs keeps nobody waiting for ever: who has waited for too long hears so, and nothing more is taken until
+the disk answers. What is under way stays so. One timer looks after all, and runs only while something is under way.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 
 from reconciler.delivery.splitting import Share
-from reconciler.queueing.contract import Piece, Queue, Shortage
+from reconciler.queueing.contract import Piece, Queue, QueueFault, Shortage
+
+log = logging.getLogger(__name__)
 
 MOST_RECORDS = (
     256  # of what is put together: an endpoint that refuses one of them gets the others in a few requests more
 )
 MOST_BYTES = 64 << 10  # of the same; a larger request goes alone
+LOOK_SECONDS = 15.0  # between two looks who waits; whoever does at two of them hears that the disk does not answer
+
+HANGS = "The disk does not answer what is written to the queue of %s; until it does, nothing more is taken for it."
+ANSWERS = "The disk answers what is written to the queue of %s again."
 
 Heard = asyncio.Future[None]
+
+
+class Late(QueueFault):
+    """The disk has not answered in time. What was to be appended may still be kept: `written` ends when that is known,
+    as the append does.
+    """
+
+    def __init__(self, written: Heard) -> None:
+        super().__init__("The disk of the queues does not answer.")
+        self.written = written
 
 
 class Gathering:
     """In front of one queue; belongs to the running loop."""
 
-    def __init__(self, queue: Queue, *, clock: Callable[[], int], taken: Callable[[int], None]) -> None:
-        """`clock` gives Unix milliseconds; `taken` hears how many records it has kept, before any is delivered."""
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        who: str,
+        clock: Callable[[], int],
+        taken: Callable[[int], None],
+        hung: Callable[[], None],
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        """`who` is whose queue it is, as the log names it; `clock` gives Unix milliseconds; `taken` hears how many
+        records it has kept, before any is delivered; `hung` is called when the disk begins to hang. Nobody waits for
+        more than twice `look_seconds`.
+        """
         self._queue = queue
+        self._who = who
+        self._hung = hung
         self._clock = clock
         self._taken = taken
         self._loop = asyncio.get_running_loop()
@@ -39,7 +73,11 @@ class Gathering:
         self._at = 0
         self._free = 0  # bytes that may join, for which the queue said that it has room
         self._is_due = False
-        self._under_way = 0  # batches that the queue writes
+        self._under_way: dict[Heard, list[Heard]] = {}  # who waits for each batch that the queue writes
+        self._waited: list[Heard] = []  # those batches, as they were at the last look
+        self._look_seconds = look_seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_stuck = False  # somebody waited for too long, and the disk has answered nothing since
 
     @property
     def is_empty(self) -> bool:
@@ -48,6 +86,8 @@ class Gathering:
 
     def room(self, share: Share) -> Shortage | None:
         """As of a queue."""
+        if self.is_stuck:
+            return Shortage.DISK
         if self._joins(share):
             return None
         self._flush()  # what is here is another batch than the one that is asked for, and counts
@@ -89,12 +129,15 @@ class Gathering:
         pieces, heard, records, at = self._pieces, self._heard, self._records, self._at
         self._pieces, self._heard = [], []
         self._records = self._free = 0
-        self._under_way += 1
         written = asyncio.ensure_future(self._queue.append(pieces, records=records, at=at))
-        written.add_done_callback(partial(self._written, heard, records))
+        self._under_way[written] = heard
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._look_seconds, self._look)
+        written.add_done_callback(partial(self._written, records))
 
-    def _written(self, heard: list[Heard], records: int, written: Heard) -> None:
-        self._under_way -= 1
+    def _written(self, records: int, written: Heard) -> None:
+        heard = self._under_way.pop(written)
+        self._recover()
         failure = asyncio.CancelledError() if written.cancelled() else written.exception()
         if failure is None:
             self._taken(records)
@@ -103,3 +146,28 @@ class Gathering:
                 one.set_result(None) if failure is None else one.set_exception(failure)
         if not self._under_way:
             self._flush()
+
+    def _look(self) -> None:
+        """What is gathered goes to the queue, too: else it would wait for what hangs, and then for as long again."""
+        self._timer = None
+        for written in self._waited:
+            if written in self._under_way:
+                self._stick()
+                for one in self._under_way[written]:
+                    if not one.done():
+                        one.set_exception(Late(written))
+        self._flush()
+        self._waited = [*self._under_way]
+        if self._waited and self._timer is None:
+            self._timer = self._loop.call_later(self._look_seconds, self._look)
+
+    def _stick(self) -> None:
+        if not self.is_stuck:
+            self.is_stuck = True
+            self._hung()
+            log.error(HANGS, self._who)
+
+    def _recover(self) -> None:
+        if self.is_stuck:
+            self.is_stuck = False
+            log.warning(ANSWERS, self._who)

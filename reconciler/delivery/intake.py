@@ -10,11 +10,13 @@ they answer may take seconds; then everything is asked again.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 from reconciler.delivery import lanes
 from reconciler.delivery.contract import Full, NotTaken
+from reconciler.delivery.gathering import Heard, Late
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.splitting import Share
 from reconciler.otlp.refusals import TooLarge
@@ -31,6 +33,9 @@ STOPPING = "The service stops, and a queue in memory takes nothing more; try aga
 
 Wanted: TypeAlias = tuple[Lane, Share]
 """A lane, and what a request has for it."""
+
+Appended: TypeAlias = tuple[Lane, Share, Heard]
+"""The same, and who hears when the lane has it."""
 
 
 class Intake:
@@ -65,8 +70,8 @@ class Intake:
                 message = f"The destination {lane.name} cannot take more now: {lanes.SHORT[shortage]}; try again."
                 raise Full(message, seconds=self._patience(lane, shortage))
 
-    def _append(self, wanted: Sequence[Wanted]) -> list[Awaitable[None]]:
-        appends: list[Awaitable[None]] = []
+    def _append(self, wanted: Sequence[Wanted]) -> list[Appended]:
+        appends: list[Appended] = []
         for lane, share in wanted:
             gathering = lane.gathering
             if gathering is None:
@@ -74,7 +79,7 @@ class Intake:
             if lane.drops and gathering.room(share) is not None:
                 lane.counts.dropped += share.records
             else:
-                appends.append(gathering.add(share))
+                appends.append((lane, share, gathering.add(share)))
         return appends
 
     def _patience(self, lane: Lane, shortage: Shortage) -> float:
@@ -103,13 +108,28 @@ async def _send(inline: Sequence[Wanted]) -> None:
         raise NotTaken(failed)
 
 
-async def _written(appends: Sequence[Awaitable[None]]) -> None:
-    """Wait for all of them, which are under way together."""
+async def _written(appends: Sequence[Appended]) -> None:
+    """Wait for all of them, which are under way together and each end in time (`gathering`).
+
+    What a lane that drops could not write is dropped like what it has no room for: else its sender would send all of it
+    again, also to the lanes that have it. Of what is late nobody knows yet whether it is: it is counted when the disk
+    answers.
+    """
     fault: QueueFault | None = None
-    for written in appends:
+    for lane, share, written in appends:
         try:
             await written
         except QueueFault as problem:
-            fault = problem
+            if not lane.drops:
+                fault = problem
+            elif isinstance(problem, Late):
+                problem.written.add_done_callback(partial(_count_dropped, lane, share.records))
+            else:
+                lane.counts.dropped += share.records
     if fault is not None:
         raise NotTaken(f"{fault.message} Keep the records and send them again.") from None
+
+
+def _count_dropped(lane: Lane, records: int, written: Heard) -> None:
+    if written.cancelled() or written.exception() is not None:
+        lane.counts.dropped += records

@@ -13,7 +13,7 @@ from reconciler.sending.exporter import Exporter
 SHORT = {
     Shortage.BATCHES: "its queue holds as many batches as it may",
     Shortage.BYTES: "its queue takes as many bytes as it may",
-    Shortage.DISK: "the disk has too little room",
+    Shortage.DISK: "the disk has too little room, or takes nothing",
 }
 
 
@@ -68,10 +68,16 @@ class Lane:
         """Whether what a full queue cannot take is dropped, rather than the whole request refused."""
         return self.destination is not None and self.destination.buffering.on_full is OnFull.DROP_NEWEST
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the disk failed what was written last, or does not answer."""
+        if self.queue is None:
+            return False
+        return self.queue.depth().refused or (self.gathering is not None and self.gathering.is_stuck)
+
     def exceeds(self, size: int) -> bool:
         """Whether so many bytes would not fit into its queue if that were empty."""
-        storage = None if self.destination is None else self.destination.buffering.storage
-        return storage is not None and size > storage.max_bytes
+        return self.queue is not None and not self.queue.may_hold(size=size)
 
     @property
     def is_empty(self) -> bool:

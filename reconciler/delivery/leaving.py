@@ -24,8 +24,10 @@ class Leaving:
     def __init__(self, queues: Queues, ended: Callable[[Lane], None]) -> None:
         self._queues = queues
         self._ended = ended
+        self.ending = asyncio.Lock()  # held while one ends: nobody opens its queue before that is closed
         self._lanes: list[Lane] = []
         self._drains: dict[Lane, asyncio.Task[None]] = {}
+        self._ends: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Lane]:
         return iter([*self._lanes])
@@ -56,9 +58,16 @@ class Leaving:
         return None
 
     async def end_empty(self) -> None:
-        """End those that send nothing and are empty."""
+        """End those that send nothing and are empty. Whoever gives up waiting leaves none of them half ended."""
+        ends = asyncio.create_task(self._end_empty(), name="end-empty-queues")
+        self._ends.add(ends)
+        ends.add_done_callback(self._ends.discard)
+        await asyncio.shield(ends)
+
+    async def _end_empty(self) -> None:
         for lane in self:
-            if lane.exporter is None and lane.is_empty:
+            # Another discard may have ended it while this one waited.
+            if lane in self._lanes and lane.exporter is None and lane.is_empty:
                 await self._end(lane)
 
     def stop(self) -> None:
@@ -74,14 +83,17 @@ class Leaving:
         await self._end(lane)
 
     async def _end(self, lane: Lane) -> None:
-        """Its folder goes. Nothing suspends between the look that found it empty and its leaving the list."""
+        """Its folder goes. Nothing suspends between the look that found it empty and its leaving the list, nor from
+        there to the lock, where who comes first is first: whoever misses it in the list waits until its queue is gone.
+        """
         self._lanes.remove(lane)
         self._drains.pop(lane, None)
         self._ended(lane)
-        if lane.exporter is not None:
-            await lane.exporter.stop(seconds=0)
-        if lane.queue is not None:
-            await self._queues.remove(lane.queue)
+        async with self.ending:
+            if lane.exporter is not None:
+                await lane.exporter.stop(seconds=0)
+            if lane.queue is not None:
+                await self._queues.remove(lane.queue)
         log.info("The queue of %s in the project %s is empty, and nobody wants it any more.", lane.name, lane.project)
 
     def _stop(self, lane: Lane) -> None:

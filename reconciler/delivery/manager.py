@@ -1,11 +1,12 @@
 """Delivery: every lane of every project, and the requests that are divided among them.
 
 Belongs here: which lanes there are, which of them a request is for, and what operators ask for. Does not: taking a
-request into lanes (`intake`), where the routes come from (`daemon.routing`), queues and sending.
+request into lanes (`intake`), where the routes come from (`daemon.routing`), finding what is left on disk (`remnants`),
+queues and sending.
 
 **Changed settings** reach a lane while it works. Another place for the queue is another lane: the old one takes nothing
-more and drains beside it. So does the lane of a destination that is gone. What is left on disk of either is opened
-again at the next start.
+more and drains beside it, by the same settings. So does the lane of a destination that is gone, by the newest that are
+known. What is left on disk of either is opened again at the next start.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from reconciler.delivery.gathering import Gathering
 from reconciler.delivery.intake import LATER_SECONDS, READING, UNREAD_SECONDS, Intake
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.leaving import Leaving
+from reconciler.delivery.remnants import Remnants
 from reconciler.delivery.splitting import split
 from reconciler.otlp.models import Logs
 from reconciler.queueing.contract import Queue, QueueFault
@@ -35,6 +37,7 @@ from reconciler.sending.exporter import Exporter
 log = logging.getLogger(__name__)
 
 MEMORY_BYTES = 64 << 20  # of one queue in memory
+TOLD = 10  # queues that cannot be opened, in one line of the log
 
 NOBODY = "No Configuration of the project takes {}; status.delivery of each says why not."
 
@@ -76,9 +79,10 @@ class Manager:
         self._routes: dict[str, Routes] = {}
         self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
         self._without_queue: set[str] = set()  # projects that have a destination without one
+        self._hangs = 0  # of disks, each once for each queue
         self._leaving = Leaving(queues, self._take_over)
         self._past = Past()
-        self._taken_up: set[str] = set()  # the projects whose queues on disk are open
+        self._remnants = Remnants(queues, dead_bytes=dead_bytes)
         self._changing = asyncio.Lock()
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
 
@@ -125,7 +129,9 @@ class Manager:
     # Lanes.
 
     async def change(self, routes: Routes) -> None:
-        """Follow what a project routes now. Raises QueueFault when a queue cannot be opened; the rest is followed."""
+        """Follow what a project routes now. Raises QueueFault when a queue cannot be opened; the rest is followed. Of
+        several it is the first, and the log has the others.
+        """
         async with self._changing:
             if not self._intake.is_stopping:
                 await self._change(routes)
@@ -147,8 +153,9 @@ class Manager:
         self._routes[routes.project] = routes
         for name in sorted(present.keys() - wanted.keys()):
             self._leaving.add(present.pop(name))
-        await self._take_up(routes.project, {**{one.name: one for one in routes.former}, **wanted})
+        faults += await self._take_up(routes.project, {**{one.name: one for one in routes.former}, **wanted})
         if faults:
+            _tell_others(routes.project, faults[1:])
             raise faults[0]
 
     async def _ensure(self, project: str, destination: Destination, lane: Lane | None) -> None:
@@ -162,22 +169,37 @@ class Manager:
             self._adjust(returning, destination)
             fresh = returning
         else:
-            queue = await self._open(project, destination)
-            counts = lanes.Counts()
-            fresh = Lane(
-                project=project,
-                name=destination.name,
-                place=place,
-                destination=destination,
-                queue=queue,
-                exporter=self._make(project, destination, queue),
-                gathering=None if queue is None else Gathering(queue, clock=self._clock, taken=counts.take),
-                counts=counts,
-            )
-            fresh.sender.start()
+            async with self._leaving.ending:  # one of the same place may be about to let go of it
+                queue = await self._open(project, destination)
+            fresh = self._lane(project, destination.name, place=place, destination=destination, queue=queue)
         self._lanes[project][destination.name] = fresh
         if lane is not None:
             self._leaving.add(lane)
+
+    def _lane(
+        self, project: str, name: str, *, place: str, destination: Destination | None, queue: Queue | None
+    ) -> Lane:
+        """One that sends, if its destination is known."""
+        counts = lanes.Counts()
+        lane = Lane(
+            project=project,
+            name=name,
+            place=place,
+            destination=destination,
+            queue=queue,
+            exporter=None if destination is None else self._make(project, destination, queue),
+            gathering=None if queue is None else self._gathering(f"{name} in the project {project}", queue, counts),
+            counts=counts,
+        )
+        if lane.exporter is not None:
+            lane.exporter.start()
+        return lane
+
+    def _gathering(self, who: str, queue: Queue, counts: lanes.Counts) -> Gathering:
+        return Gathering(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
+
+    def _hung(self) -> None:
+        self._hangs += 1
 
     def _adjust(self, lane: Lane, destination: Destination) -> None:
         if lane.exporter is None:
@@ -186,7 +208,7 @@ class Manager:
         elif destination != lane.destination:
             lane.exporter.change(destination)
         lane.destination = destination
-        if lane.queue is not None:
+        if lane.queue is not None and not lane.leaving:  # else these may be the limits of another place
             lane.queue.configure(storage=destination.buffering.storage, max_batches=destination.buffering.max_batches)
 
     async def _open(self, project: str, destination: Destination) -> Queue | None:
@@ -203,63 +225,36 @@ class Manager:
             dead_bytes=self._dead_bytes,
         )
 
-    # What is left on disk of destinations that are gone, or have their queue elsewhere now.
+    # Destinations that are gone, or have their queue elsewhere now, and what is left of them on disk.
 
     async def left(self, project: str) -> tuple[str, ...]:
-        """The destinations that are leaving, or have a queue on disk that was not opened yet, sorted: whoever reads
-        the routes of a project looks up what is known of those.
+        """The destinations that have a lane, or a queue on disk that was not opened yet, sorted: whoever reads the
+        routes of a project looks up what is known of those that nothing routes to.
         """
-        found = set() if project in self._taken_up else {one.name for one in await self._found(project)}
-        return tuple(sorted(found | {lane.name for lane in self._leaving.of(project)}))
+        found = await self._remnants.names(project)
+        return tuple(sorted(found | {lane.name for lane in self._of_project(project)}))
 
     async def projects(self) -> frozenset[str]:
         """Those that have a queue on disk."""
-        return frozenset(one.project for one in await self._on_disk())
+        return await self._remnants.projects()
 
-    async def _take_up(self, project: str, known: dict[str, Destination]) -> None:
-        """Open the queues on disk that no lane has: of such a destination, or of nobody."""
-        if project not in self._taken_up:  # nobody else makes queues: what is there later is a lane's
-            found = await self._found(project)
-            for one in found:
-                if not self._queues.is_open(one):
-                    await self._open_left(one, known.get(one.name))
-            self._taken_up.add(project)
-            _tell_copies(found)
+    async def _take_up(self, project: str, known: dict[str, Destination]) -> list[QueueFault]:
+        """Have what leaves follow its destination, and open the queues on disk that no lane has: of such a destination,
+        or of nobody. Returns why some cannot be opened.
+        """
         for lane in self._leaving.of(project):
-            if lane.exporter is None and lane.name in known:
+            if lane.name in known:
+                was_sending = lane.exporter is not None
                 self._adjust(lane, known[lane.name])
-                self._leaving.drain(lane)
+                if not was_sending:
+                    self._leaving.drain(lane)
 
-    async def _found(self, project: str) -> list[Found]:
-        return [one for one in await self._on_disk() if one.project == project]
+        def opened(found: Found, queue: Queue) -> None:
+            place = lanes.on_disk(found.directory)
+            destination = known.get(found.name)
+            self._leaving.add(self._lane(project, found.name, place=place, destination=destination, queue=queue))
 
-    async def _on_disk(self) -> list[Found]:
-        try:
-            return await self._queues.found()
-        except OSError as fault:
-            raise QueueFault(f"The folder of queues cannot be read ({fault.strerror}); look at the disk.") from fault
-
-    async def _open_left(self, found: Found, destination: Destination | None) -> None:
-        try:
-            queue = await self._queues.open_found(found, dead_bytes=self._dead_bytes)
-        except QueueFault as fault:
-            log.warning("A queue of %s that is left cannot be opened: %s", found.name, fault.message)
-            return
-        exporter = None if destination is None else self._make(found.project, destination, queue)
-        counts = lanes.Counts()
-        lane = Lane(
-            project=found.project,
-            name=found.name,
-            place=lanes.on_disk(found.directory),
-            destination=destination,
-            queue=queue,
-            exporter=exporter,
-            gathering=Gathering(queue, clock=self._clock, taken=counts.take),
-            counts=counts,
-        )
-        if exporter is not None:
-            exporter.start()
-        self._leaving.add(lane)
+        return await self._remnants.open(project, opened=opened)
 
     # What operators ask for.
 
@@ -287,7 +282,8 @@ class Manager:
         """What is counted of all projects."""
         # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.
         unrouted = {project: self._unrouted.get(project, (0, 0))[0] for project in sorted(self._matchers)}
-        return Figures(self._everyone(), self._past, unrouted, self._queues.spare())
+        faults = self._queues.faults + self._hangs
+        return Figures(self._everyone(), self._past, unrouted, self._queues.spare(), faults)
 
     def followed(self) -> frozenset[str]:
         """The projects whose routes are known, so that each of their lanes is there."""
@@ -387,20 +383,11 @@ class Manager:
         return [*(lane for named in self._lanes.values() for lane in named.values()), *self._leaving]
 
 
-def _tell_copies(found: Sequence[Found]) -> None:
-    """Of queues in several folders: a folder was copied, or restored beside what there was. Each is sent."""
-    folders: dict[tuple[str, str], list[Found]] = {}
-    for one in found:
-        folders.setdefault((one.name, one.directory), []).append(one)
-    for (name, _), several in sorted(folders.items()):
-        if len(several) > 1:
-            log.warning(
-                "%s has %d queues, as if one were a copy, in %s. What stands in several of them is sent as often. "
-                "Where that is not wanted, stop the service and move one of them away.",
-                name,
-                len(several),
-                ", ".join(str(one.folder) for one in several),
-            )
+def _tell_others(project: str, faults: Sequence[QueueFault]) -> None:
+    """Of the queues that cannot be opened, save the first, which is told by whoever hears of it."""
+    if faults:
+        told = " ".join(fault.message for fault in faults[:TOLD])
+        log.warning("Of the project %s %s cannot be opened: %s", project, counted(len(faults), "more queue"), told)
 
 
 async def _wound_down(lane: Lane, *, seconds: float) -> None:

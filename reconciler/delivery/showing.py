@@ -18,6 +18,7 @@ ORPHANED = "A queue is left, and nothing is known of its destination any more: a
 UNUSED = "No Configuration delivers to it; status.delivery of each says why not."
 LEAVING = "Nothing is delivered to it any more; what is queued is still sent."
 MOVING = "Its queue has another place now; what is in the old one is still sent."
+REFUSED = "The disk of the service failed what was written last for it, or does not answer; the log says more."
 
 _KINDS = {MEMORY: "memory", NOWHERE: "none"}
 
@@ -72,6 +73,8 @@ def tested(outcome: Tested) -> dict[str, Any]:
 def _message(lanes: Sequence[Lane], now: Shown | None) -> str:
     if now is None:
         return ORPHANED
+    if any(lane.is_refused for lane in lanes):
+        return REFUSED
     if now.message:
         return now.message
     if lanes[0].leaving:
@@ -98,6 +101,7 @@ def _queue(lanes: Sequence[Lane], depths: Sequence[Depth]) -> dict[str, Any]:
         "waiting": sum(state.waiting for state in states),
         "quarantined": sum(depth.quarantined for depth in depths),
         "lost": sum(depth.lost for depth in depths),
+        "refused": any(lane.is_refused for lane in lanes),
     }
 
 

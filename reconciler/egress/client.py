@@ -92,6 +92,8 @@ class Client:
             max_headers=MOST_HEADERS,
             request_class=_Request,
         )
+        # Else a PUT whose connection breaks is sent once more, which nobody counts. There is no option for it.
+        self._session._retry_connection = False
         self._usual_way = lru_cache(maxsize=WAYS)(self._way)
 
     async def __aenter__(self) -> "Client":
@@ -111,8 +113,8 @@ class Client:
         """The answer, whatever its status; a redirect is an answer like any other.
 
         `tls` is for https; None trusts the system's authorities. Raises Unsendable and Denied (nothing was sent), and
-        Unanswered (it may have arrived). An answer whose head came is an answer, even when its body is cut off. A PUT
-        whose connection breaks is sent once more by aiohttp.
+        Unanswered (it may have arrived). An answer whose head came is an answer, even when its body is cut off. Nothing
+        is sent twice.
         """
         named = request.common.headers + request.headers
         if "user-agent" not in check(request):
@@ -147,8 +149,7 @@ class Client:
         self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool
     ) -> Answer:
         until = asyncio.get_running_loop().time() + limits.total
-        is_plain = self._proxy is None and request.method != "PUT"
-        begin = self._begin if is_plain else self._begin_by_session
+        begin = self._begin if self._proxy is None else self._begin_by_session
         response: Begun | aiohttp.ClientResponse
         async with asyncio.timeout_at(until):
             response = await begin(request, headers, limits=limits, tls=tls)
@@ -162,7 +163,7 @@ class Client:
     async def _begin_by_session(
         self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool
     ) -> aiohttp.ClientResponse:
-        """The head of the answer, by way of a proxy, and with the second try of a PUT."""
+        """The head of the answer, by way of a proxy."""
         return await self._session.request(
             request.method,
             _url(request.target),

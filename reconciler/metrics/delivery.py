@@ -48,7 +48,8 @@ DIED = Family("reconciler_delivery_dead_records_total", Kind.COUNTER, "Log recor
 DROPPED = Family(
     "reconciler_delivery_dropped_records_total",
     Kind.COUNTER,
-    "Log records that a full queue did not take because its destination says so (drop-newest).",
+    "Log records that were dropped because a queue was full, or its disk did not take them, and its destination says "
+    "so (drop-newest).",
 )
 DISCARDED = Family("reconciler_delivery_discarded_records_total", Kind.COUNTER, "Log records that somebody discarded.")
 EXPIRED = Family("reconciler_delivery_expired_records_total", Kind.COUNTER, "Log records of dead letters that expired.")
@@ -68,7 +69,7 @@ DISK = Family("reconciler_delivery_queue_disk_bytes", Kind.GAUGE, "Bytes that al
 FULLEST = Family(
     "reconciler_delivery_fullest_queue_ratio",
     Kind.GAUGE,
-    "How full the fullest queue is, from 0 to 1: of its batches or of its bytes, whichever is more.",
+    "How full the fullest queue that takes records is, from 0 to 1: of its batches or of its bytes, whichever is more.",
 )
 IN_FLIGHT = Family("reconciler_delivery_in_flight_batches", Kind.GAUGE, "Batches that are being sent.")
 SPARE = Family(
@@ -76,11 +77,16 @@ SPARE = Family(
     Kind.GAUGE,
     "Bytes until the disk is down to `delivery.freeBytes`; below zero, log records are refused.",
 )
+FAULTS = Family(
+    "reconciler_delivery_disk_faults_total",
+    Kind.COUNTER,
+    "Writes of queues that the disk failed or did not answer in time; the log says what became of them.",
+)
 
 FAMILIES = (
     *OF_EACH,
     *(TAKEN, FAILED, RETRIED, DIED, DROPPED, DISCARDED, EXPIRED, UNROUTED),
-    *(LOST, BYTES, DISK, FULLEST, IN_FLIGHT, SPARE),
+    *(LOST, BYTES, DISK, FULLEST, IN_FLIGHT, SPARE, FAULTS),
 )
 
 
@@ -178,3 +184,4 @@ def _of_all(every: _All, figures: Figures) -> Iterator[Step]:
     yield Sample(FULLEST, round(every.fullest, 4))
     yield Sample(IN_FLIGHT, every.in_flight)
     yield Sample(SPARE, figures.spare)
+    yield Sample(FAULTS, figures.faults)

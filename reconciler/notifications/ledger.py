@@ -9,11 +9,12 @@ Belongs here: those decisions, what is forgotten, and how many are kept. Does no
 sentences (`texts`), what is told outward (`telling`).
 """
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from reconciler.notifications import texts
 from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification, Scope, State
@@ -126,7 +127,7 @@ def forgotten(ended: Iterable[Notification], *, now: datetime, retention: timede
     every = list(ended)
     gone = {one.id: None for one in every if one.resolved is not None and one.resolved <= before}
     if surplus > len(gone):
-        first = heapq.nsmallest(surplus, every, key=lambda one: (one.resolved, one.id))
+        first = sorted(every, key=lambda one: (one.resolved, one.id))[:surplus]  # which is almost their order here
         gone |= {one.id: None for one in first}
     return [*gone]
 

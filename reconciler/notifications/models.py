@@ -12,6 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from reconciler.concerns import Severity, Type
 
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
@@ -101,9 +103,9 @@ class Look(NamedTuple):
     part: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """One that is kept. Instants are aware.
+class Notification(msgspec.Struct, frozen=True, gc=False):
+    """One that is kept. Instants are aware. Nothing in it can refer to it, so that the garbage collector, which holds
+    everything up, need not go through thousands of them.
 
     `version` begins at 1 and grows whenever something that a person reads changed; `modified` is when it did.
     `occurrences` counts how often the cause began. `opened` is when it did first, `began` last; `resolved` is None

@@ -10,12 +10,18 @@ beginning is remembered by name: filters change, and alerts are given up.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+
+from msgspec.structs import replace
 
 from reconciler.concerns import Severity, Type
 from reconciler.notifications import ledger
 from reconciler.notifications.models import Notification, State
+
+_NOBODY: frozenset[str] = frozenset()
+_NO_SEVERITY: frozenset[Severity] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +48,9 @@ def due(one: Notification, *, now: datetime) -> State | None:
 def told(one: Notification, state: State, to: Collection[str]) -> Notification:
     """The same, after that was told to these targets: nothing that a person reads changed."""
     if state is State.RESOLVED:
-        return replace(one, told=state, told_to=frozenset[str]())
-    before = one if one.told is State.OPEN else replace(one, told_as=frozenset[Severity](), told_to=frozenset[str]())
-    return replace(one, told=state, told_as=before.told_as | {one.severity}, told_to=before.told_to.union(to))
+        return replace(one, told=state, told_to=_NOBODY)
+    as_, to_ = (one.told_as, one.told_to) if one.told is State.OPEN else (_NO_SEVERITY, _NOBODY)
+    return replace(one, told=state, told_as=_also(as_, one.severity), told_to=_joined(to_, tuple(to)))
 
 
 def told_also(one: Notification, target: str) -> Notification:
@@ -74,6 +80,19 @@ def wants_anew(target: str, wanted: Filter, one: Notification) -> bool:
     is_there = one.told is State.OPEN and one.state is State.OPEN and target not in one.told_to
     fits = is_there and not one.cause.user and _fits(wanted, one)
     return fits and any(_takes(wanted, severity) for severity in {*one.told_as, one.severity})
+
+
+# One set for thousands of notifications that the same targets were told of.
+
+
+@lru_cache(maxsize=256)
+def _joined(before: frozenset[str], targets: tuple[str, ...]) -> frozenset[str]:
+    return before.union(targets)
+
+
+@lru_cache(maxsize=256)
+def _also(before: frozenset[Severity], severity: Severity) -> frozenset[Severity]:
+    return before | {severity}
 
 
 def _fits(wanted: Filter, one: Notification) -> bool:

@@ -12,6 +12,7 @@ from reconciler.applying import Told
 from reconciler.concerns import Severity, Type
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.texts import NAMED
+from reconciler.notifying.turns import QUICK, slices
 from reconciler.store.contract import Attention, Store
 
 PAUSE = 20.0  # times what the last look at a project took
@@ -44,23 +45,24 @@ class Observer:
                 continue
             del self._changed[project]  # before it is read: what changes meanwhile is looked at again
             try:
-                found = await self._store.attention(project, named=NAMED)
+                found = await _findings(project, await self._store.attention(project, named=NAMED))
             except BaseException:  # what was found is lost with it
                 self._changed |= dict.fromkeys((*looks, project))
                 raise
             now = self._monotonic()
             self._not_before[project] = now + PAUSE * (now - begun)
-            looks[project] = Look(Domain.CONFIGURATIONS, tuple(_findings(project, found)), part=project)
+            looks[project] = Look(Domain.CONFIGURATIONS, tuple(found), part=project)
         return [*looks.values()]
 
 
-def _findings(project: str, found: Attention) -> list[Finding]:
+async def _findings(project: str, found: Attention) -> list[Finding]:
     findings = []
     if found.incomplete.total:
         facts: Facts = {"total": found.incomplete.total, "names": found.incomplete.first}
         findings.append(Finding(Cause(Type.CONFIGURATION_INCOMPLETE, "", project), Severity.WARNING, facts))
-    for one in found.deprecated:
-        cause = Cause(Type.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)
-        used: Facts = {"users": one.users.total, "names": one.users.first, "instead": one.message}
-        findings.append(Finding(cause, Severity.INFO, used))
+    async for slice_ in slices(found.deprecated, QUICK):
+        for one in slice_:
+            cause = Cause(Type.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)
+            used: Facts = {"users": one.users.total, "names": one.users.first, "instead": one.message}
+            findings.append(Finding(cause, Severity.INFO, used))
     return findings

@@ -10,7 +10,8 @@ about its end with it, and is remembered in `lost` until the board knows who did
 import asyncio
 import logging
 from collections import deque
-from typing import NamedTuple
+
+import msgspec
 
 from reconciler.notifications import alerts
 from reconciler.notifying.targets import Came, Recipient
@@ -19,8 +20,8 @@ from reconciler.operations.contract import AlertRow
 log = logging.getLogger(__name__)
 
 
-class Waiting(NamedTuple):
-    """An alert, with the id of the notification that it is about."""
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """An alert, with the id of the notification that it is about. Nothing for the garbage collector, as `AlertRow`."""
 
     row: AlertRow
     about: str

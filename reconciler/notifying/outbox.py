@@ -10,6 +10,7 @@ that the log tells and a metric, and no notification: one about alerts that fail
 """
 
 import asyncio
+import heapq
 import logging
 import random
 import time
@@ -17,7 +18,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from pathlib import Path
 
 from reconciler import errors
@@ -29,12 +29,15 @@ from reconciler.notifications.alerts import Content
 from reconciler.notifications.models import Notification, State
 from reconciler.notifications.rendering import Place
 from reconciler.notifying.lanes import Lane
-from reconciler.notifying.targets import Came, Recipient, Sender
+from reconciler.notifying.targets import WHOLE, Came, Recipient, Sender
+from reconciler.notifying.turns import QUICK, slices
 from reconciler.operations.contract import AlertRow, Operations
 
 log = logging.getLogger(__name__)
 
 MOST = 1_000  # alerts that wait for one target; the oldest go first
+MADE = 8  # alerts that are made at a stretch: each takes some 120 microseconds
+ADDED = 200  # that a target gets at a stretch
 MOST_ANEW = 100  # open notifications that a target is told of late: a chat is no place for more
 MOST_GONE = 100_000  # alerts to forget while the disk takes nothing; further ones were not written either, as a rule
 PATIENCE = timedelta(hours=1)  # from when an alert was made
@@ -98,7 +101,7 @@ class Outbox:
         StoreFault.
         """
         rows = await self._operations.alerts()
-        self.add(rows)
+        await self.add(rows)
         self._gone.update(dict.fromkeys(row.id for row in rows if row.target not in self._lanes))
         await self.tidy()
 
@@ -139,29 +142,29 @@ class Outbox:
         lane.owes = lane.owes or state is State.OPEN
         return False
 
-    def anew(
-        self, names: Collection[str], kept: Iterable[Notification], *, at: datetime, new_id: NewId
+    async def anew(
+        self, names: Collection[str], kept: Sequence[Notification], *, at: datetime, new_id: NewId
     ) -> tuple[list[Notification], list[AlertRow]]:
         """What targets are told late of all that is kept: what is open and what they did not hear of, the worst first,
         then the oldest. The notifications, as they are after that, and the alerts.
         """
-        ranked = sorted(kept, key=lambda one: (-one.severity.weight, one.id))
         told: dict[str, Notification] = {}
-        made = []
+        made: list[AlertRow] = []
         for lane in (lane for name, lane in self._lanes.items() if name in names):
             name = lane.to.name
-            unheard = [one for one in ranked if telling.wants_anew(name, lane.to.wanted, one)]
-            number = min(len(unheard), MOST_ANEW, self._most - len(lane.waiting))
-            lane.owes = number < min(len(unheard), MOST_ANEW)  # once there is room
-            for one in unheard[:number]:
-                told[one.id] = telling.told_also(told.get(one.id, one), name)
-                made.append(self._alert(lane, alerts.content(one, State.OPEN, self._place), at=at, new_id=new_id))
-            if unheard:
-                of = counted(len(unheard), "open notification")
+            total, worst = await _unheard(lane.to, kept)
+            number = min(len(worst), self._most - len(lane.waiting))
+            lane.owes = lane.owes or number < len(worst)  # once there is room; or what it lost since this began
+            async for ones in slices(worst[:number], MADE):
+                for one in ones:
+                    told[one.id] = telling.told_also(told.get(one.id, one), name)
+                    made.append(self._alert(lane, alerts.content(one, State.OPEN, self._place), at=at, new_id=new_id))
+            if total:
+                of = counted(total, "open notification")
                 log.info("The alert target %s did not hear of %s and is told of %d.", name, of, number)
         return [*told.values()], made
 
-    def lost(self) -> dict[str, set[str]]:
+    async def lost(self) -> dict[str, set[str]]:
         """The ids of notifications of whose beginning targets are not told, since the alert was given up, with the
         names of those; each once.
         """
@@ -170,6 +173,7 @@ class Outbox:
             for identifier in lane.lost:
                 found.setdefault(identifier, set()).add(name)
             lane.lost.clear()
+            await asyncio.sleep(0)
         return found
 
     def recovered(self) -> str | None:
@@ -184,15 +188,18 @@ class Outbox:
         identifier = new_id()
         return AlertRow(identifier, lane.to.name, alerts.body(said, identifier=identifier, at=at), rfc3339(at))
 
-    def add(self, rows: Iterable[AlertRow]) -> None:
+    async def add(self, rows: Sequence[AlertRow]) -> None:
         """Send these, which are kept. Where more wait than may, the oldest are given up."""
-        for row in rows:
-            lane = self._lanes.get(row.target)
-            if lane is not None:
-                self._gone.update(dict.fromkeys(lane.add(row)))
+        by_target: dict[str, list[AlertRow]] = {}
+        async for some in slices(rows, QUICK):
+            for row in some:
+                by_target.setdefault(row.target, []).append(row)
+        for lane in self._lanes.values():
+            async for ones in slices(by_target.get(lane.to.name, ()), ADDED):
+                for row in ones:
+                    self._gone.update(dict.fromkeys(lane.add(row)))
+                self._gone.update(dict.fromkeys(lane.shed()))  # once for all of them: it walks through the queue
                 lane.woken.set()
-        for lane in self._lanes.values():  # once for all rows: it walks through the queue
-            self._gone.update(dict.fromkeys(lane.shed()))
 
     def unsent(self, rows: Iterable[AlertRow]) -> list[AlertRow]:
         """Those of these that wait still."""
@@ -230,9 +237,11 @@ class Outbox:
             lane.is_testing = False
         return Tried(to.name, came, time.monotonic() - begun)
 
-    async def keep(self, client: Client, *, authorities: Path | None = None) -> None:
-        """Send for ever. `authorities` is a PEM file that is trusted instead of the system's."""
-        self._sender = sender = Sender(client, authorities=authorities)
+    async def keep(self, client: Client, *, authorities: Path | None = None, whole: float = WHOLE) -> None:
+        """Send for ever. `authorities` is a PEM file that is trusted instead of the system's; an attempt has `whole`
+        seconds.
+        """
+        self._sender = sender = Sender(client, authorities=authorities, whole=whole)
         try:
             async with asyncio.TaskGroup() as group:
                 for name, lane in self._lanes.items():
@@ -281,7 +290,8 @@ class Outbox:
 
     async def _forget(self, ids: Iterable[str]) -> None:
         self._gone.update(dict.fromkeys(ids))
-        await self.tidy()
+        if not self._is_stuck:  # else there may be many, and the board tries them again
+            await self.tidy()
 
     async def tidy(self) -> None:
         """Forget in the file what is sent or given up, and what could not be forgotten before."""
@@ -292,10 +302,23 @@ class Outbox:
             await asyncio.shield(self._operations.remove_alerts([*gone]))
             self._is_stuck = False
         except errors.ReconcilerError as fault:
-            self._gone = dict(islice((gone | self._gone).items(), MOST_GONE))
+            gone |= self._gone
+            while len(gone) > MOST_GONE:
+                gone.popitem()
+            self._gone = gone
             if not self._is_stuck:
                 log.warning("Alerts that were sent are sent again after a restart: %s", fault.message)
             self._is_stuck = True
+
+
+async def _unheard(to: Recipient, kept: Sequence[Notification]) -> tuple[int, list[Notification]]:
+    """How many there are of which a target hears late, and the first of them: the worst, then the oldest."""
+    total, first = 0, list[Notification]()
+    async for ones in slices(kept, QUICK):
+        unheard = [one for one in ones if telling.wants_anew(to.name, to.wanted, one)]
+        total += len(unheard)
+        first = heapq.nsmallest(MOST_ANEW, [*first, *unheard], key=lambda one: (-one.severity.weight, one.id))
+    return total, first
 
 
 def _tally(lane: Lane) -> Tally:

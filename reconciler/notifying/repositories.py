@@ -14,6 +14,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.git.faults import GitFault, State
 from reconciler.notifications.models import NO_FACTS, Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.texts import NAMED, REFUSED
+from reconciler.notifying.turns import slices
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Outcome
 from reconciler.store.contract import Store
@@ -77,10 +78,11 @@ class Observer:
         """All repositories. Raises StoreFault."""
         findings: list[Finding] = []
         every = self._repositories.reconcilers()
-        for one in every:
-            if one.why_suspended is None:  # else nobody looks, and it says so itself
-                findings += of_state(one)
-                findings += await self._resources(one)
+        async for slice_ in slices(every):
+            for one in slice_:
+                if one.why_suspended is None:  # else nobody looks, and it says so itself
+                    findings += of_state(one)
+                    findings += await self._resources(one)
         self._forget({one.watched.name for one in every})
         return [Look(Domain.REPOSITORIES, tuple(findings))]
 

@@ -11,6 +11,8 @@ cannot be written, and no session comes back with a file that was not.
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 
 class SessionRow(NamedTuple):
     """A browser that is signed in. Instants are RFC 3339, UTC, as everywhere."""
@@ -41,8 +43,12 @@ class NotificationStatusRow(NamedTuple):
     status: str
 
 
-class AlertRow(NamedTuple):
-    """An alert that is still to be sent: to which target, and the body as it is sent at each attempt."""
+class AlertRow(msgspec.Struct, frozen=True, gc=False):
+    """An alert that is still to be sent: to which target, and the body as it is sent at each attempt.
+
+    One look may make 20,000 of them. They refer to nothing that could refer to them, so that the garbage collector,
+    which holds everything up, need not go through them.
+    """
 
     id: str
     target: str

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from reconciler import errors
 from reconciler.operations.contract import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
 from reconciler.store import connections, migrating, queries
@@ -93,15 +95,16 @@ class SqliteOperations:
         return [name for (name,) in await self._all("all_alert_targets", of=ALERTS)]
 
     async def note(self, noted: Noted) -> None:
-        forgotten, unread = ([(one,) for one in sorted(ids)] for ids in (noted.forget, noted.unread))
+        forget, unread = [*noted.forget], [*noted.unread]  # which may grow while this is written
 
         def note() -> None:
+            forgotten = [(one,) for one in sorted(forget)]
             with connections.transaction(self._connection, kind="immediate"):
                 self._connection.executemany(self._sql["put_notification"], noted.put)
                 self._connection.executemany(self._sql["remove_notification"], forgotten)
                 self._connection.executemany(self._sql["remove_notification_statuses"], forgotten)
-                self._connection.executemany(self._sql["remove_read_statuses"], unread)
-                self._connection.executemany(self._sql["insert_alert"], noted.alerts)
+                self._connection.executemany(self._sql["remove_read_statuses"], ((one,) for one in sorted(unread)))
+                self._connection.executemany(self._sql["insert_alert"], map(msgspec.structs.astuple, noted.alerts))
                 if noted.targets is not None:
                     self._connection.execute(self._sql["remove_alert_targets"])
                     self._connection.executemany(
@@ -123,7 +126,7 @@ class SqliteOperations:
     async def remove_alerts(self, ids: Collection[str]) -> None:
         def remove() -> None:
             with connections.transaction(self._connection, kind="immediate"):
-                self._connection.executemany(self._sql["remove_alert"], [(one,) for one in sorted(ids)])
+                self._connection.executemany(self._sql["remove_alert"], ((one,) for one in sorted(ids)))
 
         await self._run("written", remove, of=ALERTS)
 

@@ -3,8 +3,9 @@
 Belongs here: the levels down to a record, counting, and where in the document something is wrong. Does not: what is
 inside of a record, scope or resource (`json_parts`), what requests mean (`wire`, `protobuf`), which see no difference.
 
-Each level is text until it is its turn. So nothing is built of more than the limits allow, and others have their turn
-after each pass over a long text: of 8 MiB it takes 15 ms at most.
+Each level is text until it is its turn, and what was built of a large request soon bytes again: a value of three bytes
+takes sixty as a message. So nothing is built of more than the limits allow, and others have their turn after each pass
+over a long text: of 8 MiB it takes 15 ms at most.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from reconciler.otlp import json_counting as counting
 from reconciler.otlp import json_messages as messages
 from reconciler.otlp import json_parts as parts
 from reconciler.otlp import weighing
+from reconciler.otlp.fields import sized
 from reconciler.otlp.json_messages import NULL
 from reconciler.otlp.json_values import Filling, Wrong, decoded, misplaced
 from reconciler.otlp.models import MOST_RECORDS
@@ -27,11 +29,16 @@ from reconciler.otlp.refusals import Malformed, TooLarge
 from reconciler.otlp.wire import MOST_CONTAINERS, too_many_containers, too_many_records
 
 _Message = TypeVar("_Message")
+_Content = TypeVar("_Content", logs_pb2.ResourceLogs, logs_pb2.ScopeLogs)
 _Count: TypeAlias = Callable[[msgspec.Raw], None]
 _Fill: TypeAlias = Callable[[_Message, msgspec.Raw, Filling], None]
 
 SLICE: Final = 32 << 10  # bytes of text between two places to pause, about a millisecond
+WHOLE: Final = 64 << 10  # bytes of resources, with all that is in them, that are built at once
 LARGE: Final = 256 << 10  # bytes of an array whose objects are counted before they are divided
+
+_RESOURCE_LOGS: Final = b"\x0a"  # the tag in a request
+_SCOPE_LOGS: Final = b"\x12"  # the tag in that
 
 _request: Final = msgspec.json.Decoder(messages.Request).decode
 _groups: Final = msgspec.json.Decoder(list[messages.ResourceLogs] | None).decode
@@ -41,11 +48,10 @@ _records: Final = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
 
 async def protobuf(body: bytes) -> bytes:
     """The same request in protobuf. Raises Malformed, with the place in the document, and TooLarge."""
-    message = ExportLogsServiceRequest()
+    written: list[bytes] = []
     try:
-        for _ in _Reading().request(message, body):
+        for _ in _Reading().request(written, body):
             await asyncio.sleep(0)
-        return message.SerializeToString()
     except Wrong as wrong:
         path = wrong.path.lstrip(".")
         raise _malformed(f"{_shortened(path)}: {wrong.what}" if path else wrong.what) from None
@@ -55,6 +61,7 @@ async def protobuf(body: bytes) -> bytes:
         raise _malformed("it is not UTF-8") from None
     except (RecursionError, EncodeError):
         raise _malformed("its values are nested too deep") from None
+    return b"".join(written)
 
 
 def _malformed(what: str) -> Malformed:
@@ -67,7 +74,9 @@ def _shortened(path: str) -> str:
 
 
 class _Reading:
-    """One request, and what was counted of it. Its methods stop at places to pause."""
+    """One request, and what was counted of it. Its methods stop at places to pause. They fill a message, or write its
+    content into a list of pieces, which one after another are the same.
+    """
 
     def __init__(self) -> None:
         self._containers = MOST_CONTAINERS  # that may still come
@@ -75,7 +84,7 @@ class _Reading:
         self._filling = Filling(at_once=True)
         self._work = 0  # bytes since the last place to pause
 
-    def request(self, message: ExportLogsServiceRequest, body: bytes) -> Iterator[None]:
+    def request(self, into: list[bytes], body: bytes) -> Iterator[None]:
         text = decoded(_request, msgspec.Raw(body), "").resource_logs
         if self._is_long(len(body)):
             yield
@@ -85,12 +94,23 @@ class _Reading:
         self._count(groups)
         if self._is_long(_size(text)):
             yield
+        whole, size = ExportLogsServiceRequest(), 0
         for number, group in enumerate(groups):
+            size += _size(group.resource) + _size(group.scope_logs)
             with Wrong.inside(f"resourceLogs[{number}]"):
-                yield from self._group(message.resource_logs.add(), group)
+                if size <= WHOLE:
+                    yield from self._group(whole.resource_logs.add(), group, None)
+                    continue
+                content: list[bytes] = []
+                yield from self._group(logs_pb2.ResourceLogs(), group, content)
+            into.append(whole.SerializeToString())
+            _add(into, _RESOURCE_LOGS, content)
+            whole, size = ExportLogsServiceRequest(), 0
+        into.append(whole.SerializeToString())
 
-    def _group(self, message: logs_pb2.ResourceLogs, group: messages.ResourceLogs) -> Iterator[None]:
-        message.schema_url = group.schema_url or ""
+    def _group(
+        self, message: logs_pb2.ResourceLogs, group: messages.ResourceLogs, into: list[bytes] | None
+    ) -> Iterator[None]:
         if group.resource is not NULL:
             with Wrong.inside(".resource"):
                 yield from self._part(counting.resource, parts.resource, message.resource, group.resource)
@@ -100,12 +120,21 @@ class _Reading:
         self._count(scopes)
         if self._is_long(_size(group.scope_logs)):
             yield
+        message = _rest(message, into)
         for number, one in enumerate(scopes):
             with Wrong.inside(f".scopeLogs[{number}]"):
-                yield from self._scope(message.scope_logs.add(), one)
+                if into is None:
+                    yield from self._scope(message.scope_logs.add(), one, None)
+                    continue
+                content: list[bytes] = []
+                yield from self._scope(logs_pb2.ScopeLogs(), one, content)
+                _add(into, _SCOPE_LOGS, content)
+        message.schema_url = group.schema_url or ""
+        _rest(message, into)
 
-    def _scope(self, message: logs_pb2.ScopeLogs, scope: messages.ScopeLogs) -> Iterator[None]:
-        message.schema_url = scope.schema_url or ""
+    def _scope(
+        self, message: logs_pb2.ScopeLogs, scope: messages.ScopeLogs, into: list[bytes] | None
+    ) -> Iterator[None]:
         if scope.scope is not NULL:
             with Wrong.inside(".scope"):
                 yield from self._part(counting.scope, parts.scope, message.scope, scope.scope)
@@ -118,17 +147,21 @@ class _Reading:
         if self._is_long(_size(scope.log_records)):
             yield
         for number, one in enumerate(records):
+            size = _size(one)
             try:
-                if (size := _size(one)) > weighing.LARGE:
+                if size > weighing.LARGE:
                     yield from self._part(counting.record, parts.record, message.log_records.add(), one)
-                    continue
-                parts.record(message.log_records.add(), one, self._filling)
+                else:
+                    parts.record(message.log_records.add(), one, self._filling)
             except Wrong as wrong:
                 raise wrong.within(f".logRecords[{number}]") from None
             except msgspec.ValidationError as error:
                 raise misplaced(error, f".logRecords[{number}]") from None
-            if self._is_long(size):
+            if size > weighing.LARGE or self._is_long(size):
+                message = _rest(message, into)
                 yield
+        message.schema_url = scope.schema_url or ""
+        _rest(message, into)
 
     def _count(self, containers: Sequence[object]) -> None:
         self._containers -= len(containers)
@@ -158,6 +191,18 @@ class _Reading:
             return False
         self._work = 0
         return True
+
+
+def _rest(message: _Content, into: list[bytes] | None) -> _Content:
+    """What holds the rest of a message: another one, when this one's content goes into a list."""
+    if into is None:
+        return message
+    into.append(message.SerializeToString())
+    return type(message)()
+
+
+def _add(into: list[bytes], tag: bytes, content: list[bytes]) -> None:
+    into += (tag, sized(sum(map(len, content))), *content)
 
 
 def _is_counted(text: msgspec.Raw, path: str, most: int, refusal: Callable[[], TooLarge]) -> bool:

@@ -20,11 +20,12 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from reconciler.otlp.fields import sized
+from reconciler.otlp.fields import fields, sized
 from reconciler.otlp.refusals import Malformed
-from reconciler.otlp.wire import Run
+from reconciler.otlp.wire import RUN, Run, records_until
 
 MOST_ATTRIBUTES: Final = 1_000  # of one resource that are read
+WHOLE: Final = 512 << 10  # bytes of a request whose bodies are built at once: a value of two takes fifty then
 _KEPT: Final = 256  # resources whose attributes are remembered: a sender has the same one in each of its requests
 _SMALL: Final = 4 << 10  # bytes of a resource that is worth it
 _CONTAINERS: Final = (b"\x0a", b"\x12")  # the tags of ResourceLogs in a request, and of ScopeLogs in that
@@ -32,10 +33,15 @@ _CONTAINERS: Final = (b"\x0a", b"\x12")  # the tags of ResourceLogs in a request
 
 def check(request: bytes, run: Run) -> None:
     """Raises Malformed when this run of a request is not sound where it stands: as deep inside of it as it is there."""
-    fields = request[run.start : run.end]
+    check_whole(_alone(request, run))
+
+
+def _alone(request: bytes, run: Run) -> bytes:
+    """A request of this run and nothing else."""
+    content = request[run.start : run.end]
     for tag in _CONTAINERS[: run.level][::-1]:
-        fields = b"".join((tag, sized(len(fields)), fields))
-    check_whole(fields)
+        content = b"".join((tag, sized(len(content)), content))
+    return content
 
 
 def check_whole(request: bytes) -> None:
@@ -47,15 +53,34 @@ def check_whole(request: bytes) -> None:
 
 
 def bodies(request: bytes) -> Iterator[AnyValue]:
-    """The bodies of a request's records, in order. Raises Malformed."""
+    """The bodies of a request's records, in order. Raises Malformed, and then some may have come before."""
     try:
-        parsed = _Bodies.FromString(request)
-    except DecodeError:
+        whole = Run(0, 0, len(request))
+        for run in (whole,) if len(request) <= WHOLE else _runs(request, whole):
+            for group in _Bodies.FromString(_alone(request, run)).resource_logs:
+                for scope in group.scope_logs:
+                    for record in scope.log_records:
+                        yield record.body
+    except (DecodeError, IndexError):
         raise _malformed() from None
-    for group in parsed.resource_logs:
-        for scope in group.scope_logs:
-            for record in scope.log_records:
-                yield record.body
+
+
+def _runs(data: bytes, of: Run) -> Iterator[Run]:
+    """The same fields in runs of `RUN` bytes and at most one field more, of which only a record is ever longer."""
+    level, at, end = of
+    if level == len(_CONTAINERS):
+        while at < end:
+            start, at = at, records_until(data, at, end, stop=at + RUN).end
+            yield Run(level, start, at)
+    else:
+        for one in fields(data, at, end):
+            is_divided = one.end - one.start > RUN and one.tag == _CONTAINERS[level][0]
+            if is_divided or one.end - at > RUN:
+                yield Run(level, at, one.start if is_divided else one.end)
+                at = one.end
+            if is_divided:
+                yield from _runs(data, Run(level + 1, one.content, one.end))
+        yield Run(level, at, end)
 
 
 def _bodies_alone() -> Any:

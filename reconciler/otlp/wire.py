@@ -112,7 +112,7 @@ class _Walk:
         at = scope.content
         while at < scope.end:
             start = at
-            records, others, at, large = _records(self._data, at, scope.end, stop=at + RUN)
+            records, others, at, large = records_until(self._data, at, scope.end, stop=at + RUN)
             self._records += records
             yield from self._count_others(others)
             if self._records > MOST_RECORDS:
@@ -150,7 +150,7 @@ class _Walk:
             yield run
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """`records` and `others` are how many fields; `end` is that of the last one."""
 
     records: int
@@ -159,7 +159,7 @@ class _Found(NamedTuple):
     large: Field | None  # the last one, a record or scope that is to be weighed
 
 
-def _records(data: bytes, at: int, end: int, *, stop: int) -> _Found:
+def records_until(data: bytes, at: int, end: int, *, stop: int) -> Found:
     """Read fields of a ScopeLogs until one ends behind `stop`, there were many that are no records, or one is large.
 
     It takes a tenth of a microsecond for a record; hence lengths of one and of two bytes, written out.
@@ -189,7 +189,7 @@ def _records(data: bytes, at: int, end: int, *, stop: int) -> _Found:
         at = one.end
     if at > end:
         raise malformed()
-    return _Found(records, others, at, large)
+    return Found(records, others, at, large)
 
 
 def too_many_records() -> TooLarge:

@@ -6,8 +6,11 @@ cost a plan that is made again, and nothing else.
 Belongs here: facts of the store as 64 bits each, and whether two footprints share one. Does not: which facts a plan
 looks at (`reading.noting`), or a commit touches (`store.moving`).
 
-Four sorts of facts, which share no hash: what is stored under a key, which resources refer to a key, who has an id, and
-what a repository owns.
+Six sorts of facts, which share no hash: what is stored under a key, which resources refer to a key, who has an id, what
+a repository owns, what is remembered of a repository (its head's files, what is held, its state), and a project as a
+whole. Of the last there are two. Every plan of a project looks at its `ALL`, so that a commit that may have touched
+anything there touches that. Every commit to a project touches its `SOME`, so that a plan that may have looked at
+anything there looks at that.
 """
 
 import hashlib
@@ -19,7 +22,11 @@ from reconciler.resources.keys import Key
 
 WIDTH = 8  # bytes of a hash
 EVERYTHING = b""
-"""The footprint of a plan that may have looked at anything, and of a commit that may have touched anything."""
+"""The footprint of a plan that may have looked at anything, and of a commit that may have touched anything, of
+whichever project.
+"""
+ALL, SOME = "all", "some"
+OF_PLAN, OF_COMMIT, OF_BOTH = (ALL,), (SOME,), (ALL, SOME)
 
 
 def of(
@@ -29,16 +36,25 @@ def of(
     ids: Iterable[str] = (),
     targets: Iterable[Key] = (),
     owners: Iterable[str] = (),
+    repositories: Iterable[str] = (),
+    whole: Iterable[str] = (),
 ) -> bytes:
     """The footprint of facts of a project: what is stored under `keys`, who has these `ids`, what refers to `targets`,
-    and what the repositories `owners` own, of whichever project.
+    what the repositories `owners` own and what is remembered of `repositories`, of whichever project; and of `whole`,
+    which is `OF_PLAN` for a plan and `OF_COMMIT` for a commit.
 
     Of no fact at all it is `EVERYTHING`. It is the same in every process of a machine.
     """
     found = [*_keyed("stored", project, keys), *_keyed("referring", project, targets)]
-    found += [*_named(("id", project), ids), *_named(("owned",), owners)]
+    found += [*_named(("id", project), ids), *_named(("owned",), owners), *_named(("remembered",), repositories)]
+    found += _named(("whole", project), whole)
     # In this machine's own order of bytes: footprints never leave it, and are searched as numbers.
     return array("Q", sorted(array("Q", b"".join(found)))).tobytes()
+
+
+def of_all(project: str) -> bytes:
+    """That of a plan that may have looked at anything in a project, and of a commit that may have touched anything."""
+    return of(project, (), whole=OF_BOTH)
 
 
 def meets(one: bytes, other: bytes) -> bool:

@@ -5,6 +5,8 @@ leaves the journal (`journals`).
 """
 
 import asyncio
+import logging
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,10 +21,15 @@ from reconciler.queueing.number_sets import Numbers
 from reconciler.queueing.segments import Segment, Totals
 from reconciler.queueing.system import System
 
+log = logging.getLogger(__name__)
+
 MOST_COMMIT_BYTES = 16 << 20  # of one round and file; what is more waits for the next
 INTERVAL_SECONDS = 0.5  # between two synchronisations, where settings want them so
 
 FAULT = "The disk could not take the records ({}); nothing of them was kept."
+REFUSES = "The disk does not take what is written to the queue in %s (%s); until it does, that is refused."
+TAKES = "The disk takes what is written to the queue in %s again."
+DOUBTFUL = "The disk could not be made to keep what the queue in %s took last (%s); a power cut may lose it."
 
 
 class Mode(NamedTuple):
@@ -83,6 +90,7 @@ class Appender:
         self._file: File | None = None
         self._is_unsynced = False
         self._is_sync_due = False
+        self._is_sync_refused = False  # whether `refused_at` is that of a synchronisation
         self._timer: asyncio.TimerHandle | None = None
         self._unknown = Segment(folder, 0, Totals())  # of entries that wait
 
@@ -177,7 +185,7 @@ class Appender:
             buffers.append(head)
             buffers.extend(payload)
         synced = self.mode.synced or any(one.synced for one in taken)
-        thorough = self._is_sync_due and self._is_unsynced
+        thorough = not is_new and self._is_sync_due and self._is_unsynced  # another file synchronises nothing of this
         if thorough:
             self._is_sync_due = self._is_unsynced = False
         return Commit(file, offset, buffers, at - offset, synced or thorough, thorough, is_new, self._ended)
@@ -191,6 +199,8 @@ class Appender:
     def _synchronised(self, commit: Commit) -> None:
         if commit.fault is not None:
             self._fail(commit)
+        elif self._is_sync_refused:  # else it says nothing of writing
+            self._recover()
 
     def _ended(self, commit: Commit) -> None:
         under_way = self._under_way
@@ -207,12 +217,12 @@ class Appender:
             for one in under_way.waiting:
                 if not one.heard.done():
                     one.heard.set_exception(fault)
-        if self._waiting:
+        if self._waiting or self._is_sync_due:
             self._committer.wants(self)
 
     def _keep(self, commit: Commit, under_way: _UnderWay, entries: Sequence[Entry]) -> None:
         segment = under_way.segment
-        self.refused_at = None
+        self._recover()
         if under_way.new:
             self.let_go()
             self._segment, self._file = segment, commit.file
@@ -227,10 +237,27 @@ class Appender:
             if not one.heard.done():
                 one.heard.set_result(None)
 
+    def _recover(self) -> None:
+        if self.refused_at is not None:
+            log.warning(TAKES, self._folder)
+        self.refused_at = None
+
     def _fail(self, commit: Commit) -> None:
+        assert commit.fault is not None
+        if self.refused_at is None:
+            log.error(REFUSES, self._folder, commit.fault.strerror)
+        self._is_sync_refused = not commit.buffers and (self.refused_at is None or self._is_sync_refused)
         self.refused_at = asyncio.get_running_loop().time()
         if commit.spoiled and not commit.new:
             self._file = None  # the next append begins another segment
+            if commit.thorough or (self._is_unsynced and self._wants_syncs):
+                self._doubt(commit.fault)
+            self._is_unsynced = False
+        elif commit.thorough:
+            self._unsynced()  # it is tried again
+
+    def _doubt(self, fault: OSError) -> None:
+        log.error(DOUBTFUL, self._folder, os.strerror(fault.errno or 0))
 
     def _unsynced(self) -> None:
         self._is_unsynced = True
@@ -247,8 +274,8 @@ class Appender:
         file, self._file = self._file, None
         if file is None:
             return
-        is_due = self._is_unsynced and (self.mode.synced or self.mode.interval)
-        self._is_unsynced = False
+        is_due = self._is_unsynced and self._wants_syncs
+        self._is_unsynced = self._is_sync_due = False
 
         def close(system: System) -> None:
             try:
@@ -257,7 +284,16 @@ class Appender:
             finally:
                 system.close(file.descriptor)
 
-        self._committer.do(close, _ignored)
+        def closed(failure: Exception | None) -> None:
+            if is_due and isinstance(failure, OSError):
+                self._committer.faults += 1
+                self._doubt(failure)
+
+        self._committer.do(close, closed)
+
+    @property
+    def _wants_syncs(self) -> bool:
+        return self.mode.synced or self.mode.interval
 
     def stop(self) -> None:
         """No synchronisation is due any more."""
@@ -268,7 +304,3 @@ class Appender:
 
 def _length(one: _Waiting) -> int:
     return frames.HEADER_BYTES + one.entry.size
-
-
-def _ignored(_: Exception | None) -> None:
-    """A file that cannot be closed has been told of when it was written."""

@@ -75,6 +75,7 @@ class Committer:
     """Used from one loop. The thread starts with the first thing to write."""
 
     def __init__(self, system: System) -> None:
+        self.faults = 0  # commits, later synchronisations, and emptying a file, that the disk failed
         self._system = system
         self._rounds: queue.SimpleQueue[_Round | None] = queue.SimpleQueue()
         self._dirty: dict[Source, None] = {}
@@ -134,6 +135,7 @@ class Committer:
         """On the loop: the commits of a round are over. Its chores may not be; the next round stands behind them."""
         self._is_busy = False
         for commit in ended.commits:
+            self.faults += commit.fault is not None
             commit.ended(commit)
         self._begin_next()
 

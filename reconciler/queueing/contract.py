@@ -27,7 +27,9 @@ Piece: TypeAlias = bytes | memoryview
 
 
 class QueueFault(errors.Transient):
-    """The disk could not take what was to be appended; nothing of it was kept."""
+    """A queue cannot be opened, or did not take what was to be appended. A kind of it that says nothing else means that
+    nothing of that was kept.
+    """
 
 
 class Shortage(StrEnum):
@@ -89,7 +91,8 @@ class DeadLetter(NamedTuple):
 
 
 class Depth(NamedTuple):
-    """How full a queue is. `size` is bytes of payload, `disk` bytes that it takes on disk; times are Unix ms.
+    """How full a queue is. `size` is bytes of payload, `disk` bytes that it takes on disk, and `limited` those of them
+    that count against its `max_bytes`: not dead letters, nor what it gives back when it needs it. Times are Unix ms.
 
     `batches` counts claimed ones, too.
     """
@@ -98,6 +101,7 @@ class Depth(NamedTuple):
     records: int = 0
     size: int = 0
     disk: int = 0
+    limited: int = 0
     claimed: int = 0
     oldest: int | None = None
     dead_batches: int = 0
@@ -106,6 +110,7 @@ class Depth(NamedTuple):
     dead_oldest: int | None = None
     quarantined: int = 0  # files that were moved aside
     lost: int = 0  # batches, dead ones too, that could not be read since it was opened
+    refused: bool = False  # whether the disk refused what was written last
 
 
 class Storage(Protocol):
@@ -127,6 +132,9 @@ class Queue(Protocol):
 
     def room(self, *, size: int) -> Shortage | None:
         """Why another batch of so many bytes does not fit, or None. Asked right before `append`, without a pause."""
+
+    def may_hold(self, *, size: int) -> bool:
+        """Whether a batch of so many bytes fits when the queue is empty; then `room` never says Shortage.BYTES."""
 
     def append(self, payload: Sequence[Piece], *, records: int, at: int) -> Awaitable[None]:
         """Take a batch, whose bytes are these pieces one after another. The call itself settles the order.

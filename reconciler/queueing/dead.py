@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from reconciler.queueing import frames, obituaries, payloads
-from reconciler.queueing.contract import DeadLetter, Obituary, Piece, QueueFault, Shortage
+from reconciler.queueing.contract import DeadLetter, Obituary, Piece, Shortage
 from reconciler.queueing.entries import Entry
 from reconciler.queueing.journals import Journal
 from reconciler.queueing.obituaries import Letter
@@ -35,6 +35,8 @@ class DeadLetters:
         self.oldest: int | None = None
         self._files = files
         self._changing = asyncio.Lock()
+        # Letters that are being appended to the queue, whoever waits for it: their numbers, and how large they are.
+        self._moving: dict[int, int] = {}
 
     def committed(self, entries: Sequence[Entry]) -> None:
         """The journal has some more."""
@@ -64,10 +66,12 @@ class DeadLetters:
             if entry.number <= after or entry.number in entry.segment.done:
                 continue
             data = await payloads.payload(entry, self.journal, self._files)
+            if entry.number in entry.segment.done:
+                continue  # it left meanwhile
             letter = obituaries.decode(data) if data is not None else None
             if letter is not None:
                 yield entry, letter
-            elif entry.number not in entry.segment.done and not entry.segment.is_gone:
+            elif not entry.segment.is_gone:
                 self.journal.acknowledge([entry])
                 self.journal.damaged(entry.segment, lost=1)
 
@@ -94,36 +98,38 @@ class DeadLetters:
             waiting: list[tuple[Entry, asyncio.Future[None]]] = []
             size = 0
             async for entry, letter in self.letters(after=0):
-                if outages_only and not letter.obituary.outage:
+                if entry.number in self._moving or (outages_only and not letter.obituary.outage):
                     continue
                 if most is not None and batches + len(waiting) >= most:
                     break
                 if room(len(letter.payload)) is not None:
                     break
-                waiting.append((entry, append(entry, letter)))
+                waiting.append((entry, self._move(entry, append(entry, letter))))
                 size += len(letter.payload)
                 if len(waiting) >= ROUND_BATCHES or size >= ROUND_BYTES:
-                    moved = await self._moved(waiting)
+                    moved = await _moved(waiting)
                     batches, records = batches + len(moved), records + sum(one.records for one in moved)
                     if len(moved) < len(waiting):
                         waiting = []
                         break
                     waiting, size = [], 0
-            moved = await self._moved(waiting)
+            moved = await _moved(waiting)
             await self.look()
             return batches + len(moved), records + sum(one.records for one in moved)
 
-    async def _moved(self, waiting: Sequence[tuple[Entry, asyncio.Future[None]]]) -> list[Entry]:
-        """Take off what is in the queue now."""
-        moved: list[Entry] = []
-        for entry, written in waiting:
-            try:
-                await written
-            except QueueFault:
-                continue
-            moved.append(entry)
-        self.journal.acknowledge(moved)
-        return moved
+    def _move(self, entry: Entry, written: asyncio.Future[None]) -> asyncio.Future[None]:
+        """Take a letter off once it is in the queue, also when nobody waits for that any more."""
+        self._moving[entry.number] = entry.size
+
+        def hear(done: asyncio.Future[None]) -> None:
+            del self._moving[entry.number]
+            if done.exception() is None:
+                self.journal.acknowledge([entry])
+            if self.journal.left.batches <= 0:
+                self.oldest = None  # nobody may wait any more who would look
+
+        written.add_done_callback(hear)
+        return written
 
     async def discard(self) -> tuple[int, int]:
         """Forget all."""
@@ -131,7 +137,12 @@ class DeadLetters:
 
     async def expire(self, *, before: int) -> tuple[int, int]:
         """Forget those that died before a time, and more, oldest first, while they are over their limit."""
-        return await self._forget(lambda entry: entry.taken_at < before or self.journal.left.size > self.limit)
+        return await self._forget(lambda entry: entry.taken_at < before or self._staying > self.limit)
+
+    @property
+    def _staying(self) -> int:
+        """Bytes of those that are not on their way to the queue."""
+        return self.journal.left.size - sum(self._moving.values())
 
     async def _forget(self, is_wanted: Callable[[Entry], bool]) -> tuple[int, int]:
         batches = records = 0
@@ -140,11 +151,19 @@ class DeadLetters:
             async for entry in self._entries():
                 if entry.number > last:
                     break
-                if is_wanted(entry) and entry.number not in entry.segment.done:
+                is_there = entry.number not in entry.segment.done and entry.number not in self._moving
+                if is_there and is_wanted(entry):
                     self.journal.acknowledge([entry])
                     batches, records = batches + 1, records + entry.records
             await self.look()
         return batches, records
+
+
+async def _moved(waiting: Sequence[tuple[Entry, asyncio.Future[None]]]) -> list[Entry]:
+    """Those that are in the queue now. Who gives up waiting cancels none of the appends."""
+    if waiting:
+        await asyncio.wait([written for _, written in waiting])
+    return [entry for entry, written in waiting if written.exception() is None]
 
 
 def listed(entry: Entry, letter: Letter) -> DeadLetter:

@@ -60,6 +60,7 @@ class DiskQueue:
             recovered=queued,
             committer=shared.committer,
             clock=shared.clock,
+            space=shared.space,
             committed=self._committed,
             refused=self._refused,
             forget=shared.files.forget,
@@ -69,6 +70,7 @@ class DiskQueue:
             recovered=buried,
             committer=shared.committer,
             clock=shared.clock,
+            space=shared.space,
             committed=self._buried,
             refused=lambda _: None,
             forget=shared.files.forget,
@@ -101,12 +103,27 @@ class DiskQueue:
         appender = self._journal.appender
         if self._journal.left.batches + appender.waiting >= self._limits.max_batches:
             return Shortage.BATCHES
-        if self._journal.disk + appender.waiting_size + size > self._limits.max_bytes:
+        if self._journal.kept + self._coming(size) > self._limits.max_bytes:
             return Shortage.BYTES
         refused = appender.refused_at
         if refused is not None and asyncio.get_running_loop().time() < refused + REFUSED_SECONDS:
             return Shortage.DISK
-        return Shortage.DISK if self._shared.space.spare() < size else None
+        freed = self._journal.disk - self._journal.kept
+        return Shortage.DISK if self._shared.space.spare() + freed < size else None
+
+    def may_hold(self, *, size: int) -> bool:
+        """See the contract."""
+        return segments.HEADER_BYTES + frames.HEADER_BYTES + size <= self._limits.max_bytes
+
+    def _is_tight(self, size: int) -> bool:
+        """Whether the limit or the disk may have no room for it; a quota of the disk shows only when it refuses."""
+        journal = self._journal
+        is_beyond = journal.disk + self._coming(size) > self._limits.max_bytes
+        return is_beyond or self._shared.space.spare() < size or journal.appender.refused_at is not None
+
+    def _coming(self, size: int) -> int:
+        """The bytes on disk of what waits to be written, and of another batch."""
+        return self._journal.appender.waiting_size + frames.HEADER_BYTES + size
 
     def append(self, payload: Sequence[Piece], *, records: int, at: int) -> asyncio.Future[None]:
         """See the contract."""
@@ -119,6 +136,8 @@ class DiskQueue:
         size = sum(map(len, payload))
         if size > MOST_BYTES:
             return _refusal(size)
+        if self._is_tight(size):
+            self._journal.make_room()
         keep = self._line.has_room and self._kept + size <= payloads.KEPT_OF_ONE and self._shared.kept.take(size)
         if keep:
             self._kept += size
@@ -264,6 +283,7 @@ class DiskQueue:
             records=queued.left.records,
             size=queued.left.size,
             disk=queued.disk + buried.disk,
+            limited=queued.kept + queued.appender.waiting_size,
             claimed=len(self._line.claimed),
             oldest=self._line.oldest(),
             dead_batches=buried.left.batches,
@@ -272,6 +292,7 @@ class DiskQueue:
             dead_oldest=self._dead.oldest,
             quarantined=queued.quarantined + buried.quarantined,
             lost=queued.lost + buried.lost,
+            refused=any(one.appender.refused_at is not None for one in (queued, buried)),
         )
 
     async def close(self) -> None:

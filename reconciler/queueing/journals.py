@@ -6,15 +6,15 @@ Belongs here: which segments there are, what left them, when that is written, wh
 What left is written at most every 100 ms and never synchronised: a crash means that some of it is sent again. A segment
 of which all left is removed when it is the first one; elsewhere it is emptied to its header, which then says so, so
 that a file that is missing is never taken for one that was used up. The last one stays, for its numbers: when all that
-is queued has left, it is emptied in place. None of that needs room on the disk.
+is queued has left, it is emptied in place, once it is long or its room is needed. None of that needs room on the
+disk.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from reconciler.counting import counted
 from reconciler.queueing import acknowledging, quarantine, segments, used_files
@@ -24,7 +24,9 @@ from reconciler.queueing.entries import Entry
 from reconciler.queueing.number_sets import Numbers
 from reconciler.queueing.recovery import Recovered
 from reconciler.queueing.segments import Progress, Segment, Totals
+from reconciler.queueing.space import Space
 from reconciler.queueing.system import System
+from reconciler.queueing.used_files import Write
 
 log = logging.getLogger(__name__)
 
@@ -32,18 +34,10 @@ FLUSH_SECONDS = 0.1
 AGAIN_SECONDS = 1.0  # after a write that failed
 ATTEMPTS = 2  # at the end: what a full disk does not take is sent again
 EMPTY_BYTES = 8 << 20  # from which on the last segment is emptied when nothing is queued
+SMALL_BYTES = 64 << 10  # the same on a disk with little room, of which it may have the share below
+SHARES = 16
 
-
-class _Write(NamedTuple):
-    """Something for a file of acknowledgements: at an offset, or instead of it all if `is_anew`."""
-
-    segment: Segment
-    offset: int
-    data: bytes
-    before: int
-    is_anew: bool
-    records: list[bytes]
-    unsaved: set[int]
+NOT_GIVEN_BACK = "The queue file %s could not be %s (%s)."
 
 
 class Journal:
@@ -58,10 +52,12 @@ class Journal:
         recovered: Recovered,
         committer: Committer,
         clock: Callable[[], int],
+        space: Space,
         committed: Callable[[Sequence[Entry]], None],
         refused: Callable[[Sequence[Entry]], None],
         forget: Callable[[Path], None],
     ) -> None:
+        """`space` is that of the disk that the folder is on."""
         self.folder = folder
         self.mark = recovered.header.mark
         self.segments = list(recovered.segments)
@@ -77,10 +73,12 @@ class Journal:
         self._committer = committer
         self._heard = committed
         self._forget = forget
+        self._space = space
         self._dirty: dict[Segment, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_flushing = False
         self._is_refused = False  # whether the last flush failed
+        self._stuck: Segment | None = None  # the last one, if it could not be emptied
         self._is_closed = False
         self.appender = Appender(
             folder,
@@ -90,6 +88,9 @@ class Journal:
             committed=self._committed,
             refused=refused,
         )
+        for segment in self.segments:
+            if segment.left.batches <= 0:  # a crash may have come before it went
+                self._touch(segment)
 
     def _committed(self, segment: Segment, entries: Sequence[Entry], is_new: bool) -> None:
         if is_new:
@@ -109,10 +110,12 @@ class Journal:
     # What leaves.
 
     def acknowledge(self, entries: Sequence[Entry]) -> None:
-        """They left. `out` is the caller's, who reads."""
+        """They left; what did before does not count again. `out` is the caller's, who reads."""
         batches = records = size = 0
         for entry in entries:
             segment, totals = entry.segment, entry.totals
+            if entry.number in segment.done:
+                continue
             segment.done.add(entry.number)
             segment.progress.pop(entry.number, None)
             segment.died.pop(entry.number, None)
@@ -183,8 +186,13 @@ class Journal:
     def _flush(self) -> None:
         """Write what is to be written, in one go; one is under way at a time."""
         self._timer = None
+        if self._is_flushing:
+            return  # its end comes back to this
         dirty, self._dirty = self._dirty, {}
         self._tidy(dirty)
+        self._put_down(dirty)
+
+    def _put_down(self, dirty: Iterable[Segment]) -> None:
         writes = [write for segment in dirty if not segment.is_gone and (write := self._write(segment)) is not None]
         if not writes:
             return
@@ -192,7 +200,7 @@ class Journal:
 
         def chore(system: System) -> None:
             for write in writes:
-                _put(system, write)
+                used_files.put(system, write)
 
         def ended(failure: Exception | None) -> None:
             self._is_flushing, self._is_refused = False, failure is not None
@@ -203,8 +211,10 @@ class Journal:
 
         self._committer.do(chore, ended)
 
-    def _write(self, segment: Segment) -> _Write | None:
+    def _write(self, segment: Segment) -> Write | None:
         """What is to be written of a segment: what is new, or all anew once that is far less than the file has."""
+        if self.appender.is_held and segment is self.segments[-1]:
+            return None  # it is being emptied, and its file of acknowledgements goes
         if segment.acknowledged >= acknowledging.rewrite_at(
             len(segment.progress) + len(segment.died), segment.done.size
         ):
@@ -221,7 +231,7 @@ class Journal:
             return None
         return self._taken(segment, offset=segment.acknowledged, is_anew=False)
 
-    def _taken(self, segment: Segment, *, offset: int, is_anew: bool) -> _Write:
+    def _taken(self, segment: Segment, *, offset: int, is_anew: bool) -> Write:
         records = [] if offset else [acknowledging.MAGIC]
         records += segment.unwritten
         records += [
@@ -231,11 +241,11 @@ class Journal:
         data = b"".join(records)
         before, segment.acknowledged = segment.acknowledged, offset + len(data)
         self.disk += segment.acknowledged - before
-        write = _Write(segment, offset, data, before, is_anew, segment.unwritten, segment.unsaved)
+        write = Write(segment, offset, data, before, is_anew, segment.unwritten, segment.unsaved)
         segment.unwritten, segment.unsaved = [], set()
         return write
 
-    def _take_back(self, write: _Write) -> None:
+    def _take_back(self, write: Write) -> None:
         """A write failed: what it had is written with what is next."""
         segment = write.segment
         if segment.is_gone:
@@ -262,8 +272,28 @@ class Journal:
                     self._empty(segment)
         while len(self.segments) > 1 and self.segments[0].is_gone:
             self._remove(self.segments.pop(0))
+        if self._may_empty_last() and self._is_last_long():
+            self._empty_last()
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing is queued, nor waits to be."""
+        return self.left.batches <= 0 and self.appender.is_idle
+
+    @property
+    def kept(self) -> int:
+        """The bytes on disk that stay there when more is appended: no more than a header when nothing is queued."""
+        return segments.HEADER_BYTES if self.is_used_up or self.appender.is_held else self.disk
+
+    def make_room(self) -> None:
+        """Give back what is not `kept`, before what is appended next is written."""
+        if not self.is_used_up or self.appender.is_held:
+            return
+        self._tidy([*self._dirty])
         if self._may_empty_last():
             self._empty_last()
+        elif self.segments and self.segments[-1].is_damaged:
+            self.appender.let_go()  # the next append begins another segment, and this one goes
 
     def _remove(self, segment: Segment) -> None:
         self.disk -= segment.end + segment.acknowledged
@@ -274,7 +304,7 @@ class Journal:
             system.remove(segment.path)
             system.remove(segment.acknowledgements)
 
-        self._committer.do(chore, _tell("removed", segment.path))
+        self._committer.do(chore, self._given_back("removed", segment.path))
 
     def _empty(self, segment: Segment) -> None:
         header = self._header._replace(
@@ -283,34 +313,64 @@ class Journal:
         self.disk -= segment.end - segments.HEADER_BYTES + segment.acknowledged
         segment.end, segment.acknowledged = segments.HEADER_BYTES, 0
         act = used_files.replace if segment.is_damaged else used_files.empty
-        self._committer.do(
-            lambda system: act(system, File(segment.path), segments.encode(header)), _tell("emptied", segment.path)
-        )
+        file, data = File(segment.path), segments.encode(header)
+        self._committer.do(lambda system: act(system, file, data), self._given_back("emptied", segment.path))
+
+    def _given_back(self, what: str, path: Path) -> Callable[[Exception | None], None]:
+        def told(failure: Exception | None) -> None:
+            self._space.look_again()
+            if isinstance(failure, OSError):
+                log.warning(NOT_GIVEN_BACK, path, what, os.strerror(failure.errno or 0))
+
+        return told
 
     def _may_empty_last(self) -> bool:
         if len(self.segments) != 1 or self.left.batches > 0 or not self.appender.is_idle or self.appender.is_held:
             return False
         last = self.segments[0]
-        is_long = last.end >= EMPTY_BYTES or self.appender.refused_at is not None
-        return is_long and last.end > segments.HEADER_BYTES and not last.is_damaged
+        return last.end > segments.HEADER_BYTES and not last.is_damaged
+
+    def _is_last_long(self) -> bool:
+        long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._space.spare() // SHARES))
+        last = self.segments[-1]
+        return last.end >= long or last is self._stuck or self.appender.refused_at is not None
 
     def _empty_last(self) -> None:
         last = self.segments[0]
         file = self.appender.file or File(last.path)
         self.appender.is_held = True
         header = self.appender.emptied()
-        last.unwritten = []
+        unwritten, last.unwritten = last.unwritten, []
 
         def ended(failure: Exception | None) -> None:
             self.appender.is_held = False
             if failure is None:
                 last.is_gone = True
                 last.following = self.appender.restart(last)
-                self.segments = [last.following]
+                self.segments, self._stuck = [last.following], None
                 self.disk -= last.end - segments.HEADER_BYTES + last.acknowledged
+                self._space.look_again()
+            else:
+                last.unwritten = unwritten + last.unwritten
+                self._not_emptied(last, failure)
             self._committer.wants(self.appender)
 
         self._committer.do(lambda system: used_files.empty(system, file, header), ended)
+
+    def _not_emptied(self, last: Segment, failure: Exception) -> None:
+        """What is in the file now, and of which header, is unknown: nothing is appended to it any more. It is emptied
+        later, or removed when there is another one.
+        """
+        self._committer.faults += 1
+        if self._stuck is not last:
+            log.warning(NOT_GIVEN_BACK, last.path, "emptied", os.strerror(getattr(failure, "errno", None) or 0))
+        self._stuck = last
+        self.appender.let_go()
+        last.is_sealed = True
+        self._put_down([last])
+        self._dirty[last] = None
+        if self._timer is None:
+            self._wait(AGAIN_SECONDS)
 
     async def close(self) -> None:
         """Write all that is to be written, and close the files."""
@@ -324,31 +384,16 @@ class Journal:
             while self._is_flushing or self.appender.is_held:
                 await self._committer.done(_nothing)
             self._flush()
-            await self._committer.done(_nothing)
+            while self._is_flushing or self.appender.is_held:
+                await self._committer.done(_nothing)
             if not self._is_refused:
                 break
         self.appender.let_go()
         await self._committer.done(_nothing)
 
 
-def _put(system: System, write: _Write) -> None:
-    path = write.segment.acknowledgements
-    if write.is_anew:
-        used_files.write_anew(system, path, write.data)
-    else:
-        used_files.write(system, path, write.offset, write.data)
-
-
 def _ones(count: int) -> bytes:
     return ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
-
-
-def _tell(what: str, path: Path) -> Callable[[Exception | None], None]:
-    def told(failure: Exception | None) -> None:
-        if isinstance(failure, OSError):
-            log.warning("The queue file %s could not be %s (%s).", path, what, os.strerror(failure.errno or 0))
-
-    return told
 
 
 def _nothing(_: System) -> None:

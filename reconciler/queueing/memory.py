@@ -46,6 +46,10 @@ class MemoryQueue:
             return Shortage.BATCHES
         return Shortage.BYTES if self._size + self._dead_size + size > self._max_bytes else None
 
+    def may_hold(self, *, size: int) -> bool:
+        """See the contract."""
+        return size <= self._max_bytes
+
     def append(self, payload: Sequence[Piece], *, records: int, at: int) -> asyncio.Future[None]:
         """See the contract."""
         # One piece of bytes is taken as it is; views would keep all of the request that they are of.

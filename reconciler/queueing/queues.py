@@ -159,6 +159,11 @@ class Queues:
         """Bytes that may be written before the disk is down to its reserve; below zero when it is beyond that."""
         return self._shared.space.spare()
 
+    @property
+    def faults(self) -> int:
+        """How often the disk failed what was written for a queue, since the start."""
+        return self._shared.committer.faults
+
     async def close(self) -> None:
         """Close what is open, and let go of the root.
 

@@ -105,18 +105,27 @@ def whole(path: Path, *, limit: int) -> bytes:
     """All bytes of a file, or the first `limit`; zeros for blocks that the disk does not give. Raises OSError for any
     other fault.
     """
+    return gathered(path, limit=limit)[0]
+
+
+def gathered(path: Path, *, limit: int) -> tuple[bytes, bool]:
+    """The same, and whether the disk gave them all."""
     descriptor = opened(path)
     try:
         length = min(limit, os.fstat(descriptor).st_size)
         found = bytearray()
+        is_given = True
         while len(found) < length:
-            found += _blocks(descriptor, len(found), length - len(found))
-        return bytes(found)
+            blocks = _blocks(descriptor, len(found), length - len(found))
+            is_given = is_given and blocks is not None
+            found += bytes(min(length - len(found), BLOCK_BYTES)) if blocks is None else blocks
+        return bytes(found), is_given
     finally:
         os.close(descriptor)
 
 
-def _blocks(descriptor: int, offset: int, size: int) -> bytes:
+def _blocks(descriptor: int, offset: int, size: int) -> bytes | None:
+    """As many bytes as the disk gives at once; None when it does not give the block here."""
     try:
         return os.pread(descriptor, size, offset) or bytes(size)
     except OSError as fault:
@@ -124,5 +133,7 @@ def _blocks(descriptor: int, offset: int, size: int) -> bytes:
             raise
     try:
         return os.pread(descriptor, min(size, BLOCK_BYTES), offset)
-    except OSError:
-        return bytes(min(size, BLOCK_BYTES))
+    except OSError as fault:
+        if fault.errno != errno.EIO:
+            raise
+        return None

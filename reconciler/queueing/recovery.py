@@ -3,8 +3,9 @@
 Belongs here: one folder of segments, read on a thread before anything is served. Does not: the folder of a queue
 (`queues`), damage that is met later (`walking`).
 
-It always gives something to go on with. Of all segments but the last one only the header, the length and the file of
-acknowledgements are read. A file is read whole when its length is not what the headers say.
+It always gives something to go on with, but for what passes: then it raises, to be tried again, since a segment that
+was not read would count as used up, and be removed. Of all segments but the last one only the header, the length and
+the file of acknowledgements are read. A file is read whole when its length is not what the headers say.
 """
 
 import contextlib
@@ -58,19 +59,21 @@ class _Content:
 
 
 def recover(folder: Path, *, kind: int, mark: int, system: System) -> Recovered:
-    """Read a folder, which may be missing; mend what a crash left. Raises OSError when the folder cannot be used."""
-    found = [one for path in _files(folder) if (one := _look(path, kind=kind, mark=mark)) is not None]
+    """Read a folder, which may be missing; mend what a crash left. Raises OSError when the folder cannot be used, or a
+    file not be read for what passes.
+    """
+    found = [_look(path, kind=kind, mark=mark) for path in _files(folder)]
     recovered = Recovered(Header(kind, mark, 1, Totals(), 0))
     served: list[_Found] = []
     highest = 0
-    for place, one in enumerate(found):
-        if one.header is None and not _is_readable(one, mark=mark):
+    for one in reversed(found):
+        if _is_known(one, served[0] if served else None, mark=mark):
+            served.insert(0, one)
+        else:
             highest = max(highest, one.first + min(one.length, segments.LONGEST_BYTES) // frames.HEADER_BYTES)
             _put_away(one, kind=kind)
-            continue
-        if place == len(found) - 1 and not _is_drained(one):
-            _mend_end(one, kind=kind, mark=mark, system=system)
-        served.append(one)
+    if served and served[-1] is found[-1]:
+        _mend_end(served[-1], system)
     _settle(served, recovered, kind=kind, mark=mark)
     highest = max([highest, *(one.highest for one in served)])
     recovered.header = recovered.header._replace(first=highest + 1)
@@ -96,7 +99,7 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def _look(path: Path, *, kind: int, mark: int) -> _Found | None:
+def _look(path: Path, *, kind: int, mark: int) -> _Found:
     first = _number(path)
     assert first is not None
     status = path.lstat()
@@ -132,24 +135,35 @@ def _is_drained(one: _Found) -> bool:
     return one.header is not None and bool(one.header.flags & segments.DRAINED)
 
 
-def _is_readable(one: _Found, *, mark: int) -> bool:
-    """Whether a file without a header has frames of this queue all the same."""
-    with contextlib.suppress(OSError):
-        if one.length > segments.HEADER_BYTES and not one.is_foreign:
-            one.content = _read(one, mark=mark)
-            return one.content.totals.batches > 0
-    return False
+def _is_known(one: _Found, following: _Found | None, *, mark: int) -> bool:
+    """Whether something of a file can be served, and how much: it is read whole where no next header says that. A file
+    without a header may have frames of this queue all the same. Raises OSError for what passes.
+    """
+    if _is_drained(one):
+        return True
+    if one.header is None and (one.is_foreign or one.length <= segments.HEADER_BYTES):
+        return False
+    if one.header is not None and following is not None and following.header is not None:
+        return True
+    try:
+        one.content = _read(one, mark=mark)
+    except OSError as fault:
+        if fault.errno in PASSING:
+            raise
+        return False
+    return one.header is not None or one.content.totals.batches > 0
 
 
 def _read(one: _Found, *, mark: int) -> _Content:
     """What is readable of a file. Raises OSError."""
-    region = reading.whole(one.path, limit=segments.LONGEST_BYTES)
+    region, is_given = reading.gathered(one.path, limit=segments.LONGEST_BYTES)
     scanned = frames.scan(region, segments.HEADER_BYTES, mark=mark)
     own = [found.frame for found in scanned.frames if found.frame.number >= one.first]
     totals = _totals(own)
     one.highest = max([one.highest, *(frame.number for frame in own)])
     is_longer = one.length > len(region)  # than any that was written here
-    is_damaged = scanned.gaps > 0 or not scanned.torn or one.header is None or is_longer
+    # Zeros for what the disk does not give look like a torn end, and are none: nothing of that may be cut off.
+    is_damaged = scanned.gaps > 0 or not scanned.torn or one.header is None or is_longer or not is_given
     missing = one.highest - one.first + 1 - len(own) if own and scanned.gaps else 0
     return _Content(totals, scanned.end, is_damaged, missing, own)
 
@@ -158,20 +172,20 @@ def _totals(own: list[frames.Frame]) -> Totals:
     return Totals(len(own), sum(frame.records for frame in own), sum(frame.size for frame in own))
 
 
-def _mend_end(one: _Found, *, kind: int, mark: int, system: System) -> None:
-    """Cut off what a crash left at the end of the last segment."""
+def _mend_end(one: _Found, system: System) -> None:
+    """Cut off what a crash left at the end of the last segment. A damaged one stays as it is: the bytes in quarantine
+    are the same ones.
+    """
+    if one.content is None or one.content.is_damaged or one.content.end >= one.length:
+        return
     try:
-        one.content = _read(one, mark=mark)
-        if one.content.is_damaged:
-            _copy(one, kind=kind)  # as it is: the bytes in quarantine are the same ones
-        elif one.content.end < one.length:
-            descriptor = system.open(one.path)
-            try:
-                system.cut(descriptor, one.content.end)
-            finally:
-                system.close(descriptor)
-            log.warning("Of the queue file %s, %d bytes were cut off.", one.path, one.length - one.content.end)
-            one.length = one.content.end
+        descriptor = system.open(one.path)
+        try:
+            system.cut(descriptor, one.content.end)
+        finally:
+            system.close(descriptor)
+        log.warning("Of the queue file %s, %d bytes were cut off.", one.path, one.length - one.content.end)
+        one.length = one.content.end
     except OSError as fault:
         log.error("The end of the queue file %s cannot be mended (%s).", one.path, fault.strerror)
 
@@ -236,8 +250,10 @@ def _held(one: _Found, expected: Totals | None, recovered: Recovered, *, kind: i
     if one.content is None:
         try:
             one.content = _read(one, mark=mark)
-        except OSError:
-            return expected or Totals()
+        except OSError as fault:
+            if expected is None or fault.errno in PASSING:
+                raise
+            return expected
     held = one.content.totals
     if expected is None:
         _lose(one.content.missing, one, recovered)

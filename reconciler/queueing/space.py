@@ -35,6 +35,10 @@ class Space:
                 self._spare = found.f_bavail * found.f_frsize - self._reserve
         return self._spare
 
+    def look_again(self) -> None:
+        """Something was given back: the next one who asks hears of it."""
+        self._looked_at = None
+
     def take(self, size: int) -> None:
         """So much is about to be written."""
         self._spare -= size

@@ -12,7 +12,9 @@ from reconciler.queueing.contract import Piece
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Nothing is wrong with what a file holds: a person or time mends it.
-PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EACCES, errno.EPERM})
+PASSING = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EACCES, errno.EPERM, errno.ESTALE}
+)
 
 
 class System:

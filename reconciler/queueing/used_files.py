@@ -4,23 +4,42 @@ Belongs here: what is safe when a crash or a full disk comes between two calls. 
 (`committer`).
 """
 
+import errno
+import os
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.queueing import segments
 from reconciler.queueing.committer import CLOSED, File
+from reconciler.queueing.segments import Segment
 from reconciler.queueing.system import System
 
 PARTIAL = ".new"
 
 
+class Write(NamedTuple):
+    """Something for a file of acknowledgements: at an offset, or instead of it all if `is_anew`."""
+
+    segment: Segment
+    offset: int
+    data: bytes
+    before: int
+    is_anew: bool
+    records: list[bytes]
+    unsaved: set[int]
+
+
 def empty(system: System, file: File, header: bytes) -> None:
-    """Leave nothing of a segment but another header. A crash before the end leaves frames that the header disowns."""
+    """Leave nothing of a segment but another header. A crash before the end leaves frames, or what was acknowledged of
+    some, that the header disowns. Raises OSError; unless the header was written, what was acknowledged is there then.
+    """
     is_open = file.descriptor != CLOSED
     descriptor = file.descriptor if is_open else system.open(file.path)
     try:
-        system.write(descriptor, [header], 0, synced=True)
-        system.remove(file.path.with_suffix(segments.ACKNOWLEDGED))
+        if system.write(descriptor, [header], 0, synced=True) != len(header):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         system.cut(descriptor, len(header))
+        system.remove(file.path.with_suffix(segments.ACKNOWLEDGED))
     finally:
         if not is_open:
             system.close(descriptor)
@@ -41,6 +60,15 @@ def write_anew(system: System, path: Path, data: bytes) -> None:
     except OSError:
         system.remove(partial)
         raise
+
+
+def put(system: System, one: Write) -> None:
+    """Write down what left, or was tried. Raises OSError."""
+    path = one.segment.acknowledgements
+    if one.is_anew:
+        write_anew(system, path, one.data)
+    else:
+        write(system, path, one.offset, one.data)
 
 
 def write(system: System, path: Path, offset: int, data: bytes) -> None:

@@ -71,7 +71,11 @@ class Walk:
                 chunk = b""
             if segment is not self._segment or begins != self._offset or segment.is_gone:
                 continue  # somebody skipped it meanwhile
-            if not self._take(chunk, found):
+            if self._take(chunk, found):
+                continue
+            if segment.left.batches <= 0:  # it may be being emptied
+                self._offset = segment.end
+            else:
                 await self._skip(segment)
         return found
 

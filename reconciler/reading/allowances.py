@@ -12,7 +12,10 @@ from reconciler.errors import Refused
 from reconciler.git.faults import GitFault, State
 
 MEBIBYTE = 2**20
-ASIDE = "ended the program that reads it twice, so it is not read until it changes; mend it or take it out"
+ASIDE = (
+    "ended the program that reads it, or kept it for a minute, twice, so it is not read until it changes; mend it or"
+    " take it out"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,9 @@ class Used:
 
 
 class Exhausted(GitFault):
-    """The commit takes more than one may. The same commit will again, so that it is not worth another try."""
+    """The commit takes more than one may, or ends what reads it. The same commit will again, so that it is not worth
+    another try.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(State.UNSUPPORTED_FORMAT, message)
@@ -93,6 +98,10 @@ class Allowance:
         """What was taken so far."""
         seconds = self.limits.seconds - (self._end - self._clock())
         return Used(self._files, self._bytes, self._documents, seconds)
+
+    def beside(self) -> "Allowance":
+        """The same once more, for what may be read several times: what is counted there is not counted here."""
+        return Allowance(self.limits, aside=self.aside, at=self._at, clock=self._clock, used=self.used)
 
     def add(self, used: Used) -> None:
         """Others read for this commit, and took so much. Raises Exhausted."""
@@ -157,5 +166,8 @@ class Allowance:
             self._at("")
 
 
-SMALLER = "configure a folder of it with `path`, leave files out with a .serviceignore, or split the repository"
+SMALLER = (
+    "configure a folder of it with `path`, leave files out with `include`, `exclude` or a .serviceignore, or split the"
+    " repository"
+)
 FEWER = "use wildcards, and fewer ignore files"

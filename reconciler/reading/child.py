@@ -6,13 +6,14 @@ for in the background rests while there is anything else to do. It ends when its
 then.
 """
 
+import contextlib
 import os
 import queue
 import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import msgspec
 
@@ -143,7 +144,9 @@ class Child:
             case RoutesJob() as job:
                 return routings.find(job, view, number=number, emit=emit, route=route)
             case ReviewJob() as job:
-                return reviews.plan(job, view, number=number, rests=self._is_wanted)
+                return reviews.plan(
+                    job, view, number=number, rests=self._is_wanted, at=at if job.commit.careful else None
+                )
 
     def _send(self, message: Answer) -> None:
         frame = messages.frame(message)
@@ -170,7 +173,10 @@ class Lane:
         while True:
             envelope = self._jobs.get()
             self._is_running = True
-            self._run(envelope, views)
+            try:
+                self._run(envelope, views)
+            except BaseException:
+                _end()  # without its thread the lane would take jobs, and nobody would do them
             self._is_running = False
 
     @property
@@ -190,6 +196,13 @@ class Views:
         if store not in self._open:
             self._open[store] = PlanningView.open(Path(store))
         return self._open[store]
+
+
+def _end() -> NoReturn:
+    """End this process for a fault that is more than one job can be told, such as no memory to tell it with."""
+    with contextlib.suppress(BaseException):
+        os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))  # the daemon logs it, escaped
+    os._exit(1)
 
 
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:

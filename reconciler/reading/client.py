@@ -2,7 +2,8 @@
 
 Nearly always there is one child, which all jobs share. When it ends, what it had not begun goes to the next one. What
 it had begun may be what ended it: that is done once more in a child of its own, where it can harm nobody, and where
-its end tells whose doing it is. A file over which a child ends twice is set aside; a request has no second chance.
+its end tells whose doing it is. A file over which a child ends twice is set aside; a request has no second chance, and
+a proposal that ended a child before and ends one of its own all the same is not planned for a while.
 """
 
 import asyncio
@@ -10,13 +11,14 @@ import contextlib
 import itertools
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 
 from reconciler.git.faults import GitFault, State
 from reconciler.reading.allowances import Exhausted
-from reconciler.reading.children import COMMAND, SECONDS, Answered, Busy, Child, Overdue, ReaderGone, Seconds
+from reconciler.reading.children import COMMAND, SECONDS, Answered, Busy, Child, Overdue, ReaderGone, Seconds, overdue
 from reconciler.reading.deaths import Memory, Pace
 from reconciler.reading.inflow import Inflow
-from reconciler.reading.messages import CommitJob, Job, RequestJob
+from reconciler.reading.messages import CommitJob, Job, RequestJob, ReviewJob
 
 __all__ = ["Answered", "Busy", "Overdue", "Reader", "ReaderGone"]
 
@@ -24,6 +26,10 @@ log = logging.getLogger(__name__)
 
 MOST_STARTS = 10  # shared children that end before they begin a job, until its caller is told
 MOST_ENDS = 20  # children that one commit may end in one run: ten files are found
+ENDED = (
+    "planning this ended the program that reads it, or kept it too long, also alone, and is not tried again for an"
+    " hour; propose another commit, in smaller parts, and look in the service's log for what ended it"
+)
 
 
 class Reader:
@@ -36,7 +42,11 @@ class Reader:
         self._child: Child | None = None  # the shared one
         self._apart: set[Child] = set()  # those that have one job
         self._starting = asyncio.Lock()
-        self._turns = {CommitJob: asyncio.Lock(), RequestJob: asyncio.Lock()}  # so that there are two at most
+        self._unstarted: ReaderGone | None = None  # the latest start of the shared one that failed
+        # So that there are three at most.
+        self._turns: dict[type[Job], asyncio.Lock] = {
+            sort: asyncio.Lock() for sort in (CommitJob, RequestJob, ReviewJob)
+        }
         self._stopped = asyncio.Event()
         self._memory = Memory()
         self._pace, self._pace_apart = Pace(), Pace()
@@ -52,14 +62,14 @@ class Reader:
         takes too long, Busy when others do.
         """
         inflow = inflow or Inflow()
-        if isinstance(job, CommitJob):
+        if isinstance(job, CommitJob | ReviewJob):
             return await self._plan_commit(job, inflow)
         try:
             return await self._shared(job, inflow)
         except ReaderGone as gone:
             if not gone.begun or self._stopped.is_set() or not isinstance(job, RequestJob):
                 raise
-        async with self._turns[RequestJob], self._alone() as child:
+        async with self._turn(RequestJob), self._alone() as child:
             return await child.plan(next(self._numbers), job, inflow)
 
     async def stop(self) -> None:
@@ -73,7 +83,7 @@ class Reader:
         """The shared child's process, while there is one."""
         return None if self._child is None or self._child.has_ended else self._child.process.pid
 
-    async def _plan_commit(self, job: CommitJob, inflow: Inflow) -> Answered:
+    async def _plan_commit(self, job: CommitJob | ReviewJob, inflow: Inflow) -> Answered:
         refusal = self._memory.refusal(job, now=_now())
         if refusal is not None:
             raise Exhausted(refusal)
@@ -88,37 +98,76 @@ class Reader:
         self._memory.trust(job)
         return answered
 
-    async def _commit(self, job: CommitJob, inflow: Inflow) -> Answered:
-        if not self._memory.is_suspect(job):
+    async def _commit(self, job: CommitJob | ReviewJob, inflow: Inflow) -> Answered:
+        if not self._memory.is_for_one_apart(job):
             try:
                 return await self._shared(self._memory.prepared(job, careful=False), inflow)
             except ReaderGone as gone:
                 if not gone.begun or self._stopped.is_set():
                     raise
             self._memory.suspect(job)
-        async with self._turns[CommitJob]:
-            return await self._searched(job, inflow)
+        async with self._turn(type(job)):
+            return await (self._review(job, inflow) if isinstance(job, ReviewJob) else self._searched(job, inflow))
 
-    async def _searched(self, job: CommitJob, inflow: Inflow) -> Answered:
+    async def _review(self, job: ReviewJob, inflow: Inflow) -> Answered:
+        """Plan a proposal apart. Raises Exhausted where it ended a child before, not only what it is merged into."""
+        was_suspect = self._memory.is_suspect(job)
+        try:
+            return await self._in_time(job, inflow)
+        except (Overdue, ReaderGone) as end:
+            if self._stopped.is_set() or (isinstance(end, ReaderGone) and not end.begun):
+                raise
+            self._memory.suspect(job)
+            if was_suspect:
+                raise Exhausted(ENDED) from end
+            raise
+
+    async def _in_time(self, job: ReviewJob, inflow: Inflow) -> Answered:
+        """As `_searched`; whatever it ends, one proposal has the time of one. Raises Overdue."""
+        seconds = self._seconds[ReviewJob].run
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._searched(job, inflow)
+        except TimeoutError:
+            why = f"a proposal took longer than {seconds:g} seconds apart from all others"
+            self._ended(self._pace_apart, f"The reader was ended, since {why}")
+            raise overdue(seconds) from None
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, sort: type[Job]) -> AsyncIterator[None]:
+        """One job of a sort at a time has a child of its own. Raises Busy."""
+        turn = self._turns[sort]
+        try:
+            async with asyncio.timeout(self._seconds[sort].wait):
+                await turn.acquire()
+        except TimeoutError:
+            raise Busy from None
+        try:
+            yield
+        finally:
+            turn.release()
+
+    async def _searched(self, job: CommitJob | ReviewJob, inflow: Inflow) -> Answered:
         """Plan a commit that ends children, without the files that do. Raises ReaderGone when it is no file."""
         for _ in range(MOST_ENDS - 1):
             try:
                 return await self._carefully(job, inflow)
-            except ReaderGone as gone:
-                if not gone.blob or self._stopped.is_set():
+            except (ReaderGone, Overdue) as end:
+                if not end.blob or self._stopped.is_set():
                     raise
-                self._memory.ended_at(gone.blob)
+                self._memory.ended_at(end.blob)
         return await self._carefully(job, inflow)
 
-    async def _carefully(self, job: CommitJob, inflow: Inflow) -> Answered:
+    async def _carefully(self, job: CommitJob | ReviewJob, inflow: Inflow) -> Answered:
         async with self._alone() as child:
             return await child.plan(next(self._numbers), self._memory.prepared(job, careful=True), inflow)
 
     async def _shared(self, job: Job, inflow: Inflow) -> Answered:
         """In the child of all, or the next one while a job was not begun."""
         for _ in range(MOST_STARTS - 1):
+            child = await self._present()  # where none starts, the next will not either
             try:
-                return await self._in(await self._present(), job, inflow)
+                return await self._in(child, job, inflow)
             except ReaderGone as gone:
                 if gone.begun or self._stopped.is_set():
                     raise
@@ -130,14 +179,23 @@ class Reader:
         except GitFault as fault:
             if fault.state is State.MIRROR_CORRUPT:
                 # libgit2 keeps a pack that it has opened, by its path. A mirror that is made anew has the same packs at
-                # the same paths: this child would go on reading the damaged ones, which are gone.
+                # the same paths: this child would go on reading the damaged ones, which are gone. What others have
+                # under way there is done by the next child, as if it were not begun.
                 await child.end()
             raise
 
     async def _present(self) -> Child:
+        """The shared child, or the next one. Raises ReaderGone, to all who wait for one start of it."""
+        before = self._unstarted
         async with self._starting:
             if self._child is None or self._child.has_ended:
-                self._child = await self._start(self._pace)
+                if self._unstarted is not None and self._unstarted is not before:
+                    raise ReaderGone(self._unstarted.message)
+                try:
+                    self._child = await self._start(self._pace)
+                except ReaderGone as gone:
+                    self._unstarted = ReaderGone(gone.message)
+                    raise
             return self._child
 
     @contextlib.asynccontextmanager
@@ -152,19 +210,26 @@ class Reader:
             await child.end()
 
     async def _start(self, pace: Pace) -> Child:
-        """Another child, not too soon after the last one's end. Raises ReaderGone when all is to stop."""
+        """Another child, not too soon after the last one's end. Raises ReaderGone when there is none, or all stops."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pace.pause(now=_now())):
                 await self._stopped.wait()
         if self._stopped.is_set():
             raise ReaderGone("The service stops; the work is tried again when it is started again.")
 
-        def unasked(told: str) -> None:
-            pace.ended(now=_now())
-            ends = self._pace.ends + self._pace_apart.ends
-            log.warning("%s; it is started again when it is needed (%d so far).", told, ends, extra=_fields(ends))
+        try:
+            return await Child.start(self._command, seconds=self._seconds, unasked=partial(self._ended, pace))
+        except OSError as error:
+            why = error.strerror or str(error)
+            self._ended(pace, f"The reader could not be started ({why})")
+            remedy = "look at the machine's memory, and at its limits of processes"
+            raise ReaderGone(f"The reader could not be started ({why}); {remedy}.") from error
 
-        return await Child.start(self._command, seconds=self._seconds, unasked=unasked)
+    def _ended(self, pace: Pace, told: str) -> None:
+        """A child ended and was not asked to."""
+        pace.ended(now=_now())
+        ends = self._pace.ends + self._pace_apart.ends
+        log.warning("%s; it is started again when it is needed (%d so far).", told, ends, extra=_fields(ends))
 
 
 def _fields(ends: int) -> dict[str, dict[str, int]]:

@@ -150,6 +150,7 @@ def decide(
         around=around,
         world=world,
         places=Places(reading, snapshot, allowance),
+        allowance=allowance.beside(),  # what others hold is read again when this is decided again
     )
     mendable = judged.decided.unresolved | judged.conflicts.keys()
     told = judged.decided.outcomes

@@ -52,7 +52,7 @@ def plan(
 ) -> CommitPlanned:
     """Plan the commit; its parts go to `emit`, and to `at` the blob of each file before it is read.
 
-    Raises GitFault, StoreFault, Moved.
+    Raises GitFault, StoreFault.
     """
     allowance = Allowance(aside=job.aside, at=at)
     noting = NotingView(view, job.context.project)

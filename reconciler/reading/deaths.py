@@ -1,4 +1,5 @@
-"""What the ends of reader children teach: which files and commits end one, and how long to wait with the next.
+"""What the ends of reader children teach: which files, commits and proposals end one, and how long to wait with the
+next.
 
 Belongs here: remembering, in memory and bounded; nothing is asked of a clock. Does not: processes (`children`), nor
 what is done with a job (`client`).
@@ -10,7 +11,7 @@ from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.reading.messages import CommitJob
+from reconciler.reading.messages import CommitJob, ReviewJob
 
 TWICE = 2  # ends of a child over one file, until the file is set aside
 MOST_FILES = 1_000  # remembered, each by its blob: a file that changed is another one
@@ -23,6 +24,9 @@ LONGEST_PAUSE = 5.0
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+Read = TypeVar("Read", bound=CommitJob | ReviewJob)
+
+ANEW = frozenset({"context", "run", "full", "aside", "careful"})  # of a job: what each try has anew
 
 
 class Recent(Generic[K, V]):
@@ -53,41 +57,47 @@ class Recent(Generic[K, V]):
 
 
 class Memory:
-    """Which files ended children, and which commits are read apart from all others for it."""
+    """Which files ended children, and which commits and proposals are read apart from all others for it."""
 
     def __init__(self) -> None:
         self._ends: Recent[str, int] = Recent(MOST_FILES)  # by blob
-        self._suspects: Recent[Hashable, bool] = Recent(MOST_COMMITS)
-        self._refused: Recent[Hashable, tuple[str, float]] = Recent(MOST_COMMITS)
+        self._suspects: Recent[Hashable, bool] = Recent(MOST_COMMITS)  # by what is read
+        self._refused: Recent[Hashable, tuple[str, float]] = Recent(MOST_COMMITS)  # by what is read, and how
 
-    def prepared(self, job: CommitJob, *, careful: bool) -> CommitJob:
+    def prepared(self, job: Read, *, careful: bool) -> Read:
         """The job, with the files that are set aside."""
         aside = frozenset(blob for blob, ends in self._ends.items() if ends >= TWICE)
+        if isinstance(job, ReviewJob):
+            return replace(job, commit=replace(job.commit, aside=aside, careful=careful))
         return replace(job, aside=aside, careful=careful)
 
     def ended_at(self, blob: str) -> None:
         """A child ended while it read this file, and nothing else was under way in it."""
         self._ends.put(blob, (self._ends.get(blob) or 0) + 1)
 
-    def suspect(self, job: CommitJob) -> None:
-        """A child ended, or had to be ended, while it worked on this commit."""
-        self._suspects.put(_commit(job), True)
+    def suspect(self, job: CommitJob | ReviewJob) -> None:
+        """A child ended, or had to be ended, while it worked on this."""
+        self._suspects.put(_head(job), True)
 
-    def trust(self, job: CommitJob) -> None:
-        """The commit was planned to its end."""
-        self._suspects.drop(_commit(job))
+    def trust(self, job: CommitJob | ReviewJob) -> None:
+        """It was planned to its end."""
+        self._suspects.drop(_head(job))
 
-    def is_suspect(self, job: CommitJob) -> bool:
-        """Whether a commit is to be read apart from all others."""
-        return self._suspects.get(_commit(job)) is not None
+    def is_suspect(self, job: CommitJob | ReviewJob) -> bool:
+        """Whether a child ended, or had to be ended, while it worked on this."""
+        return self._suspects.get(_head(job)) is not None
 
-    def refuse(self, job: CommitJob, message: str, *, now: float) -> None:
-        """The commit took more than one may."""
-        self._refused.put(_commit(job), (message, now + REFUSED_SECONDS))
+    def is_for_one_apart(self, job: CommitJob | ReviewJob) -> bool:
+        """Whether it is to be read apart from all others; a proposal with its base, of which it holds most."""
+        return self.is_suspect(job) or (isinstance(job, ReviewJob) and self.is_suspect(job.commit))
 
-    def refusal(self, job: CommitJob, *, now: float) -> str | None:
-        """Why the commit need not be tried, while that is so."""
-        message, until = self._refused.get(_commit(job)) or (None, now)
+    def refuse(self, job: CommitJob | ReviewJob, message: str, *, now: float) -> None:
+        """It took more than one may, or ends what reads it."""
+        self._refused.put(_question(job), (message, now + REFUSED_SECONDS))
+
+    def refusal(self, job: CommitJob | ReviewJob, *, now: float) -> str | None:
+        """Why it need not be tried, while that is so. Read by other settings it is another question."""
+        message, until = self._refused.get(_question(job)) or (None, now)
         return message if now < until else None
 
 
@@ -112,5 +122,17 @@ class Pace:
         return max(0.0, self._latest[-1] + wait - now)
 
 
-def _commit(job: CommitJob) -> Hashable:
+def _head(job: CommitJob | ReviewJob) -> Hashable:
+    """What is read: a commit, or a proposal, whatever it is merged into."""
+    if isinstance(job, ReviewJob):
+        return ("proposal", job.commit.mirror, job.head, job.commit.path)
     return (job.mirror, job.commit, job.path)
+
+
+def _question(job: CommitJob | ReviewJob) -> Hashable:
+    """What is read, and what decides how much that takes: the settings, and what a proposal is merged into. Of that all
+    is read where somebody chose it, or where it was read by other settings.
+    """
+    commit = job.commit if isinstance(job, ReviewJob) else job
+    whole = (job.followed, commit.full) if isinstance(job, ReviewJob) else ()
+    return (_head(job), *whole, *(getattr(commit, name) for name in commit.__struct_fields__ if name not in ANEW))

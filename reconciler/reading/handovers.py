@@ -22,9 +22,12 @@ from reconciler.deciding.decisions import Batch
 from reconciler.deciding.worlds import World
 from reconciler.documents import limits
 from reconciler.git import trees
+from reconciler.git.faults import GitFault
 from reconciler.git.selecting import Globs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.planning.models import Change, Stored
+from reconciler.reading import one_file
+from reconciler.reading.allowances import Allowance, Exhausted
 from reconciler.reading.messages import Neighbour
 from reconciler.resources import violations
 from reconciler.resources.drafts import Draft
@@ -58,16 +61,22 @@ class Handover:
         return frozenset(self.drafts)
 
 
-def claims(gone: Iterable[Stored], neighbours: Iterable[Neighbour], world: World, *, rules: Rules) -> tuple[Claim, ...]:
-    """Who claims what of `gone`; of several repositories the first by name gets a resource."""
+def claims(
+    gone: Iterable[Stored], neighbours: Iterable[Neighbour], world: World, *, rules: Rules, allowance: Allowance
+) -> tuple[Claim, ...]:
+    """Who claims what of `gone`; of several repositories the first by name gets a resource.
+
+    Raises GitFault: what the others hold counts as if the commit held it. Transient when it cannot be read.
+    """
     left = {stored.key: structs.replace(stored, owner=None) for stored in gone}
     found = []
     for neighbour in sorted(neighbours, key=lambda one: one.repository):
-        claim = _claim(neighbour, left, world, rules=rules) if left else None
+        claim = _claim(neighbour, left, world, rules=rules, allowance=allowance) if left else None
         if claim is not None:
             found.append(claim)
             claimed = {candidate.key for candidate in claim.batch.candidates}
             left = {key: stored for key, stored in left.items() if key not in claimed}
+    allowance.no_file()
     return tuple(found)
 
 
@@ -90,7 +99,9 @@ def _named(keys: list[Key]) -> str:
     return f"{named} and {len(keys) - NAMED} more" if len(keys) > NAMED else named
 
 
-def _claim(neighbour: Neighbour, left: Mapping[Key, Stored], world: World, *, rules: Rules) -> Claim | None:
+def _claim(
+    neighbour: Neighbour, left: Mapping[Key, Stored], world: World, *, rules: Rules, allowance: Allowance
+) -> Claim | None:
     row = world.view.repository(neighbour.repository)
     if row is None or row.commit is None or row.project != world.project:
         return None
@@ -99,8 +110,12 @@ def _claim(neighbour: Neighbour, left: Mapping[Key, Stored], world: World, *, ru
         return None
     try:
         with Snapshot.open(Path(neighbour.mirror), row.commit) as snapshot:
-            held = _documents(neighbour, places, snapshot, world.view, rules=rules)
+            held = _documents(neighbour, places, snapshot, world.view, rules=rules, allowance=allowance)
             return Claim(neighbour, snapshot.commit, _batch(neighbour, held, left)) if held else None
+    except Exhausted as exhausted:
+        told = f"with what would pass to the repository {neighbour.repository}, {exhausted.message}"
+        # No Exhausted, which is remembered of the commit: the other's next one may hold less.
+        raise GitFault(exhausted.state, f"{told}; or let go of it in several commits") from exhausted
     except errors.ReconcilerError as fault:
         # Its mirror is made anew at this moment, perhaps. Whatever it is, it must not become a deletion.
         told = f"what would pass to the repository {neighbour.repository} cannot be read ({fault.message})"
@@ -128,14 +143,22 @@ def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> 
 
 
 def _documents(
-    neighbour: Neighbour, places: Mapping[str, Collection[Key]], snapshot: Snapshot, view: PlanningView, *, rules: Rules
+    neighbour: Neighbour,
+    places: Mapping[str, Collection[Key]],
+    snapshot: Snapshot,
+    view: PlanningView,
+    *,
+    rules: Rules,
+    allowance: Allowance,
 ) -> list[Candidate]:
-    """The valid ones."""
+    """The valid ones. A file that is set aside is one that cannot be read."""
     blobs = view.blobs(neighbour.repository, sorted(places))
     found = []
     for path in sorted(blobs):
-        read = candidates.of_file(snapshot.read(blobs[path], limits.FILE.bytes), path=path, rules=rules)
-        found += [one for one in read or () if one.key in places[path] and one.draft is not None]
+        allowance.file(blobs[path], one_file.taken(snapshot.size(blobs[path])))
+        read = candidates.of_file(snapshot.read(blobs[path], limits.FILE.bytes), path=path, rules=rules) or ()
+        allowance.documents(len(read))
+        found += [one for one in read if one.key in places[path] and one.draft is not None]
     return found
 
 

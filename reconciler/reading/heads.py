@@ -16,6 +16,7 @@ from reconciler.planning import pruning, usage
 from reconciler.planning.models import Stored
 from reconciler.planning.pruning import Budget, Pruning
 from reconciler.reading import handovers
+from reconciler.reading.allowances import Allowance
 from reconciler.reading.departures import Departures
 from reconciler.reading.guarding import Circumstances
 from reconciler.reading.handovers import Claim, Handover
@@ -59,6 +60,7 @@ def judge(
     around: Circumstances,
     world: World,
     places: Places,
+    allowance: Allowance,
 ) -> Judged:
     """What is stored and what goes.
 
@@ -69,7 +71,7 @@ def judge(
     stored = world.stored(candidate.key for candidate in found if candidate.key is not None)
     leaving = [one.key for one in pruning.leaving(departed.gone)] if job.prune else []
     head = _Head(job, world, places, departed, around, found, stored, leaving)
-    freed, claims = leaving, _claims(head)
+    freed, claims = leaving, _claims(head, allowance)
     rounds = 0
     passing: tuple[Handover, ...]
     while True:
@@ -108,12 +110,12 @@ def _batch(head: _Head, conflicts: Mapping[int, str]) -> Batch:
     )
 
 
-def _claims(head: _Head) -> tuple[Claim, ...]:
+def _claims(head: _Head, allowance: Allowance) -> tuple[Claim, ...]:
     """What others would take over. Without pruning, a repository lets go of nothing."""
     if not head.job.prune or not head.departed.gone:
         return ()
     rules = Rules(api_versions=head.job.context.api_versions, hmac_key=head.world.hmac_key)
-    return handovers.claims(head.departed.gone, head.job.neighbours, head.world, rules=rules)
+    return handovers.claims(head.departed.gone, head.job.neighbours, head.world, rules=rules, allowance=allowance)
 
 
 def _prune(head: _Head, decided: Decided, passing: Sequence[Handover]) -> Pruning:

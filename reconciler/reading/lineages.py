@@ -62,7 +62,9 @@ def explain(
     rows = list(_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
     for start in range(0, len(rows), PART):
         emit(_part(rows[start : start + PART]))
-    return LineageFound(number, explained=len(rows), more=len(unexplained) == MAX_RESOURCES and bool(rows))
+    # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
+    is_left = len(unexplained) == MAX_RESOURCES or (len(rows) < len(unexplained) and time.monotonic() >= end)
+    return LineageFound(number, explained=len(rows), more=is_left and bool(rows))
 
 
 def _part(rows: Sequence[tuple[LineageRow, Sequence[OriginRow]]]) -> Changes:
@@ -87,12 +89,17 @@ def _rows(
         commit, path = known.place(one)
         by_commit[commit][one] = path
     for commit, paths in by_commit.items():
+        if not go_on():
+            return
         try:
             with Snapshot.open(mirror, commit) as snapshot:
                 found = _changed_by(snapshot, set(paths.values()), go_on=go_on)
         except GitFault:
             continue  # the mirror was made anew after a force-push, for instance
-        yield from (known.row(project, one, found[path]) for one, path in paths.items() if path in found and go_on())
+        for one, path in paths.items():
+            if path in found:
+                go_on()  # rests; what was found is told even when the time is up
+                yield known.row(project, one, found[path])
 
 
 def _changed_by(snapshot: Snapshot, paths: Iterable[str], *, go_on: Callable[[], bool]) -> dict[str, Value]:

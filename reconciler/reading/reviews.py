@@ -38,7 +38,8 @@ from reconciler.resources.keys import Key
 from reconciler.store.planning_view import PlanningView
 
 REST_SECONDS = 0.01
-MOST_RESTS_SECONDS = 240.0  # then it goes on beside the others: whoever asks waits too
+# Then it goes on beside the others: whoever asks waits too, and what it rests is of the time that it may take.
+MOST_RESTS_SECONDS = 60.0
 OWNERS_BYTES = 256 * 1024
 
 
@@ -67,11 +68,23 @@ class _Before:
         return found
 
 
-def plan(job: ReviewJob, view: PlanningView, *, number: int, rests: Callable[[], bool]) -> ReviewPlanned:
-    """Plan a review; it is at rest while `rests` says so. Raises GitFault, Refused, StoreFault."""
+def plan(
+    job: ReviewJob,
+    view: PlanningView,
+    *,
+    number: int,
+    rests: Callable[[], bool],
+    at: Callable[[str], None] | None = None,
+) -> ReviewPlanned:
+    """Plan a review; it is at rest while `rests` says so, and tells `at` the blob of each file before it is read.
+
+    Raises GitFault, Refused, StoreFault.
+    """
     end = monotonic() + MOST_RESTS_SECONDS
 
-    def rest(_: str) -> None:
+    def reading(blob: str) -> None:
+        if at is not None:
+            at(blob)
         while rests() and monotonic() < end:
             sleep(REST_SECONDS)
 
@@ -83,7 +96,7 @@ def plan(job: ReviewJob, view: PlanningView, *, number: int, rests: Callable[[],
             return _unmerged(number, conflicts.files)
         except merging.Unrelated:
             return _unmerged(number, ())
-        allowance = Allowance(aside=job.commit.aside, at=rest)
+        allowance = Allowance(aside=job.commit.aside, at=reading)
         reviewed = review(job.commit, merged, view, allowance=allowance, followed=job.followed)
         return ReviewPlanned(
             number=number,
@@ -116,6 +129,7 @@ def review(
         reading = commit_decisions.read(
             job, merged.merged, view, remembered, allowance=allowance, only=terms.only, also=before.files
         )
+        allowance.no_file()
         world = commit_decisions.world_of(job, view, allowance, terms=terms)
         if terms.live:
             world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
@@ -153,6 +167,7 @@ def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: Rules |
     if rules is not None:
         for change in differing:
             found |= _documents(merged.base, change, allowance=allowance, rules=rules)
+        allowance.no_file()  # what follows goes through the whole tree, which is no file's doing
     return _Before(tuple(differing), frozenset(change.path for change in differing), found)
 
 

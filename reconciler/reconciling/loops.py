@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from reconciler import belonging
 from reconciler.reconciling import pacing, rotations
-from reconciler.reconciling.pacing import Pace
+from reconciler.reconciling.pacing import Failure, Pace
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.rotations import Facts, Files
 from reconciler.reconciling.runs import Run, Trigger
@@ -150,7 +150,7 @@ class Loop:
             return
         try:
             with belonging.to_run(run.id):
-                failure = await self.reconciler.reconcile(run, full=full)
+                failure = await self._reconcile(run, full=full)
         finally:
             self.running = None
         self._next_promised()
@@ -158,6 +158,16 @@ class Loop:
         self._pace = pacing.looked(self._pace, failure, now=_now(), asked=asked)
         if full and failure is None:
             self._pace = replace(self._pace, full_due=self._next_full())
+
+    async def _reconcile(self, run: Run, *, full: bool) -> Failure | None:
+        try:
+            return await self.reconciler.reconcile(run, full=full)
+        except Exception:
+            # Nobody foresaw it, where not even a run can be recorded: the looks go on.
+            log.exception(
+                "The end of the run %s of %s met a fault of the program.", run.id, self.reconciler.watched.name
+            )
+            return Failure(may_pass=True)
 
     def _next_full(self) -> float:
         return _now() + self.reconciler.watched.full_interval * (1 - pacing.JITTER * _randomness())

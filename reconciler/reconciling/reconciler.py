@@ -92,7 +92,7 @@ class Reconciler:
     async def reconcile(self, run: Run, *, full: bool) -> Failure | None:
         """One look, and what follows from it; how it failed, for the pace of the looks that follow, or None.
 
-        A look that finds nothing new writes nothing, unless somebody asked for the run. Raises nothing.
+        A look that finds nothing new writes nothing, unless somebody asked for the run. Raises nothing foreseen.
         """
         run.started = self._clock()
         attempt = Attempt(run, run.started, full)
@@ -353,7 +353,7 @@ class Reconciler:
 
     async def _record_alone(self, attempt: Attempt) -> None:
         try:
-            await self._store.commit((), record=self._record(attempt), planned_at=None)
+            await self._applier.tell(self._record(attempt), project=self.watched.project)
             attempt.recorded = True
         except errors.ReconcilerError as fault:
             attempt.findings = replace(attempt.findings, fault=attempt.findings.fault or fault)

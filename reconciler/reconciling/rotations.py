@@ -4,12 +4,13 @@ Belongs here: which files count, and asking after them. Does not: reading them (
 look (`loops`).
 """
 
-import asyncio
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from reconciler import regular_files
+from reconciler.hanging import Asking, Hangs
 from reconciler.reconciling.watched import Watched
 from reconciler.regular_files import Identity
 
@@ -30,23 +31,19 @@ def facts(paths: Iterable[Path]) -> Facts:
 
 
 class Files:
-    """Some files, which may stand on a disk that hangs: then one thread waits for it, and nobody else does."""
+    """Some files, which may stand on a disk that hangs."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
         self.paths = paths
-        self._asked: asyncio.Future[Facts] | None = None
+        self._asking = Asking("the files with credentials")
 
     async def facts(self) -> Facts:
-        """The facts, within some seconds; those of files that cannot be reached when it takes longer.
-
-        As long as that thread waits, the answer is the same, at once.
+        """The facts, within some seconds; those of files that cannot be reached when it takes longer, and at once as
+        long as the disk hangs.
         """
         if not self.paths:
             return ()
-        if self._asked is None:
-            self._asked = asyncio.get_running_loop().run_in_executor(None, facts, self.paths)
-            await asyncio.wait([self._asked], timeout=LOOK_AGAIN_SECONDS)
-        if not self._asked.done():
+        try:
+            return await self._asking.answer(partial(facts, self.paths), seconds=LOOK_AGAIN_SECONDS)
+        except Hangs:
             return (None,) * len(self.paths)
-        told, self._asked = self._asked.result(), None
-        return told

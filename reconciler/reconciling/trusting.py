@@ -4,12 +4,14 @@ Belongs here: when to ask again. Does not: asking (`remotes/verifying`), who ask
 file of signers (`remotes/signers`). What is good is remembered, and not beyond the process: its first look asks again.
 """
 
-import asyncio
+from functools import partial
 from pathlib import Path
 
 from reconciler.git.refs import Head
+from reconciler.hanging import Asking
 from reconciler.remotes import signers
 from reconciler.remotes.following import Following
+from reconciler.remotes.signers import Signers
 
 
 class Trust:
@@ -18,13 +20,14 @@ class Trust:
     def __init__(self, signers_file: Path | None, following: Following) -> None:
         self._file = signers_file
         self._following = following
+        self._asking = Asking("the file of signers")
         self._good: tuple[str, str, str] | None = None  # commit and tag, and the digest of the file that said so
 
     async def has(self, head: Head) -> bool:
-        """Whether the head was found good by the file of signers as it is now. Raises GitFault unsigned."""
+        """Whether the head was found good by the file of signers as it is now. Raises GitFault unsigned, Transient."""
         if self._file is None:
             return True
-        allowed = await asyncio.to_thread(signers.read, self._file)
+        allowed = await self._read(self._file)
         return self._good == (head.commit, head.tag, allowed.digest)
 
     async def check(self, head: Head) -> None:
@@ -34,8 +37,11 @@ class Trust:
         """
         if self._file is None:
             return
-        allowed = await asyncio.to_thread(signers.read, self._file)
+        allowed = await self._read(self._file)
         verdict = (head.commit, head.tag, allowed.digest)
         if self._good != verdict:
             await self._following.verify(head, allowed)
             self._good = verdict
+
+    async def _read(self, path: Path) -> Signers:
+        return await self._asking.answer(partial(signers.read, path))

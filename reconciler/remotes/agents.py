@@ -11,10 +11,12 @@ import contextlib
 import os
 import select
 import signal
+from functools import partial
 from pathlib import Path
 
 from reconciler import regular_files
 from reconciler.errors import Refused, Transient
+from reconciler.hanging import Asking
 from reconciler.regular_files import Identity
 from reconciler.remotes import askpass, memory_files, processes, secret_files
 from reconciler.remotes.credentials import SSH_KEY_FILE, SSH_PASSPHRASE_FILE
@@ -41,6 +43,7 @@ class Agent:
         self._home = home
         self._key = key
         self._passphrase = passphrase
+        self._asking = Asking("the files with credentials")
         self._changing = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._agent: int | None = None  # a descriptor of the agent, which is no child of ours
@@ -51,13 +54,13 @@ class Agent:
         """Make it run, with the key as it is now.
 
         Raises GitFault (unauthorized) when the passphrase does not open the key, Refused without ssh's programs,
-        Transient when one of them cannot be started or does not answer.
+        Transient when one of them cannot be started or does not answer, or a file does not.
         """
         async with self._changing:
             if not self._runs():
                 await self._end()
                 await self._start()
-            found = await asyncio.to_thread(self._identities)
+            found = await self._asking.answer(self._identities)
             if found != self._files:
                 self._files = None
                 await self._add()
@@ -121,7 +124,7 @@ class Agent:
 
     async def _add(self) -> None:
         """Give it the key alone, opened with the passphrase."""
-        passphrase = await asyncio.to_thread(secret_files.line, self._passphrase, SSH_PASSPHRASE_FILE)
+        passphrase = await self._asking.answer(partial(secret_files.line, self._passphrase, SSH_PASSPHRASE_FILE))
         try:
             await self._ssh_add("-q", "-D")
         except TimeoutError:

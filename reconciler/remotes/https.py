@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from reconciler import regular_files
+from reconciler.hanging import Asking
 from reconciler.regular_files import Identity
 from reconciler.remotes import askpass, hiding, memory_files, secret_files
 from reconciler.remotes.credentials import CA_FILE, PASSWORD_FILE, TOKEN_FILE, Credentials
@@ -62,6 +63,7 @@ class Https(Transport):
         self._credentials = credentials
         self._checked: Identity | None = None
         self._home = home
+        self._asking = Asking("the files with credentials")
 
     def install(self) -> str:
         if self._credentials.username:
@@ -89,7 +91,7 @@ class Https(Transport):
 
     @asynccontextmanager
     async def access(self) -> AsyncIterator[Access]:
-        secret = await asyncio.to_thread(self._read)
+        secret = await self._asking.answer(self._read)
         async with contextlib.AsyncExitStack() as stack:
             environment: dict[str, str] = {}
             descriptors: list[int] = []

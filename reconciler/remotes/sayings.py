@@ -1,6 +1,7 @@
 """What the words of git, curl and ssh mean: one row for each thing that goes wrong, with what to do about it.
 
-Belongs here: the table. Does not: choosing a row and filling its sentence (`explaining`).
+Belongs here: the table, long as it is: the order of rows decides, so that they are read together. Does not: choosing a
+row and filling its sentence (`explaining`).
 
 Git and ssh run with LC_ALL=C, so their words are these; where versions differ, a row has all of them. curl's depend on
 the library for TLS that it was built with: GnuTLS on Debian, OpenSSL elsewhere.

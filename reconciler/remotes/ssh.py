@@ -4,7 +4,6 @@ Belongs here: ssh's options, and looking at the files before ssh does, since it 
 passphrase (`agents`).
 """
 
-import asyncio
 import base64
 import binascii
 import contextlib
@@ -14,8 +13,10 @@ import shlex
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
+from reconciler.hanging import Asking
 from reconciler.remotes import secret_files
 from reconciler.remotes.agents import Agent
 from reconciler.remotes.credentials import KNOWN_HOSTS_FILE, SSH_KEY_FILE, SSH_PASSPHRASE_FILE, Credentials
@@ -66,6 +67,7 @@ class Ssh(Transport):
     def __init__(self, credentials: Credentials, *, home: Path) -> None:
         super().__init__("ssh")
         self._credentials = credentials
+        self._asking = Asking("the files with credentials")
         key, passphrase = credentials.ssh_key_file, credentials.ssh_passphrase_file
         self._agent = (
             Agent(home, key=key, passphrase=passphrase) if key is not None and passphrase is not None else None
@@ -73,7 +75,7 @@ class Ssh(Transport):
 
     @asynccontextmanager
     async def access(self) -> AsyncIterator[Access]:
-        await asyncio.to_thread(_check, self._credentials)
+        await self._asking.answer(partial(_check, self._credentials))
         if self._agent is not None:
             await self._agent.ready()
         agent = None if self._agent is None else self._agent.name

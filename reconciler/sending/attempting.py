@@ -186,20 +186,24 @@ class Attempts:
         self, body: bytes, parcel: Parcel, delivery: str, *, records: int, is_probe: bool
     ) -> tuple[Verdict, float]:
         """One request, and how long it took as far as that counts: not behind an open breaker."""
+        channel = self._channel
         counts = self._gate.is_up
         started = self._environment.monotonic()
         attempt = parcel.attempts + 1
         try:
-            verdict = await self._channel.post(body, delivery=delivery, attempt=attempt)
+            verdict = await channel.post(body, delivery=delivery, attempt=attempt)
         except BaseException:
             if is_probe:
                 self._gate.abandon()
             raise
+        is_elsewhere = channel is not self._channel
+        if is_elsewhere:
+            verdict = verdict._replace(retry_after=0.0)  # the next attempt is at another endpoint
         self._report.outcome(verdict, records=records)
         if attempt > 1:
             self._report.counts.retried += records
         self._arrivals += verdict.delivered
-        self._learned(verdict, self._gate.note(verdict, is_probe=is_probe))
+        self._learned(verdict, self._gate.note(verdict, is_probe=is_probe, is_elsewhere=is_elsewhere))
         return verdict, self._environment.monotonic() - started if counts else 0.0
 
     async def _load(self, parcel: Parcel) -> list[bytes]:
@@ -232,6 +236,7 @@ class Attempts:
         parcel.attempts += 1
         parcel.spent += took
         parcel.tried = self._environment.monotonic()
+        parcel.not_before = parcel.tried + verdict.retry_after
         parcel.outage = verdict.outage
         if parcel.arrivals is None:
             parcel.arrivals = self._arrivals

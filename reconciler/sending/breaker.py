@@ -4,8 +4,8 @@ Belongs here: when it opens, when a probe may go, when it closes. Does not: time
 
 Closed: requests go. `OPENS_AFTER` failures in a row that say nothing against what was sent (an outage's kind) open it.
 Open: nothing goes until `probe_at`. Then one request goes, the probe, and no other: it closes the breaker by arriving,
-or by being refused for what is in it, since somebody answered; else the next probe waits longer. Times are seconds of a
-monotonic clock.
+or by being refused for what is in it, since somebody answered; else the next probe waits longer. What the endpoint asks
+for with `Retry-After` is waited, whichever request it answers so. Times are seconds of a monotonic clock.
 """
 
 from dataclasses import dataclass, replace
@@ -49,19 +49,23 @@ def probing(breaker: Breaker) -> Breaker:
     return replace(breaker, phase=Phase.PROBING)
 
 
-def failed(breaker: Breaker, *, is_probe: bool, now: float, delay: float) -> Breaker:
-    """A request failed in an outage's way. `delay` is how long the next probe waits, should it come to that.
+def failed(breaker: Breaker, *, is_probe: bool, now: float, delay: float, retry_after: float) -> Breaker:
+    """A request failed in an outage's way. `delay` is how long the next probe waits, should it come to that, and
+    `retry_after` how long the endpoint asked for, 0 for nothing.
 
-    What was in flight when the breaker opened, and fails later, says nothing new.
+    What was in flight when the breaker opened, and fails later, says nothing new but that.
     """
+    asked = max(breaker.probe_at, now + retry_after) if retry_after else breaker.probe_at
     if not breaker.is_closed and not (is_probe and breaker.phase is Phase.PROBING):
-        return breaker
+        return replace(breaker, probe_at=asked)
     failures = breaker.failures + 1
     if failures < OPENS_AFTER:
         return replace(breaker, failures=failures)
-    return Breaker(Phase.OPEN, failures, now + delay)
+    return Breaker(Phase.OPEN, failures, max(now + delay, asked))
 
 
 def abandoned(breaker: Breaker, *, now: float) -> Breaker:
     """The probe ended without an outcome: another may go at once. Whoever waits for `probe_at` looks again for that."""
-    return replace(breaker, phase=Phase.OPEN, probe_at=now) if breaker.phase is Phase.PROBING else breaker
+    if breaker.phase is not Phase.PROBING:
+        return breaker
+    return replace(breaker, phase=Phase.OPEN, probe_at=max(now, breaker.probe_at))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 MOST_RECORDS_A_REQUEST = 1_000
 MOST_BYTES_A_REQUEST = 1 << 20  # of OTLP
-LINGER_SECONDS = 0.01  # that records wait for more of them, while they come in small batches
+LINGER_SECONDS = 0.05  # that records wait for more of them, while they come in small batches
 PATIENCE_SECONDS = 25.0  # with the default `timeout` of 5 s a sender without a queue waits for half a minute at most
 
 

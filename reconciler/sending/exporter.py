@@ -68,6 +68,7 @@ class Exporter:
         """Other settings from the next request on; what is in flight ends as it began."""
         if destination.endpoint != self._destination.endpoint:
             self._channel = self._outlet.channel(destination, project=self._project)
+            self._gate.hurry()
         self._destination = destination
         self._gate.change(retry=destination.retry, schedule=destination.schedule)
         self._inline.change(destination, self._channel)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from reconciler.routing.models import Retry, Schedule
 from reconciler.routing.windows import Window, window
 from reconciler.sending import breaker, retrying
-from reconciler.sending.breaker import OPENS_AFTER, Breaker, Phase
+from reconciler.sending.breaker import OPENS_AFTER, Breaker
 from reconciler.sending.environment import Environment
 from reconciler.sending.verdicts import Verdict
 
@@ -65,27 +65,30 @@ class Gate:
         self.breaker = breaker.probing(self.breaker)
 
     def hurry(self) -> None:
-        """Somebody changed the endpoint: a probe may go at once."""
-        if self.breaker.phase is Phase.OPEN:
+        """Somebody changed the endpoint: a probe may go at once, or as soon as the one under way has ended."""
+        if not self.breaker.is_closed:
             self.breaker = replace(self.breaker, probe_at=self._environment.monotonic())
 
     def abandon(self) -> None:
         """The probe came to nothing that says anything about the endpoint."""
         self.breaker = breaker.abandoned(self.breaker, now=self._environment.monotonic())
 
-    def note(self, verdict: Verdict, *, is_probe: bool) -> bool:
-        """What came of a request; whether the breaker opened or closed by it."""
+    def note(self, verdict: Verdict, *, is_probe: bool, is_elsewhere: bool = False) -> bool:
+        """What came of a request; whether the breaker opened or closed by it. `is_elsewhere` says that the endpoint was
+        changed since it went: the one that there is now waits for nothing by it.
+        """
         before = self.breaker.is_closed
         if verdict.delivered or not verdict.outage:
             self.breaker = breaker.CLOSED
         else:
             attempts = max(self.breaker.failures + 2 - OPENS_AFTER, 1)
-            wait = retrying.interval(self._retry, attempts=attempts, chance=self._environment.random)
+            own = retrying.interval(self._retry, attempts=attempts, chance=self._environment.random)
             self.breaker = breaker.failed(
                 self.breaker,
                 is_probe=is_probe,
                 now=self._environment.monotonic(),
-                delay=max(wait, verdict.retry_after),
+                delay=0.0 if is_elsewhere else own,
+                retry_after=0.0 if is_elsewhere else verdict.retry_after,
             )
         return before is not self.breaker.is_closed
 

@@ -116,16 +116,24 @@ class Inline:
             self._refuse_at_once()
             is_probe = not self._gate.is_up
             if is_probe:
+                self._refuse_after_change(channel)
                 self._gate.probe()
             try:
                 verdict = await channel.post(body, delivery=delivery, attempt=1)
                 self._report.outcome(verdict, records=records)
-                if self._gate.note(verdict, is_probe=is_probe):
+                is_elsewhere = channel is not self._channel
+                if self._gate.note(verdict, is_probe=is_probe, is_elsewhere=is_elsewhere):
                     self._report.up() if self._gate.is_up else self._report.down(verdict.cause)
             finally:
                 if is_probe:
                     self._gate.abandon()  # no more than that if it has an outcome
         return verdict
+
+    def _refuse_after_change(self, channel: Channel) -> None:
+        """Raises Undelivered when this is another endpoint than there is now: the next probe is for that one."""
+        if channel is not self._channel:
+            name = self._destination.name
+            raise Undelivered(f"The endpoint of {name} was changed meanwhile; send the records again.")
 
     def _refuse_at_once(self) -> None:
         """Raises Undelivered when nothing may be sent now."""

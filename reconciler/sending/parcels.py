@@ -54,7 +54,7 @@ class Parcel:
     """`records` are places in the one batch; None is all of every batch. `spent` is seconds of the longest time.
 
     `arrivals` is how many parcels of the destination had arrived when this one failed first; `tried` when it was tried
-    last, in monotonic seconds.
+    last, and `not_before` until when the endpoint asked then to be left alone with it, in monotonic seconds.
     """
 
     held: tuple[Held, ...]
@@ -64,6 +64,7 @@ class Parcel:
     spent: float = 0.0
     arrivals: int | None = None
     tried: float = 0.0
+    not_before: float = 0.0
     outage: bool = False  # what its last failure was
 
     @property
@@ -78,14 +79,19 @@ def hold(batch: Batch) -> Held:
 
 
 def merged(held: Sequence[Held]) -> list[Parcel]:
-    """Parcels of batches that were claimed together, in their order: as few as can be, since a batch of which something
-    is done has one of its own.
+    """Parcels of batches that were claimed together, in their order: as few as can be. A batch of which something is
+    done has one of its own, and one that a process before this one tried goes with its like: none is given up early for
+    the time that another one spent.
     """
     made: list[Parcel] = []
-    for is_begun, found in groupby(held, key=lambda one: bool(one.done)):
+    for (is_begun, _, _), found in groupby(held, key=_history):
         some = tuple(found)
         made += each(some) if is_begun else [_parcel(some, None)]
     return made
+
+
+def _history(one: Held) -> tuple[bool, int, int]:
+    return bool(one.done), one.batch.attempts, one.batch.spent
 
 
 def each(held: Sequence[Held]) -> list[Parcel]:
@@ -156,13 +162,8 @@ def _span(records: Sequence[int]) -> str:
 
 def _parcel(held: tuple[Held, ...], records: tuple[int, ...] | None) -> Parcel:
     """With the attempts that a process before this one made, and credit enough to find one record among all."""
-    made = Parcel(
-        held,
-        Credit(0),
-        records,
-        attempts=max(one.batch.attempts for one in held),
-        spent=max(one.batch.spent for one in held) / 1000,
-    )
+    first = held[0].batch
+    made = Parcel(held, Credit(0), records, attempts=first.attempts, spent=first.spent / 1000)
     made.credit.left = made.size.bit_length() + 1
     return made
 
@@ -176,5 +177,6 @@ def _part(parcel: Parcel, held: tuple[Held, ...], records: tuple[int, ...] | Non
         spent=parcel.spent,
         arrivals=parcel.arrivals,
         tried=parcel.tried,
+        not_before=parcel.not_before,
         outage=parcel.outage,
     )

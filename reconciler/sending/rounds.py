@@ -80,5 +80,6 @@ def joined(failures: Sequence[Failure], untried: tuple[int, ...]) -> tuple[list[
     if not of_outage or not untried:
         return list(failures), untried
     # No time counts: the records that were not tried spent none.
-    all_of_it = Failure(of_outage[-1].verdict, [*untried, *(place for one in of_outage for place in one.places)])
+    latest = max(reversed(of_outage), key=lambda one: one.verdict.retry_after)  # until when they are to wait
+    all_of_it = Failure(latest.verdict, [*untried, *(place for one in of_outage for place in one.places)])
     return [*(one for one in failures if not one.verdict.outage), all_of_it], ()

@@ -12,7 +12,6 @@ goes at once, and so does a backlog.
 
 import asyncio
 import heapq
-import math
 from collections import deque
 from collections.abc import Collection, Iterable
 from itertools import count
@@ -64,7 +63,6 @@ class Supply:
         """Other settings; what failed for an outage is tried at once with another endpoint."""
         self._destination = destination
         if is_elsewhere:
-            self._gate.hurry()
             self.hurry()
             self.cap = None
 
@@ -123,25 +121,25 @@ class Supply:
                 return Job(first.parcel, first, first.begin())
             self._rounds.popleft()
         if self.is_line:
-            parcel = self._first_in_line(now, due_by=now)
+            parcel = self._first_in_line(now, is_probe=False)
         else:
             parcel = self._take_ready() or self.waiting.pop(now) or self._claim(now)
         return None if parcel is None else Job(parcel)
 
-    def _first_in_line(self, now: float, *, due_by: float) -> Parcel | None:
+    def _first_in_line(self, now: float, *, is_probe: bool) -> Parcel | None:
         waits = self.waiting.first_in_line
         if waits is None:
             return self._take_ready() or self._claim(now)
         place, _ = waits
         if self._ready and self._ready[0][0] < place:
             return self._take_ready()
-        return self.waiting.pop_first_in_line(due_by)
+        return self.waiting.pop_first_in_line(now, is_probe=is_probe)
 
     def _probe(self, now: float) -> Job | None:
         """The one request that finds out whether the endpoint is back."""
         if not self._gate.breaker.may_probe(now):
             return None
-        parcel = self._first_in_line(now, due_by=math.inf) if self.is_line else self._in_turn(now)
+        parcel = self._first_in_line(now, is_probe=True) if self.is_line else self._in_turn(now)
         if parcel is None:
             return None
         self._probes += 1
@@ -154,7 +152,7 @@ class Supply:
         parcel = self._take_ready()
         if parcel is None and is_new and self._probes % 2:
             parcel = self._claim(now)
-        return parcel or self.waiting.pop_longest_untried() or self._claim(now)
+        return parcel or self.waiting.pop_longest_untried(now) or self._claim(now)
 
     def _claim(self, now: float) -> Parcel | None:
         if self.waiting.batches >= MOST_WAITING or now < self._claims_at:
@@ -197,4 +195,6 @@ class Supply:
             times += [] if due is None else [due]
         elif self._gate.breaker.probe_at > now:
             times.append(self._gate.breaker.probe_at)
+        elif (due := self.waiting.probe_due(is_line=self.is_line)) > now:
+            times.append(due)
         return min(times) - self._environment.monotonic() if times else None

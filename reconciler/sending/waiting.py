@@ -41,16 +41,27 @@ class Waiting:
             return None
         return self._taken(heapq.heappop(self._heap)[2])
 
-    def pop_longest_untried(self) -> Parcel | None:
-        """The next probe: all have their turn, since one of them may be why the endpoint fails."""
-        if not self._heap:
-            return None
-        return self._taken_at(min(range(len(self._heap)), key=lambda at: self._heap[at][2].tried))
+    def pop_longest_untried(self, now: float) -> Parcel | None:
+        """The next probe: all have their turn, since one of them may be why the endpoint fails. What the endpoint asked
+        to wait longer for is none.
+        """
+        free = [at for at, (_, _, parcel) in enumerate(self._heap) if parcel.not_before <= now]
+        return self._taken_at(min(free, key=lambda at: self._heap[at][2].tried)) if free else None
 
-    def pop_first_in_line(self, due_by: float) -> Parcel | None:
-        """The one that came first, if it is due by then."""
+    def pop_first_in_line(self, now: float, *, is_probe: bool) -> Parcel | None:
+        """The one that came first, if it is due; as a probe, if the endpoint did not ask to wait longer for it."""
         at = self._first_in_line()
-        return None if at is None or self._heap[at][0] > due_by else self._taken_at(at)
+        if at is None:
+            return None
+        due, _, parcel = self._heap[at]
+        return self._taken_at(at) if (parcel.not_before if is_probe else due) <= now else None
+
+    def probe_due(self, *, is_line: bool) -> float:
+        """When the first of them may be a probe."""
+        if is_line:
+            at = self._first_in_line()
+            return 0.0 if at is None else self._heap[at][2].not_before
+        return min((parcel.not_before for parcel in self), default=0.0)
 
     @property
     def first_in_line(self) -> tuple[tuple[int, int], float] | None:
@@ -68,7 +79,10 @@ class Waiting:
         self.batches = sum(len(parcel.held) for parcel in self)
 
     def hurry(self, now: float) -> None:
-        """The endpoint is back: those that failed for its outage are due now."""
+        """The endpoint is back: those that failed for its outage are due now, whatever it asked for before."""
+        for parcel in self:
+            if parcel.outage:
+                parcel.not_before = 0.0
         self._heap = [(now if parcel.outage else due, order, parcel) for due, order, parcel in self._heap]
         heapq.heapify(self._heap)
 

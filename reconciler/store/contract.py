@@ -5,14 +5,15 @@ The promises, which one suite of tests proves:
 - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or none is there.
 - `commit` compares the revision that the change was planned against with the present one, inside the transaction, and
   raises `Moved` without writing when they differ, unless every commit since is known to have touched nothing of the
-  plan's footprint (see `footprints`). Known are some of the last changes of requests, by this process: what is more
-  than resources, or done by another one, touches everything. Nothing here assumes that only one process writes.
+  plan's footprint (see `footprints`). Known are some of the last changes by this process. Of one that is large, was
+  written ahead or redacts, it is the project, all of which is touched; one that suspends, resumes or releases a
+  repository, or is of another process, touches everything. Nothing here assumes that only one process writes.
 - The revision grows with every commit that changes what a plan or a reader sees, and never otherwise: a run's record
   and statuses alone do not. It grows by one, and by a distance when the change was written ahead.
 - Nobody sees what is written ahead before the commit that shows it, and then all of it: no reader, no plan, and no
   other process. What was dropped, or left by a process that died, is never seen. A commit between that writes the same
-  resource or id wins, and so does one that touches everything, or a user who opens the store: the change that was
-  written ahead is void, and its commit raises `Moved`.
+  resource or id wins, and so does one that touches everything or rewrites versions, or a user who opens the store: the
+  change that was written ahead is void, and its commit raises `Moved`.
 - Reads see a whole commit or nothing of it. What comes in pages (a list, a history, a run) is one revision from its
   first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
 - Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the store

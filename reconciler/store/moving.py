@@ -1,14 +1,16 @@
 """What the last commits touched, so that a plan that looked at nothing of it need not be made again.
 
 It is in the memory of the process that writes, on the thread that does. What is not known counts as everything: what
-is older than the last commits, what another process wrote, what is large, and whatever is no change of a request.
+is older than the last commits, and what another process wrote. So do a suspension and a repository that is released. Of
+what is large, was written ahead, or has no room any more, the project alone is known, and it counts as everything
+there.
 
 Belongs here: what a commit touches, looked up before it is written, and whether a plan outlives the commits since.
 Does not: what a plan looked at (`reading.noting`), how facts are held against each other (`planning.footprints`).
 """
 
 import sqlite3
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TypeAlias
@@ -17,18 +19,28 @@ import msgspec
 
 from reconciler.planning import footprints
 from reconciler.resources.keys import Key
-from reconciler.store import queries
-from reconciler.store.contract import Changes, HeadRow, HeadStatusRow, KeyRow, Record, VersionRow
+from reconciler.store import parts, queries
+from reconciler.store.contract import (
+    AuditRow,
+    ChangeRow,
+    Changes,
+    HeadRow,
+    HeadStatusRow,
+    KeyRow,
+    LineageRow,
+    Record,
+    RewrittenRow,
+    VersionRow,
+)
 
-MOST_COMMITS = 4_000  # a plan of 20 s, beside 200 changes a second
-MOST_BYTES = 1024 * 1024  # of their footprints together
-MOST_KEYS = 500  # of a commit whose facts are looked up; one of more touches everything
+MOST_COMMITS = 16_000  # a plan of 80 s, beside 200 changes a second
+MOST_BYTES = 1024 * 1024  # of their footprints together; of who stored before that, the project alone is known
+MOST_KEYS = 500  # of a commit whose facts are looked up; one of more touches everything in its project
 
-NO_RECORD = Record()
 NOBODY = (None, None)  # the id of what is not stored, and its owner
 UNKNOWN = (0, footprints.EVERYTHING)
 
-Resource: TypeAlias = KeyRow | VersionRow | HeadRow | HeadStatusRow
+Resource: TypeAlias = KeyRow | VersionRow | HeadRow | HeadStatusRow | RewrittenRow | LineageRow
 
 
 class Recent:
@@ -36,7 +48,8 @@ class Recent:
 
     def __init__(self) -> None:
         self._commits: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
-        self._bytes = 0
+        self._exact: deque[tuple[int, bytes]] = deque()  # the last of them, and what counts once there is no room
+        self._bytes = 0  # that those have now
 
     def holds(self, footprint: bytes, *, planned_at: int, revision: int) -> bool:
         """Whether a plan for `planned_at`, with this footprint, is what it would be at `revision`."""
@@ -48,13 +61,20 @@ class Recent:
             at = before
         return at == planned_at
 
-    def note(self, touched: bytes, *, before: int, revision: int) -> None:
-        """A commit that found one revision and made another is on disk."""
+    def note(self, touched: bytes, *, whole: bytes, before: int, revision: int) -> None:
+        """A commit that found one revision and made another is on disk. `whole`: all that it may have touched, in few
+        bytes.
+        """
         self._commits[revision] = (before, touched)
+        self._exact.append((revision, whole))
         self._bytes += len(touched)
-        while len(self._commits) > MOST_COMMITS or self._bytes > MOST_BYTES:
-            _, (_, oldest) = self._commits.popitem(last=False)
-            self._bytes -= len(oldest)
+        while self._bytes > MOST_BYTES or len(self._exact) > MOST_COMMITS:
+            oldest, instead = self._exact.popleft()
+            found, exact = self._commits[oldest]
+            self._commits[oldest] = (found, instead)
+            self._bytes -= len(exact)
+        if len(self._commits) > MOST_COMMITS:
+            self._commits.popitem(last=False)
 
 
 class Touching:
@@ -63,38 +83,63 @@ class Touching:
     def __init__(self, connection: sqlite3.Connection, record: Record, *, is_ahead: bool) -> None:
         """`is_ahead`: parts of it are written already."""
         self._connection = connection
-        self._is_all = is_ahead or record != NO_RECORD
-        self._projects: set[str] = set()
+        self._is_all = is_ahead or record.redacts  # in its project
+        # Of these, other repositories and projects than those that are named may know. All else in a record is of the
+        # repositories below, or is nothing that a plan reads: a run, its audit, where a request came from.
+        self._is_everywhere = any((record.release_repository, record.suspension, record.resume))
+        self._projects = {row.project for row in (record.run, record.repository, *record.audit) if row is not None}
         self._keys: set[Key] = set()
         self._targets: set[Key] = set()
         self._ids: set[str] = set()
         self._owners: set[str] = set()
+        self._repositories = _of_record(record)
 
-    def told(self, parts: Iterable[Changes]) -> Iterator[Changes]:
+    def told(self, coming: Iterable[Changes]) -> Iterator[Changes]:
         """The parts, each looked at before it goes on."""
-        for part in parts:
-            if not self._is_all:
-                self._look_at(part)
+        for part in coming:
+            self._look_at(part)
             yield part
 
     def _look_at(self, part: Changes) -> None:
-        rows: Iterator[Resource] = chain(part.removed, part.versions, part.heads, part.head_statuses)
-        named = {(row.project, Key(row.kind, row.name)) for row in rows}
-        keys = {key for _, key in named}
-        self._projects |= {project for project, _ in named}
+        rows: Iterator[Resource] = chain(
+            part.removed, part.versions, part.heads, part.head_statuses, part.rewritten, part.lineages
+        )
+        told: Iterator[AuditRow | ChangeRow] = chain(part.audit, part.changed)
+        named = [(row.project, row.kind, row.name) for row in rows]
+        self._projects |= {project for project, _, _ in named} | {row.project for row in told}
+        self._repositories |= parts.indexes(part)
+        self._repositories |= {row.repository for row in part.held} | {row.repository for row in part.pruned}
+        if self._is_all:
+            return
+        keys = {Key(kind, name) for _, kind, name in named}
         self._keys |= keys
-        self._is_all = len(self._keys) > MOST_KEYS or len(self._projects) > 1 or _is_no_request(part)
-        if keys and not self._is_all:
+        self._is_all = len(self._keys) > MOST_KEYS
+        if keys and not self._is_all and len(self._projects) == 1:
             [project] = self._projects
             self._identities(project, keys, part)
             self._references(project, part)
 
-    def footprint(self) -> bytes:
-        """What all parts touch."""
-        if self._is_all or not self._projects:
+    def whole(self) -> bytes:
+        """All that the parts may touch, when nothing is known but their project."""
+        if self._is_everywhere or len(self._projects) != 1:
             return footprints.EVERYTHING
         [project] = self._projects
-        return footprints.of(project, self._keys, ids=self._ids, targets=self._targets, owners=self._owners)
+        return footprints.of_all(project)
+
+    def footprint(self) -> bytes:
+        """What all parts touch."""
+        if self._is_everywhere or len(self._projects) != 1:
+            return footprints.EVERYTHING
+        [project] = self._projects
+        return footprints.of(
+            project,
+            () if self._is_all else self._keys,
+            ids=self._ids,
+            targets=self._targets,
+            owners=self._owners,
+            repositories=self._repositories,
+            whole=footprints.OF_BOTH if self._is_all else footprints.OF_COMMIT,
+        )
 
     def _identities(self, project: str, keys: Iterable[Key], part: Changes) -> None:
         """Ids that are taken or free from now on, and whose resources these are. A resource that stays keeps its id."""
@@ -122,7 +167,8 @@ class Touching:
         return self._connection.execute(queries.load()[name], (project, asked)).fetchall()
 
 
-def _is_no_request(part: Changes) -> bool:
-    """Whether a part holds what no request of the API stores."""
-    repository = (part.forgotten_files, part.files, part.wanted, part.pruned, part.held, part.statuses)
-    return part.whole_index or any((*repository, part.rewritten, part.quotes, part.lineages))
+def _of_record(record: Record) -> set[str]:
+    """The repositories of which something else is remembered from now on."""
+    named = (record.forget_files_of, record.forget_held_of, record.forget_approval_of)
+    rows = (record.repository and record.repository.name, record.approval and record.approval.repository)
+    return {name for name in (*named, *rows) if name is not None}

@@ -45,7 +45,7 @@ def commit(
                 # The plan of whatever is under way meets it, so that its commit would raise.
                 overtaking.mark_others(connection, staged.number)
     if after != revision:
-        recent.note(touched, before=revision, revision=after)
+        recent.note(touched, whole=touching.whole(), before=revision, revision=after)
     return after
 
 
@@ -68,6 +68,8 @@ def _write(
         rewrites = rewrites or bool(part.rewritten)
     if rewrites:
         erasing.leave(connection)
+        # What is written ahead may hold what is to be erased, and goes before that.
+        overtaking.mark_others(connection, staged.number)
     events.close(connection, staged.group, address=record.address)
     return present if present != revision else revision + int(holds_changes)
 

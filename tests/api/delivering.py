@@ -28,6 +28,7 @@ SHOWN: dict[str, Any] = {
         "waiting": 0,
         "quarantined": 0,
         "lost": 0,
+        "refused": False,
     },
     "deadLetters": {"batches": 0, "records": 0, "bytes": 0, "oldest": None},
     "counts": dict.fromkeys(("taken", "delivered", "retried", "dead", "dropped", "discarded", "expired"), 0),

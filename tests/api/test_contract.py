@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +14,10 @@ import openapi_spec_validator
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.core.result import Ok
 from schemathesis.core.transport import Response
-from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from schemathesis.pytest.lazy import get_all_tests
+from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import api.app
@@ -183,26 +185,53 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 
 
 @pytest.fixture
-def _holding(serving: Services) -> None:
-    """The resource that the contract's examples name is there, so that they are answered with more than 404."""
+def hold(serving: Services) -> Callable[[], None]:
+    """Before each operation the resource that the contract's examples name is there, so that they are answered with
+    more than 404.
+    """
     request = Request(id=REQUEST, project=parts.DEFAULT, actor=parts.SERVICE)
     body = json.dumps({"resources": [destination("audit-log")]}).encode()
-    served.call(serving.applier.apply(body, request=request, options=Options()))
+
+    def begin() -> None:
+        served.call(serving.applier.apply(body, request=request, options=Options()))
+
+    return begin
 
 
-@pytest.mark.usefixtures("_holding")
 # Not the generator's: the loop of the watched repository draws when it looks next, in its own thread, meanwhile.
-@pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
-@schema.parametrize()
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-def test_whatever_is_sent_is_answered_as_documented(case: schemathesis.Case[Any]) -> None:
+DRAWS = pytest.mark.filterwarnings(
+    "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
+)
+
+
+@DRAWS
+@pytest.mark.parametrize("most", [3, pytest.param(16, marks=pytest.mark.slow)])  # examples
+def test_whatever_is_sent_is_answered_as_documented(
+    most: int, hold: Callable[[], None], subtests: pytest.Subtests
+) -> None:
+    # Not by the library's decorator, which makes these already when the tests are collected: that takes a second, in
+    # each process of the tests.
+    made_up = settings(max_examples=most, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    number = 0
+    for made in get_all_tests(schema=schema, test_func=is_answered_as_documented, settings=made_up, given_kwargs={}):
+        assert isinstance(made, Ok), made
+        operation, test = made.ok()
+        with subtests.test(operation.label):
+            hold()
+            test()
+            number += 1
+    assert number == len(list(operations()))
+
+
+def is_answered_as_documented(case: schemathesis.Case[Any]) -> None:
+    """Send it, and look at the answer."""
     # The generator makes credentials up; with those every answer would be 401, which other tests look at.
     case.headers.pop("X-Service-Api-Key", None)
     case.cookies.pop("__Host-reconciler", None)
     answer = case.call(headers={"Authorization": f"Bearer {parts.KEY}"})
-    excluded: list[schemathesis.CheckFunction] = []
+    excluded: list[schemathesis.CheckFunction] = [ignored_auth]  # sends it twice more; see `test_matrix`
     if case.path == "/v1/logs" or _is_over_a_limit(answer):  # what OTLP is, the contract does not repeat
-        excluded = [positive_data_acceptance, negative_data_rejection]
+        excluded += [positive_data_acceptance, negative_data_rejection]
     case.validate_response(answer, excluded_checks=excluded)
 
 

@@ -15,7 +15,8 @@ import pytest
 from api.edge import IN_FLIGHT, Edge
 from reconciler.daemon.services import Services
 from reconciler.errors import Refused
-from reconciler.store.contract import Store, StoreFault
+from reconciler.hanging import Hangs
+from reconciler.store.contract import Moved, Store, StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
 from tests.api.conftest import connect, until
@@ -90,6 +91,20 @@ async def test_a_store_that_fails_is_503_with_its_sentence_and_no_trace(
     request = answer.headers["x-request-id"]
     [record] = [record for record in caplog.records if record.name == "api.errors"]
     assert (record.getMessage(), record.exc_info) == (f"The request {request} failed: {FULL}", None)
+
+
+async def test_secrets_on_a_disk_that_hangs_are_503_with_a_sentence(services: Services) -> None:
+    told = "The disk with the files of secrets does not answer; look at it."
+    async with connect(failing(services, Hangs(told))) as client:
+        answer = await client.post("/v1/apply", json={"resources": [destination("one")]})
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (503, "5", {"errors": [told]})
+
+
+async def test_a_change_that_others_overtake_each_time_is_503_with_a_sentence(services: Services) -> None:
+    async with connect(failing(services, Moved("The store changed while this was planned."))) as client:
+        answer = await client.post("/v1/apply", json={"resources": [destination("one")]})
+    told = "Others changed the store each time before this was stored; nothing was changed: send it again."
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (503, "5", {"errors": [told]})
 
 
 async def test_a_change_that_finds_no_room_is_503_and_leaves_all_as_it_was(

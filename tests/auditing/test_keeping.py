@@ -13,7 +13,7 @@ from reconciler.auditing.keeping import Keeping
 from reconciler.auditing.refusals import Attempt, Refusals
 from reconciler.store.contract import Store
 from tests.store import rows
-from tests.store.conftest import engine, store  # noqa: F401 - fixtures
+from tests.store.conftest import empty, engine, store  # noqa: F401 - fixtures
 from tests.store.contract_audit import names
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from reconciler.auditing import refusals
 from reconciler.auditing.keeping import Keeping
 from reconciler.auditing.refusals import CALLERS, MOST, MOST_OF_ONE, Attempt, Refusals
 from reconciler.store.contract import AuditRow, Store, StoreFault
-from tests.store.conftest import engine, store  # noqa: F401 - fixtures
+from tests.store.conftest import empty, engine, store  # noqa: F401 - fixtures
 from tests.store.engines import Engine
 
 NOW = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)

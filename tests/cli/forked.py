@@ -1,7 +1,10 @@
 """The program that `forking` starts: it imports the command line once, and forks for every command that it is sent.
 
-Belongs here: becoming the process of one command, a daemon for instance. It runs by itself and imports nothing of the
-tests.
+The reader child of a daemon that was forked is forked here as well, not in the daemon, which has threads. The daemon
+starts a small process in its place (`STAND_IN`), which asks for it and ends with it.
+
+Belongs here: becoming the process of one command, a daemon for instance, or of a reader child. It runs by itself and
+imports nothing of the tests.
 """
 
 import atexit
@@ -17,30 +20,51 @@ import socket
 import sys
 import threading
 import time
+import traceback
+import warnings
 from typing import Any, Never
 
 from api import openapi
 from reconciler.cli import main
+from reconciler.resources import builtins, kinds, validators
 
 LENGTH_BYTES = 8
 STREAMS = 3
+# What commands import only when they need it, and most do.
 LATER = (
     "httpx2",
     "httpcore2",
+    "encodings.idna",
+    "pkgutil",
+    "argon2",
+    "apscheduler.executors.asyncio",
+    "uvicorn.lifespan.on",
     "reconciler.cli.plan_static",
-)  # what commands import only when they need it, and most do
+    "reconciler.reading.child",
+)
+READER_STREAMS = b"".join(stream.to_bytes(4, sys.byteorder) for stream in range(STREAMS))
+# Runs in a Python of its own, as the real one, so that the daemon starts, hears and ends a child as ever; with nothing
+# imported that is not built in, since its start is what this saves. It ends as the reader that stands behind it does;
+# when it is killed, the reader is.
+STAND_IN = """\
+import _socket, posix  # for reconciler.reading.child
+asked = _socket.socket(_socket.AF_UNIX)
+asked.connect({address!r})
+asked.sendmsg([{told!r}], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, {streams!r})])
+posix.closerange(0, {number})
+asked.recv({length}, _socket.MSG_WAITALL)
+code = int(asked.recv(16) or 1)
+if code < 0:
+    posix.kill(posix.getpid(), -code)
+posix._exit(code)
+"""
 
 
 def serve(listener: socket.socket, program: str) -> None:
     """Return in the process of each command; in the first one never, until its standard input ends."""
-    for entry in main.ENTRIES.values():
-        importlib.import_module(entry.target.partition(":")[0])
-    for module in LATER:
-        importlib.import_module(module)
-    openapi.encoded()  # which a daemon makes once, too
-    gc.collect()
-    gc.freeze()
+    prepare()
     assert len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - only one thread is there after a fork
+    address = bytes(listener.getsockname())
     running: dict[int, Command] = {}
     while True:
         asked = {command.connection.fileno(): command for command in running.values()}
@@ -54,6 +78,9 @@ def serve(listener: socket.socket, program: str) -> None:
         if listener in ready:
             connection, _ = listener.accept()
             head, streams, _, _ = socket.recv_fds(connection, LENGTH_BYTES, STREAMS)
+            if not streams:  # whoever asks was killed meanwhile
+                connection.close()
+                continue
             told = connection.makefile("rb").read(int.from_bytes(head, "big"))
             process = os.fork()
             if process == 0:
@@ -61,11 +88,25 @@ def serve(listener: socket.socket, program: str) -> None:
                     other.close()
                 for ended in running:
                     os.close(ended)
-                become(json.loads(told), streams, program)
+                become(json.loads(told), streams, program, address=address)
                 return
             for stream in streams:
                 os.close(stream)  # a pipe of the command's ends with the command
             running[os.pidfd_open(process)] = Command(process, connection)
+
+
+def prepare() -> None:
+    """Import what commands need, and make what each of them makes once."""
+    for entry in main.ENTRIES.values():
+        importlib.import_module(entry.target.partition(":")[0])
+    for module in LATER:
+        importlib.import_module(module)
+    openapi.encoded()
+    builtins.shown()
+    for kind in (None, *kinds.KINDS):
+        validators.violations(kind, {})
+    gc.collect()
+    gc.freeze()
 
 
 class Command:
@@ -95,17 +136,59 @@ class Command:
             self.connection.sendall(told)
 
 
-def become(request: dict[str, Any], streams: list[int], program: str) -> None:
-    """Be the process of that command."""
+def become(request: dict[str, Any], streams: list[int], program: str, *, address: bytes) -> None:
+    """Be the process of that command; never returns in that of a reader child."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        # The one that is there took note whether it can seek, in which a file and a pipe differ.
+        old = getattr(sys, name)
+        fresh = open(number, old.mode, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115 - it stays open
+        fresh.reconfigure(line_buffering=old.line_buffering)
+        setattr(sys, name, fresh)
     os.chdir(request["folder"])
     kept = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}  # which Python sets when it starts
     os.environ.clear()
     os.environ.update({**kept, **request["environment"]})
     time.tzset()
     sys.argv = [program, *request["arguments"]]
+    if request.get("is_reader"):
+        read()
+    if request.get("has_forked_reader"):
+        let_readers_be_forked(address)
+
+
+def let_readers_be_forked(address: bytes) -> None:
+    """In the process of a daemon: its readers are asked for at this address."""
+    from reconciler.reading import children, client  # noqa: PLC0415 - a part of the service, which not every command is
+
+    environment = {name: os.environ[name] for name in children.ENVIRONMENT if name in os.environ}
+    request = {"is_reader": True, "arguments": [], "folder": os.getcwd(), "environment": environment}  # noqa: PTH109
+    told = json.dumps(request).encode()
+    program = STAND_IN.format(
+        address=address,
+        told=len(told).to_bytes(LENGTH_BYTES, "big") + told,
+        streams=READER_STREAMS,
+        number=STREAMS,
+        length=LENGTH_BYTES,
+    )
+    defaults = client.Reader.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["command"] = (sys.executable, "-I", "-S", "-c", program)
+
+
+def read() -> Never:
+    """Be a reader child."""
+    from reconciler.reading import child  # noqa: PLC0415 - as above
+
+    try:
+        os.setsid()
+        warnings.resetwarnings()  # it is told of none by variables
+        child.main()
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)
 
 
 def end(code: object) -> Never:

@@ -47,13 +47,22 @@ class Process:
         streams: Sequence[int],
         folder: Path,
         environment: Mapping[str, str],
+        has_forked_reader: bool = False,
     ) -> None:
-        """Start it. `streams`: its standard input, output and error."""
+        """Start it. `streams`: its standard input, output and error.
+
+        `has_forked_reader`: a command that runs the daemon gets a reader child that was forked, too (see `forked`).
+        """
         self.args = [str(program), *arguments]
         self.returncode: int | None = None
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(_address(program))
-        asked = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+        asked = {
+            "arguments": list(arguments),
+            "folder": str(folder),
+            "environment": dict(environment),
+            "has_forked_reader": has_forked_reader,
+        }
         told = json.dumps(asked).encode()
         socket.send_fds(self._connection, [len(told).to_bytes(LENGTH_BYTES, "big")], streams)
         self._connection.sendall(told)
@@ -95,17 +104,28 @@ def run(
     program: Path,
     arguments: Sequence[str],
     *,
-    stdin: bytes,
+    stdin: bytes | int,
     folder: Path,
     environment: Mapping[str, str],
     seconds: float,
+    has_forked_reader: bool = False,
 ) -> subprocess.CompletedProcess[bytes]:
-    """As subprocess.run does it. Raises TimeoutExpired."""
+    """As subprocess.run does it; `stdin` is what is to be read, or a descriptor. Raises TimeoutExpired."""
     with contextlib.ExitStack() as opened:
         streams = [opened.enter_context(_memory()) for _ in range(STREAMS)]
-        os.write(streams[0], stdin)
-        os.lseek(streams[0], 0, os.SEEK_SET)
-        process = Process(program, arguments, streams=streams, folder=folder, environment=environment)
+        if isinstance(stdin, int):
+            os.dup2(stdin, streams[0])
+        else:
+            os.write(streams[0], stdin)
+            os.lseek(streams[0], 0, os.SEEK_SET)
+        process = Process(
+            program,
+            arguments,
+            streams=streams,
+            folder=folder,
+            environment=environment,
+            has_forked_reader=has_forked_reader,
+        )
         opened.callback(process.close)
         status = process.wait(seconds)
         out, err = (os.pread(stream, os.fstat(stream).st_size, 0) for stream in streams[1:])

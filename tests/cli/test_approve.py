@@ -1,12 +1,12 @@
 """`approve`: what is held is shown and released."""
 
 import os
-import subprocess
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from tests.cli import forking
 from tests.cli.conftest import PROGRAM, TIME_LIMIT, Program, Service
 
 HEAD = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -87,13 +87,13 @@ def test_somebody_is_asked_first(program: Program, holding: Service, answer: byt
     terminal, its = os.openpty()
     try:
         os.write(terminal, answer)
-        ran = subprocess.run(
-            [PROGRAM, "approve", "telemetry"],
+        ran = forking.run(
+            PROGRAM,
+            ["approve", "telemetry"],
             stdin=its,
-            env=program.variables({}),
-            capture_output=True,
-            timeout=TIME_LIMIT,
-            check=False,
+            folder=program.folder,
+            environment=program.variables({}),
+            seconds=TIME_LIMIT,
         )
     finally:
         os.close(its)

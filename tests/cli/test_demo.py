@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -25,9 +26,15 @@ SECONDS = 60.0  # for a daemon to start, and for everything else
 
 def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """A demonstration that ends by itself."""
-    command = ["demo", "--once", "--listen", "127.0.0.1:0", *map(str, arguments)]
-    environment = forking.without_start(os.environ)
-    ran = forking.run(COMMAND, command, stdin=b"", folder=Path.cwd(), environment=environment, seconds=SECONDS)
+    ran = forking.run(
+        COMMAND,
+        ["demo", "--once", "--listen", "127.0.0.1:0", *map(str, arguments)],
+        stdin=b"",
+        folder=Path.cwd(),
+        environment=forking.without_start(os.environ),
+        seconds=SECONDS,
+        has_forked_reader=True,
+    )
     return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
@@ -109,10 +116,8 @@ def test_says_each_commit_until_it_is_interrupted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_taken", [False, True])
 def test_a_record_that_is_sent_shows(*, is_taken: bool) -> None:
     """Also when somebody listens where the example's webhook posts to."""
-    command = [str(COMMAND), "demo", "--listen", "127.0.0.1:0"]
-    with taken(receiving.PORT) if is_taken else contextlib.nullcontext(), started(command) as process:
-        assert process.stdout is not None
-        lines = (line.strip() for line in process.stdout)
+    with taken(receiving.PORT) if is_taken else contextlib.nullcontext(), started() as (process, told):
+        lines = (line.strip() for line in told)
         copy = Path(after(lines, "Repository  "))
         address, key = after(lines, "Address"), after(lines, "Key")
         endpoint = after(lines, "Endpoint").split()[0]
@@ -131,13 +136,23 @@ def test_a_record_that_is_sent_shows(*, is_taken: bool) -> None:
 
 
 @contextlib.contextmanager
-def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A demonstration that somebody has to end."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+def started() -> Iterator[tuple[forking.Process, TextIO]]:
+    """A demonstration that somebody has to end, and what it says."""
+    out, into = os.pipe()
+    with open(out, encoding="utf-8") as told, open(os.devnull, "rb") as nothing:  # noqa: PTH123 - one is no path
+        process = forking.Process(
+            COMMAND,
+            ["demo", "--listen", "127.0.0.1:0"],
+            streams=[nothing.fileno(), into, into],
+            folder=Path.cwd(),
+            environment=forking.without_start(os.environ),
+            has_forked_reader=True,
+        )
+        os.close(into)
         end = threading.Timer(SECONDS, process.kill)  # who waits for a line that does not come finds no more lines
         end.start()
         try:
-            yield process
+            yield process, told
         finally:
             end.cancel()
             process.kill()

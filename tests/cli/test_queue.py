@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.cli import forking
 from tests.cli.conftest import PROGRAM, TIME_LIMIT, Program, Service
 
 AT = "2026-11-21T06:12:00.123Z"
@@ -30,7 +30,8 @@ def delivery(name: str = "siem", **more: Any) -> dict[str, Any]:
         "since": AT,
         "queue": {
             **{"kind": "disk", "batches": 0, "records": 0, "bytes": 0, "diskBytes": 0, "oldest": None},
-            **{"maxBatches": 5000, "maxBytes": 1 << 30, "inFlight": 0, "waiting": 0, "quarantined": 0, "lost": 0},
+            **{"maxBatches": 5000, "maxBytes": 1 << 30, "inFlight": 0, "waiting": 0},
+            **{"quarantined": 0, "lost": 0, "refused": False},
         },
         "deadLetters": {"batches": 0, "records": 0, "bytes": 0, "oldest": None},
         "counts": dict.fromkeys(("taken", "delivered", "retried", "dead", "dropped", "discarded", "expired"), 0),
@@ -297,13 +298,13 @@ def test_somebody_is_asked_first(
     terminal, its = os.openpty()
     try:
         os.write(terminal, answer)
-        ran = subprocess.run(
-            [PROGRAM, "queue", "discard", "siem", option],
+        ran = forking.run(
+            PROGRAM,
+            ["queue", "discard", "siem", option],
             stdin=its,
-            env=program.variables({}),
-            capture_output=True,
-            timeout=TIME_LIMIT,
-            check=False,
+            folder=program.folder,
+            environment=program.variables({}),
+            seconds=TIME_LIMIT,
         )
     finally:
         os.close(its)

@@ -9,20 +9,17 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from reconciler.access.models import Directory, Project
-from reconciler.accounts import Accounts
-from reconciler.daemon import auth_change
-from reconciler.errors import Refused
 from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests import daemons
 from tests.access import directories
+from tests.daemon.starts import Start
 from tests.daemons import Daemon
 from tests.oidc import hostile
 from tests.operations.test_sqlite import row
@@ -61,48 +58,6 @@ async def fill(folder: Path, directory: Directory) -> None:
         await operations.put_session(row(number))
     await operations.close()
     await store.close()
-
-
-class Start:
-    """A start as far as it concerns people."""
-
-    def __init__(self, folder: Path) -> None:
-        self.store, self.operations = SqliteStore(folder / "store.db"), SqliteOperations(folder / "ops.db")
-        self.unusable = ""  # why the provider cannot be used
-
-    async def check(self) -> None:
-        if self.unusable:
-            raise Refused(self.unusable)
-
-    async def settle(self, configured: str, *, is_confirmed: bool = False) -> str:
-        """What it says; empty when it goes on."""
-        clock = datetime(2026, 11, 22, tzinfo=UTC)
-        accounts = Accounts(self.store, await self.store.directory(), clock=lambda: clock)
-        try:
-            await auth_change.settle(
-                accounts,
-                self.store,
-                self.operations,
-                configured=configured,
-                is_confirmed=is_confirmed,
-                check=self.check,
-            )
-        except Refused as refused:
-            return refused.message
-        assert accounts.directory == await self.store.directory()
-        return ""
-
-    async def state(self) -> tuple[str | None, Directory, int]:
-        """How people sign in, who there is, and how many sessions."""
-        return (
-            await self.store.auth_type(),
-            await self.store.directory(),
-            len(await self.operations.sessions()),
-        )
-
-    async def close(self) -> None:
-        await self.operations.close()
-        await self.store.close()
 
 
 @pytest.fixture
@@ -196,7 +151,7 @@ async def test_where_nothing_can_be_lost_nobody_is_asked(tmp_path: Path, directo
 KILLED = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.daemon.test_auth_change import Start
+from tests.daemon.starts import Start
 
 async def main():
     start, seen = Start(Path(sys.argv[1])), []
@@ -313,9 +268,3 @@ def test_the_service_stops_until_it_is_confirmed_and_keeps_resources_and_the_key
         daemon.options = ()
         daemon.restart()
         assert sum("removed people" in message for message in daemon.messages()) == 1
-
-
-def test_a_new_service_of_any_type_starts_and_starts_again(tmp_path: Path) -> None:
-    for name, auth in SETTINGS.items():
-        with daemons.running(tmp_path / name, settings={"auth": auth}) as daemon:
-            daemon.restart()

@@ -121,7 +121,7 @@ def test_killed_again_and_again_it_keeps_what_it_acknowledged_and_converges(tmp_
         source.write(f"{number % 5}/{number}.yaml", destination(f"git-{number}"))
     source.commit()
     repositories = [watched("one", source.path, interval="500ms", prune={"maxPercent": 100})]
-    daemon = Daemon(tmp_path / "daemon", repositories=repositories)
+    daemon = Daemon(tmp_path / "daemon", repositories=repositories, has_real_reader=True)
     children: set[int] = set()
     try:
         with writing(daemon) as writers:

@@ -78,7 +78,7 @@ def known(daemon: Daemon) -> list[dict[str, Any]]:
 def kill_again_and_again(folder: Path, large: Large, *, rounds: int) -> None:
     chance = random.Random(SEED)  # noqa: S311 - moments, no secret
     repositories = [watched("large", large.source.path, interval="1h")]
-    daemon = Daemon(folder / "daemon", repositories=repositories)
+    daemon = Daemon(folder / "daemon", repositories=repositories, has_real_reader=True)
     try:
         large.commit()
         begun = time.monotonic()

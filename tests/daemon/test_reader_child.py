@@ -1,9 +1,11 @@
 """The reader child dies: what it was doing is done by another one."""
 
+import contextlib
 import os
 import signal
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,13 @@ from tests.repositories import Repository
 
 MANY_FILES = 3_000
 STOP_SECONDS = 10.0  # the default of drainTimeout, and five seconds
+
+
+def reading(
+    folder: Path, repositories: Sequence[Mapping[str, object]] = (), *, environment: Mapping[str, str] | None = None
+) -> contextlib.AbstractContextManager[Daemon]:
+    """A daemon whose reader is the one that people have."""
+    return daemons.running(folder / "daemon", repositories=repositories, environment=environment, has_real_reader=True)
 
 
 def asked(name: str) -> dict[str, Any]:
@@ -33,7 +42,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 def test_killed_while_idle_another_one_does_the_work(tmp_path: Path, source: Repository) -> None:
-    with daemons.running(tmp_path / "daemon", repositories=[watched("one", source.path)]) as daemon:
+    with reading(tmp_path, [watched("one", source.path)]) as daemon:
         daemon.run_of("one", source.head())
         first = daemon.reader()
         os.kill(first, signal.SIGKILL)
@@ -48,7 +57,7 @@ def test_killed_while_idle_another_one_does_the_work(tmp_path: Path, source: Rep
 
 @pytest.mark.slow
 def test_killed_in_the_middle_of_a_first_read_another_one_reads_it(tmp_path: Path, many: Repository) -> None:
-    with daemons.running(tmp_path / "daemon", repositories=[watched("many", many.path)]) as daemon:
+    with reading(tmp_path, [watched("many", many.path)]) as daemon:
         first_read_is_under_way(daemon)
         os.kill(daemon.reader(), signal.SIGKILL)
         daemons.until(lambda: daemon.repository("many")["state"] == "ready", "everything is read", seconds=60)
@@ -61,7 +70,7 @@ def test_killed_in_the_middle_of_a_first_read_another_one_reads_it(tmp_path: Pat
 def test_stopped_in_the_middle_of_a_first_read_it_ends_soon_and_reads_at_the_next_start(
     tmp_path: Path, many: Repository
 ) -> None:
-    with daemons.running(tmp_path / "daemon", repositories=[watched("many", many.path)]) as daemon:
+    with reading(tmp_path, [watched("many", many.path)]) as daemon:
         first_read_is_under_way(daemon)
         children = daemon.children()
         begun = time.monotonic()
@@ -74,7 +83,7 @@ def test_stopped_in_the_middle_of_a_first_read_it_ends_soon_and_reads_at_the_nex
 
 def test_the_reader_is_confined_and_knows_no_secret(tmp_path: Path) -> None:
     secrets = {"DESTINATION_DEFAULT__TOKEN": "hunter-2-hunter-2", "AWS_SECRET_ACCESS_KEY": "hunter-2-hunter-2"}
-    with daemons.running(tmp_path / "daemon", environment=secrets) as daemon:
+    with reading(tmp_path, environment=secrets) as daemon:
         process = Path(f"/proc/{daemon.reader()}")
         daemon.apply(asked("a"))  # it works all the same, and what it does to confine itself is done
         names = {line.partition(b"=")[0] for line in (process / "environ").read_bytes().split(b"\0") if line}
@@ -88,7 +97,7 @@ def test_the_reader_is_confined_and_knows_no_secret(tmp_path: Path) -> None:
 
 
 def test_the_reader_ends_with_a_killed_daemon_even_when_it_hangs(tmp_path: Path) -> None:
-    with daemons.running(tmp_path / "daemon") as daemon:
+    with reading(tmp_path) as daemon:
         reader = daemon.reader()
         daemon.apply(asked("a"))
         os.kill(reader, signal.SIGSTOP)
@@ -104,7 +113,7 @@ def _lives(process: int) -> bool:
 @pytest.mark.slow
 def test_applies_during_a_large_first_read_all_succeed_and_the_read_ends(tmp_path: Path, many: Repository) -> None:
     answers: list[int] = []
-    with daemons.running(tmp_path / "daemon", repositories=[watched("many", many.path)]) as daemon:
+    with reading(tmp_path, [watched("many", many.path)]) as daemon:
 
         def apply(thread: int) -> None:
             for number in range(15):

@@ -295,7 +295,10 @@ def _answers(daemon: Daemon) -> bool:
 
 @pytest.mark.slow
 def test_requests_runs_and_a_reader_that_hang_end_within_the_bound_of_a_stop(tmp_path: Path) -> None:
-    with daemons.running(tmp_path / "daemon", settings=DRAINED) as daemon, connected(daemon) as client:
+    with (
+        daemons.running(tmp_path / "daemon", settings=DRAINED, has_real_reader=True) as daemon,
+        connected(daemon) as client,
+    ):
         key = b"Authorization: Bearer " + daemon.key.encode() + b"\r\n"
         client.sendall(REQUEST + key + b"Content-Length: 100\r\n\r\n{")
         children = daemon.children()
@@ -342,10 +345,10 @@ Path("{numbers}").write_text(f"{{alone.pid}} {{leader.pid}} " + Path("{tmp_path}
 async def hang():
     time.sleep(60)
 async def main():
-    with ending.bound(seconds=0.3) as bound:
-        bound.begin()
-        bound.begin()
-        await bound.waits("the runs under way", hang())
+    bound = ending.Bound(seconds=0.3)
+    bound.begin()
+    bound.begin()
+    await bound.waits("the runs under way", hang())
 asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, text=True, check=False)

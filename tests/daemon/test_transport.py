@@ -21,7 +21,8 @@ from tests.daemons import Daemon
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 PATIENCE_SECONDS = 2.0  # in which the loop answers while passwords are compared; a blocked one would take longer
-AT_ONCE = 50
+AT_ONCE = 20
+GUESSES = 30  # more than an address has
 NOT_OURS = "This service asks nobody who they are, and answers to its own host names alone: "
 
 
@@ -159,17 +160,10 @@ def test_what_is_wrong_with_a_certificate_is_told_in_words(tmp_path: Path, chain
     )
 
 
-def test_tls_that_comes_with_a_reload_waits_for_a_restart(tmp_path: Path) -> None:
-    with daemons.running(tmp_path / "daemon") as daemon:
-        daemon.configure([], tls=Authority(tmp_path).make("late"))
-        assert daemon.reload() == "Reloaded the settings; watching nothing."
-        told = "tls.certFile, tls.keyFile need a restart to take effect."
-        daemons.until(lambda: daemon.complaints()[-1] == told, "it says that there is no TLS yet")
-        assert daemon.get("/livez").status == 200
-
-
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
-def test_old_versions_of_tls_are_refused_and_browsers_told_to_stay(tmp_path: Path) -> None:
+def test_a_certificate_is_used_old_versions_of_tls_and_plain_http_are_refused_and_browsers_told_to_stay(
+    tmp_path: Path,
+) -> None:
     settings = {"tls": Authority(tmp_path).make("only"), "webURL": "https://telemetry.example"}
     daemon = Daemon(tmp_path / "daemon", settings=settings)
     daemon.tls = ssl.create_default_context(cafile=settings["tls"]["certFile"])  # type: ignore[index]
@@ -183,6 +177,10 @@ def test_old_versions_of_tls_are_refused_and_browsers_told_to_stay(tmp_path: Pat
             assert client.version() == "TLSv1.2"  # type: ignore[attr-defined]
             name, _, _ = client.cipher()  # type: ignore[attr-defined]
             assert "GCM" in name or "CHACHA20" in name
+        with socket.create_connection((daemon.host, daemon.port), timeout=10) as plain:
+            plain.sendall(LIVE)
+            assert not plain.recv(100).startswith(b"HTTP/1.1 200")
+        assert daemon.get("/v1/repositories").body == {"repositories": []}
         answer = daemon.get("/livez")
         assert answer.headers["strict-transport-security"] == headers.HSTS[1].decode()
     finally:
@@ -252,6 +250,14 @@ def test_the_start_says_which_doors_are_open(local: Daemon) -> None:
     ]
 
 
+def test_tls_that_comes_with_a_reload_waits_for_a_restart(local: Daemon, tmp_path: Path) -> None:
+    local.configure([], tls=Authority(tmp_path).make("late"))
+    assert local.reload() == "Reloaded the settings; watching nothing."
+    told = "tls.certFile, tls.keyFile need a restart to take effect."
+    daemons.until(lambda: local.complaints()[-1] == told, "it says that there is no TLS yet")
+    assert local.get("/livez").status == 200
+
+
 # Passwords
 
 
@@ -281,9 +287,9 @@ def test_guesses_are_counted_by_the_address_that_a_trusted_proxy_says_and_by_no_
 
 
 def test_many_sign_ins_at_once_are_answered_and_hold_up_nobody(tmp_path: Path) -> None:
-    with daemons.running(tmp_path / "daemon") as daemon, ThreadPoolExecutor(AT_ONCE) as threads:
+    with daemons.running(tmp_path / "daemon") as daemon, ThreadPoolExecutor(GUESSES) as threads:
         right = basic(first_admin.NAME, (daemon.state / first_admin.FILE).read_text().strip())
-        wrong = [basic(f"nobody{number}", "a guess") for number in range(AT_ONCE)]
+        wrong = [basic(f"nobody{number}", "a guess") for number in range(GUESSES)]
         for each, expected in (([right] * AT_ONCE, {200}), (wrong, {401, 429})):
             asked = [threads.submit(daemon.ask, "GET", "/v1/me", None, shown) for shown in each]
             longest = 0.0

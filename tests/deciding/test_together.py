@@ -2,7 +2,6 @@
 
 import itertools
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -295,33 +294,20 @@ def test_a_storage_stays_beneath_the_state_directory(project: Project) -> None:
     assert project.apply(storage("queue-1")) == {"disk": "configured"}
 
 
-@pytest.fixture
-def own_daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with daemons.running(tmp_path / "daemon") as running:
-        yield running
-
-
-def test_a_type_that_is_damaged_in_the_store_is_an_error_of_its_users_alone(own_daemon: Daemon) -> None:
-    project = Project(own_daemon, "default")
-    project.apply(type_of("own"), destination("one"))
-    own_daemon.stop()
-    with sqlite3.connect(own_daemon.state / "store.db") as store:
-        store.execute("update version_row set body = ? where kind = 'DestinationType'", (b"{",))
-    store.close()
-    own_daemon.start()
-    told = project.apply(destination("two"), destination("three", "otlp"))
-    damage = "the DestinationType own is damaged in the store; apply it anew, or restore a backup"
-    assert told == {"two": f"error: {damage}", "three": "created"}
-    assert project.apply(type_of("own", OPTIONAL), destination("two")) == {"own": "configured", "two": "created"}
-
-
-def test_an_extension_that_is_damaged_in_the_store_is_an_error_of_its_webhooks_alone(own_daemon: Daemon) -> None:
-    project = Project(own_daemon, "default")
-    project.apply(DISK)
-    own_daemon.stop()
-    with sqlite3.connect(own_daemon.state / "store.db") as store:
-        store.execute("update version_row set body = ? where kind = 'Extension'", (b"{",))
-    store.close()
-    own_daemon.start()
-    damage = "the Extension disk is damaged in the store; apply it anew, or restore a backup"
-    assert project.apply(QUEUED, destination("three", "otlp")) == {"one": f"error: {damage}", "three": "created"}
+def test_a_type_and_an_extension_that_are_damaged_in_the_store_are_errors_of_their_users_alone(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon") as daemon:
+        assert daemon.post("/v1/projects", {"name": "other"}).status == 201
+        typed, queued = Project(daemon, "default"), Project(daemon, "other")
+        typed.apply(type_of("own"), destination("one"))
+        queued.apply(DISK)
+        daemon.stop()
+        with sqlite3.connect(daemon.state / "store.db") as store:
+            store.execute("update version_row set body = ? where kind in ('DestinationType', 'Extension')", (b"{",))
+        store.close()
+        daemon.start()
+        told = typed.apply(destination("two"), destination("three", "otlp"))
+        damage = "the DestinationType own is damaged in the store; apply it anew, or restore a backup"
+        assert told == {"two": f"error: {damage}", "three": "created"}
+        assert typed.apply(type_of("own", OPTIONAL), destination("two")) == {"own": "configured", "two": "created"}
+        damage = "the Extension disk is damaged in the store; apply it anew, or restore a backup"
+        assert queued.apply(QUEUED, destination("three", "otlp")) == {"one": f"error: {damage}", "three": "created"}

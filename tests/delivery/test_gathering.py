@@ -33,7 +33,7 @@ class SlowQueue(MemoryQueue):
 
 
 def gathering(queue: MemoryQueue, *, taken: Callable[[int], None] = lambda _: None) -> Gathering:
-    return Gathering(queue, clock=lambda: AT, taken=taken)
+    return Gathering(queue, who="siem", clock=lambda: AT, taken=taken, hung=lambda: None)
 
 
 async def batches(queue: MemoryQueue) -> list[tuple[int, bytes | None]]:
@@ -145,3 +145,31 @@ async def test_who_gives_up_waiting_takes_nothing_back() -> None:
     gone.cancel()
     await stays
     assert await batches(queue) == [(2, b"ab")]
+
+
+async def test_who_waits_for_a_disk_that_hangs_hears_so_and_nothing_more_is_taken_until_it_answers() -> None:
+    queue, taken, hung = SlowQueue(), list[int](), list[bool]()
+    gathered = Gathering(
+        queue,
+        who="siem",
+        clock=lambda: AT,
+        taken=taken.append,
+        hung=lambda: hung.append(True),
+        look_seconds=0.01,
+    )
+    hangs = gathered.add(share(b"a"))
+    await asyncio.sleep(0)
+    behind = gathered.add(share(b"b"))
+    for waits in (hangs, behind):
+        with pytest.raises(QueueFault, match="does not answer"):
+            await waits
+    assert gathered.room(share(b"c")) is Shortage.DISK
+    assert (gathered.is_stuck, hung) == (True, [True])
+    queue.under_way[0].set_result(None)
+    await asyncio.sleep(0)
+    assert gathered.room(share(b"c")) is None
+    assert not gathered.is_stuck
+    queue.under_way[1].set_result(None)
+    await asyncio.sleep(0)
+    assert await batches(queue) == [(1, b"a"), (1, b"b")]
+    assert taken == [1, 1]

@@ -1,6 +1,7 @@
-"""What delivery does with a request while it learns what a project routes."""
+"""What delivery does with requests and queues while it learns what a project routes, and while a disk fails."""
 
 import asyncio
+import errno
 import random
 import shutil
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.delivery.contract import Full, NotTaken, Taken
+from reconciler.delivery.figures import fullness
 from reconciler.delivery.gathering import MOST_BYTES
 from reconciler.delivery.manager import Manager
 from reconciler.egress.client import Client
@@ -19,12 +21,15 @@ from reconciler.otlp import made_up, reading
 from reconciler.otlp.models import Group, Logs
 from reconciler.queueing.contract import Queue, QueueFault
 from reconciler.queueing.queues import Queues
-from reconciler.routing.models import Buffering, Destination, Endpoint, Route, Routes, Schedule
+from reconciler.queueing.system import System
+from reconciler.routing.models import Buffering, Destination, Endpoint, OnFull, Retry, Route, Routes, Schedule, Storage
 from reconciler.secrets.directory import Directory
 from reconciler.secrets.sources import Sources
 from reconciler.sending.exporter import Environment, Exporter
 from reconciler.sending.outlet import Outlet
+from tests.queueing.test_faults import Failing
 from tests.servers import sinks
+from tests.servers.sinks import Sink
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -36,9 +41,9 @@ ON_DISK, IN_MEMORY = Buffering(), Buffering(storage=None)
 
 
 @asynccontextmanager
-async def managing(folder: Path) -> AsyncIterator[Manager]:
-    """A manager whose destinations are never sent to."""
-    queues = Queues(folder / "queues", reserve=0, clock=lambda: 1_000)
+async def managing(folder: Path, *, system: System | None = None) -> AsyncIterator[Manager]:
+    """A manager that knows of no destination but those that it is told to route to."""
+    queues = Queues(folder / "queues", reserve=0, clock=lambda: 1_000, system=system)
     sources = Sources({}, (), Directory(folder / "secrets"))
     async with Client(policy=Policy()) as client:
         outlet = Outlet(client, secrets=sources, authorities=None)
@@ -60,7 +65,16 @@ async def managing(folder: Path) -> AsyncIterator[Manager]:
 
 
 def webhook(name: str, *, buffering: Buffering = ON_DISK) -> Destination:
+    """One that is never sent to."""
     return Destination(name=name, endpoint=Endpoint(host="127.0.0.1"), buffering=buffering, schedule=NEVER)
+
+
+def sending(sink: Sink, *, canary: str = "token", buffering: Buffering = ON_DISK) -> Destination:
+    """One that is sent to, and soon again."""
+    headers = (("Authorization", f"Bearer canary-{canary}"),)
+    endpoint = Endpoint(scheme="http", host="127.0.0.1", port=sink.port, headers=headers)
+    retry = Retry(initial_interval=0.05, max_interval=0.05)
+    return Destination(name="siem", endpoint=endpoint, buffering=buffering, retry=retry)
 
 
 def routes(*destinations: Destination, labels: tuple[tuple[str, str], ...] = ()) -> Routes:
@@ -232,3 +246,169 @@ async def test_what_a_lane_has_counted_stays_when_it_ends(tmp_path: Path) -> Non
         await until(lambda: not manager.figures().lanes)
         past = manager.figures().past
         assert (past.taken.taken, past.taken.discarded, past.sent.delivered) == (6, 6, 0)
+
+
+async def test_what_is_queued_for_a_destination_that_nobody_wants_follows_its_corrections(tmp_path: Path) -> None:
+    with sinks.listening() as wrong, sinks.listening() as right:
+        wrong.script(sinks.says(401))
+        old, new = sending(wrong, canary="old"), sending(right, canary="new")
+        async with managing(tmp_path) as manager:
+            await manager.change(routes(old))
+            await manager.take(PROJECT, await reading.read(made_up.request("precious", at=1), json=False))
+            await until(lambda: bool(wrong.received))
+            assert await manager.left(PROJECT) == ("siem",)  # so that a correction in the same moment is not missed
+            await manager.change(Routes(project=PROJECT, former=(old,)))
+            assert not (await manager.test(PROJECT, "siem"))["delivered"]
+            await manager.change(Routes(project=PROJECT, former=(new,)))
+            assert (await manager.test(PROJECT, "siem"))["delivered"]
+            await until(lambda: "precious" in right.records and not manager.figures().lanes)
+            assert {one.header("Authorization") for one in right.received} == {"Bearer canary-new"}
+            assert manager.figures().past.sent.delivered == 1
+
+
+async def test_a_queue_that_has_another_place_now_drains_by_what_its_destination_says_later(tmp_path: Path) -> None:
+    with sinks.listening() as wrong, sinks.listening() as right:
+        wrong.script(sinks.says(503))
+        elsewhere = Buffering(storage=Storage(directory="elsewhere"))
+        async with managing(tmp_path) as manager:
+            await manager.change(routes(sending(wrong)))
+            await manager.take(PROJECT, await reading.read(made_up.request("old place", at=1), json=False))
+            await until(lambda: bool(wrong.received))
+            await manager.change(routes(sending(wrong, buffering=elsewhere)))
+            await manager.take(PROJECT, await reading.read(made_up.request("new place", at=1), json=False))
+            await manager.change(routes(sending(right, buffering=elsewhere)))
+            await until(lambda: sorted(right.records) == ["new place", "old place"])
+            await until(lambda: len(manager.figures().lanes) == 1)
+        assert [file.parts[-3] for file in (tmp_path / "queues").glob("*/*/queue.json")] == ["elsewhere"]
+
+
+async def test_a_queue_whose_place_was_before_keeps_its_own_limits_and_takes_others_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    small = Buffering(storage=Storage(directory="small", max_bytes=1000))
+    size = 5000
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("siem")))
+        old = manager.figures().lanes[0].queue
+        assert old is not None
+        await manager.take(PROJECT, LOGS)
+        await manager.change(routes(webhook("siem", buffering=small)))
+        await manager.change(routes(webhook("siem", buffering=small)))
+        assert old.may_hold(size=size)
+        left = [lane for lane in manager.figures().lanes if lane.leaving]
+        assert [(lane.queue is old, fullness(lane, old.depth())) for lane in left] == [(True, 0.0)]
+        await manager.change(routes(webhook("siem", buffering=Buffering(storage=Storage(max_bytes=1000)))))
+        assert manager.figures().lanes[0].queue is old
+        assert not old.may_hold(size=size)
+
+
+async def test_of_several_queues_that_cannot_be_opened_each_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with managing(tmp_path) as manager:
+        (tmp_path / "queues").mkdir(exist_ok=True)
+        (tmp_path / "queues" / "file_storage_persistent_queue").write_text("in the way")
+        with pytest.raises(QueueFault, match="The queue of a cannot be opened"):
+            await manager.change(routes(*(webhook(name) for name in "abc")))
+    [told] = caplog.messages
+    assert told.startswith("Of the project acme 2 more queues cannot be opened: The queue of b cannot be opened (")
+    assert "The queue of c cannot be opened (" in told
+
+
+async def test_of_very_many_queues_that_cannot_be_opened_some_are_named_and_the_others_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with managing(tmp_path) as manager:
+        (tmp_path / "queues").mkdir(exist_ok=True)
+        (tmp_path / "queues" / "file_storage_persistent_queue").write_text("in the way")
+        with pytest.raises(QueueFault):
+            await manager.change(routes(*(webhook(f"siem-{number:02}") for number in range(20))))
+    [told] = caplog.messages
+    assert told.count("cannot be opened (") == 10
+    assert told.startswith("Of the project acme 19 more queues ")
+
+
+async def test_a_queue_that_is_left_and_cannot_be_opened_is_told_and_tried_again(tmp_path: Path) -> None:
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("siem"), webhook("broken")))
+        await manager.take(PROJECT, LOGS)
+    [folder] = [file.parent for file in (tmp_path / "queues").glob("*/*/queue.json") if '"broken"' in file.read_text()]
+    (folder / "dead").rename(folder / "aside")
+    (folder / "dead").write_text("in the way")
+    async with managing(tmp_path) as manager:
+        for _ in range(2):
+            with pytest.raises(QueueFault, match="The queue of broken cannot be opened"):
+                await manager.change(routes(webhook("siem")))
+            assert [one["destination"] for one in manager.all(PROJECT, answers=False)["deliveries"]] == ["siem"]
+            assert await manager.left(PROJECT) == ("broken", "siem")
+        (folder / "dead").unlink()
+        (folder / "aside").rename(folder / "dead")
+        await manager.change(routes(webhook("siem")))
+        shown = manager.all(PROJECT, answers=False)["deliveries"]
+        assert [(one["destination"], one["queue"]["batches"]) for one in shown] == [("broken", 1), ("siem", 1)]
+
+
+async def test_what_a_disk_does_not_take_is_dropped_where_that_is_wanted_and_refused_elsewhere(tmp_path: Path) -> None:
+    system = Failing()
+    drops = webhook("drops", buffering=Buffering(on_full=OnFull.DROP_NEWEST))
+    async with managing(tmp_path, system=system) as manager:
+        await manager.change(routes(drops, webhook("kept", buffering=IN_MEMORY)))
+        system.write_error = errno.EIO
+        assert await manager.take(PROJECT, LOGS) == Taken()
+        dropped, kept = (manager.shown(PROJECT, name, answers=False) for name in ("drops", "kept"))
+        assert (dropped["counts"]["dropped"], dropped["counts"]["taken"], dropped["queue"]["batches"]) == (3, 0, 0)
+        assert (kept["counts"]["dropped"], kept["counts"]["taken"], kept["queue"]["batches"]) == (0, 3, 1)
+        await manager.change(routes(webhook("refuses")))
+        with pytest.raises(NotTaken, match="Keep the records and send them again"):
+            await manager.take(PROJECT, LOGS)
+
+
+async def test_two_queues_of_nobody_can_be_discarded_at_once(tmp_path: Path) -> None:
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("a"), webhook("b")))
+        await manager.take(PROJECT, LOGS)
+
+    async def discard(manager: Manager, name: str) -> list[tuple[int, int]]:
+        return [done async for done in manager.discard(PROJECT, name, queued=True, dead=False)]
+
+    async with managing(tmp_path) as manager:
+        await manager.change(Routes(project=PROJECT))
+        both = await asyncio.gather(discard(manager, "a"), discard(manager, "b"))
+        assert [*both] == [[(1, 3)], [(1, 3)]]
+        assert manager.figures().lanes == []
+    assert list((tmp_path / "queues").glob("*/*/queue.json")) == []
+
+
+async def test_whoever_gives_up_a_discard_leaves_no_queue_open_that_nobody_has(tmp_path: Path) -> None:
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("siem")))
+        await manager.take(PROJECT, LOGS)
+
+    async def discard(manager: Manager) -> None:
+        async for _ in manager.discard(PROJECT, "siem", queued=True, dead=False):
+            pass
+
+    async with managing(tmp_path) as manager:
+        await manager.change(Routes(project=PROJECT))
+        discarding = asyncio.create_task(discard(manager))
+        while manager.figures().lanes:  # noqa: ASYNC110 - its queue goes in the very next turns
+            await asyncio.sleep(0)
+        discarding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await discarding
+        await manager.change(routes(webhook("siem")))
+        assert await manager.take(PROJECT, LOGS) == Taken()
+    assert len(list((tmp_path / "queues").glob("*/*/queue.json"))) == 1
+
+
+async def test_a_destination_is_not_refused_when_it_returns_at_any_moment_while_its_queue_goes(tmp_path: Path) -> None:
+    async with managing(tmp_path) as manager:
+        for turns in range(20):
+            await manager.change(routes(webhook("siem")))
+            await manager.change(Routes(project=PROJECT))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await manager.change(routes(webhook("siem")))
+        assert await manager.take(PROJECT, LOGS) == Taken()
+        assert manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"] == 1
+    assert len(list((tmp_path / "queues").glob("*/*/queue.json"))) == 1

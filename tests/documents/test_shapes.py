@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.documents import yaml_reader
@@ -120,6 +120,7 @@ def _outcome(read: Callable[[], list[Document]]) -> object:
 
 
 @pytest.mark.parametrize("frame", FRAMES)
+@settings(max_examples=5)  # of each frame
 @given(data=st.data())
 def test_texts_of_one_shape_are_read_as_libyaml_reads_them(frame: str, data: st.DataObject) -> None:
     kinds = data.draw(st.tuples(*[st.sampled_from(SIMPLE)] * 3))
@@ -130,6 +131,7 @@ def test_texts_of_one_shape_are_read_as_libyaml_reads_them(frame: str, data: st.
 
 
 @pytest.mark.parametrize("frame", FRAMES)
+@settings(max_examples=5)  # of each frame
 @given(data=st.data())
 def test_values_of_any_sort_beside_simple_ones_are_read_as_libyaml_reads_them(frame: str, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.sampled_from(PLAIN + DOUBLE + SINGLE + NOT_SIMPLE), min_size=3, max_size=3))

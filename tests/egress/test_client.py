@@ -562,6 +562,20 @@ async def test_a_server_that_hangs_up_may_be_tried_again() -> None:
     assert caught.value.cause is Cause.ANSWER
 
 
+@pytest.mark.parametrize("is_behind_a_proxy", [False, True], ids=["straight", "behind a proxy"])
+async def test_a_put_whose_connection_breaks_is_not_sent_once_more(is_behind_a_proxy: bool) -> None:
+    async def hang_up(writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with listening(hang_up) as server:
+        proxy = f"http://127.0.0.1:{server.port}" if is_behind_a_proxy else ""
+        to = Target("http", "name.example", 80) if is_behind_a_proxy else target(server)
+        with pytest.raises(Unanswered) as caught:
+            await send(Request(to, "PUT", (), b"[1]"), proxy=proxy)
+
+    assert (caught.value.cause, server.bodies) == (Cause.ANSWER, [b"[1]"])
+
+
 # TLS
 
 

@@ -12,7 +12,7 @@ from reconciler import cron
 from reconciler.access import attempts, changing, paces, sessions
 from reconciler.auditing import refusals as audited
 from reconciler.daemon import connections
-from reconciler.delivery import limiting, manager
+from reconciler.delivery import gathering, limiting, manager
 from reconciler.documents import limits
 from reconciler.git import ignoring, snapshots, trees
 from reconciler.hooks import deliveries, refusals, secret, signatures
@@ -73,6 +73,7 @@ PROVIDER = oidc_limits.LIMITS
             f"{audited.MOST} a minute of strangers, {audited.MOST_OF_ONE} of each caller who is known, "
             f"of {audited.CALLERS} callers",
         ),
+        ("a disk of queues that does not answer", f"{2 * gathering.LOOK_SECONDS:g} s"),
         ("a queue in memory", f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, `sending_queue_queue_size` batches"),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routings.MOST_BYTES // MEBIBYTE} MiB"),
@@ -237,8 +238,9 @@ PROVIDER = oidc_limits.LIMITS
         ),
         ("helpers of the reader child", f"{crew.MOST}, and one for each core but one"),
         ("a commit in the reader child", f"{children.SECONDS[CommitJob].run / 60:g} minutes"),
+        ("a file of a commit that is read apart from all others", f"{children.FILE_SECONDS:g} s"),
         (
-            "files over which the reader child ended twice",
+            "files over which the reader child ended or hung twice",
             f"the last {deaths.MOST_FILES:,}, until the service is started again",
         ),
         ("a disk on which a large change is written ahead", f"{ahead.ROOM_BYTES // MEBIBYTE} MiB must be free"),

@@ -1,11 +1,9 @@
-"""The project as a whole: what no file may hold, what the lock file pins, what the wheel carries."""
+"""The project as a whole: what no file may hold, what the lock file pins."""
 
 import os
 import re
 import subprocess
-import sys
 import tomllib
-import zipfile
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -108,36 +106,3 @@ def test_every_module_has_its_floor() -> None:
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
     assert sorted(modules - {"reconciler.__init__"} - floors) == []
-
-
-def test_the_wheel_carries_what_the_product_reads(tmp_path: Path) -> None:
-    build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
-    told = subprocess.run(
-        [sys.executable, "-c", build, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert told.returncode == 0, told.stderr
-    [wheel] = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        carried = set(archive.namelist())
-    assert sorted(data_files() - carried) == []
-
-
-def data_files() -> set[str]:
-    """Where the wheel must have each file that is read and not imported."""
-    packages = [
-        path.relative_to(ROOT).as_posix()
-        for folder in ("reconciler", "api", "schemas")
-        for path in (ROOT / folder).rglob("*")
-        if path.suffix in {".json", ".yaml", ".sql", ".py", ".html", ".css", ".svg"} and path.is_file()
-    ]
-    examples = [
-        f"reconciler/{path.relative_to(ROOT).as_posix()}"
-        for path in (ROOT / "examples" / "repo").rglob("*")
-        if path.is_file()
-    ]
-    return {*packages, *examples}

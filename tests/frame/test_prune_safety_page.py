@@ -35,6 +35,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         yield Program(tmp_path_factory.mktemp("page"), {"SERVICE_SERVER": address, "SERVICE_API_KEY": daemon.key})
 
 
+@pytest.mark.slow
 def test_the_session_is_what_the_program_says(program: Program) -> None:
     told = "".join(pages.blocks(PAGE, "console"))
     found = ""

@@ -71,6 +71,7 @@ def still(text: str) -> str:
     return CHANGING.sub("#", text)
 
 
+@pytest.mark.slow
 def test_the_day_goes_as_it_is_told(program: Program, endpoint: Endpoint) -> None:
     refused, held, mended, after = map(still, SESSIONS)
     assert said(program, SESSIONS[0], endpoint) == refused

@@ -36,6 +36,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
         yield program
 
 
+@pytest.mark.slow
 def test_the_session_goes_as_it_is_told(program: Program) -> None:
     (session,) = pages.blocks(PAGE, "console")
     told = ""

@@ -10,7 +10,7 @@ import time
 
 from reconciler.documents import reading
 from reconciler.documents.limits import Limits
-from reconciler.documents.reading import Document, Syntax
+from reconciler.documents.reading import Document, Locations, Syntax
 from reconciler.reading import child
 
 COMMAND = (sys.executable, "-c", "from tests.hostile.crashing import main; main()")
@@ -18,8 +18,9 @@ COMMAND = (sys.executable, "-c", "from tests.hostile.crashing import main; main(
 ABORT = "abort-the-reader"  # as a library does that finds its memory in disorder
 KILL = "kill-the-reader"  # as the kernel does when there is no memory left
 HANG = "hang-the-reader"
+PLACE = "end-the-reader-later"  # when it is told where something stands, and every file was read
 
-_read = reading.read
+_read, _locate = reading.read, reading.locate
 
 
 def read(data: bytes, *, syntax: Syntax, limits: Limits) -> list[Document]:
@@ -33,7 +34,15 @@ def read(data: bytes, *, syntax: Syntax, limits: Limits) -> list[Document]:
     return _read(data, syntax=syntax, limits=limits)
 
 
+def locate(data: bytes, *, syntax: Syntax, limits: Limits) -> Locations:
+    """The product's own, but for a marked text."""
+    if PLACE.encode() in data:
+        os.abort()
+    return _locate(data, syntax=syntax, limits=limits)
+
+
 def main() -> None:
     """The reader child, with the parser above."""
     reading.read = read
+    reading.locate = locate
     child.main()

@@ -14,7 +14,10 @@ from tests import worlds
 from tests.repositories import Repository
 from tests.worlds import Following
 
-REMEDY = "configure a folder of it with `path`, leave files out with a .serviceignore, or split the repository"
+REMEDY = (
+    "configure a folder of it with `path`, leave files out with `include`, `exclude` or a .serviceignore, or split the"
+    " repository"
+)
 FEWER = "use wildcards, and fewer ignore files"
 SMALL = Limits(files=2, bytes=3 * MEBIBYTE, documents=10, ignore_files=2, patterns=5, seconds=7.0)
 

@@ -2,9 +2,11 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.reading import deaths
 from reconciler.reading.deaths import LONGEST_PAUSE, REFUSED_SECONDS, Memory, Pace, Recent
+from reconciler.reading.messages import ReviewJob
 from tests.commit_jobs import commit_job
 
 ROUNDING = 1e-9  # seconds
@@ -35,6 +37,45 @@ def test_a_commit_that_took_too_much_is_not_tried_for_an_hour() -> None:
     memory.refuse(JOB, "too much", now=0.0)
     assert memory.refusal(JOB, now=REFUSED_SECONDS - 1) == "too much"
     assert memory.refusal(JOB, now=REFUSED_SECONDS) is None
+
+
+def test_a_commit_that_is_read_by_other_settings_is_another_question() -> None:
+    memory = Memory()
+    memory.refuse(JOB, "too much", now=0.0)
+    for changed in ({"include": ("a",)}, {"exclude": ("a",)}, {"allowed_kinds": ("Fleet",)}, {"prune": False}):
+        assert memory.refusal(commit_job(**changed), now=1.0) is None
+    for same in ({"run": "another"}, {"full": False}, {"aside": frozenset({"b"})}):
+        assert memory.refusal(commit_job(**same), now=1.0) == "too much"
+
+
+def test_a_proposal_is_suspect_whatever_it_is_merged_into_and_with_what_it_is_merged_into() -> None:
+    memory = Memory()
+    proposed, moved = (ReviewJob(commit=commit_job(commit=base), head="h") for base in ("c", "d"))
+    memory.suspect(proposed)
+    assert [memory.is_for_one_apart(one) for one in (proposed, moved, JOB)] == [True, True, False]
+    memory.trust(moved)
+    assert not memory.is_for_one_apart(proposed)
+    memory.suspect(JOB)
+    assert [memory.is_for_one_apart(one) for one in (proposed, moved)] == [True, False]
+    assert [memory.is_suspect(one) for one in (proposed, JOB)] == [False, True]
+
+
+def test_a_proposal_is_refused_for_what_it_is_merged_into() -> None:
+    memory = Memory()
+    proposed, moved = (ReviewJob(commit=commit_job(commit=base), head="h") for base in ("c", "d"))
+    memory.refuse(proposed, "too much", now=0.0)
+    assert [memory.refusal(one, now=1.0) for one in (proposed, moved, JOB)] == ["too much", None, None]
+    prepared = memory.prepared(proposed, careful=True)
+    assert (prepared.commit.careful, memory.refusal(prepared, now=1.0)) == (True, "too much")
+
+
+def test_a_proposal_of_which_all_is_read_is_another_question() -> None:
+    memory = Memory()
+    chosen = ReviewJob(commit=commit_job(full=False), head="h")
+    memory.refuse(chosen, "too much", now=0.0)
+    for changed in ({"followed": True}, {"commit": commit_job(full=True)}):
+        assert memory.refusal(replace(chosen, **changed), now=1.0) is None
+    assert memory.refusal(chosen, now=1.0) == "too much"
 
 
 def test_the_oldest_is_forgotten() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from reconciler.reading.allowances import ASIDE
 from reconciler.reading.children import SECONDS, Seconds
 from reconciler.reading.client import Reader
 from reconciler.reading.messages import RequestJob
@@ -23,8 +24,6 @@ from tests.hostile import crashing
 from tests.repositories import Repository
 
 pytestmark = pytest.mark.anyio
-
-ASIDE = "ended the program that reads it twice, so it is not read until it changes; mend it or take it out"
 
 
 @contextlib.asynccontextmanager
@@ -144,13 +143,21 @@ async def test_a_request_that_takes_too_long_is_given_up_and_told_so(tmp_path: P
 
 
 async def test_a_request_that_is_not_begun_in_time_may_be_tried_again(tmp_path: Path) -> None:
-    async with running(tmp_path, request=Seconds(run=2, wait=0.4)) as (started, _), connect(started.services) as client:
+    async with (
+        running(tmp_path, request=Seconds(run=1.2, wait=0.3)) as (started, _),
+        connect(started.services) as client,
+    ):
         hanging = asyncio.create_task(apply(client, "bad", crashing.HANG))
         await asyncio.sleep(0.2)
         answer = await apply(client, "behind")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
         assert answer.json() == {"errors": ["The service is busy with other requests; try again in a moment."]}
         hanging.cancel()
+
+        async def taken() -> bool:
+            return (await apply(client, "behind")).status_code == 202
+
+        await until(taken)  # although nobody waits any more for what kept it
 
 
 async def test_a_reader_that_does_not_start_is_not_started_again_and_again_at_once(

@@ -1,5 +1,7 @@
 """What a look costs: nothing is fetched or read twice, and of many commits the newest alone counts."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.daemons import Followed, destination, until
@@ -19,6 +21,12 @@ def looks(git: Git, followed: Followed) -> int:
     return len(git.calls("ls-remote", followed.source.path))
 
 
+def written(folder: Path) -> dict[str, tuple[int, int]]:
+    """When each file was last written, and how large it is. The index of a store's log is memory that is shared."""
+    found = ((file, file.stat()) for file in sorted(folder.rglob("*")) if file.is_file() and file.suffix != ".db-shm")
+    return {str(file): (status.st_mtime_ns, status.st_size) for file, status in found}
+
+
 def test_an_unchanged_head_is_looked_at_and_not_fetched(followed: Followed, git: Git) -> None:
     before, runs = looks(git, followed), len(followed.daemon.runs(followed.name))
     until(lambda: looks(git, followed) >= before + LOOKS, "it is looked at several times")
@@ -28,6 +36,15 @@ def test_an_unchanged_head_is_looked_at_and_not_fetched(followed: Followed, git:
     assert len(followed.daemon.runs(followed.name)) == runs + 1  # the one that was asked for
     recovers(followed)
     assert fetches(git, followed) == 2
+
+
+def test_a_look_that_finds_nothing_new_writes_nothing(followed: Followed, git: Git) -> None:
+    def is_quiet() -> bool:
+        before, seen = written(followed.daemon.state), looks(git, followed)
+        until(lambda: looks(git, followed) >= seen + LOOKS, "it is looked at several times")
+        return bool(before) and written(followed.daemon.state) == before
+
+    until(is_quiet, "what followed the first read is written, and nothing more")
 
 
 def test_other_names_of_the_same_head_fetch_nothing_and_change_nothing(followed: Followed, git: Git) -> None:

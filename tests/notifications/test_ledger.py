@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from reconciler.concerns import Severity, Type
 from reconciler.notifications import ledger
@@ -138,11 +139,11 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_open_never() -> None:
 def test_what_is_still_to_be_told_of_is_not_forgotten() -> None:
     book = Book()
     book.look(FOUND, now=START)
-    book.kept["N0001"] = replace(book.only, told=State.OPEN)
+    book.kept["N0001"] = structs.replace(book.only, told=State.OPEN)
     book.look(now=at(minutes=1))
     keep = timedelta(minutes=15)
     assert forgotten(book, now=at(days=31), retention=keep, surplus=1) == []
-    book.kept["N0001"] = replace(book.only, told=State.RESOLVED)
+    book.kept["N0001"] = structs.replace(book.only, told=State.RESOLVED)
     assert forgotten(book, now=at(days=31), retention=keep, surplus=1) == ["N0001"]
 
 

@@ -3,13 +3,13 @@
 import hashlib
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.concerns import Severity, Type
 from reconciler.notifications import alerts, rendering, texts

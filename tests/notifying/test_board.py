@@ -274,7 +274,7 @@ async def test_a_project_that_has_many_leaves_room_for_another(world: World) -> 
     async with world.board(most=100) as board:
         for _ in range(2):
             await board.take(look(*many("a"), *many("b")))
-        assert [len(board._there[Domain.REPOSITORIES, project]) for project in "ab"] == [50, 25]
+        assert [len(board._kept.there[Domain.REPOSITORIES, project]) for project in "ab"] == [50, 25]
         await board.take(Look(Domain.DELIVERY, (Finding(Cause(Type.DEAD_LETTERS, "siem", "c")),)))
         assert board.open[Type.DEAD_LETTERS, Severity.WARNING] == 1
 

@@ -43,7 +43,7 @@ class Deliveries:
     projects: tuple[str, ...] = ("default",)
 
     def figures(self) -> Figures:
-        return Figures(self.lanes, Past(), self.unrouted, self.spare)
+        return Figures(self.lanes, Past(), self.unrouted, self.spare, 0)
 
     def followed(self) -> tuple[str, ...]:
         return self.projects

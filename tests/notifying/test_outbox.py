@@ -9,10 +9,11 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -68,9 +69,12 @@ async def started(
     policy: Policy = OPEN,
     passes: bool = True,
     authorities: Path | None = None,
+    whole: float = targets.WHOLE,
     **options: Any,
 ) -> AsyncIterator[Service]:
-    """A start of the service, on the file of the world. `passes`: while it waits, time does."""
+    """A start of the service, on the file of the world. `passes`: while it waits, time does. An attempt has `whole`
+    seconds.
+    """
     operations = SqliteOperations(world.path)
     waits: list[float] = []
 
@@ -86,7 +90,7 @@ async def started(
     service = Service(board, box, operations)
     service.waits = waits
     async with Client(policy=policy, connections=CONNECTIONS * max(len(recipients), 1)) as client:
-        sending = asyncio.create_task(box.keep(client, authorities=authorities))
+        sending = asyncio.create_task(box.keep(client, authorities=authorities, whole=whole))
         try:
             yield service
         finally:
@@ -360,6 +364,43 @@ async def test_a_target_that_hangs_keeps_no_other_waiting(world: World) -> None:
             assert {row.target for row in await service.left()} == {"stuck"}
 
 
+async def test_twenty_targets_that_hang_take_little_and_keep_neither_another_nor_the_stop_waiting(world: World) -> None:
+    found = [finding(f"r{number}") for number in range(30)]
+    with sinks.listening() as stuck, sinks.listening() as fine:
+        stuck.script(sinks.silent())
+        hanging = [to(stuck, f"stuck{number}") for number in range(20)]
+        async with AsyncExitStack() as stack:
+            service = await stack.enter_async_context(started(world, *hanging, to(fine, "fine"), most=10))
+            for number in range(0, 30, 10):
+                await service.board.take(look(*found[: number + 10]))
+                await until(lambda number=number: len(fine.accepted) == number + 10)  # type: ignore[misc]
+            await until(lambda: len(stuck.received) == 20)
+            tasks = sorted(task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("alerts-"))
+            assert tasks == sorted(f"alerts-{one.name}" for one in (*hanging, to(fine, "fine")))
+            assert len(asyncio.all_tasks()) < 100
+            assert {(one.waiting, one.sent) for one in service.box.tallies()} == {(10, 0), (0, 30)}
+            assert (stuck.connections, fine.connections) == (20, 1)
+            async with asyncio.timeout(2):
+                await stack.aclose()
+    assert [about(one) for one in fine.accepted] == [f"r{number}" for number in range(30)]
+
+
+async def test_attempts_at_targets_that_hang_end_and_so_does_what_waits_for_them(world: World) -> None:
+    found = [finding(f"r{number}") for number in range(5)]
+    with sinks.listening() as stuck, sinks.listening() as fine:
+        stuck.script(sinks.silent())
+        hanging = [to(stuck, f"stuck{number}") for number in range(20)]
+        async with started(world, *hanging, to(fine, "fine"), passes=False, whole=0.3) as service:
+            await service.board.take(look(*found))
+            await until(lambda: service.box.tallies()[-1].sent == 5)
+            await until(lambda: all(one.failed for one in service.box.tallies()[:-1]))
+            world.pass_(hours=1)
+            await nothing_left(service)
+            given_up = [(one.given_up, one.waiting) for one in service.box.tallies()]
+            assert given_up == [*[(5, 0)] * 20, (0, 0)]
+            await until(lambda: stuck.busy == 0)
+
+
 async def test_alerts_arrive_in_their_order_and_only_those_that_are_wanted(world: World) -> None:
     wanted = Filter(severities={Severity.CRITICAL})
     with sinks.listening() as sink, sinks.listening() as critical:
@@ -539,6 +580,23 @@ async def test_a_disk_that_is_full_does_not_keep_the_service_from_starting_and_s
         assert await operations.alerts() == []
     finally:
         await operations.close()
+
+
+async def test_what_is_sent_while_nothing_can_be_forgotten_is_forgotten_together_when_it_can_be(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    with sinks.listening() as sink:
+        sink.script(sinks.says(503))
+        async with started(world, to(sink), passes=False) as service:
+            await service.board.take(look(*[finding(f"r{number}") for number in range(5)]))
+            with sealed(service.operations._connection):
+                sink.script(sinks.says(200))
+                await until(lambda: service.box.tallies() == [Tally("operators", 5, ANY, 0, 0)])
+                await until(lambda: len(service.box._gone) == 5)
+                assert len(await service.left()) == 5
+            await service.board.tidy()
+            assert await service.left() == []
+    assert sum("are sent again after a restart" in each for each in caplog.messages) == 1
 
 
 async def test_files_that_cannot_be_read_in_time_end_the_attempt_and_keep_no_other_target_waiting(

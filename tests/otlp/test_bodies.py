@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValueList
+from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs, ScopeLogs
 
 from benchmarks import delivery_bodies
 from reconciler.otlp import bodies
@@ -158,6 +159,31 @@ def test_the_deepest_value_that_is_read_is_written() -> None:
 
 def test_a_record_without_body_is_an_empty_string() -> None:
     assert fragments(field(0x0A, field(0x12, field(0x12, b"")))) == [b'""']
+
+
+def test_a_large_request_has_the_same_bodies_as_its_parts() -> None:
+    large = group(*["x" * 200_000, "y" * 100] * 3, team="edge")
+    large.scope_logs.extend(group(*(f"record {number}" for number in range(9_000))).scope_logs)
+    large.schema_url = "z" * 100_000
+    groups = [*[group(str(number), "k" * 300) for number in range(700)], large, group("last"), large, group()]
+    payload = request(*groups) + field(0x7A, b"unknown") + request(group("more"))
+    assert fragments(payload) == [text for one in (*groups, group("more")) for text in _each(one)]
+
+
+def _each(whole: ResourceLogs) -> list[bytes]:
+    """Record by record."""
+    return [
+        text
+        for scope in whole.scope_logs
+        for record in scope.log_records
+        for text in fragments(request(ResourceLogs(scope_logs=[ScopeLogs(log_records=[record])])))
+    ]
+
+
+@pytest.mark.parametrize("end", [b"\xff", b"\x0a\xff\xff\x7f", b"\x0a\x02\x12\x09"], ids=["tag", "length", "inside"])
+def test_a_large_request_that_is_none_is_refused(end: bytes) -> None:
+    with pytest.raises(Malformed):
+        fragments(request(group(*["x" * 300_000] * 3)) + end)
 
 
 def test_what_is_no_request_is_refused() -> None:

@@ -9,11 +9,11 @@ from google.protobuf import json_format
 from hypothesis import given, settings
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
 from reconciler.otlp import json_requests
 from reconciler.otlp.refusals import TooLarge
-from tests.otlp.requests import REQUESTS, as_json, parsed, records
+from tests.otlp.requests import REQUESTS, as_json, group, parsed, records
 
 
 async def read(document: Any) -> ExportLogsServiceRequest:
@@ -47,6 +47,19 @@ async def test_what_the_library_writes_is_read_as_what_it_wrote(message: ExportL
     document = as_json(message)
     assert await read(document) == await read(widened(document))
     data = await json_requests.protobuf(json.dumps(document).encode())
+    assert data == message.SerializeToString()
+
+
+@pytest.mark.anyio
+async def test_a_large_request_is_the_same_as_all_of_it_at_once() -> None:
+    large = group(*["x" * 20_000, "y"] * 5, *["z" * 100] * 1_000, team="edge")
+    large.scope_logs.add(schema_url="first").log_records.extend(group(*["w" * 40_000] * 3).scope_logs[0].log_records)
+    large.scope_logs.add().scope.name = "without records"
+    large.schema_url = large.scope_logs[0].schema_url = "second"
+    small = group("a", team="core")
+    small.schema_url = "third"
+    message = ExportLogsServiceRequest(resource_logs=[small, small, large, ResourceLogs(), small, large, large, small])
+    data = await json_requests.protobuf(json.dumps(as_json(message)).encode())
     assert data == message.SerializeToString()
 
 

@@ -53,11 +53,15 @@ def _document(**changes: object) -> Callable[[Provider], None]:
     ("set_up", "status", "sentence"),
     [
         pytest.param(_stopped, 503, AWAY, id="down"),
-        pytest.param(_discovery(hostile.failing()), 503, AWAY, id="answers 500"),
-        pytest.param(_discovery(hostile.html()), 503, AWAY, id="answers with a page"),
+        pytest.param(_discovery(hostile.failing()), 503, AWAY, id="answers 500", marks=pytest.mark.slow),
+        pytest.param(_discovery(hostile.html()), 503, AWAY, id="answers with a page", marks=pytest.mark.slow),
         pytest.param(_document(issuer="https://evil.example"), 500, UNFIT, id="another one"),
         pytest.param(
-            _document(id_token_signing_alg_values_supported=["HS256", "none"]), 500, UNFIT, id="offers nothing safe"
+            _document(id_token_signing_alg_values_supported=["HS256", "none"]),
+            500,
+            UNFIT,
+            id="offers nothing safe",
+            marks=pytest.mark.slow,
         ),
     ],
 )

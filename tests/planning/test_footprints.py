@@ -40,6 +40,12 @@ FACTS = {
     "another id": footprints.of("p", [], ids=["other"]),
     "what a repository owns": footprints.of("p", [], owners=["one"]),
     "what another owns": footprints.of("p", [], owners=["other"]),
+    "what is remembered of a repository": footprints.of("p", [], repositories=["one"]),
+    "what is remembered of another": footprints.of("p", [], repositories=["other"]),
+    "a plan of a project": footprints.of("p", [], whole=footprints.OF_PLAN),
+    "a commit to a project": footprints.of("p", [], whole=footprints.OF_COMMIT),
+    "a plan of another project": footprints.of("q", [], whole=footprints.OF_PLAN),
+    "a commit to another project": footprints.of("q", [], whole=footprints.OF_COMMIT),
 }
 
 
@@ -51,6 +57,12 @@ def test_facts_of_other_sorts_do_not_meet(one: str, other: str) -> None:
 
 def test_what_a_repository_owns_is_the_same_fact_in_every_project() -> None:
     assert footprints.of("p", [], owners=["r"]) == footprints.of("q", [], owners=["r"])
+    assert footprints.of("p", [], repositories=["r"]) == footprints.of("q", [], repositories=["r"])
+
+
+def test_all_of_a_project_meets_every_plan_and_every_commit_there_and_no_other() -> None:
+    found = {name: footprints.meets(footprints.of_all("p"), facts) for name, facts in FACTS.items()}
+    assert [name for name, is_met in found.items() if is_met] == ["a plan of a project", "a commit to a project"]
 
 
 @pytest.mark.parametrize("other", [EVERYTHING, footprints.of("p", [ONE])])

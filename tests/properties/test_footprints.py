@@ -1,4 +1,4 @@
-"""What requests store while a plan is made: unless it meets the plan's footprint, the plan is what it would be then."""
+"""What others store while a plan is made: unless it meets the plan's footprint, the plan is what it would be then."""
 
 import contextlib
 from collections import Counter
@@ -19,19 +19,32 @@ from tests.worlds import Answered, Following, Options, Ran, World
 
 ELSEWHERE = {"d1": "d8", "d2": "d9", "p1": "p8", "p2": "p9", "c1": "c8", "c2": "c9", "f1": "f8", "e1": "e8", "tb": "t8"}
 # Plans of each sort that outlive what is stored meanwhile, and that do not, in the fewest examples.
-OFTEN = {"Commit outlives": 20, "Commit is made again": 20, "Request outlives": 3, "Request is made again": 10}
+OFTEN = {
+    "Commit outlives": 10,
+    "Commit is made again": 10,
+    "Commit outlives a push": 3,
+    "Commit is made again behind a push": 5,
+    "Request outlives": 2,
+    "Request is made again": 10,
+    "Request outlives a push": 1,
+    "Request is made again behind a push": 3,
+    "written ahead, outlives": 3,
+    "behind a push ahead, is made again": 3,
+}
 
 TABLES = (
     "select * from resource order by project, kind, name",
-    "select * from version order by id",
+    "select * from version order by project, kind, name, version",
     "select * from reference order by project, kind, name, target_kind, target_name",
-    "select * from audit order by id",
+    "select * from audit order by at, actor, action, kind, name, version_after, detail",
     "select * from source_file order by repository, path",
     "select * from wanted order by repository, path, position",
     "select * from held order by repository, kind, name",
     "select * from run_status order by run, ordinal",
     "select * from repository order by name",
 )
+
+NUMBERS = frozenset({"id", "version_id"})  # of rows, in the order in which they were written
 
 outlived: Counter[str] = Counter()
 
@@ -43,6 +56,13 @@ class Write:
     applied: Sequence[Document]
     deleted: Sequence[Document]
     options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What somebody pushes to another repository than that of the plan, which is looked at."""
+
+    edit: Mapping[str, Content | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +88,14 @@ def elsewhere(one: Document) -> Document:
     return one | {"metadata": one["metadata"] | {"name": ELSEWHERE.get(name, name)}}
 
 
+def edited_elsewhere(edit: Mapping[str, Content | None]) -> Mapping[str, Content | None]:
+    """The same for all documents of an edit."""
+    return {
+        path: content if content is None or isinstance(content, str) else [elsewhere(one) for one in content]
+        for path, content in edit.items()
+    }
+
+
 # Types that repositories use and do not hold: through them, requests say something else of what repositories own.
 FIRST = st.one_of(
     documents.FIRST,
@@ -81,12 +109,14 @@ FIRST = st.one_of(
 # Half of what is written meanwhile stands beside what the repositories hold, and refers to the same.
 SENT = st.one_of(documents.SENT.map(elsewhere), documents.SENT, documents.types())
 KEYS = st.one_of(documents.KEYS.map(elsewhere), documents.KEYS)
+# What is written ahead, trial by trial: the plan's own change, before others are quicker, or what is pushed.
+AHEAD: Sequence[type[Commit | Push] | None] = (Commit, None, Commit, None, Commit, Push)
 ADMIN = Options(accept_invalid=True)
 OPTIONS = st.sampled_from([ADMIN, ADMIN, Options(), Options(role="user")])
-WRITES = st.lists(
-    st.builds(Write, st.lists(SENT, min_size=1, max_size=3), st.lists(KEYS, max_size=1), OPTIONS),
-    min_size=1,
-    max_size=3,
+WRITE = st.builds(Write, st.lists(SENT, min_size=1, max_size=3), st.lists(KEYS, max_size=1), OPTIONS)
+PUSH = st.builds(Push, documents.EDITS.map(edited_elsewhere) | documents.EDITS)
+WRITES: st.SearchStrategy[Sequence[Write | Push]] = st.one_of(
+    st.lists(WRITE, min_size=1, max_size=3), st.lists(PUSH, min_size=1, max_size=2)
 )
 PLANS: st.SearchStrategy[Commit | Request] = st.one_of(
     st.builds(Commit, st.sampled_from(["a", "b"]), st.booleans()),
@@ -121,7 +151,7 @@ def overtaken(
     following: Following,
     before: Sequence[Document],
     edits: Sequence[tuple[str, Mapping[str, Content | None]]],
-    trials: Sequence[tuple[Commit | Request, Sequence[Write]]],
+    trials: Sequence[tuple[Commit | Request, Sequence[Write | Push]]],
 ) -> None:
     """Plans are made, and stored after others have written."""
     with worlds.world({"a": following, "b": Following()}) as world:
@@ -136,19 +166,42 @@ def overtaken(
             edited = {**trees[name], **edit}
             trees[name] = {path: content for path, content in edited.items() if content is not None}
             _push(world, name, trees[name])
-        for plan, writes in trials:
+        for at, (plan, writes) in enumerate(trials):
             with world.fork() as late:
-                _overtake(late, plan, writes)
+                _overtake(late, plan, writes, trees, ahead=AHEAD[at % len(AHEAD)])
 
 
 def _push(world: World, name: str, tree: Mapping[str, Content]) -> None:
     world.push(name, {path: documents.text(content) for path, content in tree.items()})
 
 
-def _overtake(late: World, plan: Commit | Request, writes: Sequence[Write]) -> None:
+def _overtake(
+    late: World,
+    plan: Commit | Request,
+    writes: Sequence[Write | Push],
+    trees: Mapping[str, Mapping[str, Content]],
+    *,
+    ahead: type[Commit | Push] | None,
+) -> None:
     late.number += 1  # a run, and ids, of its own
     made = _plan(late, plan)
-    with _written(late, writes, made.planned, type(plan).__name__) as later:
+    staged = late.written_ahead(made) if isinstance(made, Ran) and ahead is Commit else None
+    other = "a" if isinstance(plan, Commit) and plan.repository == "b" else "b"
+    at, number = late.now, late.number
+    for write in writes:
+        if isinstance(write, Write):
+            late.apply(write.applied, write.options)
+            late.delete(write.deleted, write.options)
+        else:
+            tree = {**trees[other], **write.edit}
+            _push(late, other, {path: content for path, content in tree.items() if content is not None})
+            late.look(other, is_ahead=ahead is Push)
+    late.now, late.number = at, number
+    told = "a push" if any(isinstance(write, Push) for write in writes) else ""
+    with _outlived(late, made.planned, type(plan).__name__, told) as later:
+        is_ahead = staged is not None and staged.number is not None
+        outlived["written ahead, outlives"] += int(is_ahead and later is not None)
+        outlived["behind a push ahead, is made again"] += int(ahead is Push and told != "" and later is None)
         if later is None:
             return
         again = _plan(later, plan)
@@ -156,25 +209,19 @@ def _overtake(late: World, plan: Commit | Request, writes: Sequence[Write]) -> N
         assert again.parts == made.parts
         if isinstance(plan, Commit) and isinstance(made, Ran) and isinstance(again, Ran):
             later.record(plan.repository, again)
-            late.record(plan.repository, made)
+            late.record(plan.repository, made, ahead=staged)
             assert _dump(late) == _dump(later)
 
 
 @contextlib.contextmanager
-def _written(
-    late: World, writes: Sequence[Write], planned: CommitPlanned | RequestPlanned, what: str
-) -> Iterator[World | None]:
-    """The world in which others have written, at the time of the plan; None when they wrote nothing, or met it."""
-    at, number = late.now, late.number
-    for write in writes:
-        late.apply(write.applied, write.options)
-        late.delete(write.deleted, write.options)
-    late.now, late.number = at, number
+def _outlived(late: World, planned: CommitPlanned | RequestPlanned, what: str, how: str) -> Iterator[World | None]:
+    """The world in which others have written; None when they wrote nothing, or met the plan."""
     if late.revision == planned.revision:
         yield None
         return
     holds = late.recent.holds(planned.footprint, planned_at=planned.revision, revision=late.revision)
-    told = f"{what} {'outlives' if holds else 'is made again'}"
+    told = f"{what} outlives" if holds else f"{what} is made again"
+    told += how and f" {how}" if holds else how and f" behind {how}"
     event(told)
     outlived[told] += 1
     if not holds:
@@ -196,4 +243,8 @@ def _same(planned: CommitPlanned | RequestPlanned) -> CommitPlanned | RequestPla
 
 def _dump(world: World) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """All that anybody can read."""
-    return {statement: world.all(statement) for statement in TABLES}
+    found = {statement: world.all(statement) for statement in TABLES}
+    return {
+        statement: [{column: held for column, held in row.items() if column not in NUMBERS} for row in rows]
+        for statement, rows in found.items()
+    }

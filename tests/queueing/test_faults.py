@@ -18,8 +18,13 @@ from reconciler.queueing.system import System
 from reconciler.queueing.walking import Walk
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
+
+DOUBTFUL = (
+    "The disk could not be made to keep what the queue in {} took last (Input/output error); a power cut may lose it."
+)
 
 
 class Failing(System):
@@ -187,7 +192,9 @@ async def test_acknowledgements_that_could_not_be_written_are_written_later(tmp_
         assert await payloads(again) == [b"two"]
 
 
-async def test_with_sync_at_intervals_an_append_is_done_before_the_sync(tmp_path: Path) -> None:
+async def test_with_sync_at_intervals_an_append_is_done_before_the_sync_which_is_told_when_it_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     system = Failing()
     async with places.opened(tmp_path, Wanted().with_storage(sync="interval"), system=system) as queue:
         await fill(queue, b"first")
@@ -199,6 +206,34 @@ async def test_with_sync_at_intervals_an_append_is_done_before_the_sync(tmp_path
         await fill(queue, b"after")
         assert len(segments_of(queue.folder)) == 2
         assert await payloads(queue) == [b"first", b"accepted", b"after"]
+    assert DOUBTFUL.format(queue.folder) in caplog.messages
+
+
+async def test_what_was_answered_and_cannot_be_synchronised_at_the_end_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    system = Failing()
+    async with places.opened(tmp_path, Wanted().with_storage(sync="interval"), system=system) as queue:
+        await fill(queue, b"accepted")
+        system.sync_error = errno.EIO
+    assert caplog.messages == [DOUBTFUL.format(queue.folder)]
+
+
+async def test_a_synchronisation_for_which_the_disk_has_no_room_is_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    system = Failing()
+    async with places.opened(tmp_path, Wanted().with_storage(sync="interval"), system=system) as queue:
+        await fill(queue, b"accepted")
+        system.sync_error = errno.ENOSPC
+        await until(lambda: queue.depth().refused)
+        await until(lambda: not queue.depth().refused)
+        assert len(segments_of(queue.folder)) == 1
+    assert caplog.messages == [
+        f"The disk does not take what is written to the queue in {queue.folder} (No space left on device); "
+        "until it does, that is refused.",
+        f"The disk takes what is written to the queue in {queue.folder} again.",
+    ]
 
 
 async def test_without_sync_the_disk_is_never_waited_for(tmp_path: Path) -> None:

@@ -183,6 +183,22 @@ async def test_a_search_ends_after_a_time(
     assert explain(store, repository, rests=lambda: True) == (LineageFound(7, explained=0, more=False), [])
 
 
+async def test_what_was_found_in_that_time_is_told_and_the_rest_is_searched_for_at_once(
+    store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = written(repository, "a.yaml", "b.yaml")["b.yaml"]
+    parts = [came("a", source(head), "a.yaml"), came("b", source(head), "b.yaml")]
+    await store.commit(parts, record=Record(), planned_at=0)
+    monkeypatch.setattr(lineages, "BACKGROUND_SECONDS", 0.5)
+    busy = iter([False, False])  # before the walk, and before the step that finds the newer file; then until the end
+    found, sent = explain(store, repository, rests=lambda: next(busy, True))
+    assert (found, named(sent)) == (LineageFound(7, explained=1, more=True), ["b"])
+    await store.commit(sent, record=Record(), planned_at=None)
+    monkeypatch.setattr(lineages, "BACKGROUND_SECONDS", 60.0)
+    found, sent = explain(store, repository)
+    assert (found, named(sent)) == (LineageFound(7, explained=1, more=False), ["a"])
+
+
 @pytest.mark.parametrize(("is_first", "limit"), [(True, "FIRST_SECONDS"), (False, "RUN_SECONDS")])
 def test_a_run_searches_for_a_moment_only(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, is_first: bool, limit: str

@@ -1,4 +1,4 @@
-"""What a plan's view notes of what it is asked: everything that a request may change, and no more."""
+"""What a plan's view notes of what it is asked: everything that a commit may change, and no more."""
 
 import contextlib
 import inspect
@@ -19,28 +19,13 @@ NOT_NOTED = frozenset(
     {
         "snapshot",
         "close",
-        # The index of a repository's applied head, and what is remembered of it: a commit's record changes them.
-        "approval",
-        "blobs",
-        "given",
-        "index",
-        "paths_wanting",
-        "places_of",
-        "pruned_since",
-        "repository",
-        "stays",
-        "vacant_files",
-        "wanted_at",
-        "wanted_count",
-        "wanted_digests",
-        "wanted_in",
         # Whose suspension lasts: another record.
         "suspended",
         # Written once, and never changed.
         "origins",
     }
 )
-"""The methods of a view that read no fact which a request may change."""
+"""The methods of a view that read what only changes together with everything, or never."""
 
 ONE, OTHER, BEFORE = Key("Destination", "one"), Key("Destination", "other"), Key("Source", "before")
 
@@ -74,8 +59,10 @@ def test_every_read_has_its_place() -> None:
     assert not noted & NOT_NOTED
 
 
+WHOLE = footprints.of_all("p")
 KEYS, TARGETS = footprints.of("p", [ONE, OTHER]), footprints.of("p", [], targets=[ONE, OTHER])
 IDS, OWNED = footprints.of("p", [], ids=["id", "other"]), footprints.of("p", [], owners=["r"])
+REMEMBERED = footprints.of("p", [], repositories=["r"])
 
 READS: dict[str, tuple[Callable[[PlanningView], Any], bytes]] = {
     "stored": (lambda view: view.stored("p", [ONE, OTHER]), KEYS),
@@ -90,14 +77,30 @@ READS: dict[str, tuple[Callable[[PlanningView], Any], bytes]] = {
     "taken_ids": (lambda view: view.taken_ids("p", ["id", "other"]), IDS),
     "owned": (lambda view: view.owned("r", "p"), OWNED),
     "owned_count": (lambda view: view.owned_count("r", "p"), OWNED),
-    "owned_unwanted": (lambda view: view.owned_unwanted("r", "p"), OWNED),
+    "owned_unwanted": (lambda view: view.owned_unwanted("r", "p"), OWNED + REMEMBERED),
     "standing_at": (lambda view: view.standing_at("r", "p", ["a.yaml"]), OWNED),
     "without_lineage": (lambda view: view.without_lineage("r", "p", limit=1), OWNED),
-    "unconverged": (lambda view: view.unconverged("r"), OWNED),
-    "configurations": (lambda view: list(view.configurations("p")), EVERYTHING),
-    "versions_naming": (lambda view: list(view.versions_naming("p", ["Destination"], ["t"])), EVERYTHING),
-    "quotes": (lambda view: list(view.quotes("p", ["text"])), EVERYTHING),
+    "unconverged": (lambda view: view.unconverged("r"), footprints.of("p", [], owners=["r"], repositories=["r"])),
+    "approval": (lambda view: view.approval("r"), REMEMBERED),
+    "blobs": (lambda view: view.blobs("r", ["a.yaml"]), REMEMBERED),
+    "given": (lambda view: view.given("r"), REMEMBERED),
+    "index": (lambda view: view.index("r"), REMEMBERED),
+    "paths_wanting": (lambda view: view.paths_wanting("r", [ONE]), REMEMBERED),
+    "places_of": (lambda view: view.places_of("r", [ONE]), REMEMBERED),
+    "pruned_since": (lambda view: view.pruned_since("r", 1), REMEMBERED),
+    "repository": (lambda view: view.repository("r"), REMEMBERED),
+    "stays": (lambda view: view.stays("r"), REMEMBERED),
+    "vacant_files": (lambda view: view.vacant_files("r"), REMEMBERED),
+    "wanted_at": (lambda view: view.wanted_at("r", ["a.yaml"]), REMEMBERED),
+    "wanted_count": (lambda view: view.wanted_count("r"), REMEMBERED),
+    "wanted_digests": (lambda view: view.wanted_digests("r", [ONE]), REMEMBERED),
+    "wanted_in": (lambda view: view.wanted_in("r", ["a.yaml"]), REMEMBERED),
+    "configurations": (lambda view: list(view.configurations("p")), WHOLE),
+    "versions_naming": (lambda view: list(view.versions_naming("p", ["Destination"], ["t"])), WHOLE),
+    "quotes": (lambda view: list(view.quotes("p", ["text"])), WHOLE),
     "another project": (lambda view: view.stored("q", [ONE]), EVERYTHING),
+    "what is owned in another project": (lambda view: view.owned_count("r", "q"), EVERYTHING),
+    "configurations of another project": (lambda view: list(view.configurations("q")), EVERYTHING),
 }
 
 
@@ -110,11 +113,23 @@ def test_a_read_is_noted_with_what_it_looks_at(view: PlanningView, read: str) ->
         answer = ask(noted)
     with view.snapshot():
         assert answer == ask(view)
-    assert facts(noted.footprint()) == (facts(expected) | facts(footprints.of("p", [BEFORE])) if expected else set())
+    beside = footprints.of("p", [BEFORE], whole=footprints.OF_PLAN)
+    is_everything = expected == EVERYTHING
+    assert facts(noted.footprint()) == (set() if is_everything else facts(expected) | facts(beside))
+
+
+def test_a_read_of_everything_in_a_project_leaves_noted_what_belongs_to_no_project(view: PlanningView) -> None:
+    """A repository may have been another project's."""
+    noted = NotingView(view, "p")
+    with noted.snapshot():
+        noted.repository("r")
+        noted.owned_count("r", "p")
+        list(noted.configurations("p"))
+    assert facts(noted.footprint()) == facts(WHOLE) | facts(OWNED) | facts(REMEMBERED)
 
 
 def test_all_reads_are_tried() -> None:
-    assert READS.keys() - {"another project"} == noting_reads()
+    assert {read for read in READS if " " not in read} == noting_reads()
 
 
 def test_closing_it_leaves_the_view_open(view: PlanningView) -> None:

@@ -37,12 +37,27 @@ def delete(*resources: Resource) -> Callable[[World], Any]:
     return lambda world: world.delete(resources)
 
 
+def bring(*resources: Resource) -> Callable[[World], Any]:
+    """Another repository does."""
+
+    def pushed(world: World) -> Ran | None:
+        push(world, *resources, repository="b", beside="b-always")
+        return world.look("b")
+
+    return pushed
+
+
 own, strict = type_of("own", OPTIONAL), type_of("own", OPTIONAL, NEEDED)
 one, two = destination("one"), destination("two")
 
 VOID = {
     "what it creates is created": Case((one,), apply(destination("one", optional=1)), before=(own,)),
     "what it creates is created as it is": Case((one,), apply(one), before=(own,)),
+    "what it creates another repository brings": Case((one,), bring(one), before=(own,)),
+    "what it lacks another repository brings": Case((one,), bring(own)),
+    "another repository refers to what is to go": Case(
+        (two,), bring(configuration("all", "one")), before=(own,), applied=(one, two)
+    ),
     "what it adopts is changed": Case((one,), apply(destination("one", optional=1)), before=(own, one)),
     "what it adopts goes": Case((one,), delete(one), before=(own, one)),
     "what it refers to goes": Case((one,), delete(own), before=(own,)),
@@ -63,6 +78,7 @@ VOID = {
 
 OUTLIVED = {
     "others come": Case((one,), apply(two), before=(own,)),
+    "another repository brings others": Case((one,), bring(two), before=(own,)),
     "others are changed": Case((one,), apply(destination("two", optional=1)), before=(own, two)),
     "others go": Case((one,), delete(two), before=(own, two)),
     "others use the type that it uses": Case((one, own), apply(destination("two", "otlp")), applied=(own,)),
@@ -79,7 +95,7 @@ OUTLIVED = {
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with worlds.world({"a": Following()}) as made:
+    with worlds.world({"a": Following(), "b": Following()}) as made:
         yield made
 
 
@@ -125,7 +141,9 @@ def said(ran: Ran) -> tuple[CommitPlanned, tuple[Changes, ...]]:
     return msgspec.structs.replace(ran.planned, revision=0, footprint=b""), ran.parts
 
 
-def push(world: World, *found: Resource) -> None:
+def push(world: World, *found: Resource, repository: str = "a", beside: str = "always") -> None:
     """A head with these documents, each in a file of its own."""
-    other = resource("Fleet", "always")
-    world.push("a", {f"{one['kind']}-{one['metadata']['name']}.yaml": json.dumps(one) for one in (other, *found)})
+    other = resource("Fleet", beside)
+    world.push(
+        repository, {f"{one['kind']}-{one['metadata']['name']}.yaml": json.dumps(one) for one in (other, *found)}
+    )

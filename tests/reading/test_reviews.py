@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from reconciler.git.snapshots import Snapshot
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.plans.models import SENSITIVE_CHANGED, Status
+from reconciler.reading import reviews, trees
 from tests import canaries, worlds
 from tests.worlds import Following, World
 
@@ -236,6 +239,26 @@ def test_beside_what_was_refused_before_new_trouble_is_new(world: World) -> None
     head = world.mirrors["a"].propose({**files, "again.yaml": destination("x")}, onto=world.heads["a"])
     found = [(one.name, str(one.at and one.at.path), one.existing) for one in world.review("a", head).statuses]
     assert found == [("x", "again.yaml", False), ("x", "both.yaml", False), ("bad", "both.yaml", True)]
+
+
+def test_each_file_of_the_base_is_named_before_it_is_read_and_none_while_the_tree_is_walked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"x.yaml": destination("x"), "y.yaml": destination("y")}
+    world.push("a", files)  # nobody has read it, so that the whole tree is walked
+    base, mirror = world.heads["a"], world.mirrors["a"]
+    head = mirror.propose({**files, "x.yaml": destination("x", port=8443)}, onto=base)
+    read: list[str] = []
+    walk = trees._considered
+
+    def walked(*arguments: Any) -> Any:
+        read.append("walk")
+        return walk(*arguments)
+
+    monkeypatch.setattr(trees, "_considered", walked)
+    reviews.plan(world.review_job("a", head), world.view, number=1, rests=lambda: False, at=read.append)
+    with Snapshot.open(mirror.path, base) as before, Snapshot.open(mirror.path, head) as after:
+        assert read == [before.blob("x.yaml"), "", "walk", after.blob("x.yaml"), after.blob("y.yaml"), ""]
 
 
 def test_what_is_not_touched_is_counted(world: World) -> None:

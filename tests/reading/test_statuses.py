@@ -123,7 +123,7 @@ def test_a_look_that_finds_nothing_new_writes_no_run(source: Repository, follow:
     source.commit()
     followed = follow(source, interval="50ms")
     followed.head()
-    time.sleep(0.5)
+    time.sleep(0.3)  # some looks
     assert len(daemon.runs(followed.name)) == 1
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.applying import OPTIMISTIC_ROUNDS
 from reconciler.reading import inflow
 from reconciler.reading.children import SECONDS, Seconds
 from reconciler.reading.client import Reader
 from reconciler.reading.messages import CommitJob
+from reconciler.rounds import OPTIMISTIC
 from reconciler.store.contract import StoreFault
 from tests.daemons import destination
 from tests.hostile import crashing
@@ -79,7 +79,7 @@ async def test_a_write_that_a_streamed_plan_meets_has_it_made_again(
 async def test_writes_that_meet_it_again_and_again_wait_at_last(
     tmp_path: Path, large: Expected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, last = WANTED[:OPTIMISTIC_ROUNDS], WANTED[OPTIMISTIC_ROUNDS]
+    before, last = WANTED[:OPTIMISTIC], WANTED[OPTIMISTIC]
     expected = await straight(tmp_path, large, before)
     late: list[asyncio.Task[str]] = []
     met: set[int] = set()
@@ -89,7 +89,7 @@ async def test_writes_that_meet_it_again_and_again_wait_at_last(
         if turn in met:
             return
         met.add(turn)
-        if turn <= OPTIMISTIC_ROUNDS:
+        if turn <= OPTIMISTIC:
             assert await disturbed.apply(WANTED[turn - 1]) == "created"
         else:
             late.append(asyncio.create_task(disturbed.apply(last)))
@@ -99,7 +99,7 @@ async def test_writes_that_meet_it_again_and_again_wait_at_last(
         found = await first_of(disturbed, large)
         assert [await task for task in late] == ["forbidden"]
         assert differences(found, expected) == []
-    assert streams.begun == OPTIMISTIC_ROUNDS + 1
+    assert streams.begun == OPTIMISTIC + 1
 
 
 async def test_a_store_that_cannot_be_written_fails_the_run_and_the_next_one_does_it(

@@ -377,8 +377,31 @@ def followed(source: Repository, follow: Follow) -> Followed:
     return followed
 
 
-@pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
-def test_nothing_is_deleted_by(cause: Cause, followed: Followed) -> None:
+# What holds them is held so in another case as well, or by another test.
+SLOW = {
+    "no branch",
+    "a file in place of the folder",
+    "a file that is no UTF-8",
+    "no name",
+    "a file moved",
+    "a duplicate that moved and is a link",
+    "an unresolved resource that moved and is foreign",
+    "an invalid resource that moved, is broken and emptied",
+    "a forbidden resource that moved and is emptied",
+    "a .serviceignore that hides everything",
+    "another branch",
+    "a path that is not there",
+    "a hundred commits in a burst",
+    "an earlier commit, and back",
+}
+assert CAUSES.keys() > SLOW
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in CAUSES]
+)
+def test_nothing_is_deleted_by(name: str, followed: Followed) -> None:
+    cause = CAUSES[name]
     cause.happens(followed)
     shown = settled(followed, cause)
     assert [name for name in followed.names() if name in NAMES] == NAMES
@@ -389,11 +412,11 @@ def test_nothing_is_deleted_by(cause: Cause, followed: Followed) -> None:
 @pytest.mark.parametrize(
     ("name", "left"),
     [
-        ("no folder", []),
+        pytest.param("no folder", [], marks=pytest.mark.slow),
         ("a .serviceignore that hides everything", []),
-        ("everything removed", []),
+        pytest.param("everything removed", [], marks=pytest.mark.slow),
         ("most removed", ["e", "f"]),
-        ("another path", ["z"]),
+        pytest.param("another path", ["z"], marks=pytest.mark.slow),
         ("another root", ["a", "c", "d", "e", "f"]),
     ],
 )
@@ -412,7 +435,13 @@ def test_an_approval_releases(name: str, left: list[str], followed: Followed) ->
 
 
 @pytest.mark.parametrize(
-    "name", ["a file that is no YAML", "a typo in kind", "a symbolic link in its place", "a duplicate"]
+    "name",
+    [
+        "a typo in kind",
+        "a duplicate",
+        pytest.param("a file that is no YAML", marks=pytest.mark.slow),
+        pytest.param("a symbolic link in its place", marks=pytest.mark.slow),
+    ],
 )
 def test_no_approval_releases(name: str, followed: Followed) -> None:
     CAUSES[name].happens(followed)

@@ -46,7 +46,7 @@ def test_a_branch_that_vanishes_deletes_nothing_until_it_is_back(followed: Follo
     source.delete_branch("main")
     stays(followed, "branch-missing", f"{source.path} has no branch main; name another with `branch`")
     before = len(followed.daemon.runs(followed.name))
-    time.sleep(1.5)
+    time.sleep(0.6)  # three looks
     assert len(followed.daemon.runs(followed.name)) == before  # the same fault again is no news
     source.git("update-ref", "refs/heads/main", "kept")
     followed.daemon.state_of(followed.name, "ready")
@@ -197,7 +197,7 @@ def test_a_suspended_repository_is_not_looked_at(followed: Followed) -> None:
     followed.daemon.state_of(followed.name, "suspended")
     followed.source.remove("b.yaml")
     commit = followed.source.commit()
-    time.sleep(0.5)
+    time.sleep(0.3)
     assert followed.names() == ["a", "b"]
     followed.change(suspend=False)
     assert followed.daemon.run_of(followed.name, commit)["counts"] == {"deleted": 1}
@@ -214,7 +214,7 @@ def test_a_restart_does_no_work_and_makes_no_run(tmp_path: Path) -> None:
         until(lambda: "changedBy" in daemon.resources("Destination")[0]["status"]["source"] or None, "all is known")
         before = _everything(daemon)
         daemon.restart()
-        time.sleep(0.5)
+        time.sleep(0.3)
         assert _everything(daemon) == before
 
 

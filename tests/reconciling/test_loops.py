@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from reconciler.reconciling import suspending
 from reconciler.reconciling.lineage import Lineage
 from reconciler.reconciling.loops import Loop
@@ -96,6 +98,14 @@ class Scripted:
 
     def _clock(self) -> datetime:
         return EPOCH + timedelta(seconds=_now() - self.late)
+
+
+class Failing(Scripted):
+    """One whose looks cannot even be recorded."""
+
+    async def reconcile(self, run: Run, *, full: bool) -> Failure | None:
+        await super().reconcile(run, full=full)
+        raise ValueError
 
 
 class NoLineage:
@@ -262,7 +272,7 @@ def test_a_file_that_is_written_again_and_again_does_not_defeat_the_bound(tmp_pa
     assert fullest_minute(looks) == LOOKS
 
 
-def test_a_disk_that_hangs_keeps_nobody_from_looking_and_no_second_thread(tmp_path: Path) -> None:
+def test_a_disk_that_hangs_keeps_nobody_from_looking_and_few_threads(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.touch()
     reconciler = Scripted(interval=60.0, credentials=token)
@@ -279,7 +289,7 @@ def test_a_disk_that_hangs_keeps_nobody_from_looking_and_no_second_thread(tmp_pa
         await asyncio.sleep(0.1)
 
     looks = played(hang, reconciler)
-    assert threads == 1
+    assert threads == 6  # it is tried again after 1, 2, 4, 8 and 16 minutes
     assert looks[-1][1] is Trigger.REQUEST
     assert len([when for when, _ in looks if when > HOUR / 2]) >= 3
     assert fullest_minute(looks[:-1]) <= LOOKS
@@ -312,3 +322,20 @@ def test_the_seconds_left_of_a_suspension() -> None:
     assert [suspending.is_over(row, end + moment) for moment in moments] == [False, False, True, True, True]
     assert suspending.seconds_left(None, end) == math.inf
     assert suspending.seconds_left(row._replace(until=None), end) == math.inf
+
+
+def test_a_fault_of_the_program_at_the_end_of_a_run_ends_no_loop(caplog: pytest.LogCaptureFixture) -> None:
+    reconciler = Failing()
+
+    async def asked(loop: Loop) -> None:
+        await asyncio.sleep(1.0)
+        loop.ask(Trigger.REQUEST, actor="ada")
+        await asyncio.sleep(HOUR / 6)
+
+    with caplog.at_level("ERROR"):
+        looks = [(round(when), trigger) for when, trigger in played(asked, reconciler)]
+    assert looks[:2] == [(0, Trigger.START), (1, Trigger.REQUEST)]
+    assert len(looks) > 3, "it is tried again by itself"
+    assert {record.message for record in caplog.records} == {
+        "The end of the run run of telemetry met a fault of the program."
+    }

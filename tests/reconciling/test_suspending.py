@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests import daemons
-from tests.daemons import Daemon, Followed, destination, until
+from tests.daemons import Followed, destination, until
 from tests.following import Follow
 from tests.repositories import Repository
 
 REASON = "the edge drops logs"
+STOPS_THE_READER = True
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_nothing_is_looked_at_and_a_resume_catches_up(followed: Followed) -> Non
     suspend(followed)
     followed.source.remove("b.yaml")
     commit = followed.source.commit()
-    time.sleep(0.5)
+    time.sleep(0.3)
     assert (followed.names(), followed.state()["head"] == commit) == (["a", "b", "c"], False)
     run = resume(followed)
     assert (run["commit"], run["trigger"], run["counts"]) == (commit, "request", {"unchanged": 2, "deleted": 1})
@@ -162,7 +163,8 @@ def test_it_stays_suspended_through_a_restart_and_a_resume_after_a_crash_is_whol
     source = Repository.init(tmp_path / "source")
     source.write("a.yaml", destination("a"))
     commit = source.commit()
-    with daemons.running(tmp_path / "daemon", repositories=[daemons.watched("telemetry", source.path)]) as daemon:
+    repositories = [daemons.watched("telemetry", source.path)]
+    with daemons.running(tmp_path / "daemon", repositories=repositories, has_real_reader=True) as daemon:
         daemon.run_of("telemetry", commit)
         daemon.post("/v1/repositories/telemetry/suspend", {"reason": REASON, "expiry": "2h"})
         daemon.apply(document("a", "by hand"))
@@ -280,24 +282,21 @@ def test_a_repository_that_leaves_the_settings_loses_its_suspension(followed: Fo
     assert (followed.state()["suspension"], run["counts"]) == (None, {"unchanged": 2, "configured": 1})
 
 
-def test_it_is_told_in_the_audit(tmp_path: Path) -> None:
-    source = Repository.init(tmp_path / "source")
-    source.commit()
-    with daemons.running(tmp_path / "daemon", repositories=[daemons.watched("telemetry", source.path)]) as daemon:
-        daemon.post("/v1/repositories/telemetry/suspend", {"reason": REASON})
-        daemon.post("/v1/repositories/telemetry/resume", {})
-        daemon.stop()
-        assert audit(daemon) == [
-            ("created", "Repository", "telemetry", "settings", None),
-            ("suspended", "Repository", "telemetry", "key:SERVICE_API_KEY", REASON),
-            ("resumed", "Repository", "telemetry", "key:SERVICE_API_KEY", REASON),
-        ]
+def test_it_is_told_in_the_audit(followed: Followed) -> None:
+    suspend(followed)
+    resume(followed)
+    assert audit(followed) == [
+        ("created", "Repository", "settings", None),
+        ("suspended", "Repository", "key:SERVICE_API_KEY", REASON),
+        ("resumed", "Repository", "key:SERVICE_API_KEY", REASON),
+    ]
 
 
-def audit(daemon: Daemon) -> list[tuple[str, ...]]:
-    connection = sqlite3.connect(daemon.state / "store.db")
+def audit(followed: Followed) -> list[tuple[str, ...]]:
+    """What is written of the repository."""
+    connection = sqlite3.connect(followed.daemon.state / "store.db")
     try:
-        events = "select action, kind, name, actor, detail from audit where kind = 'Repository' order by id"
-        return connection.execute(events).fetchall()
+        events = "select action, kind, actor, detail from audit where kind = 'Repository' and name = ? order by id"
+        return connection.execute(events, (followed.name,)).fetchall()
     finally:
         connection.close()

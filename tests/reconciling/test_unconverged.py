@@ -13,6 +13,7 @@ from tests.following import Follow
 from tests.repositories import Repository
 
 INVALID = destination("bad").replace("type: otlp", "type: 5")
+STOPS_THE_READER = True
 NOT_STORED = "Not stored as the head says: 1 invalid; the run names them."
 
 

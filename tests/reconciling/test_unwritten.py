@@ -1,5 +1,6 @@
 """A look that fails while the store takes nothing is shown all the same, until a look ends otherwise."""
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,6 +24,7 @@ from tests.store.engines import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
+SECONDS = 30.0  # what takes longer does not happen
 DOWN = "the server is down; start it"
 
 
@@ -31,15 +33,19 @@ class Failing:
 
     generation = 0
 
+    def __init__(self) -> None:
+        self.is_looked_at = asyncio.Event()
+
     async def look(self, **_: object) -> Head:
         """Fails."""
+        self.is_looked_at.set()
         raise GitFault(State.UNREACHABLE, DOWN)
 
 
-def reconciler(parts: Parts, *, suspended: bool = False) -> Reconciler:
+def reconciler(parts: Parts, *, suspended: bool = False, remote: Failing | None = None) -> Reconciler:
     return Reconciler(
         entries.watched("telemetry", "https://git.example/a.git", suspended=suspended),
-        following=cast("Following", Failing()),
+        following=cast("Following", remote or Failing()),
         store=parts.services.store,
         applier=parts.services.applier,
         fingerprint=lambda _: "",
@@ -78,6 +84,27 @@ async def test_a_fault_that_cannot_be_written_is_shown_counted_and_notified_of(t
         remembered = await store.repository("telemetry")
         assert remembered is not None
         assert (remembered.message, one.unwritten) == (DOWN, None)
+
+
+async def test_what_a_failed_look_tells_is_written_when_nobody_is_alone_in_its_project(tmp_path: Path) -> None:
+    """Whoever is alone there, as a redaction is, has looked at all that runs told."""
+    async with asyncio.timeout(SECONDS), started(tmp_path) as parts:
+        remote = Failing()
+        store, one = parts.services.store, reconciler(parts, remote=remote)
+        looking = []
+
+        async def alone() -> None:
+            looking.append(asyncio.create_task(looked(one)))
+            await remote.is_looked_at.wait()
+            for _ in range(2):  # the second would be behind the run on the thread that writes
+                await store.touch_keys({})
+            assert await store.repository("telemetry") is None
+
+        await parts.services.applier._rounds.alone("default", alone)
+        await looking[0]
+        remembered = await store.repository("telemetry")
+        assert remembered is not None
+        assert remembered.message == DOWN
 
 
 async def test_a_run_that_somebody_asked_for_and_that_cannot_be_written_tells_why(tmp_path: Path) -> None:

@@ -1,23 +1,33 @@
 """What networks and endpoints do wrong, over real sockets: nothing is lost, and the cause is told."""
 
+import asyncio
 import ssl
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from reconciler.queueing.contract import Shortage
 from reconciler.routing.models import Retry, Schedule
 from reconciler.sending import tls
 from reconciler.sending.reporting import Failure, State
+from reconciler.sending.supply import MOST_WAITING
+from tests.queueing import places
 from tests.sending.queues import ListQueue
 from tests.sending.worlds import (
+    BEGAN,
     Time,
     attempts,
+    bodies,
     destination,
     exporting,
+    otlp,
     pass_time,
     put,
+    quiet,
+    refusing_for_an_hour,
     sent,
     settle,
     single,
@@ -343,6 +353,41 @@ async def test_an_outage_of_hours_loses_nothing_and_asks_one_at_a_time(sink: Sin
         assert (queue.batches, queue.dead, exporter.shown().state) == ({}, {}, State.IDLE)
 
 
+async def test_an_outage_of_a_day_loses_nothing_of_what_the_quota_of_a_queue_on_disk_took(
+    sink: Sink, tmp_path: Path
+) -> None:
+    time, quota, taken, refused = Time(), 3_000, list[str](), list[Shortage]()
+    sink.script(sinks.says(503))
+    wanted = destination(sink.port, retry=Retry(max_interval=600.0))
+    async with (
+        places.opened(tmp_path, places.Wanted(max_batches=quota)) as queue,
+        exporting(wanted, queue, environment=time.environment()) as exporter,
+    ):
+        for hour in range(24):
+            appends = []
+            for text in (f"{hour}-{one}" for one in range(150)):
+                payload = otlp(text)
+                shortage = queue.room(size=len(payload))
+                if shortage is None:
+                    appends.append(queue.append([payload], records=1, at=BEGAN))
+                    taken.append(text)
+                else:
+                    refused.append(shortage)
+            await asyncio.gather(*appends)
+            await pass_time(time, exporter, seconds=3600)
+        depth = queue.depth()
+        assert (len(taken), refused) == (quota, [Shortage.BATCHES] * (24 * 150 - quota))
+        assert MOST_WAITING <= exporter.shown().waiting < quota
+        assert (depth.batches, depth.dead_batches, exporter.shown().state) == (quota, 0, State.DOWN)
+
+        sink.script(sinks.says(200))
+        await pass_time(time, exporter, seconds=1_000)
+        depth = queue.depth()
+        assert (depth.batches, depth.dead_batches, depth.lost, exporter.shown().state) == (0, 0, 0, State.IDLE)
+
+    assert sorted(sink.records) == sorted(taken)
+
+
 async def test_single_outlasts_an_outage_without_asking_for_every_record(sink: Sink) -> None:
     queue, time = ListQueue(), Time()
     sink.script(sinks.says(503))
@@ -392,6 +437,25 @@ async def test_dead_letters_of_an_outage_before_a_restart_are_replayed_with_the_
     assert (sink.records, queue.dead) == ([2, 1], {})
 
 
+async def test_after_a_restart_nothing_is_given_up_for_the_time_that_something_else_spent(sink: Sink) -> None:
+    queue, time = ListQueue(), Time()
+    await put(queue, ["old"])
+    (old,) = queue.claim(most_records=1, most_bytes=1 << 20)
+    queue.give_back([old._replace(attempts=20, spent=290_000)])
+    new = [f"new {number}" for number in range(50)]
+    await put(queue, *([text] for text in new))
+    sink.script(sinks.says(415))
+    wanted = destination(sink.port, retry=Retry(max_elapsed=300.0))
+    async with exporting(wanted, queue, environment=time.environment()) as exporter:
+        await pass_time(time, exporter, seconds=60)
+        assert [bodies(data) for _, data in queue.dead.values()] == [["old"]]
+
+        sink.script(sinks.says(200))
+        await pass_time(time, exporter, seconds=60)
+
+    assert sorted(sink.records) == sorted(new)
+
+
 async def test_a_record_over_which_the_server_fails_does_not_hold_up_the_others_for_ever(sink: Sink) -> None:
     queue, time = ListQueue(), Time()
     sink.choose(lambda one: sinks.says(500 if b"bad" in one.body else 200))
@@ -434,6 +498,23 @@ async def test_when_the_endpoint_is_back_all_that_waited_for_it_goes_at_once(sin
         assert sorted(sink.records) == [0, 1, 2, 3, 4]
 
 
+async def test_only_the_records_that_may_be_sent_find_out_whether_the_endpoint_is_back(sink: Sink) -> None:
+    queue, time = ListQueue(), Time()
+    asked = sinks.says(503, headers=(("Retry-After", "300"),))
+    sink.choose(lambda one: asked if one.body == b"[0]" else sinks.says(503))
+    async with exporting(destination(sink.port, retry=Retry()), queue, environment=time.environment()) as exporter:
+        for number in range(5):
+            await put(queue, [str(number)])
+            await settle(lambda: exporter.shown().in_flight == 0 and not queue.unclaimed)
+        assert exporter.shown().state is State.DOWN
+        await pass_time(time, exporter, seconds=299)
+        assert [one.body for one in sink.received].count(b"[0]") == 1
+        assert len(sink.received) > 10
+
+        await pass_time(time, exporter, seconds=100)
+        assert [one.body for one in sink.received].count(b"[0]") == 2
+
+
 async def test_an_endpoint_that_is_corrected_is_tried_at_once(sink: Sink) -> None:
     queue, time = ListQueue(), Time()
     sink.script(sinks.says(404))
@@ -446,6 +527,47 @@ async def test_an_endpoint_that_is_corrected_is_tried_at_once(sink: Sink) -> Non
             exporter.change(destination(right.port, retry=Retry()))
             await pass_time(time, exporter, seconds=0)
             assert (right.records, exporter.shown().state) == ([1, 2], State.IDLE)
+
+
+@pytest.mark.parametrize("consumers", [1, 10])
+async def test_a_probe_of_the_old_endpoint_that_is_answered_late_does_not_delay_a_corrected_one(
+    sink: Sink, consumers: int
+) -> None:
+    queue, time, told = ListQueue(), Time(), threading.Event()
+    sink.script(*[sinks.says(503)] * 5, refusing_for_an_hour(told))
+    wanted = destination(sink.port, consumers=consumers, retry=Retry())
+    async with exporting(wanted, queue, environment=time.environment()) as exporter:
+        await put(queue, ["1"])
+        while exporter.shown().state is not State.DOWN:
+            await pass_time(time, exporter, seconds=1)
+        while not exporter.in_flight:
+            time.advance(time.now + 1)
+            await quiet()
+        await settle(lambda: len(sink.received) == 6)
+        with sinks.listening() as right:
+            exporter.change(destination(right.port, consumers=consumers, retry=Retry()))
+            told.set()
+            await pass_time(time, exporter, seconds=0)
+            assert (right.records, exporter.shown().state) == ([1], State.IDLE)
+
+
+async def test_what_the_old_endpoint_asks_for_late_does_not_delay_a_corrected_one_that_is_down_itself(
+    sink: Sink,
+) -> None:
+    queue, time, told = ListQueue(), Time(), threading.Event()
+    late = refusing_for_an_hour(told)
+    sink.choose(lambda one: late if one.body == b"[5]" else sinks.says(503))
+    wanted = destination(sink.port, retry=Retry())
+    async with exporting(wanted, queue, environment=time.environment(most_records=1)) as exporter:
+        await put(queue, *([str(number)] for number in range(6)))
+        await settle(lambda: exporter.shown().state is State.DOWN and exporter.in_flight == 1)
+        with sinks.listening() as right:
+            right.script(sinks.says(503), sinks.says(200))
+            exporter.change(destination(right.port, retry=Retry()))
+            await settle(lambda: len(right.received) == 1 and exporter.in_flight == 1)
+            told.set()
+            await pass_time(time, exporter, seconds=60)
+            assert (sorted(right.records), exporter.shown().state) == ([0, 1, 2, 3, 4, 5], State.IDLE)
 
 
 # Clocks and windows

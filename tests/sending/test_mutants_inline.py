@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,7 @@ from reconciler.routing.models import Retry, Schedule
 from reconciler.sending.environment import Environment
 from reconciler.sending.exporter import Undelivered
 from reconciler.sending.reporting import State
-from tests.sending.worlds import Time, destination, exporting, otlp, settle, single
+from tests.sending.worlds import Time, destination, exporting, otlp, refusing_for_an_hour, settle, single
 from tests.servers import sinks
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,8 @@ def hasty() -> Environment:
 async def test_single_sends_no_more_once_the_endpoint_is_down() -> None:
     with sinks.listening() as sink:
         sink.script(sinks.says(200), sinks.says(503))
-        async with exporting(single(destination(sink.port, queue=False, consumers=10)), None) as exporter:
+        wanted = single(destination(sink.port, queue=False, consumers=10, retry=Retry()))
+        async with exporting(wanted, None) as exporter:
             with pytest.raises(Undelivered, match=r"^499 of 500 records did not arrive: .* answered 503"):
                 await exporter.deliver([otlp(*map(str, range(500)))])
             assert exporter.shown().state is State.DOWN
@@ -166,3 +168,47 @@ async def test_another_number_of_consumers_counts_from_the_next_call_on(before: 
             exporter.change(single(destination(sink.port, queue=False, consumers=after)))
             await exporter.deliver([otlp(*map(str, range(12)))])
             assert sink.most_busy == after
+
+
+async def test_a_corrected_endpoint_is_not_kept_waiting_for_what_another_one_asked_for() -> None:
+    with sinks.listening() as wrong, sinks.listening() as right:
+        wrong.script(sinks.says(503, headers=(("Retry-After", "3600"),)))
+        async with exporting(destination(wrong.port, queue=False, retry=Retry()), None) as exporter:
+            for _ in range(5):
+                with pytest.raises(Undelivered):
+                    await exporter.deliver([otlp("1")])
+            exporter.change(destination(right.port, queue=False, retry=Retry()))
+            await exporter.deliver([otlp("1")])
+    assert (len(wrong.received), right.records) == (5, [1])
+
+
+async def test_a_corrected_endpoint_is_not_kept_waiting_for_what_another_one_asks_for_late() -> None:
+    told = threading.Event()
+    with sinks.listening() as wrong, sinks.listening() as right:
+        wrong.script(*[sinks.says(503)] * 4, refusing_for_an_hour(told))
+        async with exporting(destination(wrong.port, queue=False, retry=Retry()), None) as exporter:
+            for _ in range(4):
+                with pytest.raises(Undelivered):
+                    await exporter.deliver([otlp("1")])
+            delivering = asyncio.create_task(exporter.deliver([otlp("1")]))
+            await settle(lambda: len(wrong.received) == 5)
+            exporter.change(destination(right.port, queue=False, retry=Retry()))
+            told.set()
+            with pytest.raises(Undelivered):
+                await delivering
+            await exporter.deliver([otlp("1")])
+    assert right.records == [1]
+
+
+async def test_the_rest_of_a_call_is_no_probe_of_an_endpoint_that_was_corrected_meanwhile() -> None:
+    with sinks.listening() as wrong, sinks.listening() as right:
+        wrong.script(sinks.says(200), sinks.says(503, after=0.1), sinks.says(503))
+        wanted = destination(wrong.port, queue=False, consumers=1, retry=Retry())
+        async with exporting(single(wanted), None) as exporter:
+            delivering = asyncio.create_task(exporter.deliver([otlp(*map(str, range(30)))]))
+            await settle(lambda: len(wrong.received) == 2)
+            exporter.change(single(destination(right.port, queue=False, consumers=1, retry=Retry())))
+            with pytest.raises(Undelivered, match=r"^29 of 30 records did not arrive"):
+                await delivering
+            await exporter.deliver([otlp("1")])
+    assert (len(wrong.received), right.records) == (6, [1])

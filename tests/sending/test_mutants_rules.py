@@ -54,7 +54,7 @@ def test_an_abandoned_probe_is_due_from_then_on_so_that_who_waits_for_that_insta
 def test_a_probe_that_fails_after_the_breaker_opened_anew_says_nothing_new() -> None:
     reopened = Breaker(Phase.OPEN, OPENS_AFTER, probe_at=15.0)
 
-    assert breaker.failed(reopened, is_probe=True, now=16.0, delay=99.0) == reopened
+    assert breaker.failed(reopened, is_probe=True, now=16.0, delay=99.0, retry_after=0.0) == reopened
 
 
 # Dividing

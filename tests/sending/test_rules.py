@@ -12,9 +12,11 @@ from reconciler.egress import exchange
 from reconciler.egress.exchange import Answer, Cause, Denied, Target, Unanswered
 from reconciler.queueing.contract import Batch
 from reconciler.routing.models import Endpoint, Retry
-from reconciler.sending import breaker, parcels, remains, requests, retrying, verdicts
+from reconciler.sending import breaker, parcels, remains, requests, retrying, rounds, verdicts
 from reconciler.sending.breaker import CLOSED, OPENS_AFTER, Breaker, Phase
 from reconciler.sending.retrying import LONGEST_RETRY_AFTER, Again
+from reconciler.sending.rounds import Failure
+from reconciler.sending.verdicts import Verdict
 from tests.sending.worlds import BEGAN, bodies, otlp
 
 ENDPOINT = Endpoint(host="hook.example", port=443)
@@ -85,23 +87,41 @@ def test_without_retry_the_first_failure_is_the_last() -> None:
 def test_only_failures_in_a_row_open_it_and_then_one_probe_at_a_time_goes() -> None:
     now = CLOSED
     for _ in range(OPENS_AFTER - 1):
-        now = breaker.failed(now, is_probe=False, now=10.0, delay=5.0)
+        now = breaker.failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
         assert now.is_closed
-    now = breaker.failed(now, is_probe=False, now=10.0, delay=5.0)
+    now = breaker.failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
     assert (now.phase, now.may_probe(14.9), now.may_probe(15.0)) == (Phase.OPEN, False, True)
 
     now = breaker.probing(now)
     assert not now.may_probe(1e9)
-    late = breaker.failed(now, is_probe=False, now=16.0, delay=9.0)  # what was in flight when it opened
+    # What was in flight when it opened:
+    late = breaker.failed(now, is_probe=False, now=16.0, delay=9.0, retry_after=0.0)
     assert late == now
-    now = breaker.failed(now, is_probe=True, now=16.0, delay=9.0)
+    now = breaker.failed(now, is_probe=True, now=16.0, delay=9.0, retry_after=0.0)
     assert (now.may_probe(24.9), now.may_probe(25.0), now.failures) == (False, True, OPENS_AFTER + 1)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["ok", "fail", "probe", "abandon"]), st.floats(0, 100)), max_size=60))
-def test_whatever_happens_a_probe_is_always_ahead_or_under_way(steps: list[tuple[str, float]]) -> None:
+def test_what_the_endpoint_asks_for_is_waited_whichever_request_it_answers_so() -> None:
+    opened = Breaker(Phase.OPEN, OPENS_AFTER, probe_at=15.0)
+    late = breaker.failed(opened, is_probe=False, now=11.0, delay=5.0, retry_after=300.0)
+    assert late == Breaker(Phase.OPEN, OPENS_AFTER, probe_at=311.0)
+    assert breaker.failed(late, is_probe=False, now=12.0, delay=5.0, retry_after=1.0) == late
+
+    probing = breaker.failed(breaker.probing(opened), is_probe=False, now=16.0, delay=5.0, retry_after=300.0)
+    asked = Breaker(Phase.OPEN, OPENS_AFTER + 1, probe_at=316.0)
+    assert breaker.failed(probing, is_probe=True, now=17.0, delay=5.0, retry_after=0.0) == asked
+    assert breaker.abandoned(probing, now=17.0) == Breaker(Phase.OPEN, OPENS_AFTER, probe_at=316.0)
+
+
+STEPS = st.tuples(
+    st.sampled_from(["ok", "fail", "probe", "abandon"]), st.floats(0, 100), st.sampled_from([0.0, 10.0, 30.0])
+)
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_whatever_happens_a_probe_is_always_ahead_or_under_way(steps: list[tuple[str, float, float]]) -> None:
     now, state, probing = 0.0, CLOSED, False
-    for step, seconds in steps:
+    for step, seconds, asked in steps:
         now += seconds
         if step == "ok":
             state, probing = CLOSED, False
@@ -110,7 +130,7 @@ def test_whatever_happens_a_probe_is_always_ahead_or_under_way(steps: list[tuple
         elif step == "abandon":
             state, probing = breaker.abandoned(state, now=now), False
         elif step == "fail":
-            state = breaker.failed(state, is_probe=probing, now=now, delay=30.0)
+            state = breaker.failed(state, is_probe=probing, now=now, delay=30.0, retry_after=asked)
             probing = False
         assert state.is_closed or state.phase is Phase.PROBING or state.may_probe(now + 30.0)
         assert state.is_closed == (state.failures < OPENS_AFTER)
@@ -282,6 +302,28 @@ def test_parts_of_a_batch_have_ids_of_their_own() -> None:
     assert ids == [f"{start}-7", f"{start}:0-1", f"{start}:2-4"]
     assert parcels.delivery_id(holed, project="p", destination="d").startswith(f"{start}:0-4.")
     assert parcels.delivery_id(whole, project="p", destination="d", place=3) == f"{start}:3"
+
+
+def test_batches_that_were_tried_before_go_with_their_like_and_new_ones_together() -> None:
+    tried = [Batch(number, 1, 10, BEGAN, attempts=9, spent=290_000) for number in (1, 2)]
+    new = [Batch(number, 1, 10, BEGAN) for number in (3, 4, 5)]
+    begun = [Batch(number, 2, 10, BEGAN, attempts=1, spent=5, done=frozenset({0})) for number in (6, 7)]
+    made = parcels.merged([parcels.hold(one) for one in (*tried, *new, *begun)])
+
+    assert [([one.batch.number for one in parcel.held], parcel.attempts, parcel.spent) for parcel in made] == [
+        ([1, 2], 9, 290.0),
+        ([3, 4, 5], 0, 0.0),
+        ([6], 1, 0.005),
+        ([7], 1, 0.005),
+    ]
+
+
+def test_what_waits_together_for_an_outage_to_end_waits_as_long_as_any_of_it_was_asked_to() -> None:
+    asked, other = Verdict(False, outage=True, status=503, retry_after=300.0), Verdict(False, outage=True, status=500)
+    together, untried = rounds.joined([Failure(asked, [1]), Failure(other, [2])], (3,))
+
+    assert [(one.verdict, one.places) for one in together] == [(asked, [3, 1, 2])]
+    assert untried == ()
 
 
 # What is left of a batch

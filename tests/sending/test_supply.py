@@ -31,6 +31,14 @@ class World(NamedTuple):
     gate: Gate
 
 
+def made(environment: Environment, *, consumers: int) -> World:
+    queue = MemoryQueue(max_batches=100, max_bytes=1 << 20)
+    wanted = destination(80, consumers=consumers, retry=Retry())
+    gate = Gate(environment, retry=wanted.retry, schedule=None)
+    holdings = Holdings(queue, name="siem", buried=lambda *_: None, later=lambda *_: None)
+    return World(queue, Supply(holdings, wanted, environment=environment, gate=gate), gate)
+
+
 @pytest.fixture(params=[1, 10], ids=["line", "crowd"])
 async def world(request: pytest.FixtureRequest) -> World:
     """Of which each look at the clock finds another tenth of a second past."""
@@ -40,11 +48,7 @@ async def world(request: pytest.FixtureRequest) -> World:
         random=random.Random(7),  # noqa: S311
         linger=LINGER,
     )
-    queue = MemoryQueue(max_batches=100, max_bytes=1 << 20)
-    wanted = destination(80, consumers=request.param, retry=Retry())
-    gate = Gate(environment, retry=wanted.retry, schedule=None)
-    holdings = Holdings(queue, name="siem", buried=lambda *_: None, later=lambda *_: None)
-    return World(queue, Supply(holdings, wanted, environment=environment, gate=gate), gate)
+    return made(environment, consumers=request.param)
 
 
 async def looked(world: World) -> int:
@@ -84,6 +88,76 @@ async def test_whatever_time_passes_between_two_looks_a_probe_is_not_forgotten(w
     assert await looked(world) > 1
 
 
+async def test_the_endpoint_is_not_asked_again_before_the_longest_time_that_it_asked_for(world: World) -> None:
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    job = world.supply.pick()
+    assert job is not None
+    for _ in range(5):
+        world.gate.note(DOWN, is_probe=False)
+    world.gate.note(DOWN._replace(retry_after=50.0), is_probe=False)  # it was in flight, too
+    world.supply.put_off(job.parcel, delay=0.0)
+
+    assert await looked(world) > 100  # a look takes half a second at most
+
+
+async def test_what_the_endpoint_asked_to_wait_for_is_no_probe_before_its_time(world: World) -> None:
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    job = world.supply.pick()
+    assert job is not None
+    for _ in range(5):
+        world.gate.note(DOWN, is_probe=False)
+    job.parcel.not_before = 50.0
+    world.supply.put_off(job.parcel, delay=0.0)
+
+    assert await looked(world) > 100
+
+
+@pytest.mark.parametrize("consumers", [1, 10])
+async def test_the_next_look_is_when_what_the_endpoint_asked_to_wait_for_may_be_a_probe(consumers: int) -> None:
+    time = Time()
+    world = made(time.environment(), consumers=consumers)
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    job = world.supply.pick()
+    assert job is not None
+    for _ in range(5):
+        world.gate.note(DOWN, is_probe=False)
+    job.parcel.not_before = 50.0
+    world.supply.put_off(job.parcel, delay=50.0)
+    assert world.supply.pick() is None
+    assert world.supply.next_in() == pytest.approx(world.gate.breaker.probe_at)
+    time.now = 20.0
+    assert world.supply.pick() is None
+    assert world.supply.next_in() == pytest.approx(30.0)
+    time.now = 50.0
+    assert world.supply.pick() is not None
+
+
+async def test_an_endpoint_that_was_corrected_is_asked_whatever_another_one_asked_for(world: World) -> None:
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    job = world.supply.pick()
+    assert job is not None
+    for _ in range(5):
+        world.gate.note(DOWN._replace(retry_after=3_600.0), is_probe=False)
+    job.parcel.not_before, job.parcel.outage = 3_600.0, True
+    world.supply.put_off(job.parcel, delay=3_600.0)
+    world.gate.hurry()
+    world.supply.change(destination(80), is_elsewhere=True)
+
+    assert await looked(world) == 1
+
+
+async def test_a_probe_that_was_under_way_when_the_endpoint_was_corrected_is_followed_by_one_at_once() -> None:
+    gate = made(Time().environment(), consumers=1).gate
+    for _ in range(5):
+        gate.note(DOWN, is_probe=False)
+    gate.probe()
+    gate.note(DOWN._replace(retry_after=3_600.0), is_probe=False)  # it was in flight, too
+    gate.hurry()
+    gate.abandon()
+
+    assert gate.breaker.may_probe(0.0)
+
+
 def test_the_next_probe_is_what_was_not_tried_for_longest_whenever_it_is_due() -> None:
     waiting = Waiting()
     made = parcels.each([parcels.hold(Batch(number, 1, 10, BEGAN)) for number in range(1, 5)])
@@ -91,7 +165,7 @@ def test_the_next_probe_is_what_was_not_tried_for_longest_whenever_it_is_due() -
         parcel.tried = tried
         waiting.put(parcel, due=due)
 
-    assert [waiting.pop_longest_untried() for _ in range(5)] == [made[1], made[3], made[0], made[2], None]
+    assert [waiting.pop_longest_untried(5.0) for _ in range(5)] == [made[1], made[3], made[0], made[2], None]
     assert (len(waiting), waiting.batches) == (0, 0)
 
 

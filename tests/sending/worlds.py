@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import random
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -23,7 +24,9 @@ from reconciler.secrets.sources import Sources
 from reconciler.sending.environment import Environment, Timer
 from reconciler.sending.exporter import Exporter
 from reconciler.sending.outlet import Outlet
-from tests.servers.sinks import Sink
+from tests.servers import sinks
+from tests.servers.sinks import Reply, Sink
+from tests.waiting import until
 
 BEGAN = 1_790_000_000_000  # Unix ms
 NO_TIME_AT_ALL = Retry(initial_interval=0.01, max_interval=0.05, max_elapsed=300.0)
@@ -197,3 +200,14 @@ async def sent(exporter: Exporter) -> None:
 def attempts(sink: Sink) -> list[str | None]:
     """The number of each attempt that the sink saw."""
     return [one.header("X-Service-Attempt") for one in sink.received]
+
+
+def refusing_for_an_hour(told: threading.Event) -> Reply:
+    """An answer that comes when a test says so."""
+    answer = sinks.says(503, headers=(("Retry-After", "3600"),))
+
+    async def act(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        await until(told.is_set)
+        return await answer.act(reader, writer)
+
+    return Reply(status=503, act=act)

@@ -1,18 +1,30 @@
 """Fixtures of the store's tests. A test class for another engine overrides `engine`."""
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from reconciler.store.contract import Store
+from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 from tests.store.engines import Engine, SqliteEngine
 
 
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new store."""
+    path = tmp_path_factory.mktemp("empty") / "store.db"
+    asyncio.run(SqliteStore(path).close())
+    return path
+
+
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return SqliteEngine(tmp_path / "store.db")
+def engine(tmp_path: Path, empty: Path) -> Engine:
+    """With a copy of a new store, since making one takes longer than most tests."""
+    return SqliteEngine(Path(shutil.copy(empty, tmp_path / "store.db")))
 
 
 @pytest.fixture

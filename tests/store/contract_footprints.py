@@ -1,12 +1,22 @@
 """What a store promises of plans that others overtook: one whose footprint nothing met since is stored all the same."""
 
-from dataclasses import replace
+from dataclasses import Field, fields, replace
+from typing import Any
 
 import pytest
 
 from reconciler.planning import footprints
 from reconciler.resources.keys import Key
-from reconciler.store.contract import Changes, Moved, Record, RewrittenRow, Store, SuspensionRow
+from reconciler.store.contract import (
+    ApprovalRow,
+    Changes,
+    LineageRow,
+    Moved,
+    Record,
+    RewrittenRow,
+    Store,
+    SuspensionRow,
+)
 from tests.store import rows
 from tests.store.engines import Engine
 
@@ -15,16 +25,36 @@ NAMES = ("a", "b", "c", "new")
 OWNER = "telemetry"
 MANY = 600  # resources in one change: it is not remembered what they are
 
-FACTS = (
-    {name: footprints.of(PROJECT, [rows.key(name)]) for name in NAMES}
-    | {f"users of {name}": footprints.of(PROJECT, [], targets=[rows.key(name)]) for name in NAMES}
-    | {f"id of {name}": footprints.of(PROJECT, [], ids=[f"id-{name}"]) for name in NAMES}
-    | {"owned": footprints.of(PROJECT, [], owners=[OWNER])}
+PLAN = footprints.OF_PLAN
+
+IN_PROJECT = (
+    {name: footprints.of(PROJECT, [rows.key(name)], whole=PLAN) for name in NAMES}
+    | {f"users of {name}": footprints.of(PROJECT, [], targets=[rows.key(name)], whole=PLAN) for name in NAMES}
+    | {f"id of {name}": footprints.of(PROJECT, [], ids=[f"id-{name}"], whole=PLAN) for name in NAMES}
+    | {"owned": footprints.of(PROJECT, [], owners=[OWNER], whole=PLAN)}
+    | {"remembered": footprints.of(PROJECT, [], repositories=[OWNER], whole=PLAN)}
+    | {"another remembered": footprints.of(PROJECT, [], repositories=["another"], whole=PLAN)}
 )
-EVERYTHING = set(FACTS)
+# Of a plan of another project.
+ELSEWHERE = {"elsewhere": footprints.of("other", [rows.key("a")], ids=["id-a"], whole=PLAN)}
+FACTS = IN_PROJECT | ELSEWHERE
+ALL, EVERYTHING = set(IN_PROJECT), set(FACTS)
 
 owned = replace(rows.stored("b"), heads=(rows.head("b", owner=OWNER, path="b.yaml", line=1),))
 drifted = replace(rows.stored("b", number=2), heads=(rows.head("b", 2, owner=OWNER, path="b.yaml", line=1),))
+
+explained = LineageRow(
+    PROJECT, rows.KIND, "b", 1, before=rows.origin(1).id, origin=rows.origin(2).id, status_before=None, status=None
+)
+
+
+approvable = rows.repository(approvable=1)
+
+
+def of_repository(**changes: Any) -> Changes:
+    """A part of a repository's commit that changes a resource, too."""
+    return replace(rows.stored("a", number=2), **changes)
+
 
 CHANGES: dict[str, tuple[Changes, set[str]]] = {
     "a new version": (rows.stored("a", number=2), {"a"}),
@@ -48,22 +78,37 @@ CHANGES: dict[str, tuple[Changes, set[str]]] = {
     "an owner": (Changes(heads=(rows.head("a", owner=OWNER, path="a.yaml", line=1),)), {"a", "owned"}),
     "a version that is rewritten": (
         Changes(rewritten=(RewrittenRow(PROJECT, rows.KIND, "a", 1, rows.body("a", 1), None),)),
-        EVERYTHING,
+        {"a"},
     ),
-    "a file": (Changes(files=(rows.file("a.yaml"),)), EVERYTHING),
-    "what a file holds": (Changes(wanted=(rows.wanted("a.yaml", "a"),)), EVERYTHING),
-    "a file that is forgotten": (Changes(forgotten_files=((OWNER, "a.yaml"),)), EVERYTHING),
-    "a run's statuses": (replace(rows.stored("new"), statuses=(rows.run_status("run", 1),)), EVERYTHING),
-    "what is held": (replace(rows.stored("new"), held=rows.held("a").held), EVERYTHING),
-    "very many resources": (rows.stored(*(f"many-{number}" for number in range(MANY))), EVERYTHING),
+    "which commit changed what is owned": (
+        Changes(origins=(rows.origin(2),), lineages=(explained,)),
+        {"b", "owned"},
+    ),
+    "a file": (of_repository(files=(rows.file("a.yaml"),)), {"a", "remembered"}),
+    "what a file holds": (of_repository(wanted=(rows.wanted("a.yaml", "a"),)), {"a", "remembered"}),
+    "a file that is forgotten": (of_repository(forgotten_files=((OWNER, "a.yaml"),)), {"a", "remembered"}),
+    "a run's statuses": (of_repository(statuses=(rows.run_status("run", 1),)), {"a"}),
+    "what is held": (of_repository(held=rows.held("a").held), {"a", "remembered"}),
+    "what was pruned": (of_repository(pruned=rows.pruned(1).pruned), {"a", "remembered"}),
+    "a file of who knows which project": (Changes(files=(rows.file("a.yaml"),)), EVERYTHING),
+    "very many resources": (rows.stored(*(f"many-{number}" for number in range(MANY))), ALL),
 }
 
-RECORDS: dict[str, Record] = {
-    "a run": Record(run=rows.run("run")),
-    "a repository": Record(repository=rows.repository()),
-    "a repository that is released": Record(release_repository=OWNER),
-    "a suspension": Record(suspension=SuspensionRow(OWNER, "why", "key:test", rows.AT, None)),
-    "a redaction": Record(redacts=True),
+NEW = {"new", "id of new"}
+# What a record touches that is written together with a new resource: each of its fields is here.
+RECORDS: dict[str, tuple[Record, set[str]]] = {
+    "run": (Record(run=rows.run("run")), NEW),
+    "repository": (Record(repository=rows.repository()), NEW | {"remembered"}),
+    "forget_files_of": (Record(forget_files_of=OWNER), NEW | {"remembered"}),
+    "release_repository": (Record(release_repository=OWNER), EVERYTHING),
+    "forget_held_of": (Record(forget_held_of=OWNER), NEW | {"remembered"}),
+    "forget_approval_of": (Record(forget_approval_of=OWNER), NEW | {"remembered"}),
+    "suspension": (Record(suspension=SuspensionRow(OWNER, "why", "key:test", rows.AT, None)), EVERYTHING),
+    "resume": (Record(resume=OWNER), EVERYTHING),
+    "audit": (Record(audit=(rows.audit("a"),)), NEW),
+    "address": (Record(address="192.0.2.1"), NEW),
+    "redacts": (Record(redacts=True), ALL),
+    "approval": (Record(approval=ApprovalRow(OWNER, "c" * 40, "key:test", rows.AT)), NEW | {"remembered"}),
 }
 
 
@@ -96,11 +141,38 @@ class FootprintPromises:
         await store.commit([part], record=Record(), planned_at=revision)
         assert await met(store, revision) == touched
 
-    @pytest.mark.parametrize("record", RECORDS)
-    async def test_a_change_that_is_no_requests_makes_every_plan_void(self, store: Store, record: str) -> None:
+    @pytest.mark.parametrize("field", fields(Record), ids=lambda field: field.name)
+    async def test_a_record_makes_a_plan_void_that_looked_at_what_it_touches(
+        self, store: Store, field: Field[Any]
+    ) -> None:
+        await store.commit((), record=Record(repository=approvable), planned_at=None)
         revision = await begun(store)
-        await store.commit([rows.stored("new")], record=RECORDS[record], planned_at=revision)
+        record, touched = RECORDS[field.name]
+        await store.commit([rows.stored("new")], record=record, planned_at=revision)
+        assert await met(store, revision) == touched
+
+    async def test_a_record_alone_of_who_knows_which_project_makes_every_plan_void(self, store: Store) -> None:
+        revision = await begun(store)
+        await store.commit((), record=Record(redacts=True), planned_at=None)
         assert await met(store, revision) == EVERYTHING
+
+    async def test_a_change_of_two_projects_makes_every_plan_void(self, store: Store) -> None:
+        await store.create_project("other", at=rows.AT)
+        revision = await begun(store)
+        await store.commit([rows.stored("new"), rows.stored("b", project="other")], record=Record(), planned_at=None)
+        assert await met(store, revision) == EVERYTHING
+
+    async def test_a_plan_that_may_have_looked_at_anything_in_a_project_outlives_changes_of_others(
+        self, store: Store
+    ) -> None:
+        await store.create_project("other", at=rows.AT)
+        revision = await begun(store)
+        await store.commit([rows.stored("a", project="other")], record=Record(), planned_at=None)
+        after = await store.commit(
+            [rows.stored("new")], record=Record(), planned_at=revision, footprint=footprints.of_all(PROJECT)
+        )
+        with pytest.raises(Moved):
+            await store.commit((), record=Record(), planned_at=after - 1, footprint=footprints.of_all(PROJECT))
 
     async def test_a_plan_outlives_any_number_of_changes_of_which_none_meets_it(self, store: Store) -> None:
         revision = await begun(store)
@@ -142,7 +214,7 @@ class FootprintPromises:
         await store.create_project("other", at=rows.AT)
         revision = await begun(store)
         await store.commit([rows.stored("a", project="other")], record=Record(), planned_at=revision)
-        assert await met(store, revision) == set()
+        assert await met(store, revision) == {"elsewhere"}
         theirs = footprints.of("other", [Key(rows.KIND, "a")])
         with pytest.raises(Moved):
             await store.commit((), record=Record(), planned_at=revision, footprint=theirs)

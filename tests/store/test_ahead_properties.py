@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.store import connections, sweeping
-from reconciler.store.contract import Changes, Moved, Record, RewrittenRow
+from reconciler.store.contract import Changes, Moved, Record, RewrittenRow, SuspensionRow
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
@@ -63,10 +63,15 @@ steps = st.lists(
     max_size=6,
 )
 commits = st.lists(
-    st.tuples(st.sampled_from(("ordinary", "ahead", "ahead", "between", "dropped", "overtaken")), st.booleans(), steps),
+    st.tuples(
+        st.sampled_from(("ordinary", "ahead", "between", "another", "dropped", "overtaken")), st.booleans(), steps
+    ),
     min_size=1,
     max_size=5,
 )
+
+
+EVERYTHING = Record(suspension=SuspensionRow(OTHER, "why", "key:test", rows.AT, None))  # what it touches
 
 
 @dataclass
@@ -188,7 +193,7 @@ def small(number: int, model: dict[str, int]) -> Changes:
 
 
 def of_another(number: int, model: dict[str, int]) -> Changes:
-    """A commit that touches everything, since it is of a repository: another one, with resources of its own."""
+    """A commit of another repository, with resources of its own."""
     part = small(number, model)
     [version] = part.versions
     path = f"{version.name}.yaml"
@@ -213,14 +218,15 @@ async def compare(folder: Path, changes: list[tuple[str, bool, list[Step]]]) -> 
             forget_files_of=OWNER if is_indexed else None,
             forget_held_of=OWNER if whole else None,
         )
-        commits_between = {"between": small, "overtaken": of_another}
+        commits_between = {"between": small, "another": of_another, "overtaken": small}
         between = [commits_between[how](number, others)] if how in commits_between else []
+        beside = EVERYTHING if how == "overtaken" else Record(repository=rows.repository(OTHER))
         for part in between:
-            await ordinary.commit([part], record=Record(), planned_at=None)
+            await ordinary.commit([part], record=beside, planned_at=None)
         if how not in ("dropped", "overtaken"):
             await ordinary.commit(parts, record=record, planned_at=None)
             model = planned
-        await write(staging, how, parts, between, record)
+        await write(staging, how, parts, between, record=record, beside=beside)
         assert await shown(staging) == await shown(ordinary)
         if whole:
             await swept(staging)
@@ -231,7 +237,9 @@ async def compare(folder: Path, changes: list[tuple[str, bool, list[Step]]]) -> 
         await store.close()
 
 
-async def write(store: SqliteStore, how: str, parts: list[Changes], between: list[Changes], record: Record) -> None:
+async def write(
+    store: SqliteStore, how: str, parts: list[Changes], between: list[Changes], *, record: Record, beside: Record
+) -> None:
     if how == "ordinary":
         await store.commit(parts, record=record, planned_at=None)
         return
@@ -240,7 +248,7 @@ async def write(store: SqliteStore, how: str, parts: list[Changes], between: lis
     half = len(parts) // 2
     await ahead.write(parts[:half])
     for part in between:
-        await store.commit([part], record=Record(), planned_at=None)
+        await store.commit([part], record=beside, planned_at=None)
     if how == "dropped":
         await ahead.write(parts[half:])
         await ahead.drop()

@@ -14,14 +14,15 @@ def touching(number: int) -> bytes:
     return footprints.of("p", [Key("Destination", f"touched-{number}")])
 
 
-ELSEWHERE = footprints.of("p", [Key("Destination", "elsewhere")])
+ELSEWHERE = footprints.of("p", [Key("Destination", "elsewhere")], whole=footprints.OF_PLAN)
+WHOLE = footprints.of_all("p")
 
 
 def noted(*revisions: int) -> Recent:
     """Commits of which each found one revision and made the next; each touches what has its number."""
     recent = Recent()
     for before, revision in itertools.pairwise(revisions):
-        recent.note(touching(revision), before=before, revision=revision)
+        recent.note(touching(revision), whole=WHOLE, before=before, revision=revision)
     return recent
 
 
@@ -42,7 +43,7 @@ def test_a_plan_that_may_have_looked_at_anything_holds_for_its_revision_alone() 
 
 def test_a_commit_that_may_have_touched_anything_makes_every_plan_void() -> None:
     recent = noted(5, 6)
-    recent.note(footprints.EVERYTHING, before=6, revision=7)
+    recent.note(footprints.EVERYTHING, whole=footprints.EVERYTHING, before=6, revision=7)
     assert not recent.holds(ELSEWHERE, planned_at=5, revision=7)
     assert not recent.holds(ELSEWHERE, planned_at=6, revision=7)
 
@@ -50,7 +51,7 @@ def test_a_commit_that_may_have_touched_anything_makes_every_plan_void() -> None
 def test_a_revision_that_nobody_noted_makes_every_plan_void() -> None:
     """Another process made it."""
     recent = noted(5, 6)
-    recent.note(touching(8), before=7, revision=8)
+    recent.note(touching(8), whole=WHOLE, before=7, revision=8)
     assert not recent.holds(ELSEWHERE, planned_at=5, revision=8)
     assert not recent.holds(ELSEWHERE, planned_at=6, revision=8)
     assert recent.holds(ELSEWHERE, planned_at=7, revision=8)
@@ -76,15 +77,26 @@ def test_only_the_last_commits_are_remembered() -> None:
     assert not recent.holds(ELSEWHERE, planned_at=0, revision=last)
 
 
-def test_only_so_many_bytes_are_remembered() -> None:
-    large = footprints.of("p", [Key("Destination", str(number)) for number in range(moving.MOST_KEYS)])
+def test_of_what_there_is_no_room_for_the_project_is_remembered() -> None:
+    large = touching(1) * moving.MOST_KEYS
     most = moving.MOST_BYTES // len(large)
     recent = Recent()
     for revision in range(1, most + 2):
-        recent.note(large, before=revision - 1, revision=revision)
-    assert recent.holds(ELSEWHERE, planned_at=1, revision=most + 1)
-    assert not recent.holds(ELSEWHERE, planned_at=0, revision=most + 1)
-    recent.note(large * (most + 1), before=most + 1, revision=most + 2)  # more than all together may have
-    assert not recent.holds(ELSEWHERE, planned_at=most + 1, revision=most + 2)
-    recent.note(touching(1), before=most + 2, revision=most + 3)
-    assert recent.holds(ELSEWHERE, planned_at=most + 2, revision=most + 3)
+        recent.note(large, whole=WHOLE, before=revision - 1, revision=revision)
+    last = most + 1
+    elsewhere = footprints.of("q", [Key("Destination", "one")], whole=footprints.OF_PLAN)
+    assert [recent.holds(ELSEWHERE, planned_at=at, revision=last) for at in (0, 1)] == [False, True]
+    assert [recent.holds(elsewhere, planned_at=at, revision=last) for at in (0, 1)] == [True, True]
+    recent.note(large * (most + 1), whole=WHOLE, before=last, revision=last + 1)  # more than all together may have
+    assert not recent.holds(ELSEWHERE, planned_at=last, revision=last + 1)
+    assert recent.holds(elsewhere, planned_at=0, revision=last + 1)
+    recent.note(touching(1), whole=WHOLE, before=last + 1, revision=last + 2)
+    assert recent.holds(ELSEWHERE, planned_at=last + 1, revision=last + 2)
+
+
+def test_what_there_is_no_room_for_and_is_of_who_knows_which_project_makes_every_plan_void() -> None:
+    recent = Recent()
+    recent.note(footprints.EVERYTHING, whole=footprints.EVERYTHING, before=0, revision=1)
+    recent.note(touching(1) * moving.MOST_BYTES, whole=WHOLE, before=1, revision=2)
+    elsewhere = footprints.of("q", [Key("Destination", "one")], whole=footprints.OF_PLAN)
+    assert [recent.holds(elsewhere, planned_at=at, revision=2) for at in (0, 1)] == [False, True]

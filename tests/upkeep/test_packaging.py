@@ -26,8 +26,10 @@ from tests.servers.certificates import Authority
 
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "systemd"
+# The temporary folders may be a file system of their own.
 READ_ONLY = (
-    'mount --rbind / "$1" && mount -o remount,bind,ro "$1" && mount --bind "$2" "$1$2" '
+    'mount --rbind / "$1" && mount -o remount,bind,ro "$1" '
+    '&& mount -o remount,bind,ro,nosuid,nodev "$1$(stat -c %m "$2")" && mount --bind "$2" "$1$2" '
     '&& root=$1 && shift 2 && exec chroot "$root" "$@"'
 )
 
@@ -51,15 +53,41 @@ def of(name: str, *, last_stage: bool = False) -> list[str]:
     return [one.rest for one in found[starts[-1] if last_stage else 0 :] if one.name == name]
 
 
-def test_the_wheel_installs_the_unit_the_examples_and_the_documentation(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names in it."""
+    folder = tmp_path_factory.mktemp("wheel")
     build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
-    command = [sys.executable, "-c", build, str(tmp_path)]
+    command = [sys.executable, "-c", build, str(folder)]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert told.returncode == 0, told.stderr
-    [wheel] = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    shared = {name.partition(".data/data/share/reconciler/")[2] for name in names if ".data/data/" in name}
+    [built] = folder.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_carries_what_the_product_reads(wheel: set[str]) -> None:
+    assert sorted(data_files() - wheel) == []
+
+
+def data_files() -> set[str]:
+    """Where the wheel must have each file that is read and not imported."""
+    packages = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("reconciler", "api", "schemas")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".json", ".yaml", ".sql", ".py", ".html", ".css", ".svg"} and path.is_file()
+    ]
+    examples = [
+        f"reconciler/{path.relative_to(ROOT).as_posix()}"
+        for path in (ROOT / "examples" / "repo").rglob("*")
+        if path.is_file()
+    ]
+    return {*packages, *examples}
+
+
+def test_the_wheel_installs_the_unit_the_examples_and_the_documentation(wheel: set[str]) -> None:
+    shared = {name.partition(".data/data/share/reconciler/")[2] for name in wheel if ".data/data/" in name}
     expected = {
         path.relative_to(ROOT).as_posix()
         for folder in ("systemd", "examples", "docs")

@@ -26,6 +26,7 @@ VARYING = [
     (r"\d+(?:\.\d+)? (?:bytes|[KMGT]iB)", "SIZE"),
     (r"version \d[\d.]*", "VERSION"),
     (r"\d+ rows", "ROWS"),
+    (r"\d+ links with \d+ events", "EVENTS"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z", "MOMENT"),
     (r"replaced-\d{8}T\d{12}Z", "replaced-STAMP"),
     (r"process \d+", "PROCESS"),

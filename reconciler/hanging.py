@@ -1,0 +1,123 @@
+"""Asking files of somebody else's, which may stand on a disk that hangs: then few threads wait for it, and nobody else.
+
+Nobody joins these threads: not the end of the event loop, nor that of the interpreter, which would wait for a thread of
+Python's own executors for as long as the disk hangs.
+
+Belongs here: the threads, how many there are, and how long an answer is waited for. Does not: what is asked.
+"""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+from reconciler import errors
+
+SECONDS = 10.0  # until nobody waits any more for an answer but its thread
+AGAIN_SECONDS = 60.0  # until the disk is tried once more, in case another stands there now; twice as long each time
+THREADS = 2  # at once, for each kind of files and until they are given up; a question more waits for its turn
+
+T = TypeVar("T")
+
+
+class Hangs(errors.Transient):
+    """What was asked did not answer in time; when its disk does again, so does it."""
+
+
+class _Threads(Executor):
+    """A thread for each question, which ends with it, and which nobody joins."""
+
+    def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
+        asked: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                asked.set_result(work(*arguments, **named))
+            except BaseException as fault:
+                asked.set_exception(fault)
+
+        threading.Thread(target=run, name="files", daemon=True).start()
+        return asked
+
+
+_THREADS = _Threads()
+
+
+class Asking:
+    """Some files that are asked. As long as they owe an answer that came too late for its asker, nobody waits."""
+
+    def __init__(self, what: str, *, again: float = AGAIN_SECONDS) -> None:
+        """`what` is how people are told of these files: "the files of secrets"; `again` in seconds."""
+        self._what = what
+        self._again = again
+        self._free = asyncio.Semaphore(THREADS)
+        self._awaited: set[asyncio.Future[Any]] = set()  # each has one of the threads
+        self._owed: set[asyncio.Future[Any]] = set()  # given up; each has a thread beside those
+        self._try_at: float | None = None  # on the loop's clock; None: the disk answered last
+
+    async def answer(self, work: Callable[[], T], *, seconds: float = SECONDS) -> T:
+        """What `work` gives, in the context of the caller. Raises Hangs, and what `work` raises."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        if not self._hangs() and await self._turn(seconds):
+            asked = self._ask(work)
+            left = end - loop.time()
+            try:
+                await asyncio.wait([asked], timeout=left)
+            except asyncio.CancelledError:
+                loop.call_later(left, self._owe, asked)  # as if somebody waited
+                raise
+            if asked.done():
+                return asked.result()
+            self._owe(asked)
+        raise Hangs(f"The disk with {self._what} does not answer; look at it.")
+
+    async def _turn(self, seconds: float) -> bool:
+        """Wait for a free thread; whether there is one in time, and the disk does not hang meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._free.acquire()
+        except TimeoutError:
+            return False
+        if self._hangs():
+            self._free.release()
+            return False
+        if self._try_at is not None:
+            self._put_off()  # one question tries the disk; the others need not wait for it
+        return True
+
+    def _hangs(self) -> bool:
+        return self._try_at is not None and asyncio.get_running_loop().time() < self._try_at
+
+    def _put_off(self) -> None:
+        # Doubled with each thread that hangs, so that these stay few however long it lasts.
+        self._try_at = asyncio.get_running_loop().time() + self._again * 2.0 ** len(self._owed)
+
+    def _ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Have a thread answer. Its place, which is taken, is given back with the answer or when that is owed."""
+        try:
+            asked = asyncio.get_running_loop().run_in_executor(_THREADS, contextvars.copy_context().run, work)
+        except BaseException:  # the system has no thread left, for instance
+            self._free.release()
+            raise
+        self._awaited.add(asked)
+        asked.add_done_callback(self._answered)
+        return asked
+
+    def _owe(self, asked: asyncio.Future[Any]) -> None:
+        """Nobody waits for this any more."""
+        if asked in self._awaited:
+            self._awaited.remove(asked)
+            self._free.release()
+            self._put_off()
+            self._owed.add(asked)
+
+    def _answered(self, asked: asyncio.Future[Any]) -> None:
+        asked.exception()  # what it raised is no news when nobody waits for it
+        if asked in self._awaited:
+            self._awaited.remove(asked)
+            self._free.release()
+        self._owed.discard(asked)
+        self._try_at = None  # it does answer; what is owed still may hang on another disk that stood there

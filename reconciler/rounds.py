@@ -1,0 +1,120 @@
+"""Rounds: a change is planned and stored, and once more when others were quicker, until these are kept out.
+
+Belongs here: how often, and who is kept out of which project for the last round. Does not: what a round does
+(`applying`), nor whether others were quicker (`Store.commit`).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from reconciler.gates import Gate, Gates
+from reconciler.store.contract import Moved
+
+OPTIMISTIC = 2  # rounds that others may overtake, before one that they may not
+ALONE = 3  # rounds of who is alone: what is stored in other projects, or by another process, may still overtake it
+
+T = TypeVar("T")
+
+Round: TypeAlias = Callable[[], Coroutine[None, None, T]]
+
+
+class Rounds:
+    """Everybody who changes something is inside the gate of its project, and before that inside one among its like.
+
+    A plan looks at nothing of another project, and whatever concerns several goes through all gates. So whoever is
+    alone in its project is overtaken by few: who rewrites what is stored elsewhere while a change is written ahead, who
+    stores so much there that the store forgets what, and other processes.
+    """
+
+    def __init__(self) -> None:
+        self._changes = Gates()
+        self._requests = Gates()
+        self._commits = Gates()
+
+    def beside(self, project: str) -> AbstractAsyncContextManager[None]:
+        """Change something of a project beside others."""
+        return self._changes.of(project).shared()
+
+    def everywhere(self) -> AbstractAsyncContextManager[None]:
+        """Change what plans of several projects may look at."""
+        return self._changes.everywhere()
+
+    def when_idle(self, project: str) -> AbstractAsyncContextManager[None]:
+        """Change something of a project when nobody else does."""
+        return self._changes.of(project).idle()
+
+    async def of_request(self, project: str, round_: Round[T]) -> T:
+        """Requests that overtake each other keep out requests at first: they would all wait for a large commit
+        otherwise, that of them which wants to be alone among all, and the others behind it.
+        """
+        gate = self._changes.of(project)
+
+        async def beside() -> T:
+            async with gate.shared():
+                return await round_()
+
+        async def before_all() -> T:
+            return await _in_rounds(round_, gate=gate, last=partial(_again, round_))
+
+        return await _in_rounds(beside, gate=self._requests.of(project), last=before_all)
+
+    async def of_commit(self, project: str, round_: Round[T]) -> T:
+        """A commit that is overtaken waits for the commits that are under way before it keeps requests out: these
+        would wait for whatever takes longest of them.
+        """
+        gate = self._changes.of(project)
+
+        async def beside() -> T:
+            async with gate.shared():
+                return await round_()
+
+        async def alone() -> T:
+            async with gate.exclusive():
+                return await _again(round_)
+
+        return await _in_rounds(beside, gate=self._commits.of(project), last=alone)
+
+    async def alone(self, project: str, round_: Round[T]) -> T:
+        """Change something that others may tell of beside any revision: as the last round of a commit, at once."""
+        async with self._commits.of(project).exclusive(), self._changes.of(project).exclusive():
+            return await _again(round_)
+
+
+async def to_its_end(work: Coroutine[None, None, T]) -> T:
+    """Finish a write that was begun although its caller is gone, however often it is cancelled: its thread cannot be
+    called back, and whoever waits at the gate must not be let in before it is done.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # the caller is gone: nobody is told of it
+        raise cancelled
+    return task.result()
+
+
+async def _in_rounds(round_: Round[T], *, gate: Gate, last: Round[T]) -> T:
+    """What the first round that is not overtaken gives; the `last` one has the gate for itself."""
+    for _ in range(OPTIMISTIC):
+        async with gate.shared():
+            with contextlib.suppress(Moved):
+                return await round_()
+    async with gate.exclusive():
+        return await last()
+
+
+async def _again(round_: Round[T]) -> T:
+    """What the first of some rounds gives that nobody overtakes. Raises Moved when each was overtaken."""
+    for _ in range(ALONE - 1):
+        with contextlib.suppress(Moved):
+            return await round_()
+    return await round_()

@@ -1,0 +1,71 @@
+"""Whether the chain of the audit fits, where there is time for that.
+
+Whether events are gone that are to be kept is not looked at: for how long those that went were to be kept, the settings
+of today need not say (`reconciler audit verify --retention`).
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.auditing import verifying
+from reconciler.auditing.verifying import Broken, Verified
+from reconciler.counting import counted
+from reconciler.errors import ReconcilerError, Refused
+from reconciler.store.contract import StoreFault
+from reconciler.upkeep import copies
+from reconciler.upkeep.databases import STORE
+from reconciler.upkeep.findings import Finding, error, ok, warning
+from reconciler.upkeep.watches import Watch
+
+NAME = "audit"
+QUICK_SECONDS = 15.0  # some 1.5 million events
+FULL_SECONDS = 3600.0
+MENDING = "keep a copy of the file, look who may write it, and compare it with the heads in the service's log"
+
+
+class Facts(NamedTuple):
+    """The version of the store, None where none can be used, which the check of the store tells. What of its chain
+    fits, `broken` where it does not, `fault` where it could not be read; none of them when it had no time.
+    """
+
+    version: int | None = None
+    verified: Verified | None = None
+    broken: str = ""
+    fault: str = ""
+
+
+def gather(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> Facts:
+    """Look."""
+    try:
+        version = copies.look(path, STORE).version if path.exists() else None
+    except ReconcilerError:
+        return Facts()
+    if version != STORE.latest:
+        return Facts(version)
+    watch = Watch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
+    try:
+        return Facts(version, verifying.verify(path, watched=lambda connection: watch.over(connection, NAME)))
+    except Broken as problem:
+        return Facts(version, broken=problem.message)
+    except StoreFault as problem:
+        return Facts(version, fault=problem.message)
+    except Refused:  # the time is up
+        return Facts(version)
+
+
+def judge(facts: Facts) -> list[Finding]:
+    """What is wrong with it."""
+    if facts.version is None:
+        return []
+    if facts.version != STORE.latest:
+        return [ok(NAME, f"not looked at before the next start, which brings the store to version {STORE.latest}")]
+    if facts.broken:
+        return [error(NAME, facts.broken.rstrip("."), MENDING)]
+    if facts.fault:
+        return [warning(NAME, f"not looked at: {facts.fault.rstrip('.')}", "mend the store first")]
+    if facts.verified is None:
+        return [warning(NAME, "too long to be looked through in time", "`reconciler audit verify` has no limit")]
+    links, events = counted(facts.verified.links, "link"), counted(facts.verified.events, "event")
+    return [ok(NAME, f"the chain fits: {links} with {events}")]

@@ -1,0 +1,54 @@
+"""What is counted of records for which a disk hangs, by what becomes of them."""
+
+import random
+
+import pytest
+
+from reconciler.delivery.contract import NotTaken
+from reconciler.delivery.gathering import Gathering
+from reconciler.delivery.intake import Intake
+from reconciler.delivery.lanes import Counts, Lane
+from reconciler.queueing.contract import QueueFault
+from reconciler.routing.models import Buffering, Destination, Endpoint, OnFull
+from tests.delivery.test_gathering import AT, SlowQueue, share
+from tests.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+def lane(queue: SlowQueue, on_full: OnFull) -> Lane:
+    counts = Counts()
+    gathering = Gathering(queue, who="siem", clock=lambda: AT, taken=counts.take, hung=lambda: None, look_seconds=0.01)
+    wanted = Destination(name="siem", endpoint=Endpoint(host="127.0.0.1"), buffering=Buffering(on_full=on_full))
+    return Lane("acme", "siem", "disk here", wanted, queue, None, gathering, counts=counts)
+
+
+def intake() -> Intake:
+    return Intake(chance=random.Random(1))  # noqa: S311
+
+
+async def test_what_is_taken_late_after_all_was_not_dropped() -> None:
+    queue = SlowQueue()
+    drops = lane(queue, OnFull.DROP_NEWEST)
+    await intake().take([(drops, share(b"a", records=2))])
+    assert drops.counts == Counts()
+    queue.under_way[0].set_result(None)
+    await until(lambda: drops.counts == Counts(taken=2))
+
+
+async def test_what_is_refused_late_is_dropped() -> None:
+    queue = SlowQueue()
+    drops = lane(queue, OnFull.DROP_NEWEST)
+    await intake().take([(drops, share(b"a", records=2))])
+    queue.under_way[0].set_exception(QueueFault("The disk is full."))
+    await until(lambda: drops.counts == Counts(dropped=2))
+
+
+async def test_what_its_sender_was_told_to_keep_is_dropped_neither_way() -> None:
+    queue = SlowQueue()
+    rejects = lane(queue, OnFull.REJECT)
+    with pytest.raises(NotTaken, match=r"does not answer\. Keep the records and send them again\."):
+        await intake().take([(rejects, share(b"a", records=2))])
+    queue.under_way[0].set_exception(QueueFault("The disk is full."))
+    await until(lambda: rejects.gathering is not None and not rejects.gathering.is_stuck)
+    assert rejects.counts == Counts()

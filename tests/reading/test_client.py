@@ -1,0 +1,81 @@
+"""Which child a job goes to, and what becomes of it when that one ends, hangs or cannot be started."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.reading.children import SECONDS, Seconds
+from reconciler.reading.client import Busy, Reader, ReaderGone
+from reconciler.reading.messages import CommitJob, CommitPlanned, ReviewJob, RoutesJob
+from reconciler.store.sqlite import SqliteStore
+from tests.commit_jobs import commit_job
+from tests.daemons import destination
+from tests.hostile import crashing
+from tests.repositories import Repository
+
+pytestmark = pytest.mark.anyio
+
+API_VERSIONS = frozenset({"service/v1"})
+AT = "2026-11-22T00:00:00Z"
+
+
+async def test_a_reader_that_cannot_be_started_is_told_as_that_and_counts_as_an_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    reader = Reader(command=("/nowhere/reader",))
+    with pytest.raises(ReaderGone) as gone:
+        await reader.start()
+    why = "The reader could not be started (No such file or directory)"
+    assert gone.value.message == f"{why}; look at the machine's memory, and at its limits of processes."
+    assert caplog.messages == [f"{why}; it is started again when it is needed (1 so far)."]
+    await reader.stop()
+
+
+async def test_all_who_wait_for_a_reader_that_cannot_be_started_are_told_soon(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reader = Reader(command=("/nowhere/reader",))
+    async with asyncio.timeout(3):  # its next start but one would have to wait, and the tenth for half a minute
+        jobs = [RoutesJob(commit_job().context)] * 8
+        told = await asyncio.gather(*(reader.plan(job) for job in jobs), return_exceptions=True)
+        again = await asyncio.gather(reader.plan(jobs[0]), return_exceptions=True)
+    assert [str(one) for one in (*told, *again)] == [
+        "The reader could not be started (No such file or directory);"
+        " look at the machine's memory, and at its limits of processes."
+    ] * 9
+    assert len(caplog.messages) == 2
+    await reader.stop()
+
+
+async def test_who_waits_too_long_for_a_reader_apart_may_try_again() -> None:
+    reader = Reader(seconds={**SECONDS, ReviewJob: Seconds(run=60.0, wait=0.1)})
+    async with reader._turn(ReviewJob):
+        with pytest.raises(Busy):
+            async with reader._turn(ReviewJob):
+                pass
+    async with reader._turn(ReviewJob):
+        pass
+
+
+async def test_a_file_over_which_a_careful_reader_hangs_twice_is_set_aside(tmp_path: Path) -> None:
+    source = Repository.init(tmp_path / "source")
+    for name, text in {"a": "", "b": crashing.HANG, "c": ""}.items():
+        source.write(f"{name}.yaml", destination(name, text))
+    head = source.commit()
+    source.pack()
+    store = SqliteStore(tmp_path / "store.db")
+    context = replace(
+        commit_job().context, store=str(store.path), hmac_key=await store.hmac_key(), api_versions=API_VERSIONS, at=AT
+    )
+    job = commit_job(context=context, mirror=str(source.path / ".git"), commit=head)
+    reader = Reader(command=crashing.COMMAND, seconds={**SECONDS, CommitJob: Seconds(run=60.0, file=0.3)})
+    reader._memory.suspect(job)  # it hung before, and nobody knew over which file
+    answered = await reader.plan(job)
+    assert isinstance(answered.planned, CommitPlanned)
+    assert answered.planned.counts == {"created": 2, "invalid": 1}
+    await reader.stop()
+    await store.close()

@@ -1,0 +1,23 @@
+"""A lane of the reader child: what its thread cannot bear ends the process, since others would wait for it for ever."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import threading
+from reconciler.reading.child import Lane
+
+def fails(job, views):
+    if job == 2:
+        raise MemoryError("no room to say so")
+
+lane = Lane("test", fails)
+lane.put(1)
+lane.put(2)
+threading.Event().wait(60)
+"""
+
+
+def test_a_lane_that_cannot_go_on_ends_the_reader_and_says_why() -> None:
+    ended = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (1, "MemoryError: no room to say so")

@@ -1,0 +1,88 @@
+"""A redaction is planned and stored alone, since runs that quote the text are told of without a new revision."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.applying import Applier, Options, Request
+from reconciler.reading.client import Answered, Reader
+from reconciler.reading.inflow import Inflow
+from reconciler.reading.messages import Job, RedactJob
+from reconciler.resources.keys import Key
+from reconciler.store.contract import Record
+from tests.api.parts import DEFAULT, SERVICE, destination, started
+from tests.store import rows
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 30.0  # what takes longer does not happen
+CANARY = "canary-in-a-description"
+KEY = Key("Destination", "one")
+RUN = Record(run=rows.run("run", message=f"it says {CANARY}"))
+REQUEST = Request(id="a request", project=DEFAULT, actor=SERVICE)
+
+
+class Interleaved(Reader):
+    """The reader, with the redactions that it planned, and what happens between such a plan and its commit."""
+
+    def __init__(self, between: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self.planned: list[bool] = []  # whether each was a dry run
+        self._between = between
+
+    async def plan(self, job: Job, inflow: Inflow | None = None) -> Answered:
+        answered = await super().plan(job, inflow)
+        if isinstance(job, RedactJob):
+            self.planned.append(job.dry_run)
+            await self._between()
+        return answered
+
+
+async def described(applier: Applier, *descriptions: str) -> None:
+    """A version for each description."""
+    for description in descriptions:
+        body = msgspec.json.encode({"resources": [destination("one", description=description)]})
+        answer = await applier.apply(body, request=REQUEST, options=Options())
+        assert answer.status == 202
+
+
+async def nothing() -> None:
+    """Happens."""
+
+
+async def test_a_redaction_waits_for_who_is_inside_and_a_dry_run_for_nobody(tmp_path: Path) -> None:
+    reader = Interleaved(nothing)
+    async with asyncio.timeout(SECONDS), started(tmp_path, reader=reader) as parts:
+        applier = parts.services.applier
+        await described(applier, CANARY, "mended")
+        async with applier._rounds.beside(DEFAULT):
+            redaction = asyncio.create_task(applier.redact(KEY, CANARY, request=REQUEST, dry_run=False))
+            tried = await applier.redact(KEY, CANARY, request=REQUEST, dry_run=True)
+            assert (tried.versions, reader.planned) == ((1,), [True])
+        done = await redaction
+        assert (done.versions, done.places, reader.planned) == ((1,), 1, [True, False])
+        left = await applier.redact(KEY, CANARY, request=REQUEST, dry_run=True)
+        assert (left.versions, left.places) == ((), 0)
+
+
+async def test_what_a_run_tells_without_a_plan_is_stored_before_a_redaction_is_planned_or_after_it_is_stored(
+    tmp_path: Path,
+) -> None:
+    told: list[asyncio.Task[None]] = []
+
+    async def between() -> None:
+        told.append(asyncio.create_task(parts.services.applier.tell(RUN, project=DEFAULT)))
+        for _ in range(2):  # the second would be behind the run on the thread that writes
+            await parts.services.store.touch_keys({})
+        assert await parts.services.store.last_run("telemetry") is None
+
+    async with asyncio.timeout(SECONDS), started(tmp_path, reader=Interleaved(between)) as parts:
+        applier, store = parts.services.applier, parts.services.store
+        await described(applier, CANARY, "mended")
+        planned = await applier.redact(KEY, CANARY, request=REQUEST, dry_run=False)
+        assert planned.versions == (1,)
+        await told[0]
+        assert await store.last_run("telemetry") == "run"

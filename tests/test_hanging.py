@@ -1,0 +1,156 @@
+"""Files on a disk that hangs: whoever asks waits for so long, and the next one not at all."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from reconciler import belonging
+from reconciler.hanging import THREADS, Asking, Hangs
+from tests import waiting
+
+pytestmark = pytest.mark.anyio
+
+SOON = 0.01
+SECONDS = 10.0  # what takes longer does not happen
+
+
+class Disk:
+    """A file's answer, which comes once the disk goes on."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.goes_on = threading.Event()
+
+    def read(self) -> str:
+        self.asked += 1
+        assert self.goes_on.wait(2 * SECONDS)
+        return "read"
+
+
+async def test_an_answer_is_that_of_the_file_in_the_context_of_who_asks() -> None:
+    with belonging.to_run("R1"):
+        assert await Asking("the files").answer(belonging.RUN.get) == "R1"
+
+
+async def test_a_fault_of_the_file_is_raised() -> None:
+    def missing() -> None:
+        raise FileNotFoundError
+
+    with pytest.raises(FileNotFoundError):
+        await Asking("the files").answer(missing)
+
+
+async def test_a_disk_that_hangs_costs_one_thread_and_the_first_who_asks_some_seconds() -> None:
+    disk, asking = Disk(), Asking("the files of secrets")
+    for seconds in (SOON, SECONDS, SECONDS):
+        async with asyncio.timeout(SECONDS / 2):
+            with pytest.raises(Hangs, match=r"^The disk with the files of secrets does not answer; look at it\.$"):
+                await asking.answer(disk.read, seconds=seconds)
+    assert disk.asked == 1
+    disk.goes_on.set()
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                assert await asking.answer(disk.read) == "read"
+                break
+            except Hangs:
+                await asyncio.sleep(SOON)
+    assert disk.asked == 2
+
+
+async def test_files_that_hang_keep_no_others_from_answering_nor_what_else_runs_on_threads() -> None:
+    disk = Disk()
+    for _ in range(100):
+        with pytest.raises(Hangs):
+            await Asking("some files").answer(disk.read, seconds=SOON / 10)
+    async with asyncio.timeout(SECONDS):
+        assert await Asking("others").answer(lambda: "read") == "read"
+        assert await asyncio.to_thread(lambda: "read") == "read"
+    disk.goes_on.set()
+
+
+async def test_many_questions_at_once_wait_for_their_turn_and_are_answered() -> None:
+    disk, asking = Disk(), Asking("some files")
+    tasks = [asyncio.create_task(asking.answer(disk.read)) for _ in range(20)]
+    async with asyncio.timeout(SECONDS):
+        await waiting.until(lambda: disk.asked == THREADS)
+        disk.goes_on.set()
+        assert await asyncio.gather(*tasks) == ["read"] * 20
+    assert disk.asked == 20
+
+
+async def test_questions_that_wait_behind_a_disk_that_hangs_are_told_and_ask_nothing() -> None:
+    disk, asking = Disk(), Asking("some files")
+    tasks = [asyncio.create_task(asking.answer(disk.read, seconds=5 * SOON)) for _ in range(20)]
+    async with asyncio.timeout(SECONDS):
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(end) for end in ends] == [Hangs] * 20
+    assert disk.asked == THREADS
+    disk.goes_on.set()
+
+
+async def test_who_is_gone_begins_nothing_more_and_what_was_begun_is_owed() -> None:
+    disk, asking = Disk(), Asking("some files")
+    tasks = [asyncio.create_task(asking.answer(disk.read, seconds=5 * SOON)) for _ in range(5)]
+    async with asyncio.timeout(SECONDS):
+        await waiting.until(lambda: disk.asked == THREADS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with pytest.raises(Hangs):  # it waits for its turn behind those
+            await asking.answer(disk.read)
+        with pytest.raises(Hangs):
+            await asking.answer(disk.read)
+    assert disk.asked == THREADS
+    disk.goes_on.set()
+
+
+async def test_who_is_gone_makes_no_disk_hang_that_answers() -> None:
+    disk, asking = Disk(), Asking("some files")
+    task = asyncio.create_task(asking.answer(disk.read))
+    async with asyncio.timeout(SECONDS):
+        await waiting.until(lambda: disk.asked == 1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert await asking.answer(lambda: "read") == "read"
+    disk.goes_on.set()
+
+
+async def test_another_disk_in_the_place_of_one_that_hangs_is_found_out_by_few_threads() -> None:
+    gone, asking = Disk(), Asking("some files", again=SOON)
+    while gone.asked < 4:
+        with pytest.raises(Hangs):
+            await asking.answer(gone.read, seconds=SOON)
+        await asyncio.sleep(0)
+    assert threading.active_count() < 20
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                assert await asking.answer(lambda: "read") == "read"
+                break
+            except Hangs:
+                await asyncio.sleep(SOON)
+        for _ in range(20):  # though the others hang as before
+            assert await asyncio.gather(*(asking.answer(lambda: "read") for _ in range(5))) == ["read"] * 5
+    assert gone.asked == 4
+    gone.goes_on.set()
+
+
+HANGING = """
+import asyncio, threading
+from reconciler.hanging import Asking, Hangs
+async def main():
+    try:
+        await Asking("some files").answer(threading.Event().wait, seconds=0.01)
+    except Hangs:
+        print("told")
+asyncio.run(main())
+"""
+
+
+def test_a_process_ends_although_a_disk_hangs() -> None:
+    ran = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "told\n", "")
