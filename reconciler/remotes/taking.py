@@ -19,8 +19,10 @@ MAX_CHANGED_BYTES = 1 << 20  # 1 MiB of names of what changed: some 10,000 files
 
 # What `git upload-pack` would run there, and with no more of that repository's configuration. To compress a folder of
 # many files, or to find what changed in it, takes longer than all else, and is done once for many commits, when
-# packs are joined.
-PACK = ("-c", "pack.compression=0", "pack-objects", "--revs", "--window=0", "--stdout", "--quiet")
+# packs are joined. Such a folder may stand there as a chain of differences: with git's own limit, 96 MiB, each step
+# of it takes fresh memory of the system's, which costs more than the step.
+BASES = "core.deltaBaseCacheLimit=16m"
+PACK = ("-c", "pack.compression=0", "-c", BASES, "pack-objects", "--revs", "--window=0", "--stdout", "--quiet")
 STORE = ("index-pack", "--stdin", "--fsck-objects")
 # Every entry, folders too, in which each new commit differs from each of its parents.
 CHANGED = ("log", "--raw", "-z", "-r", "-t", "-m", "--root", "--no-renames", "--no-abbrev", "--format=")
