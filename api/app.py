@@ -42,6 +42,7 @@ from api.judging import in_organization, in_project, known, of_project, of_repos
 from api.pages import failures, lost
 from api.pages import routes as pages
 from api.places import Places, pattern
+from api.shortcut import Shortcut
 from reconciler import browsing
 from reconciler.access.permissions import Permission
 from reconciler.daemon.services import Services
@@ -145,14 +146,20 @@ _LITERAL = frozenset(path for path, _ in ROUTES if "{" not in path)
 _PUBLIC_PATTERN = re.compile("|".join(pattern(path) for path in sorted(PUBLIC) if "{" in path))
 
 
-def build(services: Services) -> Starlette:
+class Application(Starlette):
+    """With what answers some requests before the layers see them."""
+
+    shortcut: Shortcut | None = None
+
+
+def build(services: Services) -> Application:
     """The ASGI application that serves `services`."""
     openapi.encoded()  # made now, so that a fault in the document stops the start and no request waits for it
     browsing.built_in_digest()  # likewise
     return _built((*ROUTES, *pages.ROUTES), services, otherwise=unknown, is_lost=is_lost)
 
 
-def build_for_logs(services: Services) -> Starlette:
+def build_for_logs(services: Services) -> Application:
     """The ASGI application of a listener that takes log records in and does nothing else."""
     return _built(OF_LOGS, services, otherwise=not_of_logs, is_lost=lambda _: False)
 
@@ -163,10 +170,12 @@ def _built(
     *,
     otherwise: ASGIApp,
     is_lost: Callable[[Scope], bool],
-) -> Starlette:
+) -> Application:
     # The edge answers every exception itself. Starlette's own two layers for that would wrap each request twice more,
     # and answer what is unexpected outside the edge, without the headers of every answer.
-    app = Starlette()
+    app = Application()
+    if services.anybody is None:
+        app.shortcut = Shortcut(services, OF_LOGS[0][1], target=LOGS)
     paths: dict[object, str] = {endpoint: path for path, endpoint in routes}
     services.measured.traffic.know(paths)
     served = pages.PAGES & {path for path, _ in routes}
@@ -215,7 +224,7 @@ def failure(scope: Scope, said: Told, *, served: Collection[str], is_lost: Calla
     """What failed, in the form of the path that was asked; `served` are the pages."""
     if scope["path"] in served or is_lost(scope):
         return failures.failure(said)
-    return rpc.failure(scope, said) if scope["path"] == LOGS else errors.as_json(said)
+    return rpc.failure(scope["headers"], said) if scope["path"] == LOGS else errors.as_json(said)
 
 
 def is_public(path: str) -> bool:

@@ -73,7 +73,7 @@ def _check_encoding(values: list[bytes]) -> None:
 
 
 def _check_length(values: list[bytes], *, limit: int) -> None:
-    for value in values:
+    for value in (each.strip(b" \t") for each in values):  # which is around a value (RFC 9110, 5.5)
         if not value.isdigit():
             raise errors.BadRequest("The header Content-Length is not a number of bytes.")
         # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.

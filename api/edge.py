@@ -7,6 +7,7 @@ is read and before routing could tell what exists; every exception becomes an an
 import logging
 import os
 from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
 from functools import partial
 from time import perf_counter
 from typing import TypeAlias
@@ -15,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api import errors
+from api import errors, under_way
 from api.answers import Header
 from api.auth import addresses, browsers, credentials, hosts
 from api.auth.authenticating import Authenticator
@@ -25,7 +26,6 @@ from api.places import Places
 from reconciler import belonging, ids
 from reconciler.access.principals import Principal
 from reconciler.auditing import refusals
-from reconciler.clock import Clock
 from reconciler.daemon import headers as security
 from reconciler.daemon.connections import WHOLE_ANSWER
 from reconciler.daemon.services import Services
@@ -38,7 +38,6 @@ Rendering: TypeAlias = Callable[[Scope, Told], Response]
 REFUSED = frozenset({401, 403, 429})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
-IN_FLIGHT = 32  # requests of one credential at a time
 AT_ONCE = 256  # ids whose random digits are drawn together
 NOWHERE = Places(())
 BUSY_SECONDS = 1  # after which a request over that limit may be tried again
@@ -127,7 +126,7 @@ class Edge:
             await self.app(scope, receive, send)
             return
         began = perf_counter()
-        request = request_id(self.services.clock)
+        request = request_id(self.services.clock())
         belonging.REQUEST.set(request)
         belonging.PLACE.set(place := partial(addresses.of, scope, trusted=self.services.trusted_proxies))
         scope["state"] = State(services=self.services, request=request)
@@ -164,6 +163,8 @@ class Edge:
         named = dict(headers)  # to see which there are; of one that is repeated, a check below looks at every value
         if self.services.anybody is not None:
             hosts.check(headers, allowed=self.hosts)
+        elif len(named) < len(headers):
+            hosts.refuse_several(headers)
         credentials.refuse_in_path(scope["path"])
         if query := scope["query_string"]:
             credentials.refuse_in_query(query, service_key=self.service_key)
@@ -176,18 +177,12 @@ class Edge:
         principal = await self._principal(scope, has_cookie=b"cookie" in named, is_write=is_write)
         if is_write and b"cookie" in named:
             _check_type(headers)
-        under_way = self.in_flight.get(principal.name, 0)
-        if under_way >= IN_FLIGHT:
-            raise errors.TooMany(f"You have {IN_FLIGHT} requests under way; try again.", after=BUSY_SECONDS)
-        self.in_flight[principal.name] = under_way + 1
+        if not under_way.enter(self.in_flight, principal.name):
+            raise errors.TooMany(f"You have {under_way.MOST} requests under way; try again.", after=BUSY_SECONDS)
         try:
             await self.app(scope, receive, send)
         finally:
-            left = self.in_flight[principal.name] - 1  # not `under_way`: others may have begun and ended meanwhile
-            if left:
-                self.in_flight[principal.name] = left
-            else:
-                del self.in_flight[principal.name]
+            under_way.leave(self.in_flight, principal.name)
 
     async def _principal(self, scope: Scope, *, has_cookie: bool, is_write: bool) -> Principal:
         """Who asks. A cookie, which a browser adds by itself, counts where nothing else is shown."""
@@ -215,9 +210,9 @@ def _check_type(headers: list[Header]) -> None:
         raise errors.UnknownType("A write that carries a cookie must say `Content-Type: application/json`.")
 
 
-def request_id(clock: Clock) -> str:
+def request_id(now: datetime) -> str:
     """A new id for a request."""
-    return ids.instant(int(clock().timestamp() * 1000)) + next(_DIGITS)
+    return ids.instant(int(now.timestamp() * 1000)) + next(_DIGITS)
 
 
 def _drawn() -> Iterator[str]:

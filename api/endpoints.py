@@ -17,7 +17,7 @@ class Endpoint:
         if "GET" in rules:
             self.rules["HEAD"] = rules["GET"]
         self.allow = ", ".join(sorted(self.rules))
-        self._judges = {method: partial(judging.judge, rule=rule) for method, rule in self.rules.items()}
+        self.judges = {method: partial(judging.judge, rule=rule) for method, rule in self.rules.items()}
 
     @property
     def is_public(self) -> bool:
@@ -29,7 +29,7 @@ class Endpoint:
         if rule is None:
             raise errors.MethodNotAllowed(self.allow)
         call = Call(scope, receive)
-        call.judge = self._judges[scope["method"]]
+        call.judge = self.judges[scope["method"]]
         call.judge(call)
         response = await rule.handler(call)
         await response(scope, receive, send)

@@ -142,6 +142,7 @@ def _length(call: Call) -> int:
     value = call.headers.get(b"content-length")
     if value is None:
         return MOST_BYTES
+    value = value.strip(b" \t")  # which is around the value and none of it (RFC 9110, 5.5)
     if not value.isdigit():
         raise errors.BadRequest("The header Content-Length is not a number of bytes.")
     # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.

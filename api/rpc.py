@@ -6,7 +6,6 @@ Belongs here: which encoding, and the answer around the bytes. Does not: the byt
 from collections.abc import Iterable
 
 from starlette.responses import Response
-from starlette.types import Scope
 
 from api.answers import Header
 from api.at_once import AtOnce
@@ -35,19 +34,20 @@ def is_json(headers: Iterable[Header]) -> bool | None:
     return TYPES.get(found[0].partition(b";")[0].strip().lower()) if known is None else known
 
 
-_SUCCESS = (Message(answers.success(json=False)), Message(answers.success(json=True)))
+SUCCESS = (Message(answers.success(json=False)), Message(answers.success(json=True)))
+"""The answer to records that were all taken in, in protobuf and in JSON."""
 
 
 def taken(said: Taken, *, json: bool) -> Response:
     """The answer to records that were taken in, with those that nobody takes."""
     if not said.rejected and not said.message:
-        return _SUCCESS[json]
+        return SUCCESS[json]
     return Message(answers.partial_success(rejected=said.rejected, message=said.message, json=json))
 
 
-def failure(scope: Scope, said: Told) -> Response:
-    """The answer to a request that failed. Whose encoding is unknown gets JSON."""
+def failure(headers: Iterable[Header], said: Told) -> Message:
+    """The answer to a request of these headers that failed. Whose encoding is unknown gets JSON."""
     after = next((float(value) for name, value in said.headers if name == b"retry-after"), None)
-    json = is_json(scope["headers"]) is not False
+    json = is_json(headers) is not False
     answer = answers.failure(said.status, " ".join(said.sentences), json=json, retry_after=after)
     return Message(answer, status=said.status, headers=said.headers)

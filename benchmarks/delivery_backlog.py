@@ -51,7 +51,7 @@ def measure(*, gigabytes: float) -> list[Figure]:
 async def _build(root: Path, size: int) -> None:
     queues = Queues(root, reserve=0, clock=lambda: time.time_ns() // 1_000_000)
     await queues.start()
-    (found,) = await queues.found()
+    ((found,), _) = await queues.found()
     storage = Storage(directory=found.directory, max_bytes=MOST_BYTES, sync=Sync.NONE)
     queue = await queues.open(
         project=found.project, name=NAME, storage=storage, max_batches=MOST_BATCHES, dead_bytes=1 << 30

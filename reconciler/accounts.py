@@ -15,7 +15,7 @@ from datetime import datetime
 from reconciler import belonging
 from reconciler.access import amendments, changing, losing, reporting
 from reconciler.access.amendments import Amendment
-from reconciler.access.models import Directory, is_expired
+from reconciler.access.models import Directory, Key, is_expired
 from reconciler.access.principals import Principal
 from reconciler.clock import Clock, rfc3339
 from reconciler.store.contract import AuditRow, Store, StoreFault
@@ -44,12 +44,16 @@ class Accounts:
 
     def holder(self, key: str) -> Principal | None:
         """Whose key this is, or None: unknown, revoked or expired."""
-        found, now = self.directory.key_of(key), self._clock()
+        found = self.directory.key_of(key)
+        return self.directory.holder_of(found) if found is not None and self.uses(found, at=self._clock()) else None
+
+    def uses(self, key: Key, *, at: datetime) -> bool:
+        """Note that somebody uses a key of the directory; False, and nothing is noted, for one that is expired."""
         # The instant is written as text where it decides alone, which costs as much as all the rest.
-        if found is None or (found.expires_at is not None and is_expired(found, now=rfc3339(now))):
-            return None
-        self._used[found.id] = now
-        return self.directory.holder_of(found)
+        if key.expires_at is not None and is_expired(key, now=rfc3339(at)):
+            return False
+        self._used[key.id] = at
+        return True
 
     def still(self, principal: Principal, *, since: Directory) -> Principal | None:
         """Somebody who was recognised by the directory `since`, as they are now; None when that is over."""

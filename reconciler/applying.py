@@ -133,19 +133,19 @@ class Applier:
     async def apply(self, body: bytes, *, request: Request, options: Options) -> Answer:
         """Create or update what `body` holds: 202 with `updates`, 400 with `errors`, 409 when atomic and refused.
 
-        Raises StoreFault, ReaderGone.
+        Raises StoreFault, ReaderGone, Hangs.
         """
         return await self._answer(Verb.APPLY, body, request=request, options=options)
 
     async def delete(self, body: bytes, *, request: Request, options: Options) -> Answer:
         """Delete what `body` names: 202 with `errors` and `updates`, 400 with `errors`.
 
-        Raises StoreFault, ReaderGone.
+        Raises StoreFault, ReaderGone, Hangs.
         """
         return await self._answer(Verb.DELETE, body, request=request, options=options)
 
     async def delete_one(self, key: Key, *, request: Request) -> Answer:
-        """Delete one resource: 204, or 403, 404, 409 with `errors`. Raises StoreFault, ReaderGone."""
+        """Delete one resource: 204, or 403, 404, 409 with `errors`. Raises StoreFault, ReaderGone, Hangs."""
         body = msgspec.json.encode([{"kind": key.kind, "metadata": {"name": key.name}}])
         answer = await self.delete(body, request=request, options=Options())
         if answer.status != 202:
@@ -168,7 +168,7 @@ class Applier:
     ) -> CommitPlanned:
         """Plan a commit of the repository `origin` and store it with its record; nothing when there is no record.
 
-        Raises GitFault, StoreFault, ReaderGone.
+        Raises GitFault, StoreFault, ReaderGone, Hangs.
         """
 
         async def store(answered: Answered) -> CommitPlanned:
@@ -194,7 +194,7 @@ class Applier:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
 
         What it was stays in the files until the store's traces are erased. Others are kept out meanwhile: what quotes
-        the text may be stored beside any revision. Raises StoreFault, ReaderGone.
+        the text may be stored beside any revision. Raises StoreFault, ReaderGone, Hangs.
         """
 
         def job(context: Context) -> Job:
@@ -229,7 +229,7 @@ class Applier:
     async def explain(self, job: Callable[[Context], LineageJob], *, project: str) -> LineageFound:
         """Find which commits changed what a repository brought, and store it when nothing else is under way.
 
-        Raises StoreFault, ReaderGone.
+        Raises StoreFault, ReaderGone, Hangs.
         """
         answered = await self._reader.plan(job(await self._context(project)))
         assert isinstance(answered.planned, LineageFound)
@@ -242,7 +242,7 @@ class Applier:
         """What a project routes, and in `former` what is known of the destinations `left` that nothing routes to.
 
         Statuses that say something else of it are stored anew, unless the store moved: then the next call finds them.
-        Raises StoreFault, ReaderGone, and Refused when the project routes more than the service can hold.
+        Raises StoreFault, ReaderGone, Hangs, and Refused when the project routes more than the service can hold.
         """
         job = RoutesJob(await self._context(project), tuple(sorted(left)))
         answered = await self._reader.plan(job)
@@ -264,7 +264,7 @@ class Applier:
     async def review(self, job: Callable[[Context], ReviewJob], *, project: str) -> ReviewPlanned:
         """Plan what merging a proposal would do. Nothing is stored, and no change waits for it.
 
-        Raises GitFault, Refused, StoreFault, ReaderGone, Overdue, Busy.
+        Raises GitFault, Refused, StoreFault, ReaderGone, Overdue, Busy, Hangs.
         """
         answered = await self._reader.plan(job(await self._context(project)))
         assert isinstance(answered.planned, ReviewPlanned)

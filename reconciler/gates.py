@@ -5,6 +5,8 @@ import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator
 
+LOOKS = 10  # at which some gate was shut, until who goes everywhere waits inside those that are open
+
 
 class Gate:
     """Any number of changes at once, or one alone. Whoever wants to be alone is not overtaken by newcomers."""
@@ -69,6 +71,7 @@ class Gates:
 
     def __init__(self) -> None:
         self._gates: defaultdict[str, Gate] = defaultdict(Gate)
+        self._going_in = asyncio.Lock()  # two who wait for each other's gates would wait for ever
 
     def of(self, place: str) -> Gate:
         """The gate of one place."""
@@ -77,14 +80,25 @@ class Gates:
     @contextlib.asynccontextmanager
     async def everywhere(self) -> AsyncIterator[None]:
         """Be inside all of them together with others; of places that nobody entered yet nobody is alone in."""
-        # Whoever waited inside one for the next would keep out of the one all who wait for somebody alone there.
-        while shut := [gate for _, gate in sorted(self._gates.items()) if gate.is_shut]:
+        # Whoever waits inside one for the next keeps out of the one all who wait for somebody alone there. So that is
+        # for who would wait for ever otherwise, since there is always one that is shut.
+        for _ in range(LOOKS):
+            shut = [gate for _, gate in sorted(self._gates.items()) if gate.is_shut]
+            if not shut:
+                break
             await shut[0].opened()
-        inside = list(self._gates.values())
-        for gate in inside:
-            gate.enter()
-        try:
+        with contextlib.ExitStack() as inside:
+            await self._go_in(inside)
             yield
-        finally:
-            for gate in inside:
-                gate.leave()
+
+    async def _go_in(self, inside: contextlib.ExitStack) -> None:
+        """Enter one after the other, at once where none is shut, and those that are new meanwhile."""
+        entered: set[str] = set()
+        async with self._going_in:
+            while left := sorted(self._gates.keys() - entered):
+                gate = self._gates[left[0]]
+                if gate.is_shut:
+                    await gate.opened()
+                gate.enter()
+                inside.callback(gate.leave)
+                entered.add(left[0])

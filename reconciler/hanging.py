@@ -16,14 +16,16 @@ from typing import Any, TypeVar
 from reconciler import errors
 
 SECONDS = 10.0  # until nobody waits any more for an answer but its thread
+TURN_SECONDS = 60.0  # until who waits for a thread is told, though all who came before are answered
 AGAIN_SECONDS = 60.0  # until the disk is tried once more, in case another stands there now; twice as long each time
 THREADS = 2  # at once, for each kind of files and until they are given up; a question more waits for its turn
+NO_THREAD = "There is no thread left to read {}; look at the machine's memory, and at its limits of processes."
 
 T = TypeVar("T")
 
 
 class Hangs(errors.Transient):
-    """What was asked did not answer in time; when its disk does again, so does it."""
+    """What was asked did not answer in time, or nothing could ask; when its disk does again, so does it."""
 
 
 class _Threads(Executor):
@@ -48,45 +50,56 @@ _THREADS = _Threads()
 class Asking:
     """Some files that are asked. As long as they owe an answer that came too late for its asker, nobody waits."""
 
-    def __init__(self, what: str, *, again: float = AGAIN_SECONDS) -> None:
-        """`what` is how people are told of these files: "the files of secrets"; `again` in seconds."""
+    def __init__(self, what: str, *, again: float = AGAIN_SECONDS, turn: float = TURN_SECONDS) -> None:
+        """`what` is how people are told of these files: "the files of secrets"; `again` and `turn` in seconds."""
         self._what = what
         self._again = again
+        self._turn_seconds = turn
         self._free = asyncio.Semaphore(THREADS)
         self._awaited: set[asyncio.Future[Any]] = set()  # each has one of the threads
         self._owed: set[asyncio.Future[Any]] = set()  # given up; each has a thread beside those
         self._try_at: float | None = None  # on the loop's clock; None: the disk answered last
 
     async def answer(self, work: Callable[[], T], *, seconds: float = SECONDS) -> T:
-        """What `work` gives, in the context of the caller. Raises Hangs, and what `work` raises."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        if not self._hangs() and await self._turn(seconds):
-            asked = self._ask(work)
-            left = end - loop.time()
-            try:
-                await asyncio.wait([asked], timeout=left)
-            except asyncio.CancelledError:
-                loop.call_later(left, self._owe, asked)  # as if somebody waited
-                raise
-            if asked.done():
-                return asked.result()
-            self._owe(asked)
-        raise Hangs(f"The disk with {self._what} does not answer; look at it.")
+        """What `work` gives, in the context of the caller, within so many seconds from its turn on.
 
-    async def _turn(self, seconds: float) -> bool:
-        """Wait for a free thread; whether there is one in time, and the disk does not hang meanwhile."""
+        Raises Hangs, and what `work` raises.
+        """
+        loop = asyncio.get_running_loop()
+        await self._turn()
+        asked, end = self._ask(work), loop.time() + seconds
         try:
-            async with asyncio.timeout(seconds):
+            await asyncio.wait([asked], timeout=seconds)
+        except asyncio.CancelledError:
+            loop.call_later(end - loop.time(), self._owe, asked)  # as if somebody waited
+            raise
+        if asked.done():
+            return asked.result()
+        self._owe(asked)
+        raise self._hanging()
+
+    async def _turn(self) -> None:
+        """Wait for a free thread. Raises Hangs when the disk does, and when too many are before.
+
+        Who has a thread waits for so long, and all who wait for a turn hear of a disk that hangs from that one.
+        """
+        if self._hangs():
+            raise self._hanging()
+        try:
+            async with asyncio.timeout(self._turn_seconds):
                 await self._free.acquire()
         except TimeoutError:
-            return False
+            raise Hangs(
+                f"The disk with {self._what} is too slow for all who wait for it; try again in a moment."
+            ) from None
         if self._hangs():
             self._free.release()
-            return False
+            raise self._hanging()
         if self._try_at is not None:
             self._put_off()  # one question tries the disk; the others need not wait for it
-        return True
+
+    def _hanging(self) -> Hangs:
+        return Hangs(f"The disk with {self._what} does not answer; look at it.")
 
     def _hangs(self) -> bool:
         return self._try_at is not None and asyncio.get_running_loop().time() < self._try_at
@@ -96,11 +109,16 @@ class Asking:
         self._try_at = asyncio.get_running_loop().time() + self._again * 2.0 ** len(self._owed)
 
     def _ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Have a thread answer. Its place, which is taken, is given back with the answer or when that is owed."""
+        """Have a thread answer. Its place, which is taken, is given back with the answer or when that is owed.
+
+        Raises Hangs when the system has no thread left.
+        """
         try:
             asked = asyncio.get_running_loop().run_in_executor(_THREADS, contextvars.copy_context().run, work)
-        except BaseException:  # the system has no thread left, for instance
+        except BaseException as fault:
             self._free.release()
+            if isinstance(fault, RuntimeError | MemoryError):  # as `Thread.start` tells it
+                raise Hangs(NO_THREAD.format(self._what)) from fault
             raise
         self._awaited.add(asked)
         asked.add_done_callback(self._answered)

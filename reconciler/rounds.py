@@ -23,7 +23,8 @@ Round: TypeAlias = Callable[[], Coroutine[None, None, T]]
 
 
 class Rounds:
-    """Everybody who changes something is inside the gate of its project, and before that inside one among its like.
+    """Everybody who changes something is inside the gate of its project, or inside all of them. Before that, requests
+    and commits are inside one among their like.
 
     A plan looks at nothing of another project, and whatever concerns several goes through all gates. So whoever is
     alone in its project is overtaken by few: who rewrites what is stored elsewhere while a change is written ahead, who
@@ -51,37 +52,22 @@ class Rounds:
         """Requests that overtake each other keep out requests at first: they would all wait for a large commit
         otherwise, that of them which wants to be alone among all, and the others behind it.
         """
-        gate = self._changes.of(project)
-
-        async def beside() -> T:
-            async with gate.shared():
-                return await round_()
-
-        async def before_all() -> T:
-            return await _in_rounds(round_, gate=gate, last=partial(_again, round_))
-
-        return await _in_rounds(beside, gate=self._requests.of(project), last=before_all)
+        beside = partial(_beside, self._changes.of(project), round_)
+        last = partial(_in_rounds, round_, gate=self._changes.of(project), last=partial(_again, round_))
+        return await _in_rounds(beside, gate=self._requests.of(project), last=last)
 
     async def of_commit(self, project: str, round_: Round[T]) -> T:
         """A commit that is overtaken waits for the commits that are under way before it keeps requests out: these
         would wait for whatever takes longest of them.
         """
         gate = self._changes.of(project)
-
-        async def beside() -> T:
-            async with gate.shared():
-                return await round_()
-
-        async def alone() -> T:
-            async with gate.exclusive():
-                return await _again(round_)
-
-        return await _in_rounds(beside, gate=self._commits.of(project), last=alone)
+        beside, last = partial(_beside, gate, round_), partial(_alone, gate, round_)
+        return await _in_rounds(beside, gate=self._commits.of(project), last=last)
 
     async def alone(self, project: str, round_: Round[T]) -> T:
         """Change something that others may tell of beside any revision: as the last round of a commit, at once."""
-        async with self._commits.of(project).exclusive(), self._changes.of(project).exclusive():
-            return await _again(round_)
+        async with self._commits.of(project).exclusive():
+            return await _alone(self._changes.of(project), round_)
 
 
 async def to_its_end(work: Coroutine[None, None, T]) -> T:
@@ -100,6 +86,18 @@ async def to_its_end(work: Coroutine[None, None, T]) -> T:
             task.exception()  # the caller is gone: nobody is told of it
         raise cancelled
     return task.result()
+
+
+async def _beside(gate: Gate, round_: Round[T]) -> T:
+    """What a round gives among others."""
+    async with gate.shared():
+        return await round_()
+
+
+async def _alone(gate: Gate, round_: Round[T]) -> T:
+    """What the first round gives that nobody overtakes although all are kept out. Raises Moved."""
+    async with gate.exclusive():
+        return await _again(round_)
 
 
 async def _in_rounds(round_: Round[T], *, gate: Gate, last: Round[T]) -> T:

@@ -8,13 +8,14 @@ import threading
 import pytest
 
 from reconciler import belonging
-from reconciler.hanging import THREADS, Asking, Hangs
+from reconciler.hanging import NO_THREAD, THREADS, Asking, Hangs
 from tests import waiting
 
 pytestmark = pytest.mark.anyio
 
 SOON = 0.01
 SECONDS = 10.0  # what takes longer does not happen
+LARGER_THAN_MEMORY = 1 << 50  # bytes that a thread is to have for its stack
 
 
 class Disk:
@@ -80,6 +81,46 @@ async def test_many_questions_at_once_wait_for_their_turn_and_are_answered() -> 
         disk.goes_on.set()
         assert await asyncio.gather(*tasks) == ["read"] * 20
     assert disk.asked == 20
+
+
+async def test_questions_that_wait_longer_for_their_turn_than_for_their_answer_make_no_disk_hang() -> None:
+    disk, asking = Disk(), Asking("some files")
+    first = [asyncio.create_task(asking.answer(disk.read)) for _ in range(THREADS)]
+    async with asyncio.timeout(SECONDS):
+        await waiting.until(lambda: disk.asked == THREADS)
+        behind = [asyncio.create_task(asking.answer(lambda: "read", seconds=20 * SOON)) for _ in range(3)]
+        ended, _ = await asyncio.wait(behind, timeout=25 * SOON)
+        assert not ended
+        disk.goes_on.set()
+        assert await asyncio.gather(*first, *behind) == ["read"] * (THREADS + 3)
+
+
+async def test_who_waits_too_long_for_a_turn_is_told_that_the_disk_is_slow_and_who_has_one_is_answered() -> None:
+    disk, asking = Disk(), Asking("the files of secrets", turn=SOON)
+    first = [asyncio.create_task(asking.answer(disk.read)) for _ in range(THREADS)]
+    async with asyncio.timeout(SECONDS):
+        await waiting.until(lambda: disk.asked == THREADS)
+        with pytest.raises(Hangs) as told:
+            await asking.answer(disk.read)
+        slow = "The disk with the files of secrets is too slow for all who wait for it; try again in a moment."
+        assert told.value.message == slow
+        disk.goes_on.set()
+        assert await asyncio.gather(*first) == ["read"] * THREADS
+        assert await asking.answer(disk.read) == "read"
+
+
+async def test_where_no_thread_is_left_people_are_told_so_and_the_next_who_ask_are_answered() -> None:
+    asking = Asking("the files of secrets")
+    before = threading.stack_size(LARGER_THAN_MEMORY)
+    try:
+        for _ in range(THREADS + 1):
+            with pytest.raises(Hangs) as told:
+                await asking.answer(lambda: "read")
+            assert told.value.message == NO_THREAD.format("the files of secrets")
+    finally:
+        threading.stack_size(before)
+    async with asyncio.timeout(SECONDS):
+        assert await asking.answer(lambda: "read") == "read"
 
 
 async def test_questions_that_wait_behind_a_disk_that_hangs_are_told_and_ask_nothing() -> None:

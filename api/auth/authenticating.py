@@ -53,9 +53,9 @@ class Authenticator:
         the chain believes in another one than we do.
         """
         if len(shown.keys) == 1 and not shown.passwords:
-            return self._holder(shown.keys[0])
+            return self.holder(shown.keys[0])
         # Keys come first: a wrong one ends it before a password is compared.
-        found = [self._holder(key) for key in shown.keys]
+        found = [self.holder(key) for key in shown.keys]
         found += [await self._person(one, address=address()) for one in shown.passwords]
         if found:
             if any(one != found[0] for one in found):
@@ -68,7 +68,8 @@ class Authenticator:
             raise errors.Unauthenticated(asking, challenge=self._challenge)
         return self._anybody
 
-    def _holder(self, key: str) -> Principal:
+    def holder(self, key: str) -> Principal:
+        """Who holds a key. Raises `Unauthenticated`."""
         # In constant time, whatever the directory says; who has the key learns nothing from a quick answer.
         is_service_key = hmac.compare_digest(key.encode("utf-8", "surrogatepass"), self._service_key)
         if is_service_key and self._service_key:

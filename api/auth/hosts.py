@@ -27,6 +27,12 @@ def check(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
         )
 
 
+def refuse_several(headers: Iterable[Header]) -> None:
+    """Raise `BadRequest` for two of them, of which a proxy may have looked at the other (RFC 9112, 3.2)."""
+    if len(_values(headers, b"host")) > 1:
+        raise errors.BadRequest("The header Host is given more than once.")
+
+
 def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool = False) -> None:
     """Raise `Forbidden` for a write that a browser sends for a page of another site.
 

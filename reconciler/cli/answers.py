@@ -28,6 +28,12 @@ def text(value: Value, *path: str) -> str:
     return str(found).lower() if isinstance(found, bool) else str(found)
 
 
+def number(value: Value, *path: str) -> int:
+    """A whole number inside nested objects; 0 where there is none."""
+    found = at(value, *path)
+    return found if isinstance(found, int) else 0
+
+
 def lines(value: Value, *path: str) -> list[str]:
     """The lines of a text inside nested objects. LF alone ends one, whatever else Python takes for an end."""
     found = text(value, *path)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import click
 
 from reconciler.cli import connecting, output, queue_peek, queue_tables, queue_unrouted, words
-from reconciler.cli.answers import at, objects
+from reconciler.cli.answers import number, objects
 from reconciler.cli.client import Client, Refusal
 from reconciler.cli.form_option import wide_form_option
 from reconciler.cli.lazy import OrderedGroup
@@ -40,7 +40,7 @@ def status(session: Session, *, destination: str | None, form: str) -> None:
             output.write(_shown(delivery, [delivery], form=form, colour=session.coloured))
             return
         answer = client.get("deliveries")
-        unrouted = _number(at(answer, "unrouted"), "records") if form in ("table", "wide") else 0
+        unrouted = number(answer, "unrouted", "records") if form in ("table", "wide") else 0
         notes = queue_unrouted.told(client, unrouted)
     found = objects(answer.get("deliveries"))
     output.write(_shown(answer, found, form=form, colour=session.coloured))
@@ -57,8 +57,8 @@ def replay(session: Session, *, destination: str) -> None:
     """Send the dead letters of DESTINATION again: they join its queue, the oldest first."""
     with connecting.client(session) as client, connecting.missing(unknown(client, destination)):
         replayed = client.post("destinations", destination, "delivery", "replay").get("replayed")
-        batches, records = _number(replayed, "batches"), _number(replayed, "records")
-        left = 0 if batches else _number(at(_delivery(client, destination), "deadLetters"), "batches")
+        batches, records = number(replayed, "batches"), number(replayed, "records")
+        left = 0 if batches else number(_delivery(client, destination), "deadLetters", "batches")
     if batches:
         said = f"{_told(batches, records, 'dead letter')} queued again"
     elif left:
@@ -89,7 +89,7 @@ def discard(session: Session, *, destination: str, what: str | None, yes: bool) 
             answer = client.post("destinations", destination, "delivery", "discard", body={"what": what})
         sending = 0 if what == DEAD_LETTERS else _in_flight(client, destination)
     gone = answer.get("discarded")
-    told = _told(_number(gone, "batches"), _number(gone, "records"), "batch", "batches")
+    told = _told(number(gone, "batches"), number(gone, "records"), "batch", "batches")
     output.line(f"{destination}: {told} discarded")
     if sending:
         stay = "is being sent and stays" if sending == 1 else "are being sent and stay"
@@ -131,7 +131,7 @@ def _in_flight(client: Client, destination: str) -> int:
         if refusal.status != connecting.NOT_FOUND:
             raise
         return 0
-    return _number(at(found, "queue"), "inFlight")
+    return number(found, "queue", "inFlight")
 
 
 def _confirm(delivery: Value, destination: str, what: str) -> None:
@@ -147,14 +147,9 @@ def _confirm(delivery: Value, destination: str, what: str) -> None:
 
 
 def _records(delivery: Value, part: str) -> str:
-    return words.counted(_number(at(delivery, part), "records"), "record")
+    return words.counted(number(delivery, part, "records"), "record")
 
 
 def _told(batches: int, records: int, noun: str, nouns: str = "") -> str:
     """`1 dead letter (3 records)`, `2 batches (3 records)`."""
     return f"{words.counted(batches, noun, nouns)} ({words.counted(records, 'record')})"
-
-
-def _number(value: Value, name: str) -> int:
-    found = at(value, name)
-    return found if isinstance(found, int) else 0

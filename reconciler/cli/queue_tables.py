@@ -1,15 +1,16 @@
-"""Deliveries as a table, and beneath it what needs somebody: why something waits, and the last failure."""
+"""Deliveries as a table, and beneath it what needs somebody: why something waits, the last failure, what is lost."""
 
 from datetime import UTC, datetime, timedelta
 
 from reconciler.cli import tables, words
-from reconciler.cli.answers import at, lines, text
+from reconciler.cli.answers import at, lines, number, text
 from reconciler.cli.tables import Column
 from reconciler.documents.values import Value
 from reconciler.escaping import visible
 
 UNITS = ("kB", "MB", "GB", "TB")
 UNUSED = "unused"  # the state of what has nothing else to tell: no Configuration delivers to it
+QUARANTINE = "in the folder `quarantine` of its queue, beneath `queues` in the service's `stateDir`"
 ANSWER_LINES = 5  # of what an endpoint answered; the API has more of it
 
 
@@ -18,7 +19,7 @@ def render(deliveries: list[dict[str, Value]], *, now: datetime, wide: bool, col
     if not deliveries:
         return ""
     table = tables.of(COLUMNS, deliveries, wide=wide, colour=colour)
-    trouble = [visible(line) + "\n" for one in deliveries for line in _trouble(one, now=now)]
+    trouble = [visible(line) + "\n" for one in deliveries for line in _beneath(one, now=now)]
     return table + ("\n" + "".join(trouble) if trouble else "")
 
 
@@ -46,6 +47,25 @@ def _is_unused(delivery: Value) -> bool:
 
 def _is_calm(delivery: Value) -> bool:
     return text(delivery, "state") in {"idle", "sending"}
+
+
+def _beneath(delivery: Value, *, now: datetime) -> list[str]:
+    return [*_trouble(delivery, now=now), *_losses(delivery)]
+
+
+def _losses(delivery: Value) -> list[str]:
+    """What the disk damaged, and what was dropped: nobody hears of it anywhere else."""
+    name, found = text(delivery, "destination"), []
+    if damaged := number(delivery, "queue", "quarantined"):
+        told = f"{words.counted(damaged, 'damaged file')} {'was' if damaged == 1 else 'were'} put aside, {QUARANTINE}"
+        found.append(f"{name}: {told}; what can be read of {'it' if damaged == 1 else 'them'} is sent as ever")
+    if lost := number(delivery, "queue", "lost"):
+        told = f"{words.counted(lost, 'batch', 'batches')} could not be read since the start of the service"
+        found.append(f"{name}: {told}, and {'is lost with its' if lost == 1 else 'are lost with their'} records")
+    if dropped := number(delivery, "counts", "dropped"):
+        told = f"{words.counted(dropped, 'record')} {'was' if dropped == 1 else 'were'} dropped since the start of the"
+        found.append(f"{name}: {told} service (`on_full`): its queue was full, or the disk took nothing")
+    return found
 
 
 def _trouble(delivery: Value, *, now: datetime) -> list[str]:

@@ -6,6 +6,7 @@ The parser and the HTTP server bound none of this themselves. The body of a requ
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,7 +15,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from reconciler.daemon import offers
 from reconciler.daemon.headers import SECURITY, Header
+from reconciler.daemon.whole_requests import Shortcut, WholeRequest
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +43,28 @@ class BoundedConnection(HttpToolsProtocol):
     """
 
     # Slots for what is added: with over thirty attributes in its dictionary, every access to an object is slower.
-    __slots__ = ("_extensions", "_head_timer", "_in_head", "_piece", "_received", "_refused", "_stall_timer")
+    __slots__ = (
+        "_body",
+        "_data",
+        "_extensions",
+        "_head_timer",
+        "_in_head",
+        "_piece",
+        "_received",
+        "_refused",
+        "_shortcut",
+        "_stall_timer",
+    )
 
     _warned_at: ClassVar[float] = float("-inf")
     _defaults: ClassVar[tuple[list[Header], bytes]] = ([], b"")
 
-    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+    def __init__(
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, shortcut: Shortcut | None = None
+    ) -> None:
         super().__init__(config, server_state, app_state)
+        self._shortcut = shortcut
+        self._body: list[bytes] | None = None  # of a request that may come whole, in the piece that is being parsed
         self._in_head = True  # between requests too
         self._received = 0
         self._piece = 0
@@ -68,26 +86,38 @@ class BoundedConnection(HttpToolsProtocol):
         self._unlimit_time()
         self._forget_stall()
 
-    # Every request passes through the next four: nothing slow (`super()` is), no timer for a head that is one piece.
+    # Every request passes through the next ones: nothing slow (`super()` is), no timer for a head that is one piece.
 
     def data_received(self, data: bytes) -> None:
+        self._data = data
         self._piece = piece = len(data)
         self._received += piece
         HttpToolsProtocol.data_received(self, data)
+        self._data = b""  # nothing of it stays with a connection that says no more
+        if self._body is not None:
+            self._begin_with(self._body)
         # The scope is made at a head's first byte, the cycle at its last: this head began in the piece that ended the
         # request before it.
-        if self._received or self.scope is not self.cycle.scope:
+        if self._received or self.cycle is None or self.scope is not self.cycle.scope:
             self._bound()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # what a body in chunks has behind it is no header of the request (RFC 9110, 6.5.1)
+            HttpToolsProtocol.on_header(self, name, value)
+
     def on_headers_complete(self) -> None:
+        if self._is_offer():
+            return  # the parser stops here, and `_unsupported_upgrade_warning` goes on
         if (self._piece > HEAD_BYTES or self._received > HEAD_BYTES) and _size(self.url, self.headers) > HEAD_BYTES:
             raise self._too_large()
         if len(self.pipeline) >= PIPELINED:
             raise _Refusal
         if self.url[:1] != b"/":
             _take_host(self.url, self.headers)
-        HttpToolsProtocol.on_headers_complete(self)  # raises for a target that is no URL: the head is not complete then
-        self.cycle.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # values of ASGI's are objects
+        if self._shortcut is not None and self.url == self._shortcut.target and self._is_plain(self._shortcut):
+            self._body = []
+        else:
+            self._begin()
         self._in_head = False
         self._received = 0
         if self._head_timer is not None:
@@ -95,14 +125,74 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._received = 0
-        HttpToolsProtocol.on_body(self, body)
+        if self._body is None:
+            HttpToolsProtocol.on_body(self, body)
+        else:
+            self._body.append(body)
 
     def on_message_complete(self) -> None:
+        if self._is_offer():
+            return
         self._in_head = True
         self._received = 0
         if self._head_timer is not None:
             self._unlimit_time()
+        if self._body is not None and self._is_taken(self._body):
+            self._body = None
+            return
+        if self._body is not None:
+            self._begin_with(self._body)
         HttpToolsProtocol.on_message_complete(self)
+
+    def _begin(self) -> None:
+        HttpToolsProtocol.on_headers_complete(self)  # raises for a target that is no URL: the head is not complete then
+        self.cycle.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # values of ASGI's are objects
+
+    # A request may be taken by the shortcut if all of it is here: what is not begins as usual, a moment later.
+
+    def _is_plain(self, shortcut: Shortcut) -> bool:
+        parser = self.parser
+        return (
+            (self.cycle is None or self.cycle.response_complete)  # else it has to wait for its turn
+            and not self.flow.write_paused
+            and parser.get_method() == shortcut.method
+            and parser.get_http_version() == "1.1"
+        )
+
+    def _is_taken(self, body: list[bytes]) -> bool:
+        if (
+            self._shortcut is None or not self.parser.should_keep_alive()
+        ):  # at the end of a body in chunks it may say so
+            return False
+        request = WholeRequest(self.scope, self.headers, b"".join(body), finish=self._finish)
+        if not self._shortcut.take(request):
+            return False
+        self.cycle = request
+        return True
+
+    def _begin_with(self, body: list[bytes]) -> None:
+        self._body = None
+        self._begin()
+        for piece in body:
+            HttpToolsProtocol.on_body(self, piece)
+
+    # A request that offers another protocol is read once more, without the offer.
+
+    def _is_offer(self) -> bool:
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Called while the parser's exception is handled, which says where the head ends. What follows is no HTTP to
+        the parser any more, so another one takes its place.
+        """
+        stopped, parser = sys.exc_info()[1], self.parser
+        if stopped is None or not self._is_offer():
+            return
+        line = b"%b %b HTTP/%b" % (parser.get_method(), self.url, parser.get_http_version().encode())
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as the server has it
+        self._data = offers.head(line, self.headers) + self._data[stopped.args[0] :]
+        HttpToolsProtocol.data_received(self, self._data)
 
     # What the answering side calls
 
@@ -130,10 +220,21 @@ class BoundedConnection(HttpToolsProtocol):
             return False
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
-        self.transport.write(b"".join((STATUS_LINE[status], self._common(), head, b"\r\n", body)))
+        self._write(status, head, body)
         cycle.message_event.set()
         cycle.on_response()
         return True
+
+    def _finish(self, request: WholeRequest, status: int, head: bytes, body: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self._write(status, head if request.keep_alive else head + b"connection: close\r\n", body)
+        if not request.keep_alive:  # the server ends
+            self.transport.close()
+        self.on_response_complete()
+
+    def _write(self, status: int, head: bytes, body: bytes) -> None:
+        self.transport.write(b"".join((STATUS_LINE[status], self._common(), head, b"\r\n", body)))
 
     def _common(self) -> bytes:
         """The headers of the server's own. It makes a new list of them every second, for the date."""
@@ -145,6 +246,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - its text is replaced
         """Called for whatever the parser cannot take, our refusals included."""
+        self._body = None
         if self._is_answering():
             self.transport.close()  # an answer now would stand in the middle of another
             return

@@ -9,7 +9,7 @@ has one such job.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from reconciler import errors
 from reconciler.applying import Told
@@ -17,7 +17,8 @@ from reconciler.routing.models import Routes
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 5.0  # after a project could not be read
+AGAIN_SECONDS = 5.0  # after a project could not be read or followed; twice as long each time that it is the same fault
+LONGEST_SECONDS = 60.0
 PAUSE_SECONDS = 0.05  # between two readings, for what changes together
 
 
@@ -25,7 +26,7 @@ class Follower(Protocol):
     """What follows routes."""
 
     async def left(self, project: str) -> tuple[str, ...]:
-        """The destinations of which something may be left."""
+        """The destinations that are sent to, or have a queue on disk that may not be open yet."""
 
     async def change(self, routes: Routes) -> None:
         """Follow what a project routes now."""
@@ -33,6 +34,14 @@ class Follower(Protocol):
 
 Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
 """What a project routes, and what is known of these destinations, which may be gone."""
+
+
+class Fault(NamedTuple):
+    """Why a project is not followed in full, and when it is read again whether it changes or not."""
+
+    message: str
+    seconds: float
+    timer: asyncio.TimerHandle
 
 
 class Routing:
@@ -44,6 +53,7 @@ class Routing:
         self._follower = follower
         self._waiting: dict[str, None] = {}
         self._reading: str | None = None
+        self._faults: dict[str, Fault] = {}
         self._woken = asyncio.Event()
 
     def heard(self, told: Told) -> None:
@@ -64,24 +74,37 @@ class Routing:
         """Read these projects, then for ever those that change."""
         for project in projects:
             self.ask(project)
-        loop = asyncio.get_running_loop()
         while True:
             await self._woken.wait()
             while self._waiting:
                 project = self._reading = next(iter(self._waiting))
                 del self._waiting[project]
-                if not await self._follow(project):
-                    loop.call_later(self._again_seconds, self.ask, project)
+                self._came(project, await self._follow(project))
                 self._reading = None
             self._woken.clear()
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _follow(self, project: str) -> bool:
+    async def _follow(self, project: str) -> str | None:
+        """Why it is not followed in full; None when it is."""
         try:
             await self._follower.change(await self._read(project, await self._follower.left(project)))
         except errors.ReconcilerError as problem:
-            log.warning(
-                "What the project %s routes is not followed in full, and is read again: %s", project, problem.message
-            )
-            return False
-        return True
+            return problem.message
+        return None
+
+    def _came(self, project: str, message: str | None) -> None:
+        """A fault that stands is told once, and its end; each time it is longer until the next try."""
+        before = self._faults.pop(project, None)
+        if before is not None:
+            before.timer.cancel()
+        if message is None:
+            if before is not None:
+                log.warning("What the project %s routes is followed in full again.", project)
+            return
+        seconds = self._again_seconds
+        if before is not None and before.message == message:
+            seconds = min(before.seconds * 2, LONGEST_SECONDS)
+        else:
+            log.warning("What the project %s routes is not followed in full, and is read again: %s", project, message)
+        timer = asyncio.get_running_loop().call_later(seconds, self.ask, project)
+        self._faults[project] = Fault(message, seconds, timer)

@@ -15,6 +15,7 @@ from reconciler import errors
 from reconciler.daemon import certificates
 from reconciler.daemon.certificates import Certificate
 from reconciler.daemon.connections import HEAD_SECONDS, BoundedConnection
+from reconciler.daemon.whole_requests import Shortcut
 
 BACKLOG = 512  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30
@@ -22,7 +23,7 @@ TLS_END_SECONDS = 2.0  # for a client's part in closing a TLS connection
 
 
 class Door(NamedTuple):
-    """An application, and where it listens."""
+    """An application, and where it listens. One that has a `shortcut` (`whole_requests`) is asked for it first."""
 
     application: Any
     listener: socket.socket
@@ -50,7 +51,7 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.servers = [
             await loop.create_server(
-                partial(BoundedConnection, config, self.server_state, self.lifespan.state),
+                partial(BoundedConnection, config, self.server_state, self.lifespan.state, shortcut=_shortcut(config)),
                 sock=listener,
                 ssl=tls,
                 backlog=config.backlog,
@@ -60,6 +61,10 @@ class _Server(uvicorn.Server):
             for config, listener in self._doors
         ]
         self.started = True
+
+
+def _shortcut(config: uvicorn.Config) -> Shortcut | None:
+    return getattr(config.app, "shortcut", None)
 
 
 def bind(host: str, port: int, *, setting: str = "listen") -> socket.socket:

@@ -3,6 +3,7 @@
 Belongs here: the promises and values. Does not: how they are kept (`manager`), HTTP, or who may ask.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -48,6 +49,11 @@ class Delivery(Protocol):
         in memory, delivered). Raises Full, NotTaken, TooLarge.
         """
 
+    def enqueue(self, project: str, logs: Logs) -> asyncio.Future[None] | None:
+        """`take` without a wait, for a request that is for queues alone and that they have room for: ends when `take`
+        would return `ALL`, and raises NotTaken. None, and nothing was taken, where `take` has more to do or to say.
+        """
+
     def sends_at_once(self, project: str) -> bool:
         """Whether a destination of the project has no queue, so that `take` may wait for its endpoint. Who gives that
         up cancels `take`.
@@ -65,11 +71,11 @@ class Delivery(Protocol):
 
     def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         """Queue its dead letters again: how many batches and records, of one queue after the other, so that what was
-        done is known when a later one fails. Raises UnknownDestination.
+        done is known when a later one fails. Raises UnknownDestination, and Full when the disk does not answer.
         """
 
     def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
-        """Forget what is queued, or dead: how many batches and records, as above. Raises UnknownDestination."""
+        """Forget what is queued, or dead: how many batches and records, as above. Raises as above."""
 
     async def test(self, project: str, name: str) -> dict[str, Any]:
         """Send one made-up record past the queue, once: what came of it. Raises UnknownDestination."""

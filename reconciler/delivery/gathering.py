@@ -9,7 +9,8 @@ turn of the event loop, or, where the queue still writes what came before, until
 wait in any case.
 
 A disk that hangs keeps nobody waiting for ever: who has waited for too long hears so, and nothing more is taken until
-the disk answers. What is under way stays so. One timer looks after all, and runs only while something is under way.
+the disk answers. What is under way stays so. One timer looks after all; it ends with the first look that finds nothing
+under way.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from reconciler.delivery.contract import NotTaken
 from reconciler.delivery.splitting import Share
 from reconciler.queueing.contract import Piece, Queue, QueueFault, Shortage
 
@@ -30,17 +32,19 @@ LOOK_SECONDS = 15.0  # between two looks who waits; whoever does at two of them 
 
 HANGS = "The disk does not answer what is written to the queue of %s; until it does, nothing more is taken for it."
 ANSWERS = "The disk answers what is written to the queue of %s again."
+KEEP = "Keep the records and send them again."
 
 Heard = asyncio.Future[None]
+"""Ends when a lane has a share where it promises; its exception is `NotTaken`."""
 
 
-class Late(QueueFault):
+class Late(NotTaken):
     """The disk has not answered in time. What was to be appended may still be kept: `written` ends when that is known,
     as the append does.
     """
 
     def __init__(self, written: Heard) -> None:
-        super().__init__("The disk of the queues does not answer.")
+        super().__init__(f"The disk of the queues does not answer. {KEEP}")
         self.written = written
 
 
@@ -138,7 +142,7 @@ class Gathering:
     def _written(self, records: int, written: Heard) -> None:
         heard = self._under_way.pop(written)
         self._recover()
-        failure = asyncio.CancelledError() if written.cancelled() else written.exception()
+        failure = _failure(written)
         if failure is None:
             self._taken(records)
         for one in heard:
@@ -171,3 +175,8 @@ class Gathering:
         if self.is_stuck:
             self.is_stuck = False
             log.warning(ANSWERS, self._who)
+
+
+def _failure(written: Heard) -> BaseException | None:
+    failure = asyncio.CancelledError() if written.cancelled() else written.exception()
+    return NotTaken(f"{failure.message} {KEEP}") if isinstance(failure, QueueFault) else failure

@@ -20,7 +20,7 @@ from reconciler.delivery.gathering import Heard, Late
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.splitting import Share
 from reconciler.otlp.refusals import TooLarge
-from reconciler.queueing.contract import QueueFault, Shortage
+from reconciler.queueing.contract import Shortage
 from reconciler.sending.exporter import Undelivered
 
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
@@ -55,6 +55,21 @@ class Intake:
                 raise Full(READING, seconds=UNREAD_SECONDS)
             self._refuse_without_room(wanted)
         await _written(self._append(wanted))
+
+    def enqueue(self, wanted: Sequence[Wanted]) -> Heard | None:
+        """Take all shares as `take` does, which ends when `take` would return and raises `NotTaken`; None, and nothing
+        was taken, where `take` has more to do than that, or refuses them.
+        """
+        if any(lane.gathering is None for lane, _ in wanted):
+            return None
+        try:
+            self._refuse_without_room(wanted)
+        except (Full, TooLarge):
+            return None
+        appends = self._append(wanted)
+        if len(appends) == 1 and not appends[0][0].drops:
+            return appends[0][2]
+        return asyncio.create_task(_written(appends), name="take records")
 
     def _refuse_without_room(self, wanted: Sequence[Wanted]) -> None:
         for lane, share in wanted:
@@ -115,11 +130,11 @@ async def _written(appends: Sequence[Appended]) -> None:
     again, also to the lanes that have it. Of what is late nobody knows yet whether it is: it is counted when the disk
     answers.
     """
-    fault: QueueFault | None = None
+    fault: NotTaken | None = None
     for lane, share, written in appends:
         try:
             await written
-        except QueueFault as problem:
+        except NotTaken as problem:
             if not lane.drops:
                 fault = problem
             elif isinstance(problem, Late):
@@ -127,7 +142,7 @@ async def _written(appends: Sequence[Appended]) -> None:
             else:
                 lane.counts.dropped += share.records
     if fault is not None:
-        raise NotTaken(f"{fault.message} Keep the records and send them again.") from None
+        raise fault
 
 
 def _count_dropped(lane: Lane, records: int, written: Heard) -> None:

@@ -75,6 +75,11 @@ class Lane:
             return False
         return self.queue.depth().refused or (self.gathering is not None and self.gathering.is_stuck)
 
+    @property
+    def is_without_disk(self) -> bool:
+        """Whether it takes nothing, since the disk is down to what queues leave free."""
+        return self.queue is not None and not self.leaving and self.queue.room(size=1) is Shortage.DISK
+
     def exceeds(self, size: int) -> bool:
         """Whether so many bytes would not fit into its queue if that were empty."""
         return self.queue is not None and not self.queue.may_hold(size=size)
@@ -88,6 +93,14 @@ class Lane:
             return False
         depth = self.queue.depth()
         return not depth.batches and not depth.dead_batches
+
+    @property
+    def records(self) -> int:
+        """How many records are queued, those of dead letters too."""
+        if self.queue is None:
+            return 0
+        depth = self.queue.depth()
+        return depth.records + depth.dead_records
 
 
 def place(buffering: Buffering) -> str:

@@ -24,10 +24,9 @@ class Leaving:
     def __init__(self, queues: Queues, ended: Callable[[Lane], None]) -> None:
         self._queues = queues
         self._ended = ended
-        self.ending = asyncio.Lock()  # held while one ends: nobody opens its queue before that is closed
         self._lanes: list[Lane] = []
         self._drains: dict[Lane, asyncio.Task[None]] = {}
-        self._ends: set[asyncio.Task[None]] = set()
+        self._ends: dict[asyncio.Task[None], Lane] = {}
 
     def __iter__(self) -> Iterator[Lane]:
         return iter([*self._lanes])
@@ -58,17 +57,20 @@ class Leaving:
         return None
 
     async def end_empty(self) -> None:
-        """End those that send nothing and are empty. Whoever gives up waiting leaves none of them half ended."""
-        ends = asyncio.create_task(self._end_empty(), name="end-empty-queues")
-        self._ends.add(ends)
-        ends.add_done_callback(self._ends.discard)
-        await asyncio.shield(ends)
+        """End those that send nothing and are empty, all at once: they share one wait for a disk that hangs. Whoever
+        gives up waiting leaves none of them half ended.
+        """
+        ends = [self._end(lane) for lane in self if lane.exporter is None and lane.is_empty]
+        if ends:
+            await asyncio.wait(ends)
 
-    async def _end_empty(self) -> None:
-        for lane in self:
-            # Another discard may have ended it while this one waited.
-            if lane in self._lanes and lane.exporter is None and lane.is_empty:
-                await self._end(lane)
+    async def until_ended(self, project: str, name: str, place: str) -> None:
+        """Until none ends of a destination at this place: nobody opens its queue before that is closed."""
+        ends = [
+            task for task, lane in self._ends.items() if (lane.project, lane.name, lane.place) == (project, name, place)
+        ]
+        if ends:
+            await asyncio.wait(ends)
 
     def stop(self) -> None:
         """End none any more."""
@@ -80,20 +82,25 @@ class Leaving:
         while not lane.is_empty:  # dead letters, until they are discarded, replayed or too old
             await asyncio.sleep(LOOK_SECONDS)
             await lane.sender.drained()
-        await self._end(lane)
+        self._end(lane)
 
-    async def _end(self, lane: Lane) -> None:
-        """Its folder goes. Nothing suspends between the look that found it empty and its leaving the list, nor from
-        there to the lock, where who comes first is first: whoever misses it in the list waits until its queue is gone.
+    def _end(self, lane: Lane) -> asyncio.Task[None]:
+        """Its folder goes. Nothing suspends between the look that found it empty and its leaving the list for those
+        that end: whoever misses it in the list waits until its queue is gone (`until_ended`).
         """
         self._lanes.remove(lane)
         self._drains.pop(lane, None)
         self._ended(lane)
-        async with self.ending:
-            if lane.exporter is not None:
-                await lane.exporter.stop(seconds=0)
-            if lane.queue is not None:
-                await self._queues.remove(lane.queue)
+        ends = asyncio.create_task(self._gone(lane), name=f"end-{lane.project}-{lane.name}")
+        self._ends[ends] = lane
+        ends.add_done_callback(self._ends.pop)
+        return ends
+
+    async def _gone(self, lane: Lane) -> None:
+        if lane.exporter is not None:
+            await lane.exporter.stop(seconds=0)
+        if lane.queue is not None:
+            await self._queues.remove(lane.queue)
         log.info("The queue of %s in the project %s is empty, and nobody wants it any more.", lane.name, lane.project)
 
     def _stop(self, lane: Lane) -> None:

@@ -58,6 +58,10 @@ class Rates:
         bucket.tokens -= records
         return 0.0
 
+    def give_back(self, sender: str, records: int) -> None:
+        """What was taken just now, for a request that was not taken in."""
+        self._buckets[sender].tokens += records
+
     def charge(self, sender: str, tokens: int, *, now: float) -> None:
         """Count a request that was refused for what it is, even into debt: finding that out had its cost."""
         if self.take(sender, tokens, now=now) > 0.0:

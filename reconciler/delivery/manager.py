@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from reconciler.counting import counted
-from reconciler.delivery import lanes, showing
+from reconciler.delivery import handling, lanes, showing
 from reconciler.delivery.contract import ALL, Full, Taken, UnknownDestination
 from reconciler.delivery.figures import Figures, Past
-from reconciler.delivery.gathering import Gathering
+from reconciler.delivery.gathering import Gathering, Heard
 from reconciler.delivery.intake import LATER_SECONDS, READING, UNREAD_SECONDS, Intake
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.leaving import Leaving
@@ -111,6 +111,17 @@ class Manager:
         which = "these records" if divided.unrouted == logs.records else f"{divided.unrouted} of these records"
         return Taken(divided.unrouted, NOBODY.format(which))
 
+    def enqueue(self, project: str, logs: Logs) -> Heard | None:
+        """See the contract."""
+        matcher = self._matchers.get(project)
+        if matcher is None:
+            return None
+        divided, present = split(logs, matcher.of), self._lanes[project]
+        wanted = [(lane, share) for name, share in divided.shares.items() if (lane := present.get(name)) is not None]
+        if divided.unrouted or len(wanted) < len(divided.shares):
+            return None
+        return self._intake.enqueue(wanted)
+
     def sends_at_once(self, project: str) -> bool:
         """See the contract."""
         return project in self._without_queue
@@ -129,8 +140,8 @@ class Manager:
     # Lanes.
 
     async def change(self, routes: Routes) -> None:
-        """Follow what a project routes now. Raises QueueFault when a queue cannot be opened; the rest is followed. Of
-        several it is the first, and the log has the others.
+        """Follow what a project routes now. Raises QueueFault when a queue cannot be opened; the rest is followed. It
+        names several, the first eleven at most.
         """
         async with self._changing:
             if not self._intake.is_stopping:
@@ -155,8 +166,7 @@ class Manager:
             self._leaving.add(present.pop(name))
         faults += await self._take_up(routes.project, {**{one.name: one for one in routes.former}, **wanted})
         if faults:
-            _tell_others(routes.project, faults[1:])
-            raise faults[0]
+            raise _together(faults)
 
     async def _ensure(self, project: str, destination: Destination, lane: Lane | None) -> None:
         """The lane of a destination, as its settings are now."""
@@ -169,8 +179,8 @@ class Manager:
             self._adjust(returning, destination)
             fresh = returning
         else:
-            async with self._leaving.ending:  # one of the same place may be about to let go of it
-                queue = await self._open(project, destination)
+            await self._leaving.until_ended(project, destination.name, place)
+            queue = await self._open(project, destination)
             fresh = self._lane(project, destination.name, place=place, destination=destination, queue=queue)
         self._lanes[project][destination.name] = fresh
         if lane is not None:
@@ -235,7 +245,7 @@ class Manager:
         return tuple(sorted(found | {lane.name for lane in self._of_project(project)}))
 
     async def projects(self) -> frozenset[str]:
-        """Those that have a queue on disk."""
+        """Those that have a queue on disk, as far as that can be read."""
         return await self._remnants.projects()
 
     async def _take_up(self, project: str, known: dict[str, Destination]) -> list[QueueFault]:
@@ -252,6 +262,8 @@ class Manager:
         def opened(found: Found, queue: Queue) -> None:
             place = lanes.on_disk(found.directory)
             destination = known.get(found.name)
+            if destination is None:  # when the routes were read, nobody may have known that it is this project's
+                self._unread(project)
             self._leaving.add(self._lane(project, found.name, place=place, destination=destination, queue=queue))
 
         return await self._remnants.open(project, opened=opened)
@@ -299,21 +311,13 @@ class Manager:
 
     async def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        for _, queue in self._with_queues(project, name):
-            yield await queue.replay(outages_only=False)
+        async for done in handling.replayed(self._with_queues(project, name)):
+            yield done
 
     async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        for lane, queue in self._with_queues(project, name):
-            if queued:
-                settled = lane.exporter.withdraw() if lane.exporter is not None else 0
-                batches, records = await queue.discard(queued=True, dead=False)
-                lane.counts.discarded += records - settled
-                yield batches, records - settled
-            if dead:
-                batches, records = await queue.discard(queued=False, dead=True)
-                lane.counts.discarded += records
-                yield batches, records
+        async for done in handling.discarded(self._with_queues(project, name), queued=queued, dead=dead):
+            yield done
         await self._leaving.end_empty()
 
     async def test(self, project: str, name: str) -> dict[str, Any]:
@@ -333,13 +337,7 @@ class Manager:
 
     async def expire(self, *, before: int) -> None:
         """Forget the dead letters that are too old, or too many."""
-        for lane in [*self._everyone()]:
-            if lane.queue is not None:
-                batches, records = await lane.queue.expire(before=before)
-                lane.counts.expired += records
-                if batches:
-                    letters, held = counted(batches, "dead letter"), counted(records, "record")
-                    log.warning("%s of %s (%s) expired.", letters, lane.name, held)
+        await handling.expired(self._everyone(), before=before)
         await self._leaving.end_empty()
 
     async def drain(self, *, seconds: float) -> None:
@@ -355,8 +353,8 @@ class Manager:
         """After `drain`, and when nobody takes records in any more. What is queued on disk stays there."""
         async with self._changing:
             for lane in self._everyone():
-                if lane.place == lanes.MEMORY and not lane.is_empty:
-                    log.warning("What %s had in memory alone and was not delivered is lost with this stop.", lane.name)
+                if lane.place == lanes.MEMORY and (lost := lane.records):
+                    log.warning("This stop loses %s that %s had in memory alone.", counted(lost, "record"), lane.name)
             await self._queues.close()
 
     def _named(self, project: str, name: str) -> list[Lane]:
@@ -383,11 +381,13 @@ class Manager:
         return [*(lane for named in self._lanes.values() for lane in named.values()), *self._leaving]
 
 
-def _tell_others(project: str, faults: Sequence[QueueFault]) -> None:
-    """Of the queues that cannot be opened, save the first, which is told by whoever hears of it."""
-    if faults:
-        told = " ".join(fault.message for fault in faults[:TOLD])
-        log.warning("Of the project %s %s cannot be opened: %s", project, counted(len(faults), "more queue"), told)
+def _together(faults: Sequence[QueueFault]) -> QueueFault:
+    """One of all, so that whoever hears of it can tell whether it is the same as before."""
+    first, *others = faults
+    if not others:
+        return first
+    told = " ".join(fault.message for fault in others[:TOLD])
+    return QueueFault(f"{first.message} {counted(len(others), 'more queue')} cannot be opened: {told}")
 
 
 async def _wound_down(lane: Lane, *, seconds: float) -> None:

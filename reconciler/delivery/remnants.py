@@ -25,22 +25,25 @@ class Remnants:
         self._opened: set[str] = set()  # the projects of which all are
 
     async def projects(self) -> frozenset[str]:
-        """Those that have a queue on disk. Raises QueueFault."""
-        return frozenset(one.project for one in await self._on_disk())
+        """Those that have a queue on disk, as far as that can be read."""
+        found, _ = await self._queues.found()
+        return frozenset(one.project for one in found)
 
     async def names(self, project: str) -> set[str]:
-        """The destinations of a project that have one which may not be open yet. Raises QueueFault."""
-        return set() if project in self._opened else {one.name for one in await self._found(project)}
+        """The destinations of a project that have one which may not be open yet, as far as that can be read."""
+        if project in self._opened:
+            return set()
+        found, _ = await self._queues.found()
+        return {one.name for one in found if one.project == project}
 
     async def open(self, project: str, *, opened: Callable[[Found, Queue], None]) -> list[QueueFault]:
-        """Open those of a project; `opened` hears of each. Returns why some cannot be opened: call it again later.
-
-        Raises QueueFault when nobody can say which there are.
+        """Open those of a project; `opened` hears of each. Returns why some cannot be opened, or why nobody can say of
+        some whose they are, which may be this project's: call it again later.
         """
         if project in self._opened:
             return []
-        found = await self._found(project)
-        faults: list[QueueFault] = []
+        everyones, faults = await self._queues.found()
+        found = [one for one in everyones if one.project == project]
         for one in found:
             if not self._queues.is_open(one):
                 try:
@@ -51,15 +54,6 @@ class Remnants:
             self._opened.add(project)
             _tell_copies(found)
         return faults
-
-    async def _found(self, project: str) -> list[Found]:
-        return [one for one in await self._on_disk() if one.project == project]
-
-    async def _on_disk(self) -> list[Found]:
-        try:
-            return await self._queues.found()
-        except OSError as fault:
-            raise QueueFault(f"The folder of queues cannot be read ({fault.strerror}); look at the disk.") from fault
 
 
 def _tell_copies(found: Sequence[Found]) -> None:

@@ -19,6 +19,10 @@ UNUSED = "No Configuration delivers to it; status.delivery of each says why not.
 LEAVING = "Nothing is delivered to it any more; what is queued is still sent."
 MOVING = "Its queue has another place now; what is in the old one is still sent."
 REFUSED = "The disk of the service failed what was written last for it, or does not answer; the log says more."
+NO_ROOM = (
+    "The disk has less room than `delivery.freeBytes`; until it has more, records for it are answered 503, or dropped "
+    "where `on_full` says so."
+)
 
 _KINDS = {MEMORY: "memory", NOWHERE: "none"}
 
@@ -75,6 +79,8 @@ def _message(lanes: Sequence[Lane], now: Shown | None) -> str:
         return ORPHANED
     if any(lane.is_refused for lane in lanes):
         return REFUSED
+    if lanes[0].is_without_disk:
+        return NO_ROOM
     if now.message:
         return now.message
     if lanes[0].leaving:

@@ -69,8 +69,10 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
         Type.DELIVERY_FAILING: Explained(
             "The endpoint of a destination is down, or for 30 seconds it took nothing that was sent to it: it does not "
             "answer, or refuses all of it.",
-            "Log records wait in its queue and are tried again. What is refused for too long becomes a dead letter.",
-            "The message says what came back; `reconciler send-test DESTINATION` tries it now.",
+            "Log records wait in its queue and are tried again; without a queue their senders keep them and send them "
+            "again. What a queue could not deliver for too long becomes a dead letter.",
+            "The message says what came back; `reconciler send-test DESTINATION` tries it now, and what waits goes "
+            "once its record arrives.",
         ),
         Type.DEAD_LETTERS: Explained(
             "A destination has dead letters: batches that were given up.",
@@ -87,7 +89,7 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
         ),
         Type.LOGS_UNROUTED: Explained(
             "Log records came to a project of which no Configuration takes them. It is over when none came for a "
-            "quarter of an hour.",
+            "quarter of an hour, which begins again with a start of the service.",
             "They were refused and are kept nowhere.",
             "`status.delivery` of each Configuration says whether it delivers and why not; correct it, or the senders.",
         ),

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from reconciler.notifications import texts
-from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification, Scope, State
+from reconciler.notifications.models import Cause, Domain, Finding, Notification, Scope, State
 
 HOLD = timedelta(minutes=15)  # after it was resolved: what comes back meanwhile is the same one
 UPDATE = timedelta(minutes=1)  # between two changes of its sentences, unless it grows worse or milder
@@ -69,15 +69,6 @@ def latest(kept: Iterable[Notification]) -> dict[Cause, Notification]:
     return found
 
 
-def observed(
-    known: Mapping[Cause, Notification], look: Look, *, now: datetime, new_id: NewId, room: int = MOST
-) -> Changes:
-    """What a look changes: what it found, and what it did not find any more. See `met` and `missed`."""
-    changes = met(known, look.findings, domain=look.domain, now=now, new_id=new_id, room=Room(room))
-    causes = {finding.cause for finding in look.findings}
-    return Changes((*changes.put, *missed(_of(known, look), causes, now=now)), changes.left_out)
-
-
 def met(
     known: Mapping[Cause, Notification],
     findings: Iterable[Finding],
@@ -120,27 +111,17 @@ def is_forgettable(one: Notification) -> bool:
 
 def forgotten(ended: Iterable[Notification], *, now: datetime, retention: timedelta, surplus: int = 0) -> list[str]:
     """The ids of those that are kept no longer, of all that are forgettable: ended longer ago than `retention`, and so
-    many as are too many, those that ended first. As long as one may come back it is kept, or a cause that flaps would
-    be new, and told, each time.
+    many as are too many, those that ended first. For its age alone none goes that may come back, or a cause that flaps
+    would be new, and told, each time.
     """
     before = now - max(retention, HOLD)
     every = list(ended)
     gone = {one.id: None for one in every if one.resolved is not None and one.resolved <= before}
     if surplus > len(gone):
-        first = sorted(every, key=lambda one: (one.resolved, one.id))[:surplus]  # which is almost their order here
+        # Quick, since they are kept almost in this order.
+        first = sorted(every, key=lambda one: (one.resolved, one.id))[:surplus]
         gone |= {one.id: None for one in first}
     return [*gone]
-
-
-def _of(known: Mapping[Cause, Notification], look: Look) -> list[Notification]:
-    """The open ones that a look speaks of."""
-    return [
-        one
-        for one in known.values()
-        if one.domain is look.domain
-        and one.state is State.OPEN
-        and (look.part is None or one.cause.project == look.part)
-    ]
 
 
 def _met(

@@ -167,10 +167,17 @@ def _resource_deprecated(text: _Text) -> Said:
 
 
 def _delivery_failing(text: _Text) -> Said:
+    """`inline` is 1 for a destination without a queue."""
+    waits = "Log records wait in its queue, and the endpoint is tried again and again by itself."
+    if text.number("inline"):
+        waits = (
+            "It has no queue: senders are refused, keep their log records and send them again; now and then one of "
+            "their requests is let through, to find out whether the endpoint is back."
+        )
     return Said(
         f"Nothing gets through to the destination {text['subject']}",
-        f"{text.sentence('cause') or 'Its endpoint does not take what is sent.'} Log records wait in its queue, and "
-        f"the endpoint is tried again and again by itself. {_typed(text, 'send-test')} tries it now.",
+        f"{text.sentence('cause') or 'Its endpoint does not take what is sent.'} {waits} "
+        f"{_typed(text, 'send-test')} tries it now.",
     )
 
 

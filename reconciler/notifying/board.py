@@ -70,7 +70,7 @@ class Board:
         self._statuses: dict[str, dict[str, UserStatus]] = {}  # by notification and person
         self._rendered = Rendered(place)
         targets = 0 if outbox is None else len(outbox.targets)
-        self._slice = max(1, SLICE * 4 // (4 + targets))  # an alert costs a fifth of a notification
+        self._slice = max(1, SLICE * 4 // (4 + targets))  # an alert costs a quarter of a notification at most
         self._changing = asyncio.Lock()
         self._made = 0  # the time in the last id, in milliseconds
         self._left_out: set[tuple[Domain, str | None]] = set()  # of which looks, by domain and part

@@ -97,7 +97,8 @@ def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Findin
     findings = []
     cause = _failing(one.lanes[0], now)
     if cause is not None:
-        findings.append(finding(Type.DELIVERY_FAILING, Severity.ERROR, {"cause": cause}))
+        facts: Facts = {"cause": cause} if one.lanes[0].queue is not None else {"cause": cause, "inline": 1}
+        findings.append(finding(Type.DELIVERY_FAILING, Severity.ERROR, facts))
     elif _is_untried(one):
         findings.append(finding(Type.DELIVERY_FAILING, Severity.ERROR, {}, fading=True))
     if one.dead:

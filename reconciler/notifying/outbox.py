@@ -36,7 +36,6 @@ from reconciler.operations.contract import AlertRow, Operations
 log = logging.getLogger(__name__)
 
 MOST = 1_000  # alerts that wait for one target; the oldest go first
-MADE = 8  # alerts that are made at a stretch: each takes some 120 microseconds
 ADDED = 200  # that a target gets at a stretch
 MOST_ANEW = 100  # open notifications that a target is told of late: a chat is no place for more
 MOST_GONE = 100_000  # alerts to forget while the disk takes nothing; further ones were not written either, as a rule
@@ -155,7 +154,7 @@ class Outbox:
             total, worst = await _unheard(lane.to, kept)
             number = min(len(worst), self._most - len(lane.waiting))
             lane.owes = lane.owes or number < len(worst)  # once there is room; or what it lost since this began
-            async for ones in slices(worst[:number], MADE):
+            async for ones in slices(worst[:number]):
                 for one in ones:
                     told[one.id] = telling.told_also(told.get(one.id, one), name)
                     made.append(self._alert(lane, alerts.content(one, State.OPEN, self._place), at=at, new_id=new_id))

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TypeVar
 
-SLICE = 20  # that are judged, written or rendered at a stretch: each takes some 50 microseconds
+SLICE = 20  # that are judged, written, rendered or told late at a stretch: each takes some 50 microseconds
 QUICK = 200  # that are only looked at or counted: each takes some 5 microseconds
 
 T = TypeVar("T")

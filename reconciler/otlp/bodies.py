@@ -46,20 +46,21 @@ def fragments(payload: bytes) -> Iterator[list[bytes]]:
     """The JSON texts of the records' bodies, in order, some at a time.
 
     `payload` is a request that `reading` found sound, or several one after another. One list takes about half a
-    millisecond, so that the caller may pause behind it; a single body is never divided. Raises Malformed for what is no
-    request at all.
+    millisecond, so that the caller may pause behind it; it may be empty, and a single body is never divided. Raises
+    Malformed for what is no request at all.
     """
     texts: list[bytes] = []
     work = 0
     for body in protobuf.bodies(payload):
-        if body.HasField("string_value"):
-            text = _string(body.string_value)
+        if body is None:
+            work += 1
+        elif body.HasField("string_value"):
+            texts.append(text := _string(body.string_value))
             work += 1 + (len(text) >> 10)
         else:
             value = _value(body)
-            text = _EMPTY if value is None else _encode(value)
+            texts.append(text := _EMPTY if value is None else _encode(value))
             work += 1 + (len(text) >> 4)
-        texts.append(text)
         if work >= SLICE:
             yield texts
             texts, work = [], 0

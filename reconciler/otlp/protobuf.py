@@ -9,7 +9,7 @@ The parser (upb, in C) refuses strings that are not UTF-8 and messages inside of
 import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, Final
 
 import msgspec
@@ -52,28 +52,39 @@ def check_whole(request: bytes) -> None:
         raise _malformed() from None
 
 
-def bodies(request: bytes) -> Iterator[AnyValue]:
-    """The bodies of a request's records, in order. Raises Malformed, and then some may have come before."""
+def bodies(request: bytes) -> Iterator[AnyValue | None]:
+    """The bodies of a request's records, in order, and among them None for whatever else takes about as long as a
+    short one: a scope, a field beside the records. Raises Malformed, and then some may have come before.
+    """
     try:
         whole = Run(0, 0, len(request))
         for run in (whole,) if len(request) <= WHOLE else _runs(request, whole):
+            if run is None:
+                yield None
+                continue
             for group in _Bodies.FromString(_alone(request, run)).resource_logs:
                 for scope in group.scope_logs:
                     for record in scope.log_records:
                         yield record.body
+                    yield None
     except (DecodeError, IndexError):
         raise _malformed() from None
 
 
-def _runs(data: bytes, of: Run) -> Iterator[Run]:
-    """The same fields in runs of `RUN` bytes and at most one field more, of which only a record is ever longer."""
+def _runs(data: bytes, of: Run) -> Iterator[Run | None]:
+    """The same fields in runs of `RUN` bytes and at most one field more; a longer one that holds records is divided.
+    None for each field that was looked at and is no record.
+    """
     level, at, end = of
     if level == len(_CONTAINERS):
         while at < end:
-            start, at = at, records_until(data, at, end, stop=at + RUN).end
-            yield Run(level, start, at)
+            found = records_until(data, at, end, stop=at + RUN)
+            yield Run(level, at, found.end)
+            yield from repeat(None, found.others)
+            at = found.end
     else:
         for one in fields(data, at, end):
+            yield None
             is_divided = one.end - one.start > RUN and one.tag == _CONTAINERS[level][0]
             if is_divided or one.end - at > RUN:
                 yield Run(level, at, one.start if is_divided else one.end)

@@ -20,14 +20,31 @@ async def read(body: bytes, *, json: bool) -> Logs:
     Malformed, TooLarge.
     """
     request = await json_requests.protobuf(body) if json else body
-    cuts = small.cuts(request) if len(request) < small.SMALL else None
+    logs = at_once(request)
+    if logs is not None:
+        return logs
+    cuts = _small(request)
     if cuts is None:
-        return await _grouped(request, await _checked(request))
-    protobuf.check_whole(request)
-    if len(cuts) == 1 and cuts[0].end - cuts[0].start == len(request):
-        cut = cuts[0]
-        return Logs((Group(request, cut.records, protobuf.attributes(cut.resource)),), cut.records, len(request))
+        cuts = await _checked(request)
+    else:
+        protobuf.check_whole(request)
     return await _grouped(request, cuts)
+
+
+def at_once(request: bytes) -> Logs | None:
+    """What `read` would make of a request in protobuf, small and of one resource; None for any other. Raises
+    Malformed.
+    """
+    cuts = _small(request)
+    if cuts is None or len(cuts) != 1 or cuts[0].end - cuts[0].start != len(request):
+        return None
+    protobuf.check_whole(request)
+    cut = cuts[0]
+    return Logs((Group(request, cut.records, protobuf.attributes(cut.resource)),), cut.records, len(request))
+
+
+def _small(request: bytes) -> list[Cut] | None:
+    return small.cuts(request) if len(request) < small.SMALL else None
 
 
 async def _checked(request: bytes) -> list[Cut]:

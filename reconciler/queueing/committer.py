@@ -75,7 +75,7 @@ class Committer:
     """Used from one loop. The thread starts with the first thing to write."""
 
     def __init__(self, system: System) -> None:
-        self.faults = 0  # commits, later synchronisations, and emptying a file, that the disk failed
+        self.faults = 0  # commits, later synchronisations, emptying a file, and acknowledgements, that the disk failed
         self._system = system
         self._rounds: queue.SimpleQueue[_Round | None] = queue.SimpleQueue()
         self._dirty: dict[Source, None] = {}

@@ -5,7 +5,8 @@ Belongs here: what those who take, send and show batches have to know. Does not:
 A queue belongs to one destination and holds batches: what one request had for that destination, as it came. It is used
 from one event loop. The promises, which one suite of tests proves:
 
-- **Order.** Batches are numbered from 1 in order of arrival, and claimed in that order. A number is never used again.
+- **Order.** Batches are numbered from 1 in order of arrival, and claimed in that order. A number is never used again,
+  unless a file was damaged so that nothing in it says which numbers it had.
 - **Durability** (on disk, `sync: commit`). What `append` returned is done when the batch is on disk; only then can it
   be claimed. After a crash every such batch is there, unless it was acknowledged; one that was may be there again.
 - **At least once.** A claimed batch leaves the queue by `delivered`, `bury` or `discard` alone. What a process that
@@ -173,7 +174,9 @@ class Queue(Protocol):
 
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """Append dead letters to the queue again, oldest first, and take them off the dead ones: how many batches and
-        records. Stops early when there is no room.
+        records. Stops early when there is no room, and when the disk does not answer; one that never fits is passed
+        over. Raises QueueFault when the disk does not answer and nothing was done, as `discard` and `expire` do; but
+        with `outages_only` it waits for the disk.
         """
 
     async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:

@@ -8,18 +8,30 @@ it leaves here: a crash between the two makes two of it.
 """
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from reconciler.queueing import frames, obituaries, payloads
-from reconciler.queueing.contract import DeadLetter, Obituary, Piece, Shortage
+from reconciler.counting import counted
+from reconciler.queueing import committer, frames, obituaries, payloads
+from reconciler.queueing.contract import DeadLetter, Obituary, Piece, QueueFault, Shortage
 from reconciler.queueing.entries import Entry
 from reconciler.queueing.journals import Journal
 from reconciler.queueing.obituaries import Letter
 from reconciler.queueing.reading import Files
 from reconciler.queueing.walking import Walk
 
+log = logging.getLogger(__name__)
+
 ROUND_BATCHES = 64  # that are appended together
 ROUND_BYTES = 4 << 20
+
+NEVER_FIT = "Of the dead letters in %s, %s never fit into their queue: raise its `max_bytes`, or discard them."
+HANGS = "The disk of the queues does not answer; try again when it does."
+
+Item = TypeVar("Item")
 
 Append = Callable[[Entry, Letter], asyncio.Future[None]]
 """Appends a letter's payload to the queue, on disk."""
@@ -90,32 +102,64 @@ class DeadLetters:
             self.oldest = min(entry.taken_at for entry in found)
 
     async def replay(
-        self, append: Append, room: Callable[[int], Shortage | None], *, outages_only: bool, most: int | None
+        self,
+        append: Append,
+        room: Callable[[int], Shortage | None],
+        may_hold: Callable[[int], bool],
+        *,
+        outages_only: bool,
+        most: int | None,
     ) -> tuple[int, int]:
-        """Append them to the queue and take them off, as many as there is room for."""
-        batches = records = 0
-        async with self._changing:
+        """Append them to the queue and take them off, as many as there is room for. What never fits is passed over, and
+        told. Raises QueueFault when nothing was moved since the disk does not answer; but those of an outage wait for
+        it, since nobody waits for them.
+        """
+        limit = None if outages_only else committer.END_SECONDS
+        done = _Done()
+        too_large = 0
+        async with self._change(done, limit):
             waiting: list[tuple[Entry, asyncio.Future[None]]] = []
             size = 0
-            async for entry, letter in self.letters(after=0):
+            async for entry, letter in _in_time(self.letters(after=0), limit):
                 if entry.number in self._moving or (outages_only and not letter.obituary.outage):
                     continue
-                if most is not None and batches + len(waiting) >= most:
+                if most is not None and done.batches + len(waiting) >= most:
                     break
-                if room(len(letter.payload)) is not None:
+                shortage = room(len(letter.payload))
+                if shortage is Shortage.BYTES and not may_hold(len(letter.payload)):
+                    too_large += 1
+                    continue
+                if shortage is not None:
                     break
                 waiting.append((entry, self._move(entry, append(entry, letter))))
                 size += len(letter.payload)
                 if len(waiting) >= ROUND_BATCHES or size >= ROUND_BYTES:
-                    moved = await _moved(waiting)
-                    batches, records = batches + len(moved), records + sum(one.records for one in moved)
-                    if len(moved) < len(waiting):
-                        waiting = []
-                        break
+                    is_whole = done.add(await _moved(waiting, limit)) == len(waiting)
                     waiting, size = [], 0
-            moved = await _moved(waiting)
-            await self.look()
-            return batches + len(moved), records + sum(one.records for one in moved)
+                    if not is_whole:
+                        break
+            done.add(await _moved(waiting, limit))
+        if too_large and not outages_only:  # who replays those of an outage asks often, and nobody reads the answer
+            log.warning(NEVER_FIT, self.journal.folder, counted(too_large, "letter"))
+        return done.batches, done.records
+
+    @contextlib.asynccontextmanager
+    async def _change(self, done: "_Done", limit: float | None) -> AsyncIterator[None]:
+        """One change at a time. Each wait for the disk has so many seconds, or no end; what was done before one that
+        was too long is `done`. Raises QueueFault when that is nothing.
+        """
+        try:
+            async with asyncio.timeout(limit):
+                await self._changing.acquire()
+            try:
+                yield
+                async with asyncio.timeout(limit):
+                    await self.look()
+            finally:
+                self._changing.release()
+        except TimeoutError:
+            if not done.batches:
+                raise QueueFault(HANGS) from None
 
     def _move(self, entry: Entry, written: asyncio.Future[None]) -> asyncio.Future[None]:
         """Take a letter off once it is in the queue, also when nobody waits for that any more."""
@@ -145,25 +189,53 @@ class DeadLetters:
         return self.journal.left.size - sum(self._moving.values())
 
     async def _forget(self, is_wanted: Callable[[Entry], bool]) -> tuple[int, int]:
-        batches = records = 0
-        async with self._changing:
+        done = _Done()
+        async with self._change(done, committer.END_SECONDS):
             last = self.journal.last
-            async for entry in self._entries():
+            async for entry in _in_time(self._entries(), committer.END_SECONDS):
                 if entry.number > last:
                     break
                 is_there = entry.number not in entry.segment.done and entry.number not in self._moving
                 if is_there and is_wanted(entry):
                     self.journal.acknowledge([entry])
-                    batches, records = batches + 1, records + entry.records
-            await self.look()
-        return batches, records
+                    done.add([entry])
+        return done.batches, done.records
 
 
-async def _moved(waiting: Sequence[tuple[Entry, asyncio.Future[None]]]) -> list[Entry]:
-    """Those that are in the queue now. Who gives up waiting cancels none of the appends."""
+@dataclass(slots=True)
+class _Done:
+    """How many left."""
+
+    batches: int = 0
+    records: int = 0
+
+    def add(self, entries: Sequence[Entry]) -> int:
+        """Count these; how many they are."""
+        self.batches += len(entries)
+        self.records += sum(entry.records for entry in entries)
+        return len(entries)
+
+
+async def _in_time(items: AsyncIterator[Item], limit: float | None) -> AsyncIterator[Item]:
+    """The same; raises TimeoutError where one takes longer than so many seconds. All together may take any time."""
+    while True:
+        try:
+            async with asyncio.timeout(limit):
+                item = await anext(items)
+        except StopAsyncIteration:
+            return
+        yield item
+
+
+async def _moved(waiting: Sequence[tuple[Entry, asyncio.Future[None]]], limit: float | None) -> list[Entry]:
+    """Those that are in the queue now. Who gives up waiting cancels none of the appends. Raises TimeoutError when none
+    is written in time.
+    """
     if waiting:
-        await asyncio.wait([written for _, written in waiting])
-    return [entry for entry, written in waiting if written.exception() is None]
+        await asyncio.wait([written for _, written in waiting], timeout=limit)
+    if waiting and not any(written.done() for _, written in waiting):
+        raise TimeoutError
+    return [entry for entry, written in waiting if written.done() and written.exception() is None]
 
 
 def listed(entry: Entry, letter: Letter) -> DeadLetter:

@@ -95,8 +95,10 @@ class DiskQueue:
         self._dead.journal.appender.roll_bytes = _roll(limits.dead_bytes)
 
     async def start(self) -> None:
-        """Learn what only the files say."""
+        """Learn what only the files say; from then on files that were used up go."""
         await self._dead.look()
+        self._journal.start()
+        self._dead.journal.start()
 
     def room(self, *, size: int) -> Shortage | None:
         """See the contract."""
@@ -108,8 +110,7 @@ class DiskQueue:
         refused = appender.refused_at
         if refused is not None and asyncio.get_running_loop().time() < refused + REFUSED_SECONDS:
             return Shortage.DISK
-        freed = self._journal.disk - self._journal.kept
-        return Shortage.DISK if self._shared.space.spare() + freed < size else None
+        return Shortage.DISK if self._shared.space.spare() + self._journal.spare < size else None
 
     def may_hold(self, *, size: int) -> bool:
         """See the contract."""
@@ -245,7 +246,13 @@ class DiskQueue:
         def append(entry: Entry, letter: Letter) -> asyncio.Future[None]:
             return self._append([letter.payload], records=entry.records, at=letter.taken_at, died=entry.taken_at)
 
-        return await self._dead.replay(append, lambda size: self.room(size=size), outages_only=outages_only, most=most)
+        return await self._dead.replay(
+            append,
+            lambda size: self.room(size=size),
+            lambda size: self.may_hold(size=size),
+            outages_only=outages_only,
+            most=most,
+        )
 
     async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:
         """See the contract."""

@@ -3,22 +3,33 @@
 Belongs here: the index of what is on disk, making and removing folders. Does not: what is in one (`recovery`), which
 queues are open (`queues`).
 
-The files that say whose a folder is are read once: the root is locked, so nobody else makes or removes any. One that
-cannot be read for now (`identities.read`) is read again by whoever would otherwise take its queue for a missing one.
+The files that say whose a folder is are read once: the root is locked, so nobody else makes or removes any. What
+cannot be read for now (`identities.read`) keeps nobody from the others; it is read again by whoever asks for all, or
+would otherwise take its queue for a missing one.
 """
 
+import contextlib
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from reconciler import ids
+from reconciler.counting import counted
 from reconciler.queueing import identities, quarantine, segments
+from reconciler.queueing.contract import QueueFault
 from reconciler.queueing.identities import Found
 from reconciler.queueing.system import System
 
 log = logging.getLogger(__name__)
+
+TOLD = 10  # folders that cannot be read, in one line of the log
+
+WHOSE = "Whose the queue in {} is cannot be read ({}); {}."
+WHICH = "Which queues are in {} cannot be read ({}); {}."
+DO = "look at its permissions, the disk, and the limit of open files"
 
 
 class Wanted(NamedTuple):
@@ -30,7 +41,9 @@ class Wanted(NamedTuple):
 
 
 class Folders:
-    """See the module. Every method may wait for the disk; they are called one after another."""
+    """See the module. Every method but `forget` may wait for the disk; they are called one after another, but for
+    `remove`, which knows nothing of the index.
+    """
 
     def __init__(
         self, root: Path, *, system: System, clock: Callable[[], int], randomness: Callable[[int], bytes]
@@ -42,38 +55,55 @@ class Folders:
         self._randomness = randomness
         self._known: dict[Path, Found] = {}
         self._first: dict[Wanted, Found] = {}  # of several for the same, that with the lowest folder
-        self._unread: list[Path] = []
+        self._unread: dict[Path, OSError] = {}  # folders of queues, and those of the root whose content is not known
 
     def scan(self) -> None:
-        """Read whose every folder is. Raises OSError when the root cannot be read."""
+        """Read whose every folder is; what cannot be read is told. Raises OSError when the root cannot be read."""
         self._known.clear()
-        self._unread = [folder for folder in sorted(self._root.glob("*/*/")) if not identities.is_partial(folder)]
-        try:
-            self._read_rest()
-        except OSError as fault:
-            log.warning("Whose some queues in %s are cannot be read for now (%s).", self._root, fault.strerror)
+        self._unread.clear()
+        for place in sorted(self._root.iterdir()):
+            if place.is_dir():
+                self._read(place)
+        self._sort()
+        faults = self._faults()
+        if faults:
+            told = " ".join(fault.message for fault in faults[:TOLD])
+            log.error("Of what is in %s, %s cannot be read: %s", self._root, counted(len(faults), "folder"), told)
 
-    def all(self) -> list[Found]:
-        """The queues that are on disk, sorted by their folders. Raises OSError."""
+    def all(self) -> tuple[list[Found], list[QueueFault]]:
+        """The queues that are on disk, sorted by their folders, and what cannot be read for now, of whomever it is."""
         self._read_rest()
-        return [self._known[folder] for folder in sorted(self._known)]
+        return [self._known[folder] for folder in sorted(self._known)], self._faults()
 
     def find_or_make(self, wanted: Wanted) -> Found:
-        """The queue of a destination; made when there is none. Raises OSError, also when that is not known for now."""
+        """The queue of a destination; made when there is none. Raises OSError, and QueueFault when nobody knows for now
+        whether there is one.
+        """
         found = self._first.get(wanted)
         if found is None:
             self._read_rest()
             found = self._first.get(wanted)
+        if found is None:
+            self._refuse_unknown(wanted)
         return found or self._make(wanted)
 
-    def remove(self, folder: Path) -> None:
-        """Remove the folder of a queue in which nothing is queued. Damaged files are kept. Raises OSError."""
-        try:
+    def remove(self, folder: Path) -> bool:
+        """Remove the folder of a queue in which nothing is queued; whether it is no queue any more. Damaged files are
+        kept. Raises OSError.
+        """
+        with contextlib.suppress(OSError):
             _remove(folder)
-        finally:
-            if identities.read(folder) is None:
-                self._known.pop(folder, None)
-                self._sort()
+        return identities.read(folder) is None
+
+    def forget(self, folder: Path) -> None:
+        """This one was removed."""
+        self._known.pop(folder, None)
+        self._sort()
+
+    def _refuse_unknown(self, wanted: Wanted) -> None:
+        for path in sorted(self._unread):
+            if self._root / wanted.directory in (path, path.parent):
+                raise QueueFault(f"{self._fault(path).message} Until then the queue of {wanted.name} is not opened.")
 
     def _make(self, wanted: Wanted) -> Found:
         place = self._root / wanted.directory
@@ -92,22 +122,36 @@ class Folders:
         return made
 
     def _read_rest(self) -> None:
-        """Read what is not read; what fails is left for the next time. Raises OSError."""
+        """Read what is not read; what fails is left for the next time."""
         if not self._unread:
             return
-        failures: list[OSError] = []
-        unread, self._unread = self._unread, []
-        for folder in unread:
-            try:
-                self._read(folder)
-            except OSError as fault:
-                failures.append(fault)
-                self._unread.append(folder)
+        unread, self._unread = self._unread, {}
+        for path in unread:
+            self._read(path)
         self._sort()
-        if failures:
-            raise failures[0]
 
-    def _read(self, folder: Path) -> None:
+    def _read(self, path: Path) -> None:
+        """A folder of the root, with all in it, or that of one queue."""
+        try:
+            if path.parent == self._root:
+                for folder in sorted(path.iterdir()):
+                    if folder.is_dir() and not identities.is_partial(folder):
+                        self._read(folder)
+            else:
+                self._identify(path)
+        except FileNotFoundError:
+            return  # it went meanwhile
+        except OSError as fault:
+            self._unread[path] = fault
+
+    def _faults(self) -> list[QueueFault]:
+        return [self._fault(path) for path in sorted(self._unread)]
+
+    def _fault(self, path: Path) -> QueueFault:
+        said = WHICH if path.parent == self._root else WHOSE
+        return QueueFault(said.format(path, os.strerror(self._unread[path].errno or 0), DO))
+
+    def _identify(self, folder: Path) -> None:
         found = identities.read(folder)
         if found is not None:
             self._known[folder] = found

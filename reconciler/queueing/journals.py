@@ -1,13 +1,9 @@
 """A journal: segments in a folder, appended to at one end, from which anything leaves in any order.
 
-Belongs here: which segments there are, what left them, when that is written, when a file goes. Does not: appending
-(`appending`), who claims what (`line`), reading (`walking`).
+Belongs here: which segments there are, what left them, when that is written. Does not: appending (`appending`), files
+of which all left (`used_up`), who claims what (`line`), reading (`walking`).
 
-What left is written at most every 100 ms and never synchronised: a crash means that some of it is sent again. A segment
-of which all left is removed when it is the first one; elsewhere it is emptied to its header, which then says so, so
-that a file that is missing is never taken for one that was used up. The last one stays, for its numbers: when all that
-is queued has left, it is emptied in place, once it is long or its room is needed. None of that needs room on the
-disk.
+What left is written at most every 100 ms and never synchronised: a crash means that some of it is sent again.
 """
 
 import asyncio
@@ -17,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from reconciler.counting import counted
-from reconciler.queueing import acknowledging, quarantine, segments, used_files
+from reconciler.queueing import acknowledging, noting, quarantine, segments, used_files
 from reconciler.queueing.appending import Appender
-from reconciler.queueing.committer import Committer, File
+from reconciler.queueing.committer import Committer
 from reconciler.queueing.entries import Entry
 from reconciler.queueing.number_sets import Numbers
 from reconciler.queueing.recovery import Recovered
@@ -27,17 +23,15 @@ from reconciler.queueing.segments import Progress, Segment, Totals
 from reconciler.queueing.space import Space
 from reconciler.queueing.system import System
 from reconciler.queueing.used_files import Write
+from reconciler.queueing.used_up import UsedUp
 
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.1
 AGAIN_SECONDS = 1.0  # after a write that failed
 ATTEMPTS = 2  # at the end: what a full disk does not take is sent again
-EMPTY_BYTES = 8 << 20  # from which on the last segment is emptied when nothing is queued
-SMALL_BYTES = 64 << 10  # the same on a disk with little room, of which it may have the share below
-SHARES = 16
 
-NOT_GIVEN_BACK = "The queue file %s could not be %s (%s)."
+NOT_WRITTEN = "What left the queue file %s could not be written down (%s); until it is, a crash sends it again."
 
 
 class Journal:
@@ -69,17 +63,16 @@ class Journal:
         self.lost = recovered.lost
         self.last = recovered.header.first - 1  # the highest number that is committed
         self._kind = recovered.header.kind
-        self._header = recovered.header
         self._committer = committer
         self._heard = committed
-        self._forget = forget
-        self._space = space
         self._dirty: dict[Segment, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._is_flushing = False
-        self._is_refused = False  # whether the last flush failed
-        self._stuck: Segment | None = None  # the last one, if it could not be emptied
-        self._is_closed = False
+        self._again: dict[Segment, None] = {}  # what the disk refused, so that it keeps nothing else waiting
+        self._again_timer: asyncio.TimerHandle | None = None
+        self._writing: set[Segment] = set()
+        self._unwritten: set[Segment] = set()  # those whose last write failed
+        self._is_refused = False  # whether a write failed since this was looked at
+        self._is_open = False
         self.appender = Appender(
             folder,
             header=recovered.header,
@@ -88,9 +81,27 @@ class Journal:
             committed=self._committed,
             refused=refused,
         )
+        self._used_up = UsedUp(
+            self.segments,
+            header=recovered.header,
+            appender=self.appender,
+            committer=committer,
+            space=space,
+            forget=forget,
+            is_used_up=lambda: self.is_used_up,
+            freed=self._freed,
+            stay=self._stay,
+            note=self._put_down,
+        )
+
+    def start(self) -> None:
+        """Begin to write: until then nothing is done to a file."""
+        self._is_open = True
         for segment in self.segments:
             if segment.left.batches <= 0:  # a crash may have come before it went
                 self._touch(segment)
+        if self._dirty and self._timer is None:
+            self._wait()
 
     def _committed(self, segment: Segment, entries: Sequence[Entry], is_new: bool) -> None:
         if is_new:
@@ -175,105 +186,90 @@ class Journal:
     # Writing down what left.
 
     def _touch(self, segment: Segment) -> None:
+        if segment in self._again:
+            return
         self._dirty[segment] = None
-        if self._timer is None and not self._is_flushing:
-            self._wait(FLUSH_SECONDS)
+        if self._timer is None and not self._writing:
+            self._wait()
 
-    def _wait(self, seconds: float) -> None:
-        if not self._is_closed:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._flush)
+    def _wait(self) -> None:
+        if self._is_open:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush)
+
+    def _later(self, stuck: Iterable[Segment]) -> None:
+        """Try these again, when the disk may be well."""
+        for segment in stuck:
+            self._dirty.pop(segment, None)
+            self._again[segment] = None
+        if self._again and self._again_timer is None and self._is_open:
+            self._again_timer = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._again_timer = None
+        again, self._again = self._again, {}
+        for segment in again:
+            self._touch(segment)
 
     def _flush(self) -> None:
         """Write what is to be written, in one go; one is under way at a time."""
         self._timer = None
-        if self._is_flushing:
+        if self._writing:
             return  # its end comes back to this
         dirty, self._dirty = self._dirty, {}
-        self._tidy(dirty)
+        self._used_up.tidy(dirty)
         self._put_down(dirty)
 
     def _put_down(self, dirty: Iterable[Segment]) -> None:
-        writes = [write for segment in dirty if not segment.is_gone and (write := self._write(segment)) is not None]
+        writes = [write for segment in dirty if self._may_note(segment) and (write := self._note(segment)) is not None]
         if not writes:
             return
-        self._is_flushing = True
-
-        def chore(system: System) -> None:
-            for write in writes:
-                used_files.put(system, write)
+        self._writing |= {write.segment for write in writes}
+        written: set[Segment] = set()
 
         def ended(failure: Exception | None) -> None:
-            self._is_flushing, self._is_refused = False, failure is not None
-            for write in writes if failure is not None else ():
+            self._writing -= {write.segment for write in writes}
+            failed = [write for write in writes if write.segment not in written]
+            for write in failed:
                 self._take_back(write)
+            self._hear([write.segment for write in failed], written, failure)
             if self._dirty and self._timer is None:
-                self._wait(AGAIN_SECONDS if failure is not None else FLUSH_SECONDS)
+                self._wait()
 
-        self._committer.do(chore, ended)
+        self._committer.do(lambda system: used_files.put_all(system, writes, written), ended)
 
-    def _write(self, segment: Segment) -> Write | None:
-        """What is to be written of a segment: what is new, or all anew once that is far less than the file has."""
-        if self.appender.is_held and segment is self.segments[-1]:
-            return None  # it is being emptied, and its file of acknowledgements goes
-        if segment.acknowledged >= acknowledging.rewrite_at(
-            len(segment.progress) + len(segment.died), segment.done.size
-        ):
-            segment.unwritten.clear()
-            segment.unsaved = set(segment.progress)
-            segment.unwritten.append(
-                acknowledging.several(segment.done.first, segment.done.bits(), segment.gone, mark=self.mark)
-            )
-            segment.unwritten += [
-                acknowledging.replayed(number, died, mark=self.mark) for number, died in sorted(segment.died.items())
-            ]
-            return self._taken(segment, offset=0, is_anew=True)
-        if not segment.unwritten and not segment.unsaved:
-            return None
-        return self._taken(segment, offset=segment.acknowledged, is_anew=False)
+    def _hear(self, failed: Sequence[Segment], written: set[Segment], failure: Exception | None) -> None:
+        """Of a round of writes: it is told once, until all that failed was written, or is gone."""
+        self._unwritten -= written
+        self._unwritten &= self._again.keys() | self._dirty.keys() | self._writing | {*failed}
+        if failed:
+            if not self._unwritten:
+                log.warning(NOT_WRITTEN, failed[0].path, os.strerror(getattr(failure, "errno", None) or 0))
+            self._unwritten.update(failed)
+            self._is_refused = True
+            self._committer.faults += 1
+            self._later(failed)
 
-    def _taken(self, segment: Segment, *, offset: int, is_anew: bool) -> Write:
-        records = [] if offset else [acknowledging.MAGIC]
-        records += segment.unwritten
-        records += [
-            acknowledging.progressed(number, segment.progress[number], mark=self.mark)
-            for number in sorted(segment.unsaved)
-        ]
-        data = b"".join(records)
-        before, segment.acknowledged = segment.acknowledged, offset + len(data)
+    def _may_note(self, segment: Segment) -> bool:
+        return segment not in self._writing and self._used_up.may_note(segment)
+
+    def _note(self, segment: Segment) -> Write | None:
+        before = segment.acknowledged
+        write = noting.noted(segment, mark=self.mark)
         self.disk += segment.acknowledged - before
-        write = Write(segment, offset, data, before, is_anew, segment.unwritten, segment.unsaved)
-        segment.unwritten, segment.unsaved = [], set()
         return write
 
     def _take_back(self, write: Write) -> None:
-        """A write failed: what it had is written with what is next."""
-        segment = write.segment
-        if segment.is_gone:
-            return
-        if not write.is_anew:
-            segment.unwritten = write.records + segment.unwritten
-            segment.unsaved |= write.unsaved & segment.progress.keys()
-        self.disk -= segment.acknowledged - write.before
-        segment.acknowledged = write.before
-        self._dirty[segment] = None
+        before = write.segment.acknowledged
+        noting.take_back(write)
+        self.disk += write.segment.acknowledged - before
 
-    # Files that go.
+    def _stay(self, stuck: Sequence[Segment]) -> None:
+        """Their files could not be given back: what left them is written down, and they are tried again."""
+        self._put_down(stuck)
+        self._later(stuck)
 
-    def _tidy(self, dirty: Sequence[Segment] | dict[Segment, None]) -> None:
-        for segment in dirty:
-            if (
-                segment.is_sealed
-                and not segment.is_gone
-                and segment.left.batches <= 0
-                and segment is not self.segments[-1]
-            ):
-                segment.is_gone = True
-                if segment is not self.segments[0]:
-                    self._empty(segment)
-        while len(self.segments) > 1 and self.segments[0].is_gone:
-            self._remove(self.segments.pop(0))
-        if self._may_empty_last() and self._is_last_long():
-            self._empty_last()
+    def _freed(self, size: int) -> None:
+        self.disk -= size
 
     @property
     def is_used_up(self) -> bool:
@@ -282,114 +278,46 @@ class Journal:
 
     @property
     def kept(self) -> int:
-        """The bytes on disk that stay there when more is appended: no more than a header when nothing is queued."""
-        return segments.HEADER_BYTES if self.is_used_up or self.appender.is_held else self.disk
+        """The bytes on disk that stay there when more is appended: no more than a header when nothing is queued and no
+        file stays that should be gone.
+        """
+        is_empty = self.is_used_up or self.appender.is_held
+        return segments.HEADER_BYTES if is_empty and not self._used_up.is_staying else self.disk
+
+    @property
+    def spare(self) -> int:
+        """The bytes on disk that are given back before what is appended next is written."""
+        return 0 if self._used_up.is_stuck else self.disk - self.kept
 
     def make_room(self) -> None:
-        """Give back what is not `kept`, before what is appended next is written."""
-        if not self.is_used_up or self.appender.is_held:
-            return
-        self._tidy([*self._dirty])
-        if self._may_empty_last():
-            self._empty_last()
-        elif self.segments and self.segments[-1].is_damaged:
-            self.appender.let_go()  # the next append begins another segment, and this one goes
-
-    def _remove(self, segment: Segment) -> None:
-        self.disk -= segment.end + segment.acknowledged
-        self._forget(segment.path)  # an open file keeps its room
-
-        def chore(system: System) -> None:
-            # In this order: what is acknowledged must not come back when a crash comes between the two.
-            system.remove(segment.path)
-            system.remove(segment.acknowledgements)
-
-        self._committer.do(chore, self._given_back("removed", segment.path))
-
-    def _empty(self, segment: Segment) -> None:
-        header = self._header._replace(
-            first=segment.first, before=segment.before, made_at=segment.made_at, flags=segments.DRAINED
-        )
-        self.disk -= segment.end - segments.HEADER_BYTES + segment.acknowledged
-        segment.end, segment.acknowledged = segments.HEADER_BYTES, 0
-        act = used_files.replace if segment.is_damaged else used_files.empty
-        file, data = File(segment.path), segments.encode(header)
-        self._committer.do(lambda system: act(system, file, data), self._given_back("emptied", segment.path))
-
-    def _given_back(self, what: str, path: Path) -> Callable[[Exception | None], None]:
-        def told(failure: Exception | None) -> None:
-            self._space.look_again()
-            if isinstance(failure, OSError):
-                log.warning(NOT_GIVEN_BACK, path, what, os.strerror(failure.errno or 0))
-
-        return told
-
-    def _may_empty_last(self) -> bool:
-        if len(self.segments) != 1 or self.left.batches > 0 or not self.appender.is_idle or self.appender.is_held:
-            return False
-        last = self.segments[0]
-        return last.end > segments.HEADER_BYTES and not last.is_damaged
-
-    def _is_last_long(self) -> bool:
-        long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._space.spare() // SHARES))
-        last = self.segments[-1]
-        return last.end >= long or last is self._stuck or self.appender.refused_at is not None
-
-    def _empty_last(self) -> None:
-        last = self.segments[0]
-        file = self.appender.file or File(last.path)
-        self.appender.is_held = True
-        header = self.appender.emptied()
-        unwritten, last.unwritten = last.unwritten, []
-
-        def ended(failure: Exception | None) -> None:
-            self.appender.is_held = False
-            if failure is None:
-                last.is_gone = True
-                last.following = self.appender.restart(last)
-                self.segments, self._stuck = [last.following], None
-                self.disk -= last.end - segments.HEADER_BYTES + last.acknowledged
-                self._space.look_again()
-            else:
-                last.unwritten = unwritten + last.unwritten
-                self._not_emptied(last, failure)
-            self._committer.wants(self.appender)
-
-        self._committer.do(lambda system: used_files.empty(system, file, header), ended)
-
-    def _not_emptied(self, last: Segment, failure: Exception) -> None:
-        """What is in the file now, and of which header, is unknown: nothing is appended to it any more. It is emptied
-        later, or removed when there is another one.
-        """
-        self._committer.faults += 1
-        if self._stuck is not last:
-            log.warning(NOT_GIVEN_BACK, last.path, "emptied", os.strerror(getattr(failure, "errno", None) or 0))
-        self._stuck = last
-        self.appender.let_go()
-        last.is_sealed = True
-        self._put_down([last])
-        self._dirty[last] = None
-        if self._timer is None:
-            self._wait(AGAIN_SECONDS)
+        """Give back what is `spare`."""
+        if self.is_used_up and not self.appender.is_held:
+            self._used_up.make_room([*self._dirty, *self._again])
 
     async def close(self) -> None:
         """Write all that is to be written, and close the files."""
         self.appender.stop()
-        self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._is_open = False
+        for timer in (self._timer, self._again_timer):
+            if timer is not None:
+                timer.cancel()
         while not self.appender.is_idle:
             await self._committer.done(_nothing)
         for _ in range(ATTEMPTS):
-            while self._is_flushing or self.appender.is_held:
-                await self._committer.done(_nothing)
+            await self._settled()
+            self._is_refused = False
+            self._dirty.update(self._again)
+            self._again.clear()
             self._flush()
-            while self._is_flushing or self.appender.is_held:
-                await self._committer.done(_nothing)
+            await self._settled()
             if not self._is_refused:
                 break
         self.appender.let_go()
         await self._committer.done(_nothing)
+
+    async def _settled(self) -> None:
+        while self._writing or self._used_up.is_busy:
+            await self._committer.done(_nothing)
 
 
 def _ones(count: int) -> bytes:

@@ -42,6 +42,12 @@ class _Open(NamedTuple):
     queue: DiskQueue
 
 
+class _Removing(NamedTuple):
+    found: Found
+    task: asyncio.Task[None]
+    until: float  # in seconds of the loop: so long somebody waits for it
+
+
 class Queues:
     """One per process, used from one loop. Begin with `start`, end with `close`."""
 
@@ -62,6 +68,7 @@ class Queues:
             Committer(self._system), Files(), Kept(), clock, Space(root, reserve=reserve, monotonic=time.monotonic)
         )
         self._open: dict[Path, _Open] = {}
+        self._removing: dict[Path, _Removing] = {}  # of those that are open still
         self._opening = asyncio.Lock()
         self._lock: int | None = None
 
@@ -89,13 +96,16 @@ class Queues:
         identities.sweep(self._root)
 
     async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
-        """The queue of a destination, which is made when there is none. Raises QueueFault."""
+        """The queue of a destination, which is made when there is none. One that is being removed is waited for, as
+        long as `remove` does. Raises QueueFault.
+        """
         limits = Limits(max_batches, storage.max_bytes, dead_bytes)
         if identities.DIRECTORY.fullmatch(storage.directory) is None:
             raise QueueFault(f"The queue of {name} cannot be at {storage.directory}: choose a plain name.")
+        wanted = Wanted(project, name, storage.directory)
+        await self._removed_before(wanted)
         async with self._opening:
             with _faults(name):
-                wanted = Wanted(project, name, storage.directory)
                 found = await self._shared.files.run(lambda: self._folders.find_or_make(wanted))
                 return await self._opened(found, limits, storage.sync)
 
@@ -106,6 +116,8 @@ class Queues:
                 return await self._opened(found, Limits(UNLIMITED, UNLIMITED, dead_bytes), "commit")
 
     async def _opened(self, found: Found, limits: Limits, sync: str) -> DiskQueue:
+        if found.folder in self._removing:
+            raise QueueFault(f"The old queue of {found.name} is still being closed; look at the disk.")
         if found.folder in self._open:
             raise QueueFault(f"The queue of {found.name} is open already.")
         queued, buried = await self._shared.files.run(lambda: self._recovered(found))
@@ -124,8 +136,10 @@ class Queues:
             recovery.recover(buried, kind=segments.DEAD, mark=found.mark, system=self._system),
         )
 
-    async def found(self) -> list[Found]:
-        """The queues that are on disk, sorted by their folders. Raises OSError."""
+    async def found(self) -> tuple[list[Found], list[QueueFault]]:
+        """The queues that are on disk, sorted by their folders, and a fault for each folder of which nobody knows for
+        now whose it is.
+        """
         async with self._opening:
             return await self._shared.files.run(self._folders.all)
 
@@ -136,24 +150,37 @@ class Queues:
     async def remove(self, queue: Queue) -> None:
         """Close a queue, and remove its folder if it is on disk and nothing is in it. Damaged files are kept.
 
-        A disk that hangs is waited for, `committer.END_SECONDS`. Then the queue stays as it is until the next start.
+        A disk that hangs is waited for, `committer.END_SECONDS`. Then that goes on, and until it ends nobody opens the
+        queue again; others are opened meanwhile.
         """
-        async with self._opening:  # who opens it again meanwhile would get a folder that is about to go
-            try:
-                async with asyncio.timeout(committer.END_SECONDS):
-                    await self._removed(queue)
-            except TimeoutError:
-                log.error("The disk of the queues does not answer; an empty queue stays there until the next start.")
-
-    async def _removed(self, queue: Queue) -> None:
-        await queue.close()  # first: what is being written is in it then
-        empty = not any((queue.depth().batches, queue.depth().dead_batches))
         if not isinstance(queue, DiskQueue):
-            return
-        self._open.pop(queue.folder, None)
-        if empty:
-            with contextlib.suppress(OSError):
-                await self._shared.files.run(lambda: self._folders.remove(queue.folder))
+            await queue.close()
+        elif queue.folder in self._open:  # else all are closed
+            removing = asyncio.create_task(self._removed(queue), name=f"remove-queue-{queue.folder.name}")
+            until = asyncio.get_running_loop().time() + committer.END_SECONDS
+            self._removing[queue.folder] = _Removing(self._open[queue.folder].found, removing, until)
+            await asyncio.wait([removing], timeout=committer.END_SECONDS)
+            if not removing.done():
+                log.error("The disk of the queues does not answer; %s is closed when it does.", queue.folder)
+
+    async def _removed(self, queue: DiskQueue) -> None:
+        try:
+            await queue.close()  # first: what is being written is in it then
+            if not any((queue.depth().batches, queue.depth().dead_batches)):
+                with contextlib.suppress(OSError):
+                    if await self._shared.files.run(lambda: self._folders.remove(queue.folder)):
+                        async with self._opening:
+                            self._folders.forget(queue.folder)
+        finally:
+            self._open.pop(queue.folder, None)
+            self._removing.pop(queue.folder, None)
+
+    async def _removed_before(self, wanted: Wanted) -> None:
+        """Wait for the end of what `remove` is at: else a folder would be found that is about to go."""
+        now = asyncio.get_running_loop().time()
+        for one in [*self._removing.values()]:
+            if (one.found.project, one.found.name, one.found.directory) == wanted:
+                await asyncio.wait([one.task], timeout=max(0.0, one.until - now))
 
     def spare(self) -> int:
         """Bytes that may be written before the disk is down to its reserve; below zero when it is beyond that."""
@@ -179,7 +206,12 @@ class Queues:
 
     async def _closed(self) -> bool:
         """Close every queue; whether that ended in time."""
-        closing = [(found, asyncio.create_task(queue.close())) for found, queue in self._open.values()]
+        closing = [
+            (found, asyncio.create_task(queue.close()))
+            for folder, (found, queue) in self._open.items()
+            if folder not in self._removing
+        ]
+        closing += [(one.found, one.task) for one in self._removing.values()]
         self._open.clear()
         try:
             async with asyncio.timeout(committer.END_SECONDS):

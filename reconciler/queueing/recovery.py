@@ -23,8 +23,6 @@ from reconciler.queueing.system import PASSING, System
 
 log = logging.getLogger(__name__)
 
-NAME_DIGITS = 16
-
 
 @dataclass(slots=True)
 class Recovered:
@@ -70,14 +68,15 @@ def recover(folder: Path, *, kind: int, mark: int, system: System) -> Recovered:
         if _is_known(one, served[0] if served else None, mark=mark):
             served.insert(0, one)
         else:
-            highest = max(highest, one.first + min(one.length, segments.LONGEST_BYTES) // frames.HEADER_BYTES)
+            highest = max(highest, segments.highest(one.first, one.length))
             _put_away(one, kind=kind)
     if served and served[-1] is found[-1]:
         _mend_end(served[-1], system)
     _settle(served, recovered, kind=kind, mark=mark)
-    highest = max([highest, *(one.highest for one in served)])
+    kept = quarantine.put(folder, kind=kind)
+    highest = max([highest, _highest_of(kept), *(one.highest for one in served)])
     recovered.header = recovered.header._replace(first=highest + 1)
-    recovered.quarantined = quarantine.count(folder, kind=kind)
+    recovered.quarantined = len(kept)
     _sweep(folder)
     return recovered
 
@@ -87,20 +86,24 @@ def _files(folder: Path) -> list[Path]:
         names = [path for path in folder.iterdir() if path.suffix == segments.SUFFIX]
     except FileNotFoundError:
         return []
-    return sorted(path for path in names if _number(path) is not None)
+    return sorted(path for path in names if segments.number(path.stem) is not None)
 
 
-def _number(path: Path) -> int | None:
-    if len(path.stem) != NAME_DIGITS:
-        return None
-    try:
-        return int(path.stem, 16)
-    except ValueError:
-        return None
+def _highest_of(kept: list[Path]) -> int:
+    """No number is given out again that a file in quarantine may have, also where an earlier start put it there and
+    nothing was appended since.
+    """
+    numbers = [0]
+    for path in kept:
+        first = quarantine.first_number(path)
+        if first is not None:
+            with contextlib.suppress(FileNotFoundError):  # somebody has looked, and removed it
+                numbers.append(segments.highest(first, path.lstat().st_size))
+    return max(numbers)
 
 
 def _look(path: Path, *, kind: int, mark: int) -> _Found:
-    first = _number(path)
+    first = segments.number(path.stem)
     assert first is not None
     status = path.lstat()
     found = _Found(path, first, status.st_size, is_foreign=not stat.S_ISREG(status.st_mode))
@@ -278,6 +281,8 @@ def _segment(one: _Found, before: Totals, held: Totals, *, kind: int, mark: int)
     segment.is_gone = _is_drained(one)
     segment.done = Numbers(one.first)
     if segment.is_gone:
+        with contextlib.suppress(OSError):  # a crash may have come before it was removed
+            segment.acknowledged = segment.acknowledgements.lstat().st_size
         return segment
     said = acknowledging.read(_acknowledged(segment.acknowledgements, held, kind=kind), first=one.first, mark=mark)
     segment.done, segment.progress, segment.died, segment.acknowledged = said.done, said.progress, said.died, said.end

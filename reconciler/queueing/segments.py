@@ -23,6 +23,7 @@ VERSION = 1
 HEADER_BYTES = 64
 ROLL_BYTES = 16 << 20
 LONGEST_BYTES = ROLL_BYTES + frames.HEADER_BYTES + frames.MOST_BYTES  # the last append may go over the end
+NAME_DIGITS = 16
 SUFFIX = ".seg"
 ACKNOWLEDGED = ".ack"
 
@@ -104,6 +105,21 @@ def length(totals: Totals) -> int:
 def name(first: int) -> str:
     """The name of the segment that begins with a number."""
     return f"{first:016x}{SUFFIX}"
+
+
+def number(stem: str) -> int | None:
+    """With which number a segment begins, by its name without its end."""
+    if len(stem) != NAME_DIGITS:
+        return None
+    try:
+        return int(stem, 16)
+    except ValueError:
+        return None
+
+
+def highest(first: int, length: int) -> int:
+    """The highest number that may be in a file so long that begins with a number, whatever is in it."""
+    return first + min(length, LONGEST_BYTES) // frames.HEADER_BYTES
 
 
 @dataclass(eq=False, slots=True)

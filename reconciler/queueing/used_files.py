@@ -6,6 +6,7 @@ Belongs here: what is safe when a crash or a full disk comes between two calls. 
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,9 @@ PARTIAL = ".new"
 
 
 class Write(NamedTuple):
-    """Something for a file of acknowledgements: at an offset, or instead of it all if `is_anew`."""
+    """Something for a file of acknowledgements: at an offset, or instead of it all if `is_anew`. The file lacks
+    `records` and `unsaved` until it is written.
+    """
 
     segment: Segment
     offset: int
@@ -27,6 +30,15 @@ class Write(NamedTuple):
     is_anew: bool
     records: list[bytes]
     unsaved: set[int]
+
+
+def remove(system: System, used_up: Sequence[Segment], removed: list[Segment]) -> None:
+    """Remove segments of which all left, one after another; `removed` gets each that is. Raises OSError."""
+    for segment in used_up:
+        # In this order: what is acknowledged must not come back when a crash comes between the two.
+        system.remove(segment.path)
+        system.remove(segment.acknowledgements)
+        removed.append(segment)
 
 
 def empty(system: System, file: File, header: bytes) -> None:
@@ -62,8 +74,22 @@ def write_anew(system: System, path: Path, data: bytes) -> None:
         raise
 
 
-def put(system: System, one: Write) -> None:
-    """Write down what left, or was tried. Raises OSError."""
+def put_all(system: System, writes: Sequence[Write], written: set[Segment]) -> None:
+    """Write down what left, or was tried, of each; `written` gets those that are. One that fails keeps no other from
+    being written. Raises the first OSError, at the end.
+    """
+    faults: list[OSError] = []
+    for write in writes:
+        try:
+            _put(system, write)
+            written.add(write.segment)
+        except OSError as fault:
+            faults.append(fault)
+    if faults:
+        raise faults[0]
+
+
+def _put(system: System, one: Write) -> None:
     path = one.segment.acknowledgements
     if one.is_anew:
         write_anew(system, path, one.data)

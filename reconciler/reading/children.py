@@ -300,18 +300,21 @@ class Child:
         await self.end()
 
     async def _listen(self) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError, ValueError):
+        try:
             while True:
                 self._take(messages.answer(await self._frame()))
-        # The end of its output, or something that is no answer: either way this child is done.
+        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError, ValueError):
+            pass  # the end of its output, or something that is no answer: either way this child is done
+        except Exception:  # an answer that nests too deeply, for instance
+            log.exception("An answer of the reader met a fault that nobody foresaw.")
         await self._end()
         self._over()
 
     def _over(self) -> None:
         """Whoever waits for it is told that it ended."""
         how = _how(self.process.returncode)
-        self._tell(f"The reader ended with {how}")
-        told = f"The reader ended with {how} before it answered; it is started again, and the work is tried again."
+        self._tell(f"The reader {how}")
+        told = f"The reader {how} before it answered; it is started again, and the work is tried again."
         for waiting in self._waiting.values():
             waiting.end_limits()
             if not waiting.future.done():
@@ -393,4 +396,5 @@ def _failure(failed: Failed) -> errors.ReconcilerError:
 
 
 def _how(code: int | None) -> str:
-    return f"signal {-code}" if code is not None and code < 0 else f"code {code}"
+    """None: it was killed, and has not ended yet."""
+    return "was killed" if code is None else f"ended with {'signal' if code < 0 else 'code'} {abs(code)}"

@@ -30,6 +30,7 @@ ENDED = (
     "planning this ended the program that reads it, or kept it too long, also alone, and is not tried again for an"
     " hour; propose another commit, in smaller parts, and look in the service's log for what ended it"
 )
+STOPS = "The service stops; the work is tried again when it is started again."
 
 
 class Reader:
@@ -129,8 +130,7 @@ class Reader:
             async with asyncio.timeout(seconds):
                 return await self._searched(job, inflow)
         except TimeoutError:
-            why = f"a proposal took longer than {seconds:g} seconds apart from all others"
-            self._ended(self._pace_apart, f"The reader was ended, since {why}")
+            log.warning("A proposal was given up: it took longer than %g seconds apart from all others.", seconds)
             raise overdue(seconds) from None
 
     @contextlib.asynccontextmanager
@@ -215,15 +215,18 @@ class Reader:
             async with asyncio.timeout(pace.pause(now=_now())):
                 await self._stopped.wait()
         if self._stopped.is_set():
-            raise ReaderGone("The service stops; the work is tried again when it is started again.")
-
+            raise ReaderGone(STOPS)
         try:
-            return await Child.start(self._command, seconds=self._seconds, unasked=partial(self._ended, pace))
+            child = await Child.start(self._command, seconds=self._seconds, unasked=partial(self._ended, pace))
         except OSError as error:
             why = error.strerror or str(error)
             self._ended(pace, f"The reader could not be started ({why})")
             remedy = "look at the machine's memory, and at its limits of processes"
             raise ReaderGone(f"The reader could not be started ({why}); {remedy}.") from error
+        if self._stopped.is_set():  # by `stop`, which knows of this one only now
+            await child.end()
+            raise ReaderGone(STOPS)
+        return child
 
     def _ended(self, pace: Pace, told: str) -> None:
         """A child ended and was not asked to."""

@@ -59,7 +59,7 @@ class Reviewing:
         long as nothing moved.
 
         Raises Unknown, `proposable.NotFound`, Unmergeable, Crowded, TookTooLong, GitFault, StoreFault, ReaderGone,
-        Overdue, Busy, and Refused for a name that is none and for what the reader cannot plan.
+        Overdue, Busy, Hangs, and Refused for a name that is none and for what the reader cannot plan.
         """
         return await self._shared.ask(asked, partial(self._in_time, asked))
 

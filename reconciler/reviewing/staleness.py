@@ -1,7 +1,7 @@
 """Whether plans still hold: what each was made of, held against what there is now.
 
 A plan is stale as soon as the same question could be answered otherwise. Of a ref of which nothing is known, since its
-remote does not answer in time, nothing is said.
+remote does not answer in time, nothing is said; nor of secrets whose disk does not.
 """
 
 import asyncio
@@ -9,25 +9,37 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from reconciler.applying import Applier
+from reconciler.hanging import Hangs
 from reconciler.plans.models import Tip
 from reconciler.reconciling.repositories import Repositories
+from reconciler.resources.secret_references import Available
 from reconciler.reviewing.keeping import KeptPlan
 
-LOOK_SECONDS = 5.0  # for remotes to say where refs are, should that not be known
+LOOK_SECONDS = 5.0  # for remotes to say where refs are, should that not be known, and for disks which secrets there are
 
 
 async def of(plans: Sequence[KeptPlan], *, repositories: Repositories, revision: int, applier: Applier) -> list[bool]:
     """Whether each is stale, as of a revision of the store."""
-    secrets = {project: await applier.secrets(project) for project in sorted({plan.project for plan in plans})}
-    names = sorted({plan.repository for plan in plans})
-    found = await asyncio.gather(*(_tips(name, plans, repositories) for name in names))
-    tips = dict(zip(names, found, strict=True))
+    projects, names = sorted({plan.project for plan in plans}), sorted({plan.repository for plan in plans})
+    available, found = await asyncio.gather(
+        asyncio.gather(*(_secrets(project, applier) for project in projects)),
+        asyncio.gather(*(_tips(name, plans, repositories) for name in names)),
+    )
+    secrets, tips = dict(zip(projects, available, strict=True)), dict(zip(names, found, strict=True))
     return [
         plan.revision != revision
-        or plan.question.secrets != secrets[plan.project]
+        or secrets[plan.project] not in (None, plan.question.secrets)
         or _is_other(plan, tips[plan.repository], repositories)
         for plan in plans
     ]
+
+
+async def _secrets(project: str, applier: Applier) -> Available | None:
+    """What plans of a project may refer to now; None when its disk does not say so in time."""
+    with contextlib.suppress(TimeoutError, Hangs):
+        async with asyncio.timeout(LOOK_SECONDS):
+            return await applier.secrets(project)
+    return None
 
 
 async def _tips(name: str, plans: Sequence[KeptPlan], repositories: Repositories) -> Mapping[str, str | None]:

@@ -24,7 +24,9 @@ from reconciler.sending.verdicts import TOO_LARGE, Verdict
 log = logging.getLogger(__name__)
 
 STUMBLED_SECONDS = 30.0
-STUMBLED = Verdict(False, cause="The service itself failed while sending; its log has more.")
+STUMBLED = Verdict(
+    False, cause="The service itself failed while sending; its log has more.", retry_after=STUMBLED_SECONDS
+)
 
 
 class Attempts:
@@ -84,8 +86,10 @@ class Attempts:
 
     def _stumbled(self, job: Job) -> None:
         if job.is_probe:
-            self._gate.abandon()
+            self._gate.abandon(seconds=STUMBLED_SECONDS)
         if job.round is None or job.round.is_over:
+            job.parcel.tried = self._environment.monotonic()
+            job.parcel.not_before = job.parcel.tried + STUMBLED_SECONDS
             self._supply.put_off(job.parcel, delay=STUMBLED_SECONDS)
 
     def _tell(self, problem: Exception) -> None:
@@ -105,12 +109,13 @@ class Attempts:
             return
         del bodies
         delivery = parcels.delivery_id(parcel, project=self._project, destination=self._destination.name)
+        channel = self._channel
         verdict, took = await self._post(body, parcel, delivery, records=parcel.size, is_probe=is_probe)
         if verdict.delivered:
             parcels.arrived(parcel)
             await self._holdings.arrived(parcel)
             return
-        if verdict.status == TOO_LARGE and parcel.size > 1:
+        if verdict.status == TOO_LARGE and parcel.size > 1 and channel is self._channel:
             self._supply.too_large(len(body))
         del body
         await self._failed(parcel, verdict, took=took, may_divide=True)
@@ -194,7 +199,7 @@ class Attempts:
             verdict = await channel.post(body, delivery=delivery, attempt=attempt)
         except BaseException:
             if is_probe:
-                self._gate.abandon()
+                self._gate.abandon(seconds=STUMBLED_SECONDS)
             raise
         is_elsewhere = channel is not self._channel
         if is_elsewhere:

@@ -64,8 +64,10 @@ def failed(breaker: Breaker, *, is_probe: bool, now: float, delay: float, retry_
     return Breaker(Phase.OPEN, failures, max(now + delay, asked))
 
 
-def abandoned(breaker: Breaker, *, now: float) -> Breaker:
-    """The probe ended without an outcome: another may go at once. Whoever waits for `probe_at` looks again for that."""
+def abandoned(breaker: Breaker, *, at: float) -> Breaker:
+    """The probe ended without an outcome: another may go from `at` on. Whoever waits for `probe_at` looks again for
+    that.
+    """
     if breaker.phase is not Phase.PROBING:
         return breaker
-    return replace(breaker, phase=Phase.OPEN, probe_at=max(now, breaker.probe_at))
+    return replace(breaker, phase=Phase.OPEN, probe_at=max(at, breaker.probe_at))

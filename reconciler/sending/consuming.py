@@ -132,6 +132,19 @@ class Consumers:
         """Batches that wait for another attempt."""
         return self._supply.waiting.batches
 
+    @property
+    def next_in(self) -> float | None:
+        """Seconds until something that waits is due, as far as that is known."""
+        return self._supply.next_in()
+
+    def proved(self, verdict: Verdict, *, has_turned: bool) -> None:
+        """Something arrived past the queue, by which the breaker may have closed: what waits for an outage is due in
+        any case, since an endpoint may ask a single batch to wait for an hour.
+        """
+        self._supply.hurry()
+        self._learned(verdict, has_turned)
+        self._kick()
+
     # Consumers.
 
     def _kick(self) -> None:

@@ -9,6 +9,7 @@ Belongs here: what `delivery.manager` asks for. Does not: consuming a queue (`co
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from reconciler.otlp import made_up
 from reconciler.queueing.contract import Piece, Queue
@@ -20,10 +21,12 @@ from reconciler.sending.gate import Gate
 from reconciler.sending.inline import Inline, Undelivered
 from reconciler.sending.outlet import Outlet
 from reconciler.sending.reporting import Counts, Report, Shown, State, Tested
+from reconciler.sending.verdicts import Verdict
 
 __all__ = ["Environment", "Exporter", "Undelivered"]
 
 TEST_MESSAGE = "A test of this destination, asked for by a person."
+TOLD_SECONDS = 60.0  # the shortest wait whose end is shown: that of a `Retry-After`, or of a long interval
 
 
 class Exporter:
@@ -122,19 +125,30 @@ class Exporter:
             self._report.change(self._state)
 
     async def test(self) -> Tested:
-        """Send one made-up record, once, whatever the window and the breaker say. It counts nowhere."""
+        """Send one made-up record, once, whatever the window and the breaker say. It is counted nowhere; one that
+        arrives proves the endpoint well, and one that fails changes nothing.
+        """
         now = self._environment.clock()
         text = json.dumps({"message": TEST_MESSAGE, "destination": self._destination.name})
         (record,) = await payloads.records(made_up.request(text, at=now))
         is_single = self._destination.endpoint.format is Format.SINGLE
         origin = requests.origin(project=self._project, destination=self._destination.name, at=now)
-        started = self._environment.monotonic()
-        verdict = await self._channel.post(
-            record if is_single else payloads.json_array([record]), delivery=f"{origin}:test", attempt=1
-        )
+        channel, started = self._channel, self._environment.monotonic()
+        body = record if is_single else payloads.json_array([record])
+        verdict = await channel.post(body, delivery=f"{origin}:test", attempt=1)
         took = self._environment.monotonic() - started
+        if verdict.delivered and channel is self._channel:  # else it is another endpoint that is well
+            self._proved(verdict)
         message = f"The endpoint of {self._destination.name} took it." if verdict.delivered else verdict.cause
         return Tested(verdict.delivered, verdict.status, took, message, verdict.answer)
+
+    def _proved(self, verdict: Verdict) -> None:
+        has_turned = self._gate.note(verdict, is_probe=False)
+        if self._consumers is not None:
+            self._consumers.proved(verdict, has_turned=has_turned)
+        elif has_turned:
+            self._report.up()
+        self._report.change(self._state)
 
     # What is shown.
 
@@ -169,4 +183,10 @@ class Exporter:
         if state is State.CLOSED:
             return "Outside of its delivery window; records are queued until it opens."
         last = self._report.last_failure
-        return last.cause if last is not None and state in (State.DOWN, State.WAITING) else ""
+        if last is None or state not in (State.DOWN, State.WAITING):
+            return ""
+        wait = self._gate.probe_in if self._consumers is None else self._consumers.next_in
+        if wait is None or wait < TOLD_SECONDS:
+            return last.cause
+        at = datetime.fromtimestamp(self._environment.clock() / 1000 + wait, UTC)
+        return f"{last.cause} It is tried again from {at:%Y-%m-%dT%H:%M:%SZ} on."

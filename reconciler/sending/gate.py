@@ -60,6 +60,11 @@ class Gate:
         assert seen is not None
         return min(max((seen.next - self._instant()).total_seconds(), LOOK_SECONDS), LOOK_AGAIN_SECONDS)
 
+    @property
+    def probe_in(self) -> float:
+        """Seconds until the breaker lets a probe through; not above 0 when it would now."""
+        return self.breaker.probe_at - self._environment.monotonic()
+
     def probe(self) -> None:
         """The probe goes now."""
         self.breaker = breaker.probing(self.breaker)
@@ -69,17 +74,20 @@ class Gate:
         if not self.breaker.is_closed:
             self.breaker = replace(self.breaker, probe_at=self._environment.monotonic())
 
-    def abandon(self) -> None:
-        """The probe came to nothing that says anything about the endpoint."""
-        self.breaker = breaker.abandoned(self.breaker, now=self._environment.monotonic())
+    def abandon(self, *, seconds: float = 0.0) -> None:
+        """The probe came to nothing that says anything about the endpoint; another may go after so many seconds."""
+        self.breaker = breaker.abandoned(self.breaker, at=self._environment.monotonic() + seconds)
 
     def note(self, verdict: Verdict, *, is_probe: bool, is_elsewhere: bool = False) -> bool:
         """What came of a request; whether the breaker opened or closed by it. `is_elsewhere` says that the endpoint was
-        changed since it went: the one that there is now waits for nothing by it.
+        changed since it went: the one that there is now waits for nothing by it, nor is it back by it.
         """
         before = self.breaker.is_closed
         if verdict.delivered or not verdict.outage:
-            self.breaker = breaker.CLOSED
+            if before or not is_elsewhere:
+                self.breaker = breaker.CLOSED
+            elif is_probe:
+                self.abandon()
         else:
             attempts = max(self.breaker.failures + 2 - OPENS_AFTER, 1)
             own = retrying.interval(self._retry, attempts=attempts, chance=self._environment.random)

@@ -54,7 +54,8 @@ class Parcel:
     """`records` are places in the one batch; None is all of every batch. `spent` is seconds of the longest time.
 
     `arrivals` is how many parcels of the destination had arrived when this one failed first; `tried` when it was tried
-    last, and `not_before` until when the endpoint asked then to be left alone with it, in monotonic seconds.
+    last, and `not_before` until when it is left alone since then, for the endpoint asked for that or the service itself
+    failed; both in monotonic seconds.
     """
 
     held: tuple[Held, ...]

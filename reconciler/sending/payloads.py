@@ -16,13 +16,15 @@ class Unreadable(errors.Refused):
 
 
 async def records(payload: bytes) -> list[bytes]:
-    """Each record of an export request, in order, as JSON. Raises Unreadable."""
+    """Each record of an export request, in order, as JSON. Raises Unreadable, MemoryError."""
     found: list[bytes] = []
     try:
-        for part in fragments(payload):
-            if found:
+        for number, part in enumerate(fragments(payload)):
+            if number:
                 await asyncio.sleep(0)
             found += part
+    except MemoryError:
+        raise  # which says nothing of what is stored
     except Exception as problem:  # whatever the decoder says of bytes that nobody should have stored
         raise Unreadable(
             f"What is stored is no export request of log records ({type(problem).__name__}); look at it with "

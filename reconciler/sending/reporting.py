@@ -133,7 +133,10 @@ class Report:
         log.info("The endpoint of %s is back; sending goes on.", self._who)
 
     def replayed(self, batches: int, records: int) -> None:
-        """Dead letters of an outage are queued again."""
+        """Dead letters of an outage are queued again. Those that were not told of yet are told first: the last line
+        says what they are now.
+        """
+        self._log_dead()
         letters, held = counted(batches, "dead letter"), counted(records, "record")
         log.info("Of %s, %s (%s) %s queued again.", self._who, letters, held, "is" if batches == 1 else "are")
 

@@ -60,10 +60,10 @@ class Supply:
         self.cap: int | None = None
 
     def change(self, destination: Destination, *, is_elsewhere: bool) -> None:
-        """Other settings; what failed for an outage is tried at once with another endpoint."""
+        """Other settings; all that waits is tried at once with another endpoint."""
         self._destination = destination
         if is_elsewhere:
-            self.hurry()
+            self.waiting.hurry(self._environment.monotonic(), is_elsewhere=True)
             self.cap = None
 
     @property
@@ -85,7 +85,7 @@ class Supply:
 
     def hurry(self) -> None:
         """What waits for an outage to end is due."""
-        self.waiting.hurry(self._environment.monotonic())
+        self.waiting.hurry(self._environment.monotonic(), is_elsewhere=False)
 
     def put(self, ready: Iterable[Parcel]) -> None:
         """These are next."""

@@ -78,12 +78,15 @@ class Waiting:
         heapq.heapify(self._heap)
         self.batches = sum(len(parcel.held) for parcel in self)
 
-    def hurry(self, now: float) -> None:
-        """The endpoint is back: those that failed for its outage are due now, whatever it asked for before."""
-        for parcel in self:
-            if parcel.outage:
-                parcel.not_before = 0.0
-        self._heap = [(now if parcel.outage else due, order, parcel) for due, order, parcel in self._heap]
+    def hurry(self, now: float, *, is_elsewhere: bool) -> None:
+        """The endpoint is back: those that failed for its outage are due now, whatever it asked for before. Or there is
+        another one (`is_elsewhere`), which neither refused nor asked for anything: all are.
+        """
+        waiting, self._heap = self._heap, []
+        for due, order, parcel in waiting:
+            is_due = is_elsewhere or parcel.outage
+            parcel.not_before = 0.0 if is_due else parcel.not_before
+            self._heap.append((now if is_due else due, order, parcel))
         heapq.heapify(self._heap)
 
     def _taken_at(self, index: int) -> Parcel:

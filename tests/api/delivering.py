@@ -3,6 +3,7 @@
 What real queues do is tested beside them; here are the doors alone.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,9 @@ class Kept:
     taking: Callable[[str, Logs], Awaitable[Taken]] = _taken
     taken: list[tuple[str, Logs]] = field(default_factory=list)
     done: list[tuple[object, ...]] = field(default_factory=list)
+    queues: bool = True  # whether all that is sent is for queues that have room
+    writes: bool = True  # at once; else `queued` end as the test says
+    queued: list[asyncio.Future[None]] = field(default_factory=list)
     inline: set[str] = field(default_factory=set)  # projects with a destination without a queue
     handled: tuple[int, int] = (2, 30)  # the batches and records of a replay
     fault: Exception | None = None  # of a second queue, behind the first one's replay
@@ -61,6 +65,15 @@ class Kept:
     async def take(self, project: str, logs: Logs) -> Taken:
         self.taken.append((project, logs))
         return await self.taking(project, logs)
+
+    def enqueue(self, project: str, logs: Logs) -> asyncio.Future[None] | None:
+        if not self.queues:
+            return None
+        self.taken.append((project, logs))
+        self.queued.append(asyncio.get_running_loop().create_future())
+        if self.writes:
+            self.queued[-1].set_result(None)
+        return self.queued[-1]
 
     def sends_at_once(self, project: str) -> bool:
         return project in self.inline

@@ -12,7 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.edge import IN_FLIGHT, Edge
+from api.edge import Edge
+from api.under_way import MOST as IN_FLIGHT
 from reconciler.daemon.services import Services
 from reconciler.errors import Refused
 from reconciler.hanging import Hangs

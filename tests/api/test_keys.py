@@ -12,7 +12,8 @@ from starlette.types import ASGIApp, Message
 
 import api.app
 from api.auth import credentials
-from api.edge import IN_FLIGHT, Edge
+from api.edge import Edge
+from api.under_way import MOST as IN_FLIGHT
 from reconciler.access import changing, keys
 from reconciler.access.actors import Role
 from reconciler.store.sqlite import SqliteStore

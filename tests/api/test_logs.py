@@ -18,7 +18,7 @@ from starlette.types import Message
 
 import api.app
 from api import errors, logs
-from api.edge import IN_FLIGHT
+from api.under_way import MOST as IN_FLIGHT
 from reconciler.access import changing
 from reconciler.access.actors import Role
 from reconciler.access.permissions import Scope

@@ -98,6 +98,11 @@ _KEYS = (
         "400 The header X-Service-Project is given more than once.",
     ),
     _row(
+        "two hosts",
+        getting(b"/v1/resources/Fleet", KEY.strip(), b"Host: elsewhere"),
+        "400 The header Host is given more than once.",
+    ),
+    _row(
         "project ../other",
         getting(b"/v1/resources/Fleet", KEY.strip(), b"X-Service-Project: ../other"),
         "404 There is no such project.",

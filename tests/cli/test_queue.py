@@ -153,6 +153,45 @@ def test_the_configurations_that_do_not_deliver_are_named_those_that_want_to_fir
     assert [request.query for request in service.requests[1:]] == [{"limit": "1000"}]
 
 
+DROPPED = "dropped since the start of the service (`on_full`): its queue was full, or the disk took nothing"
+IN_QUARANTINE = "in the folder `quarantine` of its queue, beneath `queues` in the service's `stateDir`"
+
+
+@pytest.mark.parametrize(
+    ("queue", "dropped", "beneath"),
+    [
+        (
+            {"quarantined": 1},
+            0,
+            [f"siem: 1 damaged file was put aside, {IN_QUARANTINE}; what can be read of it is sent as ever"],
+        ),
+        (
+            {"quarantined": 2, "lost": 1},
+            0,
+            [
+                f"siem: 2 damaged files were put aside, {IN_QUARANTINE}; what can be read of them is sent as ever",
+                "siem: 1 batch could not be read since the start of the service, and is lost with its records",
+            ],
+        ),
+        (
+            {"lost": 3},
+            0,
+            ["siem: 3 batches could not be read since the start of the service, and are lost with their records"],
+        ),
+        ({}, 1, [f"siem: 1 record was {DROPPED}"]),
+        ({}, 40, [f"siem: 40 records were {DROPPED}"]),
+    ],
+)
+@pytest.mark.parametrize("form", ["table", "wide"])
+def test_records_that_are_lost_and_files_that_were_put_aside_are_told(
+    program: Program, service: Service, *, form: str, queue: dict[str, int], dropped: int, beneath: list[str]
+) -> None:
+    one = delivery()
+    found = {**one, "queue": {**one["queue"], **queue}, "counts": {**one["counts"], "dropped": dropped}}
+    service.answer("GET /v1/deliveries", {"deliveries": [found]})
+    assert program("queue", "status", "-o", form).out.splitlines()[2:] == ["", *beneath]
+
+
 LEAVING = "Nothing is delivered to it any more; what is queued is still sent."
 UNWANTED = "siem: no Configuration delivers to it any more\n"
 

@@ -1,6 +1,9 @@
 """Which projects are read, and when."""
 
 import asyncio
+import gc
+import weakref
+from itertools import pairwise
 
 import pytest
 
@@ -83,3 +86,57 @@ async def test_a_project_that_cannot_be_read_keeps_its_routes_and_is_read_again(
     task = asyncio.create_task(routing.keep(["a"]))
     await until(lambda: followed.routes == ["a"])
     task.cancel()
+
+
+class Failing(Followed):
+    """Cannot follow for these reasons, one after the other; notes when it was told to."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__()
+        self.faults = [*faults]
+        self.times: list[float] = []
+
+    async def change(self, routes: Routes) -> None:
+        self.times.append(asyncio.get_running_loop().time())
+        if self.faults:
+            raise errors.Transient(self.faults.pop(0))
+        await super().change(routes)
+
+
+async def found(project: str, _left: tuple[str, ...]) -> Routes:
+    return Routes(project=project)
+
+
+async def test_a_fault_that_stands_is_told_once_and_tried_again_ever_later_and_its_end_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    followed = Failing("The disk is full.", "The disk is full.", "The disk is full.", "The disk is gone.")
+    task = asyncio.create_task(Routing(found, followed, again_seconds=0.05).keep(["a"]))
+    await until(lambda: followed.routes == ["a"])
+    task.cancel()
+    pauses = [after - before for before, after in pairwise(followed.times)]
+    assert [pause >= least for pause, least in zip(pauses, (0.05, 0.1, 0.2, 0.05), strict=True)] == [True] * 4
+    again = "What the project a routes is not followed in full, and is read again: "
+    assert caplog.messages == [
+        f"{again}The disk is full.",
+        f"{again}The disk is gone.",
+        "What the project a routes is followed in full again.",
+    ]
+
+
+async def test_a_project_that_changes_is_read_at_once_whatever_it_waited_for_and_then_not_again() -> None:
+    async def followed_in_full() -> weakref.ref[Routing]:
+        followed = Failing("The disk is full.", "The disk is full.")
+        routing = Routing(found, followed, again_seconds=60.0)
+        task = asyncio.create_task(routing.keep(["a"]))
+        for times in (1, 2):
+            await until(lambda times=times: len(followed.times) == times and not routing.is_behind("a"))  # type: ignore[misc]
+            routing.heard(Told(None, project="a"))
+        await until(lambda: followed.routes == ["a"])
+        task.cancel()
+        await asyncio.wait([task])
+        return weakref.ref(routing)
+
+    left = await followed_in_full()
+    gc.collect()
+    assert left() is None, "a timer would read it again"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.delivery import showing
 from reconciler.delivery.contract import Full, NotTaken, Taken
 from reconciler.delivery.figures import fullness
 from reconciler.delivery.gathering import MOST_BYTES
@@ -41,9 +42,9 @@ ON_DISK, IN_MEMORY = Buffering(), Buffering(storage=None)
 
 
 @asynccontextmanager
-async def managing(folder: Path, *, system: System | None = None) -> AsyncIterator[Manager]:
+async def managing(folder: Path, *, system: System | None = None, reserve: int = 0) -> AsyncIterator[Manager]:
     """A manager that knows of no destination but those that it is told to route to."""
-    queues = Queues(folder / "queues", reserve=0, clock=lambda: 1_000, system=system)
+    queues = Queues(folder / "queues", reserve=reserve, clock=lambda: 1_000, system=system)
     sources = Sources({}, (), Directory(folder / "secrets"))
     async with Client(policy=Policy()) as client:
         outlet = Outlet(client, secrets=sources, authorities=None)
@@ -102,6 +103,28 @@ async def test_what_nobody_takes_is_tried_again_while_the_routes_are_older_than_
         taken = await manager.take(PROJECT, LOGS)
     assert taken.rejected == 3
     assert "takes these records" in taken.message
+
+
+async def test_only_what_somebody_takes_whole_is_queued_without_a_wait(tmp_path: Path) -> None:
+    other = Logs((*LOGS.groups, Group(b"\n\x00", 3, {"team": "shop"})), 6, 4)
+    async with managing(tmp_path) as manager:
+        assert manager.enqueue(PROJECT, LOGS) is None
+        await manager.change(routes(webhook("siem"), webhook("lake"), labels=(("team", "edge"),)))
+        assert manager.enqueue(PROJECT, other) is None
+        written = manager.enqueue(PROJECT, LOGS)
+        assert written is not None
+        await written
+        queued = [one["queue"]["records"] for one in manager.all(PROJECT, answers=False)["deliveries"]]
+        assert queued == [3, 3]
+
+
+async def test_nothing_is_queued_without_a_wait_where_one_of_its_queues_cannot_be_opened(tmp_path: Path) -> None:
+    async with managing(tmp_path) as manager:
+        (tmp_path / "queues" / "file_storage_persistent_queue").write_text("in the way")
+        with pytest.raises(QueueFault):
+            await manager.change(routes(webhook("siem"), webhook("lake", buffering=IN_MEMORY)))
+        assert manager.enqueue(PROJECT, LOGS) is None
+        assert [one["queue"]["records"] for one in manager.all(PROJECT, answers=False)["deliveries"]] == [0]
 
 
 async def test_what_somebody_takes_does_not_wait_for_newer_routes(tmp_path: Path) -> None:
@@ -302,30 +325,25 @@ async def test_a_queue_whose_place_was_before_keeps_its_own_limits_and_takes_oth
         assert not old.may_hold(size=size)
 
 
-async def test_of_several_queues_that_cannot_be_opened_each_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_of_several_queues_that_cannot_be_opened_each_is_named(tmp_path: Path) -> None:
     async with managing(tmp_path) as manager:
         (tmp_path / "queues").mkdir(exist_ok=True)
         (tmp_path / "queues" / "file_storage_persistent_queue").write_text("in the way")
-        with pytest.raises(QueueFault, match="The queue of a cannot be opened"):
+        with pytest.raises(QueueFault) as fault:
             await manager.change(routes(*(webhook(name) for name in "abc")))
-    [told] = caplog.messages
-    assert told.startswith("Of the project acme 2 more queues cannot be opened: The queue of b cannot be opened (")
+    told = fault.value.message
+    assert told.startswith("The queue of a cannot be opened (")
+    assert " 2 more queues cannot be opened: The queue of b cannot be opened (" in told
     assert "The queue of c cannot be opened (" in told
 
 
-async def test_of_very_many_queues_that_cannot_be_opened_some_are_named_and_the_others_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_of_very_many_queues_that_cannot_be_opened_some_are_named_and_the_others_counted(tmp_path: Path) -> None:
     async with managing(tmp_path) as manager:
         (tmp_path / "queues").mkdir(exist_ok=True)
         (tmp_path / "queues" / "file_storage_persistent_queue").write_text("in the way")
-        with pytest.raises(QueueFault):
+        with pytest.raises(QueueFault, match=r" 19 more queues cannot be opened: ") as fault:
             await manager.change(routes(*(webhook(f"siem-{number:02}") for number in range(20))))
-    [told] = caplog.messages
-    assert told.count("cannot be opened (") == 10
-    assert told.startswith("Of the project acme 19 more queues ")
+    assert fault.value.message.count("cannot be opened (") == 11
 
 
 async def test_a_queue_that_is_left_and_cannot_be_opened_is_told_and_tried_again(tmp_path: Path) -> None:
@@ -361,6 +379,27 @@ async def test_what_a_disk_does_not_take_is_dropped_where_that_is_wanted_and_ref
         await manager.change(routes(webhook("refuses")))
         with pytest.raises(NotTaken, match="Keep the records and send them again"):
             await manager.take(PROJECT, LOGS)
+
+
+async def test_a_disk_that_is_down_to_what_stays_free_is_told_where_records_would_be_queued_on_it(
+    tmp_path: Path,
+) -> None:
+    async with managing(tmp_path, reserve=1 << 60) as manager:
+        await manager.change(routes(webhook("siem"), webhook("fast", buffering=IN_MEMORY)))
+        told = [one["message"] == showing.NO_ROOM for one in manager.all(PROJECT, answers=False)["deliveries"]]
+        assert told == [False, True]  # `fast` is in memory
+        with pytest.raises(Full, match="siem cannot take more now: the disk has too little room, or takes nothing"):
+            await manager.take(PROJECT, LOGS)
+
+
+async def test_a_stop_says_how_many_records_in_memory_are_lost_with_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("siem", buffering=IN_MEMORY), webhook("archive")))
+        await manager.take(PROJECT, LOGS)
+        await manager.take(PROJECT, LOGS)
+    assert caplog.messages == ["This stop loses 6 records that siem had in memory alone."]
 
 
 async def test_two_queues_of_nobody_can_be_discarded_at_once(tmp_path: Path) -> None:

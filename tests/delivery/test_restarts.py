@@ -58,7 +58,7 @@ def test_a_stop_sends_what_is_in_memory_alone_and_says_what_it_could_not(tmp_pat
         assert daemon.stop() == 0
         assert sink.records == texts
         told = [message for message in daemon.messages() if "in memory alone" in message]
-        assert told == [f"What {lost.name} had in memory alone and was not delivered is lost with this stop."]
+        assert told == [f"This stop loses 1 record that {lost.name} had in memory alone."]
 
 
 def delete(daemon: Daemon, line: Line) -> None:

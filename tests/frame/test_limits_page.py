@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from api import audit_events, bodies, edge, hooks, objects, queries
+from api import audit_events, bodies, hooks, objects, queries, senders, under_way
 from api.auth import addresses, cookies
 from api.pages import accounts, forms, paths
 from api.pages import pacing as page_pacing
@@ -171,7 +171,7 @@ PROVIDER = oidc_limits.LIMITS
         ("nodes in one resource of a request", f"{FILE.nodes:,}"),
         ("judging a request", f"{requests.REQUEST_SECONDS:g} s of processor time"),
         ("a request in the reader child", f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting"),
-        ("requests under way with one key", f"{edge.IN_FLIGHT}"),
+        ("requests under way with one key", f"{under_way.MOST}"),
         (
             "failures to sign in",
             f"{attempts.PER_PAIR} of one name from one address, {attempts.PER_ADDRESS} from one address, "
@@ -190,6 +190,10 @@ PROVIDER = oidc_limits.LIMITS
             "bytes of requests with log records in memory",
             f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
             "half of it for one sender; what is alone may be larger",
+        ),
+        (
+            "heads of requests with log records that are remembered",
+            f"{senders.MOST:,}, until somebody's access changes, or the last use of keys is written",
         ),
         ("callers whose log records are counted", f"{limiting.MOST:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{addresses.HOPS}"),

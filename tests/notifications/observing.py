@@ -5,8 +5,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from reconciler.concerns import Severity, Type
-from reconciler.notifications.ledger import Changes, latest, observed
+from reconciler.notifications.ledger import Changes, Room, met, missed
 from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification
+from reconciler.notifying.kept import Kept
 
 START = datetime(2026, 11, 22, 2, 0, 0, tzinfo=UTC)
 CAUSE = Cause(Type.REPOSITORY_UNREACHABLE, "telemetry", "default")
@@ -38,8 +39,11 @@ class Book:
 
     def look(self, *findings: Finding, now: datetime, part: str | None = None, room: int = 10_000) -> Changes:
         """A look; what it changes, which is kept."""
-        known = latest(self.kept.values())
-        changes = observed(known, look(*findings, part=part), now=now, new_id=self.new_id, room=room)
+        known, domain = Kept(self.kept.values()), Domain.REPOSITORIES
+        found = met(known.latest, findings, domain=domain, now=now, new_id=self.new_id, room=Room(room))
+        there = known.spoken_of(look(*findings, part=part))
+        over = missed(there, {finding.cause for finding in findings}, now=now)
+        changes = Changes((*found.put, *over), found.left_out)
         self.kept |= {one.id: one for one in changes.put}
         return changes
 

@@ -178,6 +178,15 @@ def test_a_command_of_what_a_project_has_names_the_project_where_it_must(project
     ]
 
 
+def test_of_a_destination_without_a_queue_no_queue_is_told() -> None:
+    said = texts.of(one(Type.DELIVERY_FAILING, facts={"cause": "it answered 503", "inline": 1}))
+    assert said.message == (
+        "It answered 503. It has no queue: senders are refused, keep their log records and send them again; now and "
+        "then one of their requests is let through, to find out whether the endpoint is back. `reconciler send-test "
+        "telemetry --project acme` tries it now."
+    )
+
+
 def test_a_queue_that_is_full_says_what_happens_now_and_one_that_nearly_is_what_will() -> None:
     full = texts.of(one(Type.QUEUE_NEARLY_FULL))
     nearly = texts.of(one(Type.QUEUE_NEARLY_FULL, facts={"percent": 80}))

@@ -123,6 +123,17 @@ async def test_an_endpoint_fails_when_it_is_down_or_has_taken_nothing_for_a_whil
     assert "canary" not in repr(looks)
 
 
+async def test_of_an_endpoint_that_fails_it_is_told_whether_records_wait_in_a_queue(clock: Moment) -> None:
+    cause = "The destination siem answered 503."
+    queued, inline = lane(clock, state=State.DOWN), lane(clock, state=State.DOWN)
+    inline.name, inline.queue = "without", None
+    [look] = await long_there(Deliveries([queued, inline]), clock).look()
+    assert [(one.cause.subject, one.facts) for one in look.findings if one.cause.type is Type.DELIVERY_FAILING] == [
+        ("siem", {"cause": cause}),
+        ("without", {"cause": cause, "inline": 1}),
+    ]
+
+
 async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, depth=Depth(dead_batches=2)), lane(clock, depth=Depth(dead_batches=1))])
     [look] = await long_there(deliveries, clock).look()

@@ -195,8 +195,27 @@ def sizes(parts: Iterator[list[bytes]]) -> list[int]:
     return [len(part) for part in parts]
 
 
+RECORD = field(0x12, field(0x2A, field(0x0A, b"hello")))  # of a ScopeLogs
+OTHERS = field(0x1A, b"abcde") * 90_000
+BESIDE = {
+    "fields of a large request": field(0x0A, field(0x12, RECORD)) + OTHERS,
+    "fields of a large resource": field(0x0A, field(0x12, RECORD) + OTHERS),
+    "fields of a large scope": field(0x0A, field(0x12, RECORD + OTHERS)),
+    "scopes of a large request": field(0x0A, field(0x12, RECORD) + field(0x12, field(0x1A, b"x" * 30)) * 19_000),
+    "scopes of a small request": field(0x0A, field(0x12, RECORD) + b"\x12\x00" * 19_000),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_what_is_no_record_is_work_too(what: str) -> None:
+    parts = [*bodies.fragments(BESIDE[what])]
+    assert [text for part in parts for text in part] == [b'"hello"']
+    assert len(parts) >= (19 if "scopes" in what else 90)
+
+
 def test_work_is_divided() -> None:
-    assert sizes(bodies.fragments(delivery_bodies.texts(2_500))) == [1_000, 1_000, 500]
+    texts = sizes(bodies.fragments(delivery_bodies.texts(2_500)))
+    assert (sum(texts), len(texts), max(texts) <= 1_000) == (2_500, 3, True)
     assert max(sizes(bodies.fragments(delivery_bodies.maps(1_000)))) < 150
     assert sizes(bodies.fragments(request(group(*["x" * 1_100_000] * 3)))) == [1, 1, 1]
     assert sizes(bodies.fragments(b"")) == []

@@ -12,7 +12,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from benchmarks import delivery_bodies
-from reconciler.otlp import reading
+from reconciler.otlp import reading, small
 from reconciler.otlp.models import MOST_BYTES, Logs
 from tests.otlp.requests import REQUESTS, group, pair, parsed, records, request
 
@@ -35,6 +35,18 @@ async def test_groups_in_any_number_and_order_are_a_request(message: ExportLogsS
     assert [one.records for one in logs.groups] == counts
     assert list(parsed(b"".join(one.data for one in reversed(logs.groups))).resource_logs) == full[::-1]
     assert (logs.records, logs.size) == (len(records(message)), sum(len(one.data) for one in logs.groups))
+
+
+@pytest.mark.anyio
+@settings(max_examples=50)
+@given(REQUESTS)
+async def test_what_is_read_at_once_is_what_is_read(message: ExportLogsServiceRequest) -> None:
+    for one in [message, *(ExportLogsServiceRequest(resource_logs=[each]) for each in message.resource_logs)]:
+        body = one.SerializeToString()
+        logs = reading.at_once(body)
+        read = await reading.read(body, json=False)
+        assert logs in (None, read)
+        assert (logs is not None) == (len(one.resource_logs) == 1 and read.records > 0 and len(body) < small.SMALL)
 
 
 @pytest.mark.anyio

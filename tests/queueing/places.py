@@ -1,9 +1,13 @@
 """Queues of tests: real files in a folder of the test, a clock that stands still."""
 
 import contextlib
+import errno
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import pytest
 
 from reconciler.queueing.contract import Batch, Obituary, Queue, Reason
 from reconciler.queueing.disk import DiskQueue
@@ -62,6 +66,28 @@ async def opened(
         await queues.close()
 
 
+def refusing(monkeypatch: pytest.MonkeyPatch, code: int = errno.EACCES) -> set[Path]:
+    """What cannot be opened or listed, for as long as it is in this set: chmod keeps nothing from root."""
+    refused: set[Path] = set()
+    opens, lists = os.open, os.listdir
+
+    def check(path: object) -> None:
+        if isinstance(path, Path) and path in refused:
+            raise OSError(code, os.strerror(code))
+
+    def refuse_open(path: Path, flags: int, mode: int = 0o777) -> int:
+        check(path)
+        return opens(path, flags, mode)
+
+    def refuse_list(path: Path) -> list[str]:
+        check(path)
+        return lists(path)
+
+    monkeypatch.setattr(os, "open", refuse_open)
+    monkeypatch.setattr(os, "listdir", refuse_list)
+    return refused
+
+
 async def claimed(queue: Queue, *, most_records: int = 1 << 30, most_bytes: int = 1 << 40) -> list[Batch]:
     """All that can be claimed without new arrivals."""
     found: list[Batch] = []
@@ -79,6 +105,12 @@ async def claimed(queue: Queue, *, most_records: int = 1 << 30, most_bytes: int 
 async def payloads(queue: Queue) -> list[bytes | None]:
     """The payloads of all that can be claimed, which stays claimed."""
     return [await queue.payload(batch) for batch in await claimed(queue)]
+
+
+async def bury_all(queue: Queue) -> None:
+    """Make dead letters of all that can be claimed."""
+    for batch in await claimed(queue):
+        await queue.bury(batch, [await queue.payload(batch) or b""], OBITUARY, records=batch.records)
 
 
 async def fill(queue: Queue, *texts: bytes, records: int = 1) -> None:

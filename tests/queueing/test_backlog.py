@@ -94,7 +94,7 @@ async def written(queue: DiskQueue) -> None:
     """Until all that left is written down."""
     journal = queue._journal
     async with asyncio.timeout(10):
-        while journal._dirty or journal._is_flushing or journal.appender.is_held:  # noqa: ASYNC110
+        while journal._dirty or journal._writing or journal.appender.is_held:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await queue._shared.committer.done(lambda _: None)
 

@@ -14,7 +14,7 @@ from reconciler.queueing.contract import Piece
 from reconciler.queueing.disk import DiskQueue
 from reconciler.queueing.system import System
 from tests.queueing import places
-from tests.queueing.places import OBITUARY, claimed, fill, payloads
+from tests.queueing.places import OBITUARY, Wanted, claimed, fill, payloads
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -148,6 +148,40 @@ async def test_a_file_that_could_not_be_emptied_at_first_is_emptied_later(
         await until(lambda: not path.exists())
         queue.delivered((await claimed(queue))[:1])
     assert await everything(tmp_path) == [b"last"]
+
+
+async def test_a_file_in_the_middle_that_a_process_was_killed_in_emptying_is_emptied_by_the_next_one(
+    tmp_path: Path,
+) -> None:
+    root, copy = tmp_path / "root", tmp_path / "copy"
+    wanted = Wanted().with_storage(max_bytes=1 << 20)  # segments of 64 KiB: two batches each
+
+    def copy_once() -> None:
+        if not copy.exists():
+            shutil.copytree(root, copy)
+
+    system = Stopping("cut", copy_once)
+    async with places.opened(root, wanted, system=system) as queue:
+        await fill(queue, *TEXTS, *TEXTS)
+        batches = await claimed(queue)
+        queue.delivered(batches[2:3])
+        await until(lambda: [*queue.folder.glob("*.ack")] != [])
+        system.is_armed = True
+        queue.delivered(batches[3:4])
+        await until(copy.exists)
+        await until(lambda: [*queue.folder.glob("*.ack")] == [])
+    async with places.opened(copy, wanted) as queue:
+        files = {path.name: path.stat().st_size for path in queue.folder.glob("*.*[gk]")}
+        assert (len(files), queue.depth().disk) == (4, sum(files.values()))
+        await until(lambda: queue.depth().disk < sum(files.values()))
+        left = sorted((path.name, path.stat().st_size) for path in queue.folder.glob("*.*[gk]"))
+        assert left == [
+            ("0000000000000001.seg", 80_144),
+            ("0000000000000003.seg", 64),
+            ("0000000000000005.seg", 80_144),
+        ]
+        assert (queue.depth().disk, queue.depth().lost) == (sum(size for _, size in left), 0)
+        assert await payloads(queue) == [*TEXTS[:2], *TEXTS[1:]]
 
 
 async def test_what_leaves_at_the_end_is_written_down_although_the_file_cannot_be_emptied(tmp_path: Path) -> None:

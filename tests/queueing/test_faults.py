@@ -22,6 +22,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
+AT_INTERVALS = Wanted().with_storage(sync="interval")
 DOUBTFUL = (
     "The disk could not be made to keep what the queue in {} took last (Input/output error); a power cut may lose it."
 )
@@ -196,7 +197,7 @@ async def test_with_sync_at_intervals_an_append_is_done_before_the_sync_which_is
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     system = Failing()
-    async with places.opened(tmp_path, Wanted().with_storage(sync="interval"), system=system) as queue:
+    async with places.opened(tmp_path, AT_INTERVALS, system=system) as queue:
         await fill(queue, b"first")
         system.sync_error = errno.EIO
         await fill(queue, b"accepted")
@@ -213,7 +214,7 @@ async def test_what_was_answered_and_cannot_be_synchronised_at_the_end_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     system = Failing()
-    async with places.opened(tmp_path, Wanted().with_storage(sync="interval"), system=system) as queue:
+    async with places.opened(tmp_path, AT_INTERVALS, system=system) as queue:
         await fill(queue, b"accepted")
         system.sync_error = errno.EIO
     assert caplog.messages == [DOUBTFUL.format(queue.folder)]
@@ -223,7 +224,7 @@ async def test_a_synchronisation_for_which_the_disk_has_no_room_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     system = Failing()
-    async with places.opened(tmp_path, Wanted().with_storage(sync="interval"), system=system) as queue:
+    async with places.opened(tmp_path, AT_INTERVALS, system=system) as queue:
         await fill(queue, b"accepted")
         system.sync_error = errno.ENOSPC
         await until(lambda: queue.depth().refused)
@@ -247,7 +248,7 @@ async def test_without_sync_the_disk_is_never_waited_for(tmp_path: Path) -> None
 
 async def test_with_sync_at_intervals_a_stream_of_appends_does_not_put_the_sync_off(tmp_path: Path) -> None:
     system = Failing()
-    async with places.opened(tmp_path, Wanted().with_storage(sync="interval"), system=system) as queue:
+    async with places.opened(tmp_path, AT_INTERVALS, system=system) as queue:
         await fill(queue, b"first")
         system.sync_error = errno.EIO
         refused = 0
@@ -304,22 +305,16 @@ async def test_too_many_open_files_lose_nothing_and_begin_no_second_queue(
 ) -> None:
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"one", b"two")
-    real = os.open
-
-    def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
-        if Path(path).name in refused or Path(path).suffix in refused:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return real(path, flags, mode)
-
-    refused = {"queue.json"}
-    monkeypatch.setattr(os, "open", refuse)
+        segment = next(queue.folder.glob("*.seg"))
+    refused = places.refusing(monkeypatch, errno.EMFILE)
+    refused.add(queue.folder / "queue.json")
     monkeypatch.setattr(reading, "AGAIN_SECONDS", 0.01)
     with pytest.raises(QueueFault, match="Too many open files"):
         async with places.opened(tmp_path):
             pass
-    refused = set()
+    refused.clear()
     async with places.opened(tmp_path) as queue:
-        refused = {".seg"}
+        refused.add(segment)
         asyncio.get_running_loop().call_later(0.05, refused.clear)
         assert (await payloads(queue), queue.depth().lost) == ([b"one", b"two"], 0)
     assert folders(tmp_path) == 1
@@ -382,20 +377,63 @@ async def test_a_queue_that_goes_while_the_disk_hangs_is_waited_for_and_does_not
     system = Hanging()
     queues = places.make(tmp_path, system=system)
     await queues.start()
-    queue = await places.open_queue(queues, Wanted())
+    queue = await places.open_queue(queues)
+    [found], _ = await queues.found()
     system.hangs = True
     written = queue.append([b"?"], records=1, at=NOW)
+    removing = asyncio.create_task(queues.remove(queue))
+    await asyncio.sleep(0)
     try:
         async with asyncio.timeout(5):
-            await queues.remove(queue)
-            await queues.found()
-        assert caplog.messages == [
-            "The disk of the queues does not answer; an empty queue stays there until the next start."
-        ]
+            await places.open_queue(queues, Wanted(name="other"))
+            assert not removing.done()
+            await removing
+            with pytest.raises(QueueFault, match="The old queue of siem is still being closed; look at the disk"):
+                await places.open_queue(queues)
+        assert caplog.messages == [f"The disk of the queues does not answer; {queue.folder} is closed when it does."]
     finally:
         system.mended.set()
     await written
+    await until(lambda: not queues.is_open(found))
+    assert await payloads(await places.open_queue(queues)) == [b"?"]
     await queues.close()
+
+
+async def test_an_empty_queue_that_goes_while_the_disk_hangs_is_gone_when_the_disk_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    system = Hanging()
+    queues = places.make(tmp_path, system=system)
+    await queues.start()
+    queue, other = [await places.open_queue(queues, Wanted(name=name)) for name in ("siem", "other")]
+    system.hangs = True
+    written = other.append([b"?"], records=1, at=NOW)
+    await queues.remove(queue)
+    assert queue.folder.exists()
+    system.mended.set()
+    await written
+    await until(lambda: not queue.folder.exists())
+    again = await places.open_queue(queues)
+    assert again.folder != queue.folder
+    await queues.close()
+
+
+async def test_a_queue_that_goes_is_waited_for_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    system = Hanging()
+    queues = places.make(tmp_path, system=system)
+    await queues.start()
+    queue = await places.open_queue(queues)
+    system.hangs = True
+    written = queue.append([b"?"], records=1, at=NOW)
+    await queues.remove(queue)
+    asyncio.get_running_loop().call_later(0.02, system.mended.set)
+    monkeypatch.setattr(committer, "END_SECONDS", 10.0)
+    await queues.close()
+    assert (written.done(), len(caplog.messages)) == (True, 1)
     async with places.opened(tmp_path) as again:
         assert await payloads(again) == [b"?"]
 

@@ -59,6 +59,13 @@ def make_due(queue: DiskQueue) -> None:
     queue._journal.appender._sync_due()
 
 
+async def refuse(queue: DiskQueue, system: Telling, code: int) -> None:
+    """From now on no write goes well; the first one is of a batch."""
+    system.write_error = code
+    with pytest.raises(QueueFault):
+        await fill(queue, b"refused")
+
+
 async def test_a_file_that_ends_when_a_sync_is_due_is_synchronised(tmp_path: Path) -> None:
     system = Telling()
     async with places.opened(tmp_path, WANTED, system=system) as queue:
@@ -75,9 +82,7 @@ async def test_a_file_whose_successor_cannot_be_made_is_synchronised_all_the_sam
     async with places.opened(tmp_path, WANTED, system=system) as queue:
         await fill(queue, bytes(70_000))
         make_due(queue)
-        system.write_error = errno.ENOSPC
-        with pytest.raises(QueueFault):
-            await fill(queue, b"refused")
+        await refuse(queue, system, errno.ENOSPC)
         await until(lambda: system.calls[-1] == ("synced", FIRST))
         assert [call for call in system.calls if call[1] == FIRST] == [("written", FIRST), ("synced", FIRST)]
 
@@ -88,9 +93,7 @@ async def test_what_was_accepted_before_a_write_that_failed_is_doubted_aloud(
     system = Telling()
     async with places.opened(tmp_path, WANTED, system=system) as queue:
         await fill(queue, b"accepted")
-        system.write_error = errno.EIO
-        with pytest.raises(QueueFault):
-            await fill(queue, b"refused")
+        await refuse(queue, system, errno.EIO)
         assert caplog.messages[1:] == [DOUBTFUL.format(queue.folder)]
         system.write_error = 0
         await fill(queue, b"after")
@@ -108,9 +111,7 @@ async def test_a_sync_that_goes_well_does_not_say_that_a_full_disk_takes_somethi
     system = Telling()
     async with places.opened(tmp_path, WANTED, system=system) as queue:
         await fill(queue, b"accepted")
-        system.write_error = errno.ENOSPC
-        with pytest.raises(QueueFault):
-            await fill(queue, b"refused")
+        await refuse(queue, system, errno.ENOSPC)
         make_due(queue)
         await until(lambda: system.calls[-1] == ("synced", FIRST))
         assert (queue.depth().refused, queue.room(size=1), len(caplog.messages)) == (True, Shortage.DISK, 1)

@@ -1,9 +1,7 @@
 """Which queue is in which folder: opening, finding, removing, locking, limits."""
 
 import asyncio
-import errno
 import json
-import os
 import shutil
 import stat
 import time
@@ -37,7 +35,7 @@ async def test_a_destination_finds_its_queue_again_whatever_its_name_is(tmp_path
         queue = await places.open_queue(queues, Wanted(name=name))
         assert await places.payloads(queue) == [name.encode()]
         assert queue.folder.parent == tmp_path / "queues" / "here"
-    assert sorted((one.project, one.name, one.directory) for one in await queues.found()) == sorted(
+    assert sorted((one.project, one.name, one.directory) for one in (await queues.found())[0]) == sorted(
         ("shop", name, "here") for name in names
     )
     await queues.close()
@@ -84,7 +82,7 @@ async def test_another_directory_is_another_queue(tmp_path: Path) -> None:
     other = await places.open_queue(queues, Wanted(storage=Storage(directory="there")))
     await fill(one, b"x")
     assert (one.depth().batches, other.depth().batches) == (1, 0)
-    assert [found.directory for found in await queues.found()] == ["here", "there"]
+    assert [found.directory for found in (await queues.found())[0]] == ["here", "there"]
     with pytest.raises(QueueFault, match="is open already"):
         await places.open_queue(queues, Wanted())
     for directory in ("..", ".", "a/b", "", "/etc", "-x"):
@@ -98,7 +96,7 @@ async def test_a_queue_that_nobody_has_any_more_is_found_and_opened_without_limi
         await fill(queue, b"left")
     queues = places.make(tmp_path)
     await queues.start()
-    [found] = await queues.found()
+    [found], _ = await queues.found()
     assert (found.project, found.name, found.created) == ("shop", "siem", NOW)
     queue = await queues.open_found(found, dead_bytes=places.PLENTY)
     assert (queue.room(size=1 << 20), await places.payloads(queue)) == (None, [b"left"])
@@ -115,7 +113,7 @@ async def test_an_empty_queue_is_removed_with_its_folder_and_another_one_is_not(
     for queue in (full, empty):
         await queues.remove(queue)
     assert (full.folder.exists(), empty.folder.exists()) == (True, False)
-    assert [one.name for one in await queues.found()] == ["full"]
+    assert [one.name for one in (await queues.found())[0]] == ["full"]
     again = await places.open_queue(queues, Wanted(name="full"))
     assert await places.payloads(again) == [b"x"]
     await queues.close()
@@ -131,7 +129,7 @@ async def test_removing_keeps_damaged_files(tmp_path: Path) -> None:
     queue = await places.open_queue(queues)
     assert await places.payloads(queue) == [None]
     await queues.remove(queue)
-    assert await queues.found() == []
+    assert await queues.found() == ([], [])
     assert sorted(path.name for path in queue.folder.rglob("*")) == [path.name, "quarantine", "queue.gone.json"]
     fresh = await places.open_queue(queues)
     assert fresh.folder != queue.folder
@@ -235,13 +233,13 @@ async def test_whose_folders_are_is_read_once_for_any_number_of_queues(
     await queues.start()
     for name in [*names, "another"]:
         await places.open_queue(queues, Wanted(name=name))
-        assert len(await queues.found()) >= len(names)
+        assert len((await queues.found())[0]) >= len(names)
     await queues.close()
     assert len(read) == len({*read}) == len(names)
 
 
 async def test_a_queue_that_cannot_be_read_for_now_is_no_missing_one_and_others_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     queues = places.make(tmp_path)
     await queues.start()
@@ -249,24 +247,49 @@ async def test_a_queue_that_cannot_be_read_for_now_is_no_missing_one_and_others_
     await fill(queue, b"kept")
     await fill(other, b"too")
     await queues.close()
-    real, refused = os.open, {queue.folder / identities.FILE}
-
-    def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
-        if Path(path) in refused:
-            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-        return real(path, flags, mode)
-
-    monkeypatch.setattr(os, "open", refuse)
+    refused = places.refusing(monkeypatch)
+    refused.add(queue.folder / identities.FILE)
     queues = places.make(tmp_path)
     await queues.start()
+    told = (
+        f"Whose the queue in {queue.folder} is cannot be read (Permission denied); look at its permissions, the disk, "
+        "and the limit of open files."
+    )
+    assert caplog.messages == [f"Of what is in {tmp_path}, 1 folder cannot be read: {told}"]
     assert await places.payloads(await places.open_queue(queues, Wanted(name="other"))) == [b"too"]
-    with pytest.raises(QueueFault, match="Permission denied"):
+    with pytest.raises(QueueFault) as problem:
         await places.open_queue(queues, Wanted())
-    with pytest.raises(PermissionError):
-        await queues.found()
+    assert problem.value.message == f"{told} Until then the queue of siem is not opened."
+    found, faults = await queues.found()
+    assert ([one.name for one in found], [fault.message for fault in faults]) == (["other"], [told])
+    await places.open_queue(queues, Wanted().with_storage(directory="there"))  # nobody can have made that
     refused.clear()
-    assert len(await queues.found()) == 2
+    found, faults = await queues.found()
+    assert (sorted(one.name for one in found), faults) == (["other", "siem", "siem"], [])
     assert await places.payloads(await places.open_queue(queues, Wanted())) == [b"kept"]
+    await queues.close()
+
+
+async def test_the_queues_of_a_directory_that_nobody_may_list_are_no_missing_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with places.opened(tmp_path) as queue:
+        await fill(queue, b"kept")
+    refused = places.refusing(monkeypatch)
+    refused.add(tmp_path / "here")
+    queues = places.make(tmp_path)
+    await queues.start()
+    told = (
+        f"Which queues are in {tmp_path}/here cannot be read (Permission denied); look at its permissions, the disk, "
+        "and the limit of open files."
+    )
+    with pytest.raises(QueueFault) as problem:
+        await places.open_queue(queues)
+    assert problem.value.message == f"{told} Until then the queue of siem is not opened."
+    found, faults = await queues.found()
+    assert (found, [fault.message for fault in faults]) == ([], [told])
+    refused.clear()
+    assert await places.payloads(await places.open_queue(queues)) == [b"kept"]
     await queues.close()
 
 
@@ -285,11 +308,11 @@ async def test_of_two_folders_for_the_same_destination_the_first_is_used_and_non
     shutil.copytree(queue.folder, second)
     queues = places.make(tmp_path)
     await queues.start()
-    assert [one.folder for one in await queues.found()] == [queue.folder, second]
+    assert [one.folder for one in (await queues.found())[0]] == [queue.folder, second]
     first = await places.open_queue(queues)
     assert first.folder == queue.folder
     first.delivered(await claimed(first))
     await queues.remove(first)
-    assert [one.folder for one in await queues.found()] == [second]
+    assert [one.folder for one in (await queues.found())[0]] == [second]
     assert (await places.open_queue(queues)).folder == second
     await queues.close()

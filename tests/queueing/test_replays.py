@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.queueing import committer
+from reconciler.queueing.contract import QueueFault
 from reconciler.queueing.disk import DiskQueue
 from tests.queueing import places
-from tests.queueing.places import OBITUARY, claimed, fill, payloads
+from tests.queueing.places import NOW, Wanted, fill, payloads
 from tests.queueing.test_faults import Hanging
 from tests.waiting import until
 
@@ -16,8 +18,7 @@ pytestmark = pytest.mark.anyio
 
 async def buried(queue: DiskQueue, *texts: bytes) -> None:
     await fill(queue, *texts)
-    for batch, text in zip(await claimed(queue), texts, strict=True):
-        await queue.bury(batch, [text], OBITUARY, records=1)
+    await places.bury_all(queue)
 
 
 async def ended_in_the_middle(queue: DiskQueue, system: Hanging) -> None:
@@ -126,3 +127,38 @@ async def test_when_all_letters_went_although_nobody_waited_there_is_no_oldest(t
         system.mended.set()
         await until(lambda: queue.depth().dead_batches == 0)
         assert queue.depth().dead_oldest is None
+
+
+async def test_a_letter_that_never_fits_is_passed_over_and_counted_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    large, small = bytes(600_000), b"small"
+    async with places.opened(tmp_path) as queue:
+        await buried(queue, large, small, large, b"too")
+    async with places.opened(tmp_path, Wanted().with_storage(max_bytes=300_000)) as queue:
+        assert await queue.replay(outages_only=False) == (2, 2)
+        assert await payloads(queue) == [small, b"too"]
+        assert [data async for _, data in queue.dead_letters()] == [large, large]
+        folder = queue.folder / "dead"
+    never = "2 letters never fit into their queue: raise its `max_bytes`, or discard them."
+    assert caplog.messages == [f"Of the dead letters in {folder}, {never}"]
+
+
+async def test_nobody_waits_for_ever_for_a_disk_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    system = Hanging()
+    async with places.opened(tmp_path, system=system) as queue:
+        await buried(queue, b"a", b"b")
+        system.hangs = True
+        outage = asyncio.create_task(queue.replay(outages_only=True))  # there is none
+        assert await outage == (0, 0)
+        with pytest.raises(QueueFault, match="The disk of the queues does not answer"):
+            await queue.replay(outages_only=False, most=1)
+        async with queue._dead._changing:  # as somebody has it whom the disk keeps waiting
+            for waiting in (queue.discard(queued=False, dead=True), queue.expire(before=NOW + 1)):
+                with pytest.raises(QueueFault, match="The disk of the queues does not answer"):
+                    await waiting
+        assert await queue.discard(queued=False, dead=True) == (1, 1)  # the other one is on its way
+        system.mended.set()
+        await until(lambda: queue.depth().dead_batches == 0)
+        assert await payloads(queue) == [b"a"]

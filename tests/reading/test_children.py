@@ -171,6 +171,23 @@ async def test_a_job_whose_answer_makes_no_sense_is_told_of_the_end_of_its_child
 
 
 @pytest.mark.anyio
+async def test_a_job_whose_answer_nests_too_deeply_is_told_of_the_end_of_its_child(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = msgspec.msgpack.encode({"type": "at", "number": 1, "blob": ""})
+    # A field more than there are: an array that holds an array, and so on.
+    answer = bytes([known[0] + 1]) + known[1:] + b"\xa4more" + b"\x91" * 100_000 + b"\xc0"
+    answers = tmp_path / "answers"
+    answers.write_bytes(messages.LENGTH.pack(len(answer)) + answer)
+    command = ("sh", "-c", f"head -c 1 > /dev/null; cat {answers}; cat > /dev/null")
+    async with started(command=command) as (child, told), asyncio.timeout(5):
+        with pytest.raises(ReaderGone):
+            await child.plan(1, REDACT, Inflow())
+        assert (child.has_ended, child._waiting, told) == (True, {}, ["The reader ended with code 0"])
+    assert caplog.messages == ["An answer of the reader met a fault that nobody foresaw."]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("is_asked", [True, False], ids=["ended", "overdue"])
 @pytest.mark.parametrize("last", ["cat > /dev/null", "sleep 6"], ids=["ends", "is killed"])
 async def test_nobody_waits_for_a_pipe_that_what_a_child_started_holds_open(

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.reading.children import SECONDS, Seconds
-from reconciler.reading.client import Busy, Reader, ReaderGone
+from reconciler.reading.client import Busy, Overdue, Reader, ReaderGone
 from reconciler.reading.messages import CommitJob, CommitPlanned, ReviewJob, RoutesJob
 from reconciler.store.sqlite import SqliteStore
 from tests.commit_jobs import commit_job
@@ -49,6 +49,38 @@ async def test_all_who_wait_for_a_reader_that_cannot_be_started_are_told_soon(
     ] * 9
     assert len(caplog.messages) == 2
     await reader.stop()
+
+
+@pytest.mark.parametrize("is_suspect", [False, True], ids=["shared", "apart"])
+async def test_a_reader_that_stops_while_its_child_starts_keeps_no_job_waiting_and_no_child(
+    *, is_suspect: bool
+) -> None:
+    for steps in range(8):
+        reader, job = Reader(command=("sh", "-c", "cat > /dev/null")), commit_job()
+        if is_suspect:
+            reader._memory.suspect(job)
+        async with asyncio.timeout(5):
+            asked = asyncio.create_task(reader.plan(job))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await reader.stop()
+            with pytest.raises(ReaderGone):
+                await asked
+        assert (reader.process_id, reader._apart) == (None, set())
+
+
+async def test_a_proposal_whose_time_is_over_before_a_child_is_started_for_it_ends_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reader = Reader(seconds={**SECONDS, ReviewJob: Seconds(run=0.1)})
+    for _ in range(10):
+        reader._pace_apart.ended(now=asyncio.get_running_loop().time())  # so that the next one has to wait
+    job = ReviewJob(commit=commit_job(), head="h")
+    reader._memory.suspect(job.commit)
+    with pytest.raises(Overdue):
+        await reader.plan(job)
+    assert caplog.messages == ["A proposal was given up: it took longer than 0.1 seconds apart from all others."]
+    assert reader._pace_apart.ends == 10
 
 
 async def test_who_waits_too_long_for_a_reader_apart_may_try_again() -> None:

@@ -97,21 +97,24 @@ def test_helpers_end_with_a_killed_daemon(tmp_path: Path) -> None:
 
 
 def printed(script: str) -> str:
-    """What a process prints that ends well."""
+    """What a process prints that ends well: at once, and with its helpers, as the reader child does. One that lets go
+    of them first is ended by their end.
+    """
+    script += "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)"
     return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
 
 
 def test_whoever_has_threads_has_no_crew() -> None:
     begin = "import threading; from reconciler.reading import crew; "
     wait = "stop = threading.Event(); threading.Thread(target=stop.wait).start(); "
-    tell = "print(crew.start(2).of('mirror', 'commit') is None); "
+    tell = "kept = crew.start(2); print(kept.of('mirror', 'commit') is None); "
     assert (printed(f"{begin}{wait}{tell}stop.set()"), printed(f"{begin}{tell}")) == ("True\n", "False\n")
 
 
 def test_where_no_process_may_be_started_there_are_fewer_helpers() -> None:
     refuse = "import os, errno; fork = os.fork; left = [fork]; "
     few = "os.fork = lambda: left.pop()() if left else (_ for _ in ()).throw(BlockingIOError(errno.EAGAIN, 'no')); "
-    count = "from reconciler.reading import crew; print(len(crew.start(3)))"
+    count = "from reconciler.reading import crew; kept = crew.start(3); print(len(kept))"
     assert printed(f"{refuse}{few}{count}") == "1\n"
 
 

@@ -32,6 +32,7 @@ from tests.sending.worlds import (
     settle,
     single,
     sources,
+    when_told,
 )
 from tests.servers import sinks
 from tests.servers.certificates import Authority
@@ -568,6 +569,37 @@ async def test_what_the_old_endpoint_asks_for_late_does_not_delay_a_corrected_on
             told.set()
             await pass_time(time, exporter, seconds=60)
             assert (sorted(right.records), exporter.shown().state) == ([0, 1, 2, 3, 4, 5], State.IDLE)
+
+
+@pytest.mark.parametrize("consumers", [1, 10])
+async def test_what_an_endpoint_refused_for_an_hour_goes_to_a_corrected_one_at_once(sink: Sink, consumers: int) -> None:
+    queue, time = ListQueue(), Time()
+    sink.script(sinks.says(409, headers=(("Retry-After", "3600"),)))
+    wanted = destination(sink.port, consumers=consumers, retry=Retry())
+    async with exporting(wanted, queue, environment=time.environment()) as exporter:
+        await put(queue, ["1"])
+        await pass_time(time, exporter, seconds=60)
+        assert exporter.shown().state is State.WAITING
+        with sinks.listening() as right:
+            exporter.change(destination(right.port, consumers=consumers, retry=Retry()))
+            await pass_time(time, exporter, seconds=0)
+            assert (right.records, exporter.shown().state) == ([1], State.IDLE)
+
+
+async def test_what_the_old_endpoint_finds_too_large_late_does_not_cut_what_a_corrected_one_gets(sink: Sink) -> None:
+    queue, time, told = ListQueue(), Time(), threading.Event()
+    texts = ["x" * 1_000] * 200
+    sink.script(when_told(told, 413))
+    wanted = destination(sink.port, consumers=1, retry=Retry())
+    async with exporting(wanted, queue, environment=time.environment()) as exporter:
+        await put(queue, texts)
+        await settle(lambda: len(sink.received) == 1)
+        with sinks.listening() as right:
+            exporter.change(destination(right.port, consumers=1, retry=Retry()))
+            told.set()
+            await put(queue, texts)
+            await pass_time(time, exporter, seconds=0)
+            assert [len(one.json) for one in right.received] == [100, 100, 200]
 
 
 # Clocks and windows

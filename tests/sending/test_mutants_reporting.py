@@ -76,6 +76,20 @@ def test_a_stream_of_dead_letters_makes_a_line_now_and_then(
     assert len(told(caplog)) <= 100 / TELL_SECONDS + 2
 
 
+def test_what_died_is_told_before_it_is_told_to_be_queued_again(
+    time: Time, report: Report, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    report.buried(1, died("Down."))
+    report.buried(5, died("Down."))
+    report.replayed(6, 6)
+    while time.advance(3600.0):
+        pass
+    report.stop()
+    queued_again = "Of siem in the project acme, 6 dead letters (6 records) are queued again."
+    assert told(caplog) == [line(1, "Down."), line(5, "Down."), queued_again]
+
+
 async def test_what_is_not_told_yet_is_told_when_sending_stops(time: Time, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     queue = ListQueue()

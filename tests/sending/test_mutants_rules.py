@@ -48,7 +48,7 @@ def test_what_the_endpoint_asked_for_does_not_count_at_the_very_end_either() -> 
 def test_an_abandoned_probe_is_due_from_then_on_so_that_who_waits_for_that_instant_wakes() -> None:
     probing = Breaker(Phase.PROBING, OPENS_AFTER + 2, probe_at=1.0)
 
-    assert breaker.abandoned(probing, now=5.0) == Breaker(Phase.OPEN, OPENS_AFTER + 2, probe_at=5.0)
+    assert breaker.abandoned(probing, at=5.0) == Breaker(Phase.OPEN, OPENS_AFTER + 2, probe_at=5.0)
 
 
 def test_a_probe_that_fails_after_the_breaker_opened_anew_says_nothing_new() -> None:

@@ -110,7 +110,7 @@ def test_what_the_endpoint_asks_for_is_waited_whichever_request_it_answers_so() 
     probing = breaker.failed(breaker.probing(opened), is_probe=False, now=16.0, delay=5.0, retry_after=300.0)
     asked = Breaker(Phase.OPEN, OPENS_AFTER + 1, probe_at=316.0)
     assert breaker.failed(probing, is_probe=True, now=17.0, delay=5.0, retry_after=0.0) == asked
-    assert breaker.abandoned(probing, now=17.0) == Breaker(Phase.OPEN, OPENS_AFTER, probe_at=316.0)
+    assert breaker.abandoned(probing, at=17.0) == Breaker(Phase.OPEN, OPENS_AFTER, probe_at=316.0)
 
 
 STEPS = st.tuples(
@@ -128,7 +128,7 @@ def test_whatever_happens_a_probe_is_always_ahead_or_under_way(steps: list[tuple
         elif step == "probe" and state.may_probe(now):
             state, probing = breaker.probing(state), True
         elif step == "abandon":
-            state, probing = breaker.abandoned(state, now=now), False
+            state, probing = breaker.abandoned(state, at=now), False
         elif step == "fail":
             state = breaker.failed(state, is_probe=probing, now=now, delay=30.0, retry_after=asked)
             probing = False
@@ -137,8 +137,8 @@ def test_whatever_happens_a_probe_is_always_ahead_or_under_way(steps: list[tuple
 
 
 def test_an_abandoned_probe_lets_another_go_at_once() -> None:
-    assert breaker.abandoned(Breaker(Phase.PROBING, 9, 1.0), now=5.0).may_probe(5.0)
-    assert breaker.abandoned(CLOSED, now=5.0) == CLOSED
+    assert breaker.abandoned(Breaker(Phase.PROBING, 9, 1.0), at=5.0).may_probe(5.0)
+    assert breaker.abandoned(CLOSED, at=5.0) == CLOSED
 
 
 # What answers mean

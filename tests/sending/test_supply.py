@@ -10,6 +10,7 @@ from reconciler.queueing.contract import Batch
 from reconciler.queueing.memory import MemoryQueue
 from reconciler.routing.models import Retry
 from reconciler.sending import parcels
+from reconciler.sending.breaker import OPENS_AFTER
 from reconciler.sending.environment import Environment
 from reconciler.sending.gate import Gate
 from reconciler.sending.holdings import Holdings
@@ -22,6 +23,7 @@ from tests.servers import sinks
 pytestmark = pytest.mark.anyio
 
 LINGER = 0.5
+HOUR = 3_600.0
 DOWN = Verdict(False, outage=True, status=503, cause="It answered 503.")
 
 
@@ -51,6 +53,19 @@ async def world(request: pytest.FixtureRequest) -> World:
     return made(environment, consumers=request.param)
 
 
+async def put_off_while_down(
+    world: World, *, last: Verdict = DOWN, not_before: float = 0.0, delay: float = 0.0
+) -> None:
+    """Have a parcel wait for an endpoint that is down, whose last answer is known."""
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    job = world.supply.pick()
+    assert job is not None
+    for verdict in (*[DOWN] * OPENS_AFTER, last):
+        world.gate.note(verdict, is_probe=False)
+    job.parcel.not_before = not_before
+    world.supply.put_off(job.parcel, delay=delay)
+
+
 async def looked(world: World) -> int:
     """How often one looks until something is next, looking again whenever one is told to."""
     for times in range(1, 10_000):
@@ -78,36 +93,19 @@ async def test_whatever_time_passes_between_two_looks_what_waits_is_not_forgotte
 
 
 async def test_whatever_time_passes_between_two_looks_a_probe_is_not_forgotten(world: World) -> None:
-    await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    job = world.supply.pick()
-    assert job is not None
-    for _ in range(5):
-        world.gate.note(DOWN, is_probe=False)
-    world.supply.put_off(job.parcel, delay=0.0)
+    await put_off_while_down(world)
 
     assert await looked(world) > 1
 
 
 async def test_the_endpoint_is_not_asked_again_before_the_longest_time_that_it_asked_for(world: World) -> None:
-    await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    job = world.supply.pick()
-    assert job is not None
-    for _ in range(5):
-        world.gate.note(DOWN, is_probe=False)
-    world.gate.note(DOWN._replace(retry_after=50.0), is_probe=False)  # it was in flight, too
-    world.supply.put_off(job.parcel, delay=0.0)
+    await put_off_while_down(world, last=DOWN._replace(retry_after=50.0))
 
     assert await looked(world) > 100  # a look takes half a second at most
 
 
 async def test_what_the_endpoint_asked_to_wait_for_is_no_probe_before_its_time(world: World) -> None:
-    await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    job = world.supply.pick()
-    assert job is not None
-    for _ in range(5):
-        world.gate.note(DOWN, is_probe=False)
-    job.parcel.not_before = 50.0
-    world.supply.put_off(job.parcel, delay=0.0)
+    await put_off_while_down(world, not_before=50.0)
 
     assert await looked(world) > 100
 
@@ -116,13 +114,7 @@ async def test_what_the_endpoint_asked_to_wait_for_is_no_probe_before_its_time(w
 async def test_the_next_look_is_when_what_the_endpoint_asked_to_wait_for_may_be_a_probe(consumers: int) -> None:
     time = Time()
     world = made(time.environment(), consumers=consumers)
-    await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    job = world.supply.pick()
-    assert job is not None
-    for _ in range(5):
-        world.gate.note(DOWN, is_probe=False)
-    job.parcel.not_before = 50.0
-    world.supply.put_off(job.parcel, delay=50.0)
+    await put_off_while_down(world, not_before=50.0, delay=50.0)
     assert world.supply.pick() is None
     assert world.supply.next_in() == pytest.approx(world.gate.breaker.probe_at)
     time.now = 20.0
@@ -133,17 +125,50 @@ async def test_the_next_look_is_when_what_the_endpoint_asked_to_wait_for_may_be_
 
 
 async def test_an_endpoint_that_was_corrected_is_asked_whatever_another_one_asked_for(world: World) -> None:
-    await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    job = world.supply.pick()
-    assert job is not None
-    for _ in range(5):
-        world.gate.note(DOWN._replace(retry_after=3_600.0), is_probe=False)
-    job.parcel.not_before, job.parcel.outage = 3_600.0, True
-    world.supply.put_off(job.parcel, delay=3_600.0)
+    await put_off_while_down(world, last=DOWN._replace(retry_after=HOUR), not_before=HOUR, delay=HOUR)
     world.gate.hurry()
     world.supply.change(destination(80), is_elsewhere=True)
 
     assert await looked(world) == 1
+
+
+async def test_what_another_endpoint_refused_is_due_at_once_with_one_that_was_corrected(world: World) -> None:
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    job = world.supply.pick()
+    assert job is not None
+    job.parcel.not_before = HOUR
+    world.supply.put_off(job.parcel, delay=HOUR)
+    world.supply.change(destination(80), is_elsewhere=False)
+    assert world.supply.pick() is None
+    world.supply.change(destination(80), is_elsewhere=True)
+
+    assert await looked(world) == 1
+
+
+async def test_when_the_endpoint_is_back_what_it_refused_waits_as_long_as_it_asked_for(world: World) -> None:
+    await world.queue.append([otlp("1")], records=1, at=BEGAN)
+    job = world.supply.pick()
+    assert job is not None
+    world.supply.put_off(job.parcel, delay=HOUR)
+    world.supply.hurry()
+
+    assert world.supply.pick() is None
+
+
+@pytest.mark.parametrize("late", [Verdict(True), Verdict(False, status=409, cause="It answered 409.")])
+def test_what_another_endpoint_answers_late_does_not_say_that_one_that_was_corrected_is_back(late: Verdict) -> None:
+    gate = made(Time().environment(), consumers=1).gate
+    for _ in range(OPENS_AFTER):
+        gate.note(DOWN._replace(retry_after=HOUR), is_probe=False)
+    gate.hurry()
+    assert not gate.note(late, is_probe=False, is_elsewhere=True)
+    assert (gate.is_up, gate.breaker.may_probe(0.0)) == (False, True)
+
+    gate.probe()
+    assert not gate.note(late, is_probe=False, is_elsewhere=True)
+    assert not gate.breaker.may_probe(0.0), "one is under way"
+    assert not gate.note(late, is_probe=True, is_elsewhere=True)
+    assert (gate.is_up, gate.breaker.may_probe(0.0)) == (False, True)
 
 
 async def test_a_probe_that_was_under_way_when_the_endpoint_was_corrected_is_followed_by_one_at_once() -> None:

@@ -203,11 +203,16 @@ def attempts(sink: Sink) -> list[str | None]:
 
 
 def refusing_for_an_hour(told: threading.Event) -> Reply:
+    """A 503 that comes when a test says so."""
+    return when_told(told, 503, headers=(("Retry-After", "3600"),))
+
+
+def when_told(told: threading.Event, status: int, *, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
     """An answer that comes when a test says so."""
-    answer = sinks.says(503, headers=(("Retry-After", "3600"),))
+    answer = sinks.says(status, headers=headers)
 
     async def act(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         await until(told.is_set)
         return await answer.act(reader, writer)
 
-    return Reply(status=503, act=act)
+    return Reply(status=status, act=act)

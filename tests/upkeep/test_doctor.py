@@ -16,10 +16,11 @@ from typing import Any, cast, get_args
 import pytest
 from pydantic import BaseModel
 
-from reconciler.cli import exits
+from reconciler.cli import doctor_checks, exits
+from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
 from reconciler.upkeep import doctor, findings
-from reconciler.upkeep.checks import audits, secret_files
+from reconciler.upkeep.checks import audits, secret_files, stores
 from reconciler.upkeep.databases import OPERATIONS, STORE
 from reconciler.upkeep.doctor import Check, threaded
 from reconciler.upkeep.findings import Finding, Status
@@ -443,6 +444,26 @@ def test_an_audit_that_there_is_no_time_for(service: Service) -> None:
     assert audits.judge(facts) == [
         findings.warning("audit", "too long to be looked through in time", "`reconciler audit verify` has no limit")
     ]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_store_that_there_is_no_time_for(service: Service, is_full: bool) -> None:
+    store = service.state / "store.db"
+    facts = stores.gather(store, STORE, is_full=is_full)._replace(verdict="")
+    [told] = stores.judge(facts)
+    seconds = stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS
+    assert (told.check, told.status) == ("store.db", Status.WARNING)
+    assert f", too large to be looked through in {seconds:g} seconds" in told.message
+    assert told.todo == (stores.ELSEWHERE if is_full else "look through it with `reconciler doctor --full`")
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_look_without_time_says_so_before_nobody_waits_for_it_any_more(is_full: bool) -> None:
+    loaded = Loaded(settings=Settings(), warnings=(), config=None)
+    found = doctor_checks.checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
+    seconds = {check.name: check.seconds for check in found}
+    for name, look in (("store.db", stores), ("ops.db", stores), ("audit", audits)):
+        assert seconds[name] > (look.FULL_SECONDS if is_full else look.QUICK_SECONDS), name
 
 
 def test_a_disk_with_little_room(service: Service) -> None:

@@ -63,9 +63,9 @@ def configuration(folder: Path, *, port: int, service: int) -> Path:
     """The page's server, with its ports and files here, and what /etc/nginx/nginx.conf would be."""
     (text,) = pages.blocks(PAGE, "nginx")
     for there, here in {
+        "127.0.0.1:3001": f"127.0.0.1:{service}",  # first, since another port may begin like this one
         "listen 80;": f"listen 127.0.0.1:{free_port()};",
         "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
-        "127.0.0.1:3001": f"127.0.0.1:{service}",
         "/etc/ssl/reconciler/": f"{folder}/",
     }.items():
         assert text.count(there) >= 1

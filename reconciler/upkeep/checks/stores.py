@@ -15,13 +15,14 @@ from reconciler.upkeep.watches import Watch
 
 QUICK_SECONDS = 15.0
 FULL_SECONDS = 3600.0
+ELSEWHERE = "look through a copy of it with `sqlite3 COPY 'pragma integrity_check'`, which has no limit"
 MUCH_FREE = 0.5  # of a file that nothing is in
 LITTLE_BYTES = 256 << 20  # what is smaller may be as empty as it likes
 
 
 class Facts(NamedTuple):
     """One of them: `fault` when it cannot be used, what it is else, and what SQLite said of it, empty when it had no
-    time for that.
+    time for that, which is more where the look `is_full`.
     """
 
     path: Path
@@ -30,6 +31,7 @@ class Facts(NamedTuple):
     fault: str = ""
     identity: Identity | None = None
     verdict: str = ""
+    is_full: bool = False
 
 
 def gather(path: Path, kind: Kind, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> Facts:
@@ -38,7 +40,8 @@ def gather(path: Path, kind: Kind, *, is_full: bool, clock: Callable[[], float] 
         return Facts(path, kind, exists=False)
     try:
         found = copies.look(path, kind)
-        return Facts(path, kind, exists=True, identity=found, verdict=_verdict(path, kind, is_full, clock))
+        verdict = _verdict(path, kind, is_full, clock)
+        return Facts(path, kind, exists=True, identity=found, verdict=verdict, is_full=is_full)
     except ReconcilerError as problem:
         return Facts(path, kind, exists=True, fault=problem.message)
 
@@ -61,8 +64,8 @@ def judge(facts: Facts) -> list[Finding]:
 def _told(facts: Facts, found: Identity) -> list[Finding]:
     name, what = facts.kind.file, f"{facts.path}: version {found.version}, {files.size(found.size)}"
     if not facts.verdict:
-        told = f"{what}, too large to be looked through in {QUICK_SECONDS:g} seconds"
-        return [warning(name, told, "look through it with `reconciler doctor --full`")]
+        told = f"{what}, too large to be looked through in {FULL_SECONDS if facts.is_full else QUICK_SECONDS:g} seconds"
+        return [warning(name, told, ELSEWHERE if facts.is_full else "look through it with `reconciler doctor --full`")]
     if found.version < facts.kind.latest:
         return [ok(name, f"{what}, whole; the next start brings it to version {facts.kind.latest}")]
     return [ok(name, f"{what}, whole")]
