@@ -55,6 +55,10 @@ class Common:
         self.headers = headers
         self.lines = b"".join(b"%b: %b\r\n" % header for header in headers)
 
+    def head(self, own: bytes, request: str) -> bytes:
+        """The lines of an answer: its own, its request's id, and these."""
+        return b"%bx-request-id: %b\r\n%b" % (own, request.encode(), self.lines)
+
 
 class Outgoing:
     """`send`, with the headers of every answer added and the body of an answer to HEAD left out."""
@@ -85,8 +89,7 @@ class Outgoing:
         answer = extensions.get(WHOLE_ANSWER) if extensions else None
         if answer is None:
             return False
-        lines = b"%bx-request-id: %b\r\n%b" % (head, self.request.encode(), self.common.lines)
-        self.started = bool(answer(self.scope, status, lines, body))
+        self.started = bool(answer(self.scope, status, self.common.head(head, self.request), body))
         if self.started:
             self.status = status
         return self.started

@@ -5,7 +5,7 @@ here the usual way asks, by the same functions. A request of which that asks mor
 it does more, it has from the beginning (`edge`, `endpoints`, `logs`).
 """
 
-from asyncio import Future, get_running_loop
+from asyncio import CancelledError, Future, get_running_loop
 from functools import partial
 from time import monotonic, perf_counter
 from typing import NamedTuple
@@ -101,13 +101,12 @@ class Shortcut:
     def _answer(self, request: WholeRequest, held: _Held, queued: Future[None]) -> None:
         self._leave(held.sender, held.size)
         answer = self._message(request, held, queued)
-        head = b"%bx-request-id: %b\r\n%b" % (answer.head, held.id.encode(), self._common.lines)
-        request.answer(answer.status_code, head, bytes(answer.body))
+        request.answer(answer.status_code, self._common.head(answer.head, held.id), bytes(answer.body))
         self._services.measured.traffic.note(self._endpoint, "POST", answer.status_code, perf_counter() - held.began)
 
     def _message(self, request: WholeRequest, held: _Held, queued: Future[None]) -> Message:
         """The answer that the usual way has to what came of it."""
-        failure = NotTaken(ENDED) if queued.cancelled() else queued.exception()
+        failure = CancelledError() if queued.cancelled() else queued.exception()
         if failure is None:
             return rpc.SUCCESS[False]
         told = failure if isinstance(failure, Exception) else NotTaken(ENDED)

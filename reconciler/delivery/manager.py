@@ -309,10 +309,9 @@ class Manager:
             sent = self._past.sent if heir is None or heir.exporter is None else heir.exporter.counts
             sent.add(lane.exporter.counts)
 
-    async def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
+    def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        async for done in handling.replayed(self._with_queues(project, name)):
-            yield done
+        return handling.replayed(self._with_queues(project, name))
 
     async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""

@@ -73,17 +73,13 @@ class Journal:
         self._unwritten: set[Segment] = set()  # those whose last write failed
         self._is_refused = False  # whether a write failed since this was looked at
         self._is_open = False
+        header = recovered.header
         self.appender = Appender(
-            folder,
-            header=recovered.header,
-            committer=committer,
-            clock=clock,
-            committed=self._committed,
-            refused=refused,
+            folder, header=header, committer=committer, clock=clock, committed=self._committed, refused=refused
         )
         self._used_up = UsedUp(
             self.segments,
-            header=recovered.header,
+            header=header,
             appender=self.appender,
             committer=committer,
             space=space,

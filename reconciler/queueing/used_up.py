@@ -130,7 +130,8 @@ class UsedUp:
         used_up = self._first()
         if not used_up:
             return
-        removed = self._begin_to_remove(used_up)
+        self._begin_to_remove(used_up)
+        removed: list[Segment] = []  # which the chore fills
 
         def ended(failure: Exception | None) -> None:
             self._end_to_remove(used_up, removed, failure)
@@ -140,12 +141,10 @@ class UsedUp:
 
         self._committer.do(lambda system: used_files.remove(system, used_up, removed), ended)
 
-    def _begin_to_remove(self, used_up: Sequence[Segment]) -> list[Segment]:
-        """Returns what the chore fills with those that it has removed."""
+    def _begin_to_remove(self, used_up: Sequence[Segment]) -> None:
         self._going.update(used_up)
         for segment in used_up:
             self._forget(segment.path)  # an open file keeps its room
-        return []
 
     def _end_to_remove(self, used_up: Sequence[Segment], removed: Sequence[Segment], failure: Exception | None) -> None:
         self._came(used_up)
@@ -221,7 +220,8 @@ class UsedUp:
         self._appender.is_held = True
         header = self._appender.emptied()
         unwritten, last.unwritten = last.unwritten, []
-        removed = self._begin_to_remove(others)
+        self._begin_to_remove(others)
+        removed: list[Segment] = []
 
         def chore(system: System) -> None:
             used_files.remove(system, others, removed)

@@ -6,7 +6,8 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,17 @@ class Sticking(System):
         if not self.empties and synced and len(pieces) == 1:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return super().write(descriptor, pieces, offset, synced=synced)
+
+
+@asynccontextmanager
+async def sticking(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Sticking, DiskQueue]]:
+    """A queue of full segments on a disk that removes none of them, which is tried again soon."""
+    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
+    system = Sticking()
+    system.removes = False
+    async with places.opened(folder, WANTED, system=system) as queue:
+        await fill(queue, *TEXTS)
+        yield system, queue
 
 
 class Refusing(Sticking):
@@ -75,11 +87,7 @@ async def all_noted(queue: DiskQueue) -> None:
 async def test_a_file_that_cannot_be_removed_is_told_once_and_what_left_it_is_not_sent_again_and_nothing_looks_lost(
     left: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
-    system = Sticking()
-    system.removes = False
-    async with places.opened(tmp_path, WANTED, system=system) as queue:
-        await fill(queue, *TEXTS)
+    async with sticking(tmp_path, monkeypatch) as (_, queue):
         batches = await claimed(queue)
         for place in left:
             queue.delivered([batches[place]])
@@ -98,11 +106,7 @@ async def test_a_file_that_cannot_be_removed_is_told_once_and_what_left_it_is_no
 async def test_a_file_that_could_not_be_removed_is_removed_later_with_those_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
-    system = Sticking()
-    system.removes = False
-    async with places.opened(tmp_path, WANTED, system=system) as queue:
-        await fill(queue, *TEXTS)
+    async with sticking(tmp_path, monkeypatch) as (system, queue):
         queue.delivered((await claimed(queue))[:4])
         await until(lambda: bool(queue._journal._used_up._staying))
         system.removes = True
@@ -130,11 +134,7 @@ async def test_a_queue_whose_first_file_cannot_be_removed_is_not_emptied_in_plac
 async def test_what_stands_behind_a_file_that_cannot_be_removed_is_emptied_and_what_stays_counts_against_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
-    system = Sticking()
-    system.removes = False
-    async with places.opened(tmp_path, WANTED, system=system) as queue:
-        await fill(queue, *TEXTS)
+    async with sticking(tmp_path, monkeypatch) as (system, queue):
         queue.delivered(await claimed(queue))
         await until(lambda: (queue.folder / "0000000000000003.seg").stat().st_size == 64)
         await all_noted(queue)
