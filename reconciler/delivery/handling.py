@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 from reconciler.counting import counted
 from reconciler.delivery.contract import Full
-from reconciler.delivery.intake import LATER_SECONDS
 from reconciler.delivery.lanes import Lane
 from reconciler.queueing.contract import Queue, QueueFault
 
 log = logging.getLogger(__name__)
+
+LATER_SECONDS = 15.0  # after which a disk that did not answer may
 
 
 async def replayed(found: Sequence[tuple[Lane, Queue]]) -> AsyncIterator[tuple[int, int]]:

@@ -24,9 +24,8 @@ from reconciler.queueing.contract import Shortage
 from reconciler.sending.exporter import Undelivered
 
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
-SOON_SECONDS = 5.0  # after which a queue that is being emptied has room
+SOONEST_SECONDS, LATEST_SECONDS = 1, 5  # when to try again what is full: SDKs of senders give up after 10 s
 MOST_AT_ONCE = 16  # destinations without a queue that are asked at a time, of one request
-LATER_SECONDS = 15.0  # after which one that is not may have
 
 READING = "The service is reading the project's Configurations; try again."
 STOPPING = "The service stops, and a queue in memory takes nothing more; try again."
@@ -83,7 +82,7 @@ class Intake:
                 raise TooLarge(f"{message}; send fewer at a time, or raise its `max_bytes`.")
             if shortage is not None:
                 message = f"The destination {lane.name} cannot take more now: {lanes.SHORT[shortage]}; try again."
-                raise Full(message, seconds=self._patience(lane, shortage))
+                raise Full(message, seconds=self.patience())
 
     def _append(self, wanted: Sequence[Wanted]) -> list[Appended]:
         appends: list[Appended] = []
@@ -97,10 +96,9 @@ class Intake:
                 appends.append((lane, share, gathering.add(share)))
         return appends
 
-    def _patience(self, lane: Lane, shortage: Shortage) -> float:
+    def patience(self) -> float:
         """When to try again, in seconds: not all senders at once."""
-        is_moving = shortage is not Shortage.DISK and lane.exporter is not None and lane.exporter.is_sending
-        return (SOON_SECONDS if is_moving else LATER_SECONDS) * self._chance.uniform(0.5, 1.5)
+        return float(self._chance.randint(SOONEST_SECONDS, LATEST_SECONDS))
 
 
 async def _send(inline: Sequence[Wanted]) -> None:

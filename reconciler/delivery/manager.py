@@ -21,7 +21,7 @@ from reconciler.delivery import handling, lanes, showing
 from reconciler.delivery.contract import ALL, Full, Taken, UnknownDestination
 from reconciler.delivery.figures import Figures, Past
 from reconciler.delivery.gathering import Gathering, Heard
-from reconciler.delivery.intake import LATER_SECONDS, READING, UNREAD_SECONDS, Intake
+from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.leaving import Leaving
 from reconciler.delivery.remnants import Remnants
@@ -134,7 +134,7 @@ class Manager:
         lane = self._lanes[project].get(name)
         if lane is None:
             message = f"The queue of the destination {name} cannot be opened; the log says why."
-            raise Full(message, seconds=LATER_SECONDS)
+            raise Full(message, seconds=self._intake.patience())
         return lane
 
     # Lanes.

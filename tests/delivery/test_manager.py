@@ -392,6 +392,19 @@ async def test_a_disk_that_is_down_to_what_stays_free_is_told_where_records_woul
             await manager.take(PROJECT, LOGS)
 
 
+async def test_senders_to_a_full_queue_try_again_after_one_to_five_seconds_and_not_all_at_once(tmp_path: Path) -> None:
+    small = Buffering(storage=None, max_batches=1)
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("siem", buffering=small)))
+        await manager.take(PROJECT, LOGS)
+        told = set()
+        for _ in range(60):
+            with pytest.raises(Full) as full:
+                await manager.take(PROJECT, LOGS)
+            told.add(full.value.seconds)
+    assert told == {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
 async def test_a_stop_says_how_many_records_in_memory_are_lost_with_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -91,7 +91,7 @@ def test_down_to_the_reserve_of_the_disk_nothing_is_taken_and_the_queue_drains(t
         line.becomes(lambda found: found["queue"]["batches"] == 1, "it is queued")
         refused = line.send("canary-body refused")
         assert refused.status == 503
-        assert 1 <= int(refused.headers["retry-after"]) <= 30
+        assert 1 <= int(refused.headers["retry-after"]) <= 5
         assert f"The destination {line.name} cannot take more now: the disk has too little room" in str(refused.body)
         shown = line.becomes(lambda found: found["queue"]["batches"] == 1, "no more is queued")
         assert (shown["queue"]["records"], shown["counts"]["taken"]) == (1, 0)
