@@ -89,6 +89,7 @@ class Told(NamedTuple):
     reason: str | None
     path: str | None
     line: int | None
+    notes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

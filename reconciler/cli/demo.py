@@ -48,6 +48,7 @@ class _Status(msgspec.Struct):
     reason: str | None = None
     path: str | None = None
     line: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 class _Run(msgspec.Struct):
@@ -209,6 +210,8 @@ class Narrator:
         for one in run.statuses:
             for reason in (one.reason or "").splitlines():
                 output.line(reason)
+            for note in one.notes:
+                output.line(f"note: {note}")
         output.write("\n")
         output.line(_verdict(run))
 

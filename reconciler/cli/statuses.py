@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from reconciler.cli import tables
-from reconciler.cli.answers import at, lines, objects, place, text
+from reconciler.cli.answers import at, lines, objects, place, strings, text
 from reconciler.documents.values import Value
 from reconciler.escaping import visible
 from reconciler.planning.statuses import UpdateStatus
@@ -66,9 +66,14 @@ def table(statuses: list[dict[str, Value]], *, colour: bool) -> str:
     return tables.render(HEADER, rows, colour=colour) if rows else ""
 
 
+def notes(status: Value) -> list[str]:
+    """What else to know of a status, a line for each."""
+    return [f"note: {note}" for note in strings(at(status, "notes"))]
+
+
 def reasons(statuses: list[dict[str, Value]]) -> str:
-    """Every line of every reason; one that does not say where it belongs gets that in front."""
-    found = [_placed(line, status) for status in statuses for line in lines(status, "reason")]
+    """Every line of every reason, and every note; one that does not say where it belongs gets that in front."""
+    found = [_placed(line, status) for status in statuses for line in (*lines(status, "reason"), *notes(status))]
     return "".join(visible(line) + "\n" for line in found)
 
 

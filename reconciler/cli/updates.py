@@ -11,6 +11,7 @@ from reconciler.escaping import visible
 
 NOT_STORED = frozenset({"invalid", "error", "in-use", "forbidden", "not-found", "deprecated"})
 STORED = frozenset({"created", "configured", "unchanged"})
+WHY_IN_NOTES = frozenset({"in-use", "forbidden", "deprecated"})
 # How the service names what has no file: by its position in the request, counted from 0.
 ITEM = re.compile(r"\bitem ([0-9]{1,9})\b")
 ELSEWHERE = " is given more than once, also at "
@@ -21,14 +22,13 @@ def report(answer: dict[str, Value], *, sent: list[Found], dry_run: bool, colour
     updates = objects(answer.get("updates"))
     # One status for each resource, in the order of the request: so each has its file.
     places = [found.place for found in sent] if len(updates) == len(sent) else [""] * len(updates)
-    errors = strings(answer.get("errors"))
     known = {_key(found.value): at(found.value, "spec") for found in sent}
     remark = " (dry run)" if dry_run else ""
     for update, place in zip(updates, places, strict=True):
         missing = _missing(update)
         told = f"{remark}, incomplete" if missing else remark
-        output.write(_head(update, place=place, remark=told, colour=colour) + _why(update, errors))
-        reasons = lines(update, "reason") or missing or _undelivered(update, known)
+        output.write(_head(update, place=place, remark=told, colour=colour) + _why(update))
+        reasons = [*(lines(update, "reason") or missing or _undelivered(update, known)), *_notes(update)]
         output.write("\n" + "".join(f"  {visible(_elsewhere(line, places))}\n" for line in reasons))
     counts = Counter(text(update, "status") for update in updates)
     output.note(statuses.counted(counts) + remark)
@@ -59,20 +59,16 @@ def _key(value: Value) -> tuple[str, str]:
     return text(value, "kind"), text(value, "metadata", "name")
 
 
-def _why(update: Value, errors: list[str]) -> str:
-    """Why, for the statuses that bring no reason of their own."""
-    status, resource = text(update, "status"), at(update, "resource")
-    # What was changed while its repository is suspended came from the API, and is the repository's all the same.
-    repository = text(resource, "status", "drift", "repository") or text(resource, "status", "source", "repository")
-    if status == "forbidden" and text(resource, "status", "source", "type") == "builtin":
-        return ": it is built in; choose another name"
-    if status == "forbidden" and repository:
-        return visible(f": managed by the repository {repository}; change it there")
-    if status == "forbidden" and not at(resource, "status", "source"):  # as it was sent: no owner refused it
-        return ": your role does not cover it"
-    start = f"{text(resource, 'kind')} {text(resource, 'metadata', 'name')}: {status}: "
-    found = next((error for error in errors if error.startswith(start)), None)
-    return "" if found is None or text(update, "reason") else visible(f": {found.removeprefix(start)}")
+def _why(update: Value) -> str:
+    """Return why, for the statuses that bring no reason of their own: the last of their notes."""
+    told = strings(at(update, "notes"))
+    return visible(f": {told[-1]}") if told and text(update, "status") in WHY_IN_NOTES else ""
+
+
+def _notes(update: Value) -> list[str]:
+    """What else to know, a line for each."""
+    told = strings(at(update, "notes"))
+    return [f"note: {note}" for note in (told[:-1] if text(update, "status") in WHY_IN_NOTES else told)]
 
 
 def refused(errors: tuple[str, ...], *, sent: list[Found]) -> int:

@@ -319,8 +319,9 @@ def _tell(outcome: Outcome, decided: Decided, rows: Gathering, *, rank: int, ori
     path, line = (None, None) if place is None else (place.path, place.line)
     reason = outcome.reason or why(outcome)
     kind, name = outcome.key or (None, None)
-    rows.statuses.append(StatusRow(origin.run, rank, kind, name, _WORDS[outcome.status], reason, path, line))
-    return len(reason or "")
+    notes = "\n".join(outcome.notes) or None
+    rows.statuses.append(StatusRow(origin.run, rank, kind, name, _WORDS[outcome.status], reason, path, line, notes))
+    return len(reason or "") + len(notes or "")
 
 
 def why(outcome: Outcome) -> str | None:

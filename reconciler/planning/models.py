@@ -71,6 +71,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     reason: str | None = None
     stored: Stored | None = None
     users: tuple[Key, ...] = ()  # of what is in use: the resources that refer to it, in order
+    notes: tuple[str, ...] = ()  # what else to know of it, a sentence each; a `reason` says why it is refused
 
     def is_of_another(self, repository: str) -> bool:
         """Whether what is stored belongs to another repository: it may be free one day."""

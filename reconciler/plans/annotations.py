@@ -44,12 +44,13 @@ _SAID = {
 
 
 class _Cause(NamedTuple):
-    """What is worth a mark: what becomes of a resource, or a reference of it that leads nowhere."""
+    """What is worth a mark: what becomes of a resource, its notes, or a reference of it that leads nowhere."""
 
     level: str
     entry: Entry
     status: Status
     unresolved: Named | None = None
+    is_note: bool = False
 
 
 class Mark(NamedTuple):
@@ -75,6 +76,8 @@ def render(plan: Plan) -> Iterator[str]:
 def _causes(entry: Entry, status: Status) -> Iterator[_Cause]:
     if level := _LEVELS.get(status.status):
         yield _Cause(level, entry, status)
+    if status.notes:
+        yield _Cause(WARNING, entry, status, is_note=True)
     yield from (_Cause(WARNING, entry, status, named) for named in status.unresolved)
 
 
@@ -102,8 +105,11 @@ def _bounded(plan: Plan, causes: Sequence[_Cause | Mark], most: int) -> Iterator
 
 
 def _mark(plan: Plan, cause: _Cause) -> Mark:
-    level, entry, status, named = cause
+    level, entry, status, named, is_note = cause
     of = _of(plan, entry)
+    if is_note:
+        told = "\n".join(line.text.removeprefix("note: ") for line in showing.notes(status))
+        return Mark(level, f"{showing.title(status)} note{of}", told, _place(status))
     if named is not None:
         return Mark(level, f"{showing.title(status)} unresolved{of}", _unresolved(named), named.at or status.at)
     return Mark(level, f"{showing.title(status)} {status.status.value}{of}", _message(status), _place(status))

@@ -13,7 +13,7 @@ import msgspec
 from reconciler.planning import statuses
 from reconciler.planning.statuses import UpdateStatus
 
-FORMAT = "1.0"
+FORMAT = "1.1"
 """Of the JSON: the first number changes when something is taken away or means something else, the second when something
 is added.
 """
@@ -86,7 +86,7 @@ class Status(_Shape, frozen=True):
     """What would become of one resource. `at` is its place in the head, or in the base for what goes.
 
     `existing`: it was so before, and the change did not touch it. `unresolved` are references that lead nowhere, as far
-    as one can tell without a server. `owners` are those of its file (CODEOWNERS).
+    as one can tell without a server. `owners` are those of its file (CODEOWNERS), `notes` warnings.
     """
 
     status: UpdateStatus
@@ -101,6 +101,7 @@ class Status(_Shape, frozen=True):
     dependants_left_out: int = 0
     unresolved: tuple[Named, ...] = ()
     owners: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:

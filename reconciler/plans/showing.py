@@ -20,6 +20,7 @@ NAME = 200  # characters of a name, a path, a ref
 VALUE = 500  # characters of a value or a sentence
 LINE = 300  # characters of a line of text
 REASONS = 30  # lines of one reason
+NOTES = 10  # of one resource
 DEPENDANTS = 10
 
 ORDERS = re.compile(r"(##\w*)\[")
@@ -68,15 +69,23 @@ def reason(one: Status) -> Iterator[Line]:
 
 
 def beside(one: Status) -> Iterator[Line]:
-    """What follows the fields: what was left out, what leads nowhere, what is affected."""
+    """What follows the fields: what was left out, warnings, what leads nowhere, what is affected."""
     if one.fields_left_out:
         yield Line("#", f"and {counted(one.fields_left_out, 'more field')}")
+    yield from notes(one)
     for named in one.unresolved[:DEPENDANTS]:
         yield Line("!", f"unresolved: {title(named)}{where(named.at, one.at)}")
     if len(one.unresolved) > DEPENDANTS:
         yield Line("!", f"and {len(one.unresolved) - DEPENDANTS:,} more unresolved")
     if one.dependants or one.dependants_left_out:
         yield Line("#", affects(one))
+
+
+def notes(one: Status) -> Iterator[Line]:
+    """Warnings, and what else a reader should know of it."""
+    yield from (Line("!", f"note: {clean(note, LINE)}") for note in one.notes[:NOTES])
+    if len(one.notes) > NOTES:
+        yield Line("#", f"and {counted(len(one.notes) - NOTES, 'more note')}")
 
 
 def briefly(one: Status) -> str:

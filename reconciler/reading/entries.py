@@ -62,6 +62,7 @@ class Telling:
             dependants_left_out=max(0, len(affected) - models.MOST_DEPENDANTS),
             unresolved=self.fields.unresolved(outcome, self.assumed),
             owners=() if at is None else self.owners.of(at.path),
+            notes=tuple(note if at is None else self.fields.lines.reason(note, at.path) for note in outcome.notes),
         )
 
     def _reason(self, outcome: Outcome, at: Place | None) -> str | None:

@@ -283,21 +283,29 @@ def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:
     update: dict[str, object] = {"resource": msgspec.Raw(resource), "status": outcome.status.value}
     if outcome.status in WITH_REASON:
         update["reason"] = outcome.reason
+    why = None if outcome.status in WITH_REASON else _why(outcome)
+    notes = (*outcome.notes, *([why] if why else ()))
+    if notes:
+        update["notes"] = notes
     return update
 
 
 def _line(outcome: Outcome) -> str:
     """One line of `errors`: which resource, and why not."""
     which = f"item {outcome.ordinal}" if outcome.key is None else f"{outcome.key.kind} {outcome.key.name}"
-    if outcome.status is UpdateStatus.FORBIDDEN:
-        why = _why_forbidden(outcome)
-    elif outcome.status is UpdateStatus.IN_USE:
-        why = changes.in_use(outcome)
-    elif outcome.status is UpdateStatus.DEPRECATED:
-        why = "a new resource cannot be deprecated from the start"
-    else:
-        why = (outcome.reason or outcome.status.value).replace("\n", "; ")
+    why = _why(outcome) or (outcome.reason or outcome.status.value).replace("\n", "; ")
     return f"{which}: {outcome.status.value}: {why}"
+
+
+def _why(outcome: Outcome) -> str | None:
+    """Return why a status that has no `reason` refuses what was asked for."""
+    if outcome.status is UpdateStatus.FORBIDDEN:
+        return _why_forbidden(outcome)
+    if outcome.status is UpdateStatus.IN_USE:
+        return changes.in_use(outcome)
+    if outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE:
+        return "a new resource cannot be deprecated from the start"
+    return None
 
 
 def _why_forbidden(outcome: Outcome) -> str:

@@ -157,8 +157,8 @@ class RewrittenRow(NamedTuple):
 class QuoteRow(NamedTuple):
     """A sentence that quotes a stored version, or something that was not stored for it, and what is in its place.
 
-    `of` says what it is: the `reason` of a run's status, the `message` of a run, the `detail` of an audit event. `id`
-    is the run's, or the event's number; `ordinal` the status's in its run.
+    `of` says what it is: `reason` or `notes` of a status of a run, the `message` of a run, the `detail` of an audit event.
+    `id` is the run's, or the event's number; `ordinal` the status's in its run.
     """
 
     of: str
@@ -302,6 +302,7 @@ class StatusRow(NamedTuple):
     reason: str | None
     path: str | None
     line: int | None
+    notes: str | None = None  # one a line
 
 
 class PruneRow(NamedTuple):

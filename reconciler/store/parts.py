@@ -80,12 +80,12 @@ def _write_lineages(connection: sqlite3.Connection, part: Changes, *, revision: 
 
 def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[QuoteRow], group: Group) -> None:
     sql = queries.load()
-    statements = {"reason": sql["rewrite_reason"], "message": sql["rewrite_message"]}
+    statements = {"reason": sql["rewrite_reason"], "notes": sql["rewrite_notes"], "message": sql["rewrite_message"]}
     for quote in quotes:
         if quote.of == "detail":
             events.redact(connection, group, quote)
         else:
-            place = (quote.id, quote.ordinal) if quote.of == "reason" else (quote.id,)
+            place = (quote.id,) if quote.of == "message" else (quote.id, quote.ordinal)
             connection.execute(statements[quote.of], (quote.text, *place))
 
 

@@ -379,7 +379,7 @@ order by id desc limit ?3;
 select id from run where repository = ? order by id desc limit 1;
 
 -- name: run_statuses
-select run, ordinal, kind, name, status, reason, path, line from run_status where run = ? order by ordinal;
+select run, ordinal, kind, name, status, reason, path, line, notes from run_status where run = ? order by ordinal;
 
 -- Writing
 
@@ -697,6 +697,10 @@ select 'reason', s.run, s.ordinal, s.reason
 from run_status s cross join run r on r.id = s.run
 where exists (select 1 from json_each(?2) t where instr(s.reason, t.value) > 0) and r.project = ?1
 union all
+select 'notes', s.run, s.ordinal, s.notes
+from run_status s cross join run r on r.id = s.run
+where exists (select 1 from json_each(?2) t where instr(s.notes, t.value) > 0) and r.project = ?1
+union all
 select 'message', id, 0, message from run
 where exists (select 1 from json_each(?2) t where instr(message, t.value) > 0) and project = ?1
 union all
@@ -706,6 +710,9 @@ order by 1, 2, 3;
 
 -- name: rewrite_reason
 update run_status set reason = ? where run = ? and ordinal = ?;
+
+-- name: rewrite_notes
+update run_status set notes = ? where run = ? and ordinal = ?;
 
 -- name: rewrite_message
 update run set message = ? where id = ?;
@@ -795,7 +802,8 @@ insert into run (id, project, repository, trigger, actor, commit_id, outcome, me
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_run_status
-insert into run_status (run, ordinal, kind, name, status, reason, path, line) values (?, ?, ?, ?, ?, ?, ?, ?);
+insert into run_status (run, ordinal, kind, name, status, reason, path, line, notes)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_repository
 insert or replace into repository (name, project, fingerprint, commit_id, tree, head, state, message, since, origin,

@@ -16,6 +16,7 @@ class _Status(msgspec.Struct, omit_defaults=True):
     reason: str | None = None
     path: str | None = None
     line: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 def run(row: RunRow) -> bytes:
@@ -40,5 +41,6 @@ def run(row: RunRow) -> bytes:
 
 
 def status(row: StatusRow) -> bytes:
-    """One status; `reason`, `path` and `line` are left out when there are none."""
-    return _encoder.encode(_Status(row.kind, row.name, row.status, row.reason, row.path, row.line))
+    """One status; `reason`, `path`, `line` and `notes` are left out when there are none."""
+    notes = () if row.notes is None else tuple(row.notes.split("\n"))
+    return _encoder.encode(_Status(row.kind, row.name, row.status, row.reason, row.path, row.line, notes))

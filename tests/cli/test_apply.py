@@ -8,6 +8,8 @@ import pytest
 from reconciler.routing import compiling
 from tests.cli.conftest import Program, Service
 
+BUILT_IN = "it is built in; choose another name"
+MANAGED = "managed by the repository telemetry; change it there"
 FLEET = "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: NAME}\n"
 
 
@@ -158,7 +160,9 @@ def test_what_is_stored_although_something_is_missing_says_what(program: Program
 def test_what_is_built_in_says_so(program: Program, service: Service) -> None:
     program.write("a.yaml", FLEET.replace("NAME", "a"))
     stored = {**fleet("a"), "status": {"source": {"type": "builtin"}}}
-    service.answer("POST /v1/apply", {"updates": [{"resource": stored, "status": "forbidden"}]}, 202)
+    service.answer(
+        "POST /v1/apply", {"updates": [{"resource": stored, "status": "forbidden", "notes": [BUILT_IN]}]}, 202
+    )
     assert program("apply", "-f", "a.yaml") == (
         3,
         "Fleet/a forbidden (a.yaml:1): it is built in; choose another name\n",
@@ -169,11 +173,15 @@ def test_what_is_built_in_says_so(program: Program, service: Service) -> None:
 def test_what_is_forbidden_says_who_manages_it(program: Program, service: Service) -> None:
     owned = {**fleet("a"), "status": {"source": {"type": "git", "repository": "telemetry"}}}
     program.write("a.yaml", FLEET.replace("NAME", "a") + "---\n" + FLEET.replace("NAME", "b"))
-    updates = [{"resource": owned, "status": "forbidden"}, update("b", "forbidden")]
+    updates = [
+        {"resource": owned, "status": "forbidden", "notes": ["a warning", MANAGED]},
+        {**update("b", "forbidden"), "notes": ["your role does not cover it"]},
+    ]
     service.answer("POST /v1/apply", {"updates": updates}, 202)
     assert program("apply", "-f", "a.yaml") == (
         3,
-        "Fleet/a forbidden (a.yaml:1): managed by the repository telemetry; change it there\n"
+        f"Fleet/a forbidden (a.yaml:1): {MANAGED}\n"
+        "  note: a warning\n"
         "Fleet/b forbidden (a.yaml:5): your role does not cover it\n",
         "2 forbidden\n",
     )
@@ -251,39 +259,25 @@ def test_what_files_name_is_deleted_on_trial_too(program: Program, service: Serv
 
 
 @pytest.mark.parametrize(
-    ("status", "errors", "line"),
+    ("status", "notes", "line"),
     [
-        ("in-use", ["Fleet a: in-use: Configuration web refers to it"], ": Configuration web refers to it"),
-        ("forbidden", ["Fleet a: forbidden: your role does not cover it"], ": your role does not cover it"),
-        ("not-found", [], ""),
+        ("in-use", {"notes": ["Configuration web refers to it"]}, ": Configuration web refers to it"),
+        ("forbidden", {"notes": ["your role does not cover it"]}, ": your role does not cover it"),
+        ("not-found", {}, ""),
     ],
 )
 def test_what_is_not_deleted_says_why(
-    program: Program, service: Service, status: str, errors: list[str], line: str
+    program: Program, service: Service, status: str, notes: dict[str, list[str]], line: str
 ) -> None:
-    service.answer("POST /v1/delete", {"updates": [update("a", status)], "errors": errors}, 202)
+    service.answer("POST /v1/delete", {"updates": [{**update("a", status), **notes}], "errors": []}, 202)
     assert program("delete", "fleet", "a") == (3, f"Fleet/a {status}{line}\n", f"1 {status}\n")
 
 
-@pytest.mark.parametrize(
-    ("shown", "why"),
-    [
-        ({}, "your role does not cover it"),
-        ({"source": {"type": "builtin"}}, "it is built in; choose another name"),
-        ({"source": {"type": "git", "repository": "edge"}}, "managed by the repository edge; change it there"),
-        (
-            {"source": {"type": "api"}, "drift": {"repository": "edge"}},
-            "managed by the repository edge; change it there",
-        ),
-    ],
-)
-def test_what_may_not_be_applied_says_why(
-    program: Program, service: Service, shown: dict[str, dict[str, str]], why: str
-) -> None:
-    resource = fleet("a") | ({"status": shown} if shown else {})
-    service.answer("POST /v1/apply", {"updates": [{"resource": resource, "status": "forbidden"}]}, 202)
-    outcome = program("apply", "-f", "-", stdin=FLEET.replace("NAME", "a"))
-    assert outcome == (3, f"Fleet/a forbidden (<stdin>:1): {why}\n", "1 forbidden\n")
+def test_what_is_stored_tells_its_notes(program: Program, service: Service) -> None:
+    noted = {**update("a", "created"), "notes": ["one thing", "another \x1b[31mthing"]}
+    service.answer("POST /v1/apply", {"updates": [noted]}, 202)
+    told = "Fleet/a created\n  note: one thing\n  note: another \\x1b[31mthing\n"
+    assert program("apply", "-f", "-", stdin=FLEET.replace("NAME", "a")) == (0, told, "1 created\n")
 
 
 @pytest.mark.parametrize("status", [500, 400])

@@ -25,18 +25,20 @@ def test_answers_each_resource_with_a_status_and_each_that_stays_with_a_line(
     nobody, unknown = resource("Fleet", "nobody"), {"kind": "fleet", "metadata": {"name": "-"}}
     answer = project.deletion(PLAIN, nobody, unknown, used, OWNED)
     reason = answer["updates"][2].pop("reason")
+    used_by = "Configuration a, Configuration b refer to it; change that first"
+    managed_by = f"managed by the repository {followed.name}; change it there"
     assert answer == {
         "errors": [
             f"item 2: invalid: {reason}".replace("\n", "; "),
-            "Destination used: in-use: Configuration a, Configuration b refer to it; change that first",
-            f"Fleet owned: forbidden: managed by the repository {followed.name}; change it there",
+            f"Destination used: in-use: {used_by}",
+            f"Fleet owned: forbidden: {managed_by}",
         ],
         "updates": [
             {"resource": before["plain"], "status": "deleted"},
             {"resource": nobody, "status": "not-found"},
             {"resource": unknown, "status": "invalid"},
-            {"resource": before["used"], "status": "in-use"},
-            {"resource": project.get("Fleet", "owned"), "status": "forbidden"},
+            {"resource": before["used"], "status": "in-use", "notes": [used_by]},
+            {"resource": project.get("Fleet", "owned"), "status": "forbidden", "notes": [managed_by]},
         ],
     }
     assert [line.split(": ")[0] for line in reason.split("\n")] == ["/kind", "/metadata/name"]

@@ -95,16 +95,18 @@ def ask(project: Project, case: Case) -> list[dict[str, Any]]:
 
 
 def status(update: dict[str, Any]) -> dict[str, Any]:
-    """The update, less the resource; less the reason where there has to be one."""
+    """The update, less the resource; less the reason or the notes where there have to be some."""
     told = {key: value for key, value in update.items() if key != "resource"}
     if told["status"] == "invalid":
         assert told.pop("reason")
+    if told["status"] in {"forbidden", "in-use", "deprecated"}:
+        assert told.pop("notes")
     return told
 
 
 def test_what_is_accepted_although_it_is_incomplete_is_forbidden_all_the_same(world: World) -> None:
     updates = world.project.updates(destination("owned", "otlp", no=1), query="?acceptInvalid=true")
-    assert updates == [{"resource": world.project.get("Destination", "owned"), "status": "forbidden"}]
+    assert [status(update) for update in updates] == [{"status": "forbidden"}]
     told = world.project.apply(labelled(destination("new", "otlp", no=1), deprecated=True), query="?acceptInvalid=true")
     assert told == {"new": "deprecated"}
 

@@ -36,17 +36,21 @@ class Seen(NamedTuple):
     sent: Resource
     stored: bool
     reason: str | None = None
+    notes: tuple[str, ...] = ()
 
 
+MANAGED = "managed by the repository {}; change it there"
 EXTRA = "/extra: is not a known field; the fields here are `apiVersion`, `kind`, `metadata`, `spec`, `status`"
+USED = "Configuration all refers to it; change that first"
+DEPRECATED = "a new resource cannot be deprecated from the start"
 SEEN = (
     Seen("unchanged", "apply", PLAIN, stored=True),
     Seen("not-found", "delete", NOBODY, stored=False),
     Seen("invalid", "apply", {**PLAIN, "extra": 1}, stored=False, reason=EXTRA),
-    Seen("in-use", "delete", destination("used", "otlp"), stored=True),
-    Seen("forbidden", "apply", labelled(OWNED, description="mine"), stored=True),
-    Seen("forbidden", "delete", OWNED, stored=True),
-    Seen("deprecated", "apply", labelled(NEW, deprecated=True), stored=False),
+    Seen("in-use", "delete", destination("used", "otlp"), stored=True, notes=(USED,)),
+    Seen("forbidden", "apply", labelled(OWNED, description="mine"), stored=True, notes=(MANAGED,)),
+    Seen("forbidden", "delete", OWNED, stored=True, notes=(MANAGED,)),
+    Seen("deprecated", "apply", labelled(NEW, deprecated=True), stored=False, notes=(DEPRECATED,)),
 )
 
 
@@ -57,6 +61,8 @@ def test_that_changes_nothing_has_the_stored_resource_or_what_was_sent(world: Wo
     expected: dict[str, Any] = {"resource": shown, "status": seen.status}
     if seen.reason is not None:
         expected["reason"] = seen.reason
+    if seen.notes:
+        expected["notes"] = [note.format(world.repository) for note in seen.notes]
     assert updates(world.project, seen) == [expected]
 
 

@@ -48,10 +48,8 @@ class RedactionPromises:
             rows.AT, rows.PROJECT, "key:ada", "suspended", "Repository", "r", None, None, None, None, SECRET
         )
         other = rows.run_status("R2", 1, reason="nothing of it")
-        parts = [
-            rows.stored(NAME, padding=SECRET),
-            Changes(statuses=(rows.run_status("R1", 3, name="b", reason=f"b: {SECRET}"), other), audit=(told,)),
-        ]
+        quoting = rows.run_status("R1", 3, name="b", reason=f"b: {SECRET}", notes=f"one\n{SECRET} two")
+        parts = [rows.stored(NAME, padding=SECRET), Changes(statuses=(quoting, other), audit=(told,))]
         await store.commit(parts, record=Record(run=rows.run("R1", message=f"it was {SECRET}")), planned_at=0)
         await store.commit([rows.stored(NAME, number=2)], record=Record(run=rows.run("R2")), planned_at=1)
         view = engine.view()
@@ -61,26 +59,35 @@ class RedactionPromises:
             assert list(view.quotes("another", [SECRET])) == []
             assert list(view.versions_of("another", Key(rows.KIND, NAME))) == []
         assert versions == [(1, json.loads(rows.body(NAME, 1, SECRET))), (2, json.loads(rows.body(NAME, 2)))]
-        detail, message, reason = found
+        detail, message, notes, reason = found
         assert (detail.of, detail.text, message[0:3], message.text) == (
             "detail",
             SECRET,
             ("message", "R1", 0),
             f"it was {SECRET}",
         )
+        assert notes == QuoteRow("notes", "R1", 3, f"one\n{SECRET} two")
         assert reason == QuoteRow("reason", "R1", 3, f"b: {SECRET}")
         left = tuple(quote._replace(text=quote.text.replace(SECRET, "?")) for quote in found)
         part = Changes(rewritten=(rewritten(1, "?"),), quotes=left)
         assert await store.commit([part], record=Record(), planned_at=revision) == revision + 1
         assert await looking.run(store, "R1") == [
             {**(await looking.run(store, "R1"))[0], "message": "it was ?"},
-            {"kind": rows.KIND, "name": "b", "status": "invalid", "reason": "b: ?", "path": "a.yaml", "line": 3},
+            {
+                "kind": rows.KIND,
+                "name": "b",
+                "status": "invalid",
+                "reason": "b: ?",
+                "path": "a.yaml",
+                "line": 3,
+                "notes": ["one", "? two"],
+            },
         ]
         assert (await looking.run(store, "R2"))[1]["reason"] == "nothing of it"
         with view.snapshot():
             assert list(view.quotes(rows.PROJECT, [SECRET])) == []
             found = list(view.quotes(rows.PROJECT, ["never said", "?"]))
-        assert [quote.of for quote in found] == ["detail", "message", "reason"]
+        assert [quote.of for quote in found] == ["detail", "message", "notes", "reason"]
         view.close()
 
     async def test_a_redaction_grows_the_revision_whatever_it_found(self, store: Store) -> None:

@@ -185,11 +185,12 @@ def run(identifier: str, *, repository: str = "telemetry", message: str | None =
     )
 
 
-def run_status(identifier: str, ordinal: int, *, name: str = "a", reason: str | None = None) -> StatusRow:
+def run_status(
+    identifier: str, ordinal: int, *, name: str = "a", reason: str | None = None, notes: str | None = None
+) -> StatusRow:
     told = "created" if reason is None else "invalid"
-    return StatusRow(
-        run=identifier, ordinal=ordinal, kind=KIND, name=name, status=told, reason=reason, path="a.yaml", line=ordinal
-    )
+    place = ("a.yaml", ordinal)
+    return StatusRow(identifier, ordinal, KIND, name, told, reason, *place, notes)
 
 
 def pruned(at: int, *, owned: int = 10, deleted: int = 1, repository: str = "telemetry") -> Changes:
