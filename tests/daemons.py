@@ -207,6 +207,17 @@ class Daemon:
         finally:
             connection.close()
 
+    def status(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> int:
+        """The status alone, whatever stands in the answer."""
+        connection = self._connection()
+        try:
+            connection.request(method, path, body, dict(headers))
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+        finally:
+            connection.close()
+
     def _connection(self) -> http.client.HTTPConnection:
         if self.tls is None:
             return http.client.HTTPConnection(self.host, self.port, timeout=ANSWER_SECONDS)

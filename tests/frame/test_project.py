@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BINARY = {".png", ".ico", ".whl", ".gz", ".db"}
+BINARY = {".png", ".ico", ".whl", ".gz", ".db", ".xz"}
 
 # Spelled in two parts, so that this file may hold them.
 FORBIDDEN = [

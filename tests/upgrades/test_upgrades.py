@@ -1,0 +1,205 @@
+"""A state directory of an earlier version goes on as it was: an upgrade stores, begins, ends and holds nothing.
+
+Each archive beside this file was made by the version that it is of (`make_state`), together with what it said of it.
+Where a later version means to say something else, the lists here name it, with the reason.
+"""
+
+import tarfile
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import daemons
+from tests.daemons import Daemon
+from tests.frame.test_project import MACHINE_PATH
+from tests.servers import sinks
+from tests.servers.sinks import Sink
+from tests.upgrades import make_state, states
+
+ARCHIVES = sorted(states.FOLDER.glob("from-*.tar.xz"))
+
+# What a start may open that no version before did.
+OPENED = frozenset(
+    {
+        "KeysToReview",  # keys whose makers are no admins any more belong to their project now
+    }
+)
+# What a start may end although nothing was done about it.
+ENDED = frozenset(
+    {
+        "QueueNearlyFull",  # batches were counted once, whatever is in them
+    }
+)
+# Members of a resource's status that a version before did not have.
+ADDED = frozenset({"notes"})
+
+LARGEST_BYTES = 400_000
+CLOSED = "nightly"  # a destination whose window does not open
+DELIVERED = sorted(f"canary-record-{number}" for number in range(3))
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """A service on a state directory of an earlier version, what that one said, and what this one says."""
+
+    service: Daemon
+    sink: Sink
+    secrets: Mapping[str, Any]
+    old: Mapping[str, Any]
+    new: Mapping[str, Any]
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
+def test_an_archive_is_small_and_names_no_place_of_one_machine(archive: Path) -> None:
+    assert archive.stat().st_size < LARGEST_BYTES
+    with tarfile.open(archive, "r:xz") as tar:
+        for entry in tar:
+            file = tar.extractfile(entry)
+            assert file is not None
+            assert MACHINE_PATH.search(file.read().decode("latin-1")) is None, entry.name
+
+
+@pytest.fixture(scope="module", params=ARCHIVES, ids=lambda path: path.name.partition(".")[0])
+def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
+    """One start for all tests here: they only ask, but for the last."""
+    folder: Path = tmp_path_factory.mktemp("state")
+    kept = states.unpack(request.param, folder)
+    states.grow_young(folder, since=datetime.fromisoformat(kept["made"]))
+    with sinks.listening() as sink:
+        sink.choose(make_state.refuses)
+        service = states.daemon(folder, proxy=make_state.proxy(sink)).start()
+        try:
+            states.settle(service)
+            wanted = lasting(kept["said"])
+            daemons.until(lambda: wanted <= lasting(shown(service, kept)), "what was wrong is known")
+            new = states.answers(service, **kept["secrets"])
+            yield Upgraded(service, sink, kept["secrets"], kept["said"], new)
+        finally:
+            daemons.end(service)
+
+
+def shown(service: Daemon, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The notifications that are open now."""
+    people = {"root": kept["secrets"]["people"]["root"]}
+    return {"notifications": states.notifications(service, people)}
+
+
+def lasting(said: Mapping[str, Any]) -> set[str]:
+    """The notifications that must still be open."""
+    return {identifier for identifier, one in said["notifications"].items() if one["type"] not in ENDED}
+
+
+def test_no_resource_has_another_version_hash_or_history(upgraded: Upgraded) -> None:
+    for project, resources in upgraded.old["resources"].items():
+        now = upgraded.new["resources"][project]
+        assert sorted(now) == sorted(resources), project
+        for key, before in resources.items():
+            assert now[key]["history"] == before["history"], (project, key)
+            for member in ("metadata", "spec"):
+                assert now[key]["listed"].get(member) == before["listed"].get(member), (project, key)
+
+
+def test_nothing_is_newly_invalid_and_no_delivery_began_or_ended(upgraded: Upgraded) -> None:
+    for project, resources in upgraded.old["resources"].items():
+        for key, before in resources.items():
+            after = upgraded.new["resources"][project][key]
+            assert judged(after, like=before) == judged(before), (project, key)
+
+
+def judged(one: Mapping[str, Any], *, like: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A status without sentences and what was added since.
+
+    `like`: what it was before, which may have been incomplete where it is not any more.
+    """
+    status = {name: value for name, value in deepcopy(one["listed"]["status"]).items() if name not in ADDED}
+    status["incomplete"] = "incomplete" in status
+    if "delivery" in status:
+        status["delivery"] = status["delivery"]["delivers"]
+    if like is not None and "incomplete" in like["listed"]["status"] and not status["incomplete"]:
+        status["incomplete"] = True
+        if "ready" in like["listed"]["status"]:
+            status["ready"] = like["listed"]["status"]["ready"]
+    return status
+
+
+def test_repositories_hold_what_they_held_and_their_runs_change_nothing(upgraded: Upgraded) -> None:
+    assert upgraded.new["repositories"] == upgraded.old["repositories"]
+    for name, run in upgraded.old["runs"].items():
+        after = upgraded.new["runs"][name]
+        assert (after["commit"], after["outcome"]) == (run["commit"], run["outcome"]), name
+        assert [status for status in after["statuses"] if status not in run["statuses"]] == [], name
+
+
+def test_every_key_works_as_before(upgraded: Upgraded) -> None:
+    assert still(upgraded.old["keys"], upgraded.new["keys"])
+    for name, before in upgraded.old["works"].items():
+        assert upgraded.new["works"][name] == before, name
+        assert still(upgraded.old["me"][name], upgraded.new["me"][name]), name
+
+
+def test_people_sign_in_and_are_still_signed_in(upgraded: Upgraded) -> None:
+    for members in ("users", "projects", "members"):
+        assert still(upgraded.old[members], upgraded.new[members]), members
+    for name in upgraded.old["people"]:
+        assert still(upgraded.old["people"][name], upgraded.new["people"][name]), name
+    assert still(upgraded.old["session"], upgraded.new["session"])
+
+
+def still(old: Any, new: Any) -> bool:
+    """Whether all that was said is said.
+
+    Members that are new do no harm, and an organization admin has every scope that there is.
+    """
+    if isinstance(old, dict):
+        everywhere = bool(old.get("organizationAdmin")) and "scopes" in old
+        if everywhere and not set(old["scopes"]) <= set(new["scopes"]):
+            return False
+        return all(
+            name in new and (still(value, new[name]) or (everywhere and name == "scopes"))
+            for name, value in old.items()
+        )
+    if isinstance(old, list):
+        return len(old) == len(new) and all(still(one, other) for one, other in zip(old, new, strict=True))
+    return bool(old == new)
+
+
+def test_the_same_is_told_to_people_who_did_the_same_with_it(upgraded: Upgraded) -> None:
+    before, after = upgraded.old["notifications"], upgraded.new["notifications"]
+    for identifier in lasting(upgraded.old):
+        assert after[identifier] == before[identifier], before[identifier]["title"]
+    opened = [one["title"] for key, one in after.items() if key not in before and one["type"] not in OPENED]
+    assert opened == []
+
+
+def test_what_waits_is_delivered_and_what_died_can_be_sent_again(upgraded: Upgraded) -> None:
+    assert upgraded.new["deliveries"] == upgraded.old["deliveries"]
+    upgraded.sink.choose(lambda _: sinks.says(200))
+
+    def rest() -> dict[str, tuple[int, int]]:
+        found = upgraded.service.get("/v1/deliveries").body["deliveries"]
+        left = {one["destination"]: (one["queue"]["records"], one["deadLetters"]["records"]) for one in found}
+        return {name: both for name, both in left.items() if any(both) and name != CLOSED}
+
+    for name, one in upgraded.old["deliveries"]["default"].items():
+        if one["dead"]["records"]:
+            answer = upgraded.service.post(f"/v1/destinations/{name}/delivery/replay", {})
+            assert answer.status == 200, answer
+    daemons.until(lambda: not rest(), "all is delivered")
+    for name, one in upgraded.old["deliveries"]["default"].items():
+        if name != CLOSED and one["queue"]["records"] + one["dead"]["records"] >= 2 * len(DELIVERED):
+            arrived = {text for text in came_to(upgraded.sink, name) if text.startswith("canary-record")}
+            assert sorted(arrived) == DELIVERED, name
+
+
+def came_to(sink: Sink, name: str) -> list[str]:
+    """The records that an endpoint took."""
+    found: list[str] = []
+    for request in sink.accepted:
+        if request.path.startswith(f"http://{name}.example.com:8080/"):
+            found.extend(request.json if isinstance(request.json, list) else [request.json])
+    return found
