@@ -16,6 +16,7 @@ from reconciler.errors import Refused
 from reconciler.git import ignoring, selecting
 
 STDIN = "-"
+UNREAD = "says which files count and cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ def _below(root: Path) -> Iterator[str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = Path(folder, name)
+            if path.is_symlink() and name == ignoring.FILE_NAME:
+                raise Refused(f"{path} {UNREAD}: it is a link")
             if path.is_file() and not path.is_symlink():
                 yield path.relative_to(root).as_posix()
 
@@ -83,7 +86,10 @@ def _rules(path: Path) -> str:
         data = file.read(ignoring.MAX_BYTES + 1)
     if len(data) > ignoring.MAX_BYTES:
         raise Refused(f"{path} holds more than {ignoring.MAX_BYTES} bytes; use wildcards")
-    return data.decode("utf-8", "replace")
+    try:
+        return ignoring.decoded(data)
+    except Refused as refused:
+        raise Refused(f"{path} {UNREAD}: {refused.message}") from None
 
 
 def _text(name: str) -> Text | Unreadable:

@@ -25,11 +25,8 @@ _SUFFIXES = {".yaml": Syntax.YAML, ".yml": Syntax.YAML, ".json": Syntax.JSON}
 
 
 def syntax_of(path: str) -> Syntax | None:
-    """The syntax that a path's ending announces; None for a file that is none of ours."""
-    for suffix, syntax in _SUFFIXES.items():
-        if path.endswith(suffix):
-            return syntax
-    return None
+    """Return the syntax that a path's ending names, in upper or lower case; None for any other file."""
+    return _SUFFIXES.get(f".{path.rpartition('.')[2].lower()}") if "." in path else None
 
 
 def read(data: bytes, *, syntax: Syntax, limits: Limits) -> list[Document]:

@@ -3,6 +3,7 @@
 Pure: the files' texts come in. The pattern language of one line is in `patterns`.
 """
 
+import codecs
 from collections.abc import Mapping
 
 from reconciler import patterns
@@ -13,6 +14,26 @@ from reconciler.patterns import Pattern
 FILE_NAME = ".serviceignore"
 MAX_BYTES = 64 * 1024  # of one ignore file; the reader refuses a larger one
 MAX_PATTERNS = 1000  # in one ignore file: every file below is held against each of them
+
+
+def decoded(data: bytes) -> str:
+    """Return the text of an ignore file.
+
+    Raises Refused for text that is not UTF-8. It must not count as empty: what it leaves out would be applied.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(_wrong_text(data, f"byte 0x{data[error.start]:02X}")) from None
+    if "\0" in text:  # so has UTF-16 without a mark, which is valid UTF-8 where all of it is ASCII
+        raise Refused(_wrong_text(data, "a NUL character"))
+    return text
+
+
+def _wrong_text(data: bytes, found: str) -> str:
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data
+    told = "is UTF-16, which PowerShell writes" if is_wide else "is not UTF-8"
+    return f"its text {told} ({found}); save it as UTF-8"
 
 
 class Ignore:

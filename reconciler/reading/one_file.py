@@ -84,14 +84,23 @@ def ignore(
     for path, blob in rules.items():
         folder = path.rpartition("/")[0]
         try:
-            text = snapshot.read(blob, ignoring.MAX_BYTES).decode("utf-8", "replace")
+            text = ignoring.decoded(snapshot.read(blob, ignoring.MAX_BYTES))
             scope.allowance.ignore_file(ignoring.Ignore({folder: text}, root=scope.folder).count)
         except Refused as refused:
-            told = f"says which files count and cannot be read, so nothing below its folder changes: {refused.message}"
-            unusable[path] = FileReading(path, blob, candidates=(candidates.unreadable(Place(path, 1, 1), told),))
+            unusable[path] = _unusable(path, blob, refused.message)
         else:
             texts[folder] = text
     return ignoring.Ignore(texts, root=scope.folder), unusable
+
+
+def linked_ignore(file: File) -> FileReading:
+    """Return the reading of a link or a submodule with the name of an ignore file: nobody knows its rules."""
+    return _unusable(file.path, file.blob, f"it {LINKS[file.mode]}; make it a regular file, or remove it")
+
+
+def _unusable(path: str, blob: str, why: str) -> FileReading:
+    told = f"says which files count and cannot be read, so nothing below its folder changes: {why}"
+    return FileReading(path, blob, candidates=(candidates.unreadable(Place(path, 1, 1), told),))
 
 
 def read(file: File, snapshot: Snapshot, *, rules: Rules, allowance: Allowance) -> FileReading:

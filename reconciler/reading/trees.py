@@ -135,10 +135,17 @@ def considered(snapshot: Snapshot, *, scope: Scope) -> list[File]:
 def _considered(snapshot: Snapshot, scope: Scope) -> tuple[list[File], dict[str, str], dict[str, FileReading]]:
     """The files that matter; the ignore files, by path and blob; and those of them that cannot be used."""
     present = list(snapshot.files(scope.folder))
-    rules = {file.path: file.blob for file in present if _is_ignore_file(file.path) and file.readable}
     # Where nothing counts anyway, rules that cannot be used must not keep what counts elsewhere from going.
-    rules = {path: blob for path, blob in rules.items() if not scope.globs.excluded_folder(path.rpartition("/")[0])}
+    holding = [
+        file
+        for file in present
+        if _is_ignore_file(file.path) and not scope.globs.excluded_folder(file.path.rpartition("/")[0])
+    ]
+    rules = {file.path: file.blob for file in holding if file.readable}
     ignore, unusable = one_file.ignore(rules, snapshot, scope=scope)
+    links = [file for file in holding if file.mode in LINKS]
+    rules |= {file.path: file.blob for file in links}
+    unusable |= {file.path: one_file.linked_ignore(file) for file in links}
     matter = [file for file in present if _matters(file, ignore, scope) and not _is_below(file.path, unusable)]
     return matter, rules, unusable
 
@@ -165,7 +172,8 @@ def _is_below(path: str, ignore_files: Collection[str]) -> bool:
 
 
 def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since: str) -> TreeReading | None:
-    """What changed since a tree, or None when everything must be read: an ignore file changed, or the tree is gone.
+    """What changed since a tree, or None when everything must be read: an ignore file changed or is a link, or the tree
+    is gone.
 
     Below an ignore file that cannot be used nothing is read. Raises GitFault.
     """
@@ -180,6 +188,8 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
     above = sorted({rules for change in changed for rules in _ignore_files_above(change.path)})
     waiting = set(view.unconverged(scope.repository))
     unusable_before = {path for path in waiting if _is_ignore_file(path)}
+    if any(snapshot.blob(path) is None for path in unusable_before):
+        return None  # a link or a submodule, whose object holds no rules
     rules = view.blobs(scope.repository, sorted(unusable_before.union(above)))
     ignore, unusable = one_file.ignore(rules, snapshot, scope=scope)
     if unusable.keys() != unusable_before:
@@ -215,7 +225,7 @@ def _matters(file: File | Change, ignore: ignoring.Ignore, scope: Scope) -> bool
     if scope.only is not None and file.path not in scope.only:
         return False
     if _is_ignore_file(file.path):
-        return False  # rules when it is a file, nothing when it is a link
+        return False  # it holds rules
     globs = scope.globs
     # What a link stood for may have been included although the link is not: `teams/*` is no pattern of `teams`.
     is_link = isinstance(file, File) and file.mode in LINKS

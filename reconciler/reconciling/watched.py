@@ -13,7 +13,7 @@ from reconciler.remotes.credentials import Credentials
 from reconciler.remotes.sources import Source
 from reconciler.resources.secret_references import Available
 
-READING_VERSION = 1  # grows when this program reads the same bytes in another way: then everything is read again
+READING_VERSION = 2  # grows when this program reads the same bytes in another way: then everything is read again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -227,15 +227,10 @@ EMPTY = (
     "them, or release "
     "this with `reconciler approve`."
 )
-IGNORE_UNREAD = (
-    ".serviceignore:1:1: says which files count and cannot be read, so nothing below its folder changes: the "
-    "file has {} "
-    "bytes, and at most 65536 are read; split it"
-)
+IGNORE_UNREAD = ".serviceignore:1:1: says which files count and cannot be read, so nothing below its folder changes: "
 
 _PRUNES = (
     _row("a .serviceignore of everything", pushing("*\n", path=".serviceignore"), EMPTY),
-    _row("a .serviceignore that is a link", lambda scene: scene.push_link(".serviceignore", "/etc/passwd"), FINE),
     _row(
         "a .serviceignore that takes for ever",
         lambda scene: scene.push(
@@ -244,11 +239,20 @@ _PRUNES = (
         FINE,
     ),
     _row(
+        "a .serviceignore that is a link",
+        lambda scene: scene.push_link(".serviceignore", "/etc/passwd"),
+        unread(f"{IGNORE_UNREAD}it is a symbolic link, which is not followed; make it a regular file, or remove it"),
+    ),
+    _row(
         "a .serviceignore of 200,000 lines",
         pushing("a\n" * 200_000, path=".serviceignore"),
-        unread(IGNORE_UNREAD.format(400_000)),
+        unread(f"{IGNORE_UNREAD}the file has 400000 bytes, and at most 65536 are read; split it"),
     ),
-    _row("a .serviceignore that is no text", pushing(b"\xff\0\n", path=".serviceignore"), FINE),
+    _row(
+        "a .serviceignore that is no text",
+        pushing(b"\xff\0\n", path=".serviceignore"),
+        unread(f"{IGNORE_UNREAD}its text is UTF-16, which PowerShell writes (byte 0xFF); save it as UTF-8"),
+    ),
     _row("every file removed", removing("d0", "d1", "d2", "d3", "d4"), EMPTY),
     _row(
         "most files removed",

@@ -39,6 +39,30 @@ def test_apply_sends_what_the_files_hold_in_their_order(program: Program, servic
 
 
 @pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        (
+            "ignored.yaml\n".encode("utf-16"),
+            "its text is UTF-16, which PowerShell writes (byte 0xFF); save it as UTF-8",
+        ),
+        (None, "it is a link"),
+    ],
+)
+def test_an_ignore_file_that_cannot_be_read_ends_the_command(
+    service: Service, program: Program, rules: bytes | None, why: str
+) -> None:
+    program.write("b/ignored.yaml", FLEET.replace("NAME", "ignored"))
+    path = program.folder / "b/.serviceignore"
+    if rules is None:
+        path.symlink_to(program.write("rules", "ignored.yaml\n"))
+    else:
+        path.write_bytes(rules)
+    code, out, err = program("apply", "-f", "b")
+    assert (code, out, service.requests) == (1, "", [])
+    assert err.endswith(f"b/.serviceignore says which files count and cannot be read: {why}\n")
+
+
+@pytest.mark.parametrize(
     ("options", "query"),
     [
         (["--dry-run"], {"dryRun": "true"}),

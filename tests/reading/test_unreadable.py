@@ -1,5 +1,7 @@
 """What cannot be read deletes nothing: the repository says which file holds it up, and all else is applied."""
 
+from typing import Any
+
 import pytest
 
 from tests import daemons
@@ -90,6 +92,16 @@ def test_a_link_left_where_a_file_was_moved_from_holds_nothing(followed: Followe
     assert (run["outcome"], run["counts"], run["message"]) == ("succeeded", {"unchanged": 1}, None)
 
 
+@pytest.mark.parametrize("ending", ["YAML", "Yml"])
+def test_a_file_renamed_to_an_ending_in_capitals_deletes_nothing(followed: Followed, ending: str) -> None:
+    followed.source.move("bad.yaml", f"BAD.{ending}")
+    run = followed.commit()
+    assert (run["outcome"], run["counts"], run["message"]) == ("succeeded", {"unchanged": 1}, None)
+    assert followed.names() == ["bad", "edit", "keep"]
+    followed.source.remove(f"BAD.{ending}")
+    assert followed.commit()["counts"] == {"deleted": 1}
+
+
 def test_a_submodule_in_place_of_a_file_holds_deletions(followed: Followed) -> None:
     source = followed.source
     keep, edited = source.blob(destination("keep").encode()), source.blob(destination("edit", "edited").encode())
@@ -142,20 +154,40 @@ def test_a_file_renamed_to_a_name_that_no_file_should_have_deletes_nothing(follo
 
 
 @pytest.mark.parametrize("mode", ["120000", "160000"])
-def test_a_link_named_as_an_ignore_file_is_no_rule(followed: Followed, mode: str) -> None:
+def test_a_link_named_as_an_ignore_file_holds_everything_below_it(followed: Followed, mode: str) -> None:
     source = followed.source
     rules = SUBMODULE if mode == "160000" else source.blob(b"bad.yaml")
+
+    def commit(text: str, *more: tuple[str, bytes, str]) -> dict[str, Any]:
+        kept = [name for name in NAMES if name != "bad"]
+        files = [("100644", f"{name}.yaml".encode(), source.blob(destination(name, text).encode())) for name in kept]
+        return followed.daemon.run_of(followed.name, source.commit_tree(source.tree(*more, *files)))
+
     for text in ("first", "second"):
-        files = [("100644", f"{name}.yaml".encode(), source.blob(destination(name, text).encode())) for name in NAMES]
-        tree = source.tree((mode, b".serviceignore", rules), *files)
-        run = followed.daemon.run_of(followed.name, source.commit_tree(tree))
-        assert (run["outcome"], run["counts"]) == ("succeeded", {"configured": 3})
+        run = commit(text, (mode, b".serviceignore", rules))
+        assert (run["outcome"], run["counts"]) == ("partial", {"invalid": 1})
+        assert run["message"].startswith(".serviceignore:1:1: says which files count and cannot be read, so nothing ")
+        assert "which is not followed; make it a regular file, or remove it. Until then nothing is" in run["message"]
+        assert followed.versions() == {"bad": 1, "edit": 1, "keep": 1}
+    assert commit("third")["counts"] == {"configured": 2, "deleted": 1}
 
 
-@pytest.mark.parametrize("rules", ["x\n" * 2_000, "#" * 70_000], ids=["too many patterns", "too large"])
+IGNORING = "hidden.yaml\r\n"
+UNUSABLE = {
+    "too many patterns": (b"x\n" * 2_000, "has 2000 patterns, and at most 1000 are allowed; use wildcards"),
+    "too large": (b"#" * 70_000, "the file has 70000 bytes, and at most 65536 are read; split it"),
+    "UTF-16 with a mark": (IGNORING.encode("utf-16"), "UTF-16, which PowerShell writes (byte 0xFF); save it as UTF-8"),
+    "big-endian UTF-16 with a mark": (b"\xfe\xff" + IGNORING.encode("utf-16-be"), "(byte 0xFE); save it as UTF-8"),
+    "UTF-16 without a mark": (IGNORING.encode("utf-16-le"), "PowerShell writes (a NUL character); save it as UTF-8"),
+    "Latin-1": (b"h\xe9dden.yaml\n", "its text is not UTF-8 (byte 0xE9); save it as UTF-8"),
+}
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
 def test_below_an_ignore_file_that_cannot_be_used_nothing_changes_until_it_is_mended(
-    rules: str, source: Repository, follow: Follow
+    what: str, source: Repository, follow: Follow
 ) -> None:
+    rules, why = UNUSABLE[what]
     for path in ("team/moved.yaml", "team/gone.yaml", "other.yaml"):
         source.write(path, destination(path.rpartition("/")[2].removesuffix(".yaml")))
     source.write("team/.serviceignore", "hidden.yaml\n")
@@ -170,7 +202,7 @@ def test_below_an_ignore_file_that_cannot_be_used_nothing_changes_until_it_is_me
     run = followed.commit()
     assert (run["outcome"], run["counts"]) == ("partial", {"configured": 1, "invalid": 1})
     assert run["message"].startswith("team/.serviceignore:1:1: ")
-    assert run["message"].endswith(". Until then nothing is deleted.")
+    assert run["message"].endswith(f"{why}. Until then nothing is deleted.")
     # The next commit is read from what changed, and everything anew when somebody asks for it.
     source.write("team/new.yaml", destination("new"))
     source.write("other.yaml", destination("other", "again"))
@@ -178,7 +210,7 @@ def test_below_an_ignore_file_that_cannot_be_used_nothing_changes_until_it_is_me
     assert (run["counts"], followed.state()["state"]) == ({"configured": 1, "invalid": 1}, "prune-held")
     followed.daemon.reconcile(followed.name)
     assert followed.versions() == {"gone": 1, "moved": 1, "other": 3}
-    source.write("team/.serviceignore", "hidden.yaml\n")
+    source.write("team/.serviceignore", b"\xef\xbb\xbf" + IGNORING.encode())  # a mark before UTF-8 is no fault
     run = followed.commit()
     assert (run["outcome"], run["counts"]) == (
         "succeeded",
