@@ -35,9 +35,9 @@ class Figures(NamedTuple):
 
 
 def fullness(lane: Lane, depth: Depth) -> float:
-    """Of its batches or of its bytes, whichever is more; 0 for a lane that has no limit, or takes nothing more."""
+    """Of its full batches or bytes on disk, whichever is more; 0 for a lane without limits, or that takes nothing."""
     if lane.destination is None or lane.queue is None or lane.leaving:
         return 0.0
     buffering = lane.destination.buffering
     by_bytes = 0.0 if buffering.storage is None else depth.limited / max(buffering.storage.max_bytes, 1)
-    return max(depth.batches / max(buffering.max_batches, 1), by_bytes)
+    return max(depth.load / max(buffering.max_batches, 1), by_bytes)

@@ -15,12 +15,12 @@ under way.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from reconciler.delivery.contract import NotTaken
 from reconciler.delivery.splitting import Share
-from reconciler.queueing.contract import Piece, Queue, QueueFault, Shortage
+from reconciler.queueing.contract import Obituary, Piece, Queue, QueueFault, Shortage
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Gathering:
         self._at = 0
         self._free = 0  # bytes that may join, for which the queue said that it has room
         self._is_due = False
-        self._under_way: dict[Heard, list[Heard]] = {}  # who waits for each batch that the queue writes
+        self._under_way: dict[Heard, list[Heard]] = {}  # who waits for each batch and dead letter that is written
         self._waited: list[Heard] = []  # those batches, as they were at the last look
         self._look_seconds = look_seconds
         self._timer: asyncio.TimerHandle | None = None
@@ -133,18 +133,40 @@ class Gathering:
         pieces, heard, records, at = self._pieces, self._heard, self._records, self._at
         self._pieces, self._heard = [], []
         self._records = self._free = 0
-        written = asyncio.ensure_future(self._queue.append(pieces, records=records, at=at))
+        self._await(self._queue.append(pieces, records=records, at=at), heard, partial(self._taken, records))
+
+    def bury(self, share: Share, obituary: Obituary, *, buried: Callable[[], None]) -> Heard | None:
+        """Make a dead letter of what a request has for the queue, and call `buried` once it is one; None, and nothing
+        is kept, where there is no room for that either.
+        """
+        if self.is_stuck:
+            return None
+        written = self._queue.bury_unqueued(share.pieces, obituary, records=share.records, at=obituary.at)
+        if written is None:
+            return None
+
+        def kept() -> None:
+            self._taken(share.records)
+            buried()
+
+        heard: Heard = self._loop.create_future()
+        self._await(written, [heard], kept)
+        return heard
+
+    def _await(self, writing: Awaitable[None], heard: list[Heard], kept: Callable[[], None]) -> None:
+        """`kept` is called once it is written, even after those who wait were told that the disk does not answer."""
+        written = asyncio.ensure_future(writing)
         self._under_way[written] = heard
         if self._timer is None:
             self._timer = self._loop.call_later(self._look_seconds, self._look)
-        written.add_done_callback(partial(self._written, records))
+        written.add_done_callback(partial(self._written, kept))
 
-    def _written(self, records: int, written: Heard) -> None:
+    def _written(self, kept: Callable[[], None], written: Heard) -> None:
         heard = self._under_way.pop(written)
         self._recover()
         failure = _failure(written)
         if failure is None:
-            self._taken(records)
+            kept()
         for one in heard:
             if not one.done():
                 one.set_result(None) if failure is None else one.set_exception(failure)

@@ -10,17 +10,17 @@ they answer may take seconds; then everything is asked again.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 from reconciler.delivery import lanes
 from reconciler.delivery.contract import Full, NotTaken
-from reconciler.delivery.gathering import Heard, Late
+from reconciler.delivery.gathering import Gathering, Heard, Late
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.splitting import Share
 from reconciler.otlp.refusals import TooLarge
-from reconciler.queueing.contract import Shortage
+from reconciler.queueing.contract import Obituary, Reason, Shortage
 from reconciler.sending.exporter import Undelivered
 
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
@@ -40,8 +40,10 @@ Appended: TypeAlias = tuple[Lane, Share, Heard]
 class Intake:
     """`is_stopping`: what is only in memory takes nothing more."""
 
-    def __init__(self, *, chance: random.Random) -> None:
+    def __init__(self, *, clock: Callable[[], int], chance: random.Random) -> None:
+        """`clock` gives Unix milliseconds."""
         self.is_stopping = False
+        self._clock = clock
         self._chance = chance
 
     async def take(self, wanted: Sequence[Wanted]) -> None:
@@ -90,11 +92,21 @@ class Intake:
             gathering = lane.gathering
             if gathering is None:
                 continue
-            if lane.drops and gathering.room(share) is not None:
+            shortage = gathering.room(share) if lane.drops else None
+            written = gathering.add(share) if shortage is None else self._bury(lane, gathering, share, shortage)
+            if written is None:
                 lane.counts.dropped += share.records
             else:
-                appends.append((lane, share, gathering.add(share)))
+                appends.append((lane, share, written))
         return appends
+
+    def _bury(self, lane: Lane, gathering: Gathering, share: Share, shortage: Shortage) -> Heard | None:
+        """Make a dead letter of what a full queue cannot take, where that is wanted; None where it is dropped."""
+        if not lane.buries or shortage is Shortage.DISK:
+            return None
+        cause = f"The queue of the destination {lane.name} was full: {lanes.SHORT[shortage]}."
+        obituary = Obituary(Reason.QUEUE_FULL, self._clock(), 0, cause)
+        return gathering.bury(share, obituary, buried=lambda: lane.sender.buried(share.records, obituary))
 
     def patience(self) -> float:
         """When to try again, in seconds: not all senders at once."""

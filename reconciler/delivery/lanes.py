@@ -11,7 +11,7 @@ from reconciler.routing.models import Buffering, Destination, OnFull
 from reconciler.sending.exporter import Exporter
 
 SHORT = {
-    Shortage.BATCHES: "its queue holds as many batches as it may",
+    Shortage.BATCHES: "its queue holds as much as `sending_queue_queue_size` allows",
     Shortage.BYTES: "its queue takes as many bytes as it may",
     Shortage.DISK: "the disk has too little room, or takes nothing",
 }
@@ -65,8 +65,13 @@ class Lane:
 
     @property
     def drops(self) -> bool:
-        """Whether what a full queue cannot take is dropped, rather than the whole request refused."""
-        return self.destination is not None and self.destination.buffering.on_full is OnFull.DROP_NEWEST
+        """Whether a request is taken for other lanes where this one has no room: its share is dropped, or buried."""
+        return self.destination is not None and self.destination.buffering.on_full is not OnFull.REJECT
+
+    @property
+    def buries(self) -> bool:
+        """Whether what a full queue cannot take becomes a dead letter, as long as there is room for that."""
+        return self.destination is not None and self.destination.buffering.on_full is OnFull.DEAD_LETTER
 
     @property
     def is_refused(self) -> bool:

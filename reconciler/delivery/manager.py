@@ -74,7 +74,7 @@ class Manager:
         self._look_up = look_up
         self._clock = clock
         self._dead_bytes = dead_bytes
-        self._intake = Intake(chance=chance)
+        self._intake = Intake(clock=clock, chance=chance)
         self._matchers: dict[str, Matcher] = {}
         self._routes: dict[str, Routes] = {}
         self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name

@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.clock import rfc3339
 from reconciler.delivery.lanes import MEMORY, NOWHERE, Lane
-from reconciler.queueing.contract import Depth
+from reconciler.queueing.contract import Depth, load
 from reconciler.routing.windows import Window
 from reconciler.sending.reporting import Counts, Failure, Shown, Tested
 
@@ -21,7 +21,7 @@ MOVING = "Its queue has another place now; what is in the old one is still sent.
 REFUSED = "The disk of the service failed what was written last for it, or does not answer; the log says more."
 NO_ROOM = (
     "The disk has less room than `delivery.freeBytes`; until it has more, records for it are answered 503, or dropped "
-    "where `on_full` says so."
+    "where `on_full` is not `reject`."
 )
 
 _KINDS = {MEMORY: "memory", NOWHERE: "none"}
@@ -100,6 +100,7 @@ def _queue(lanes: Sequence[Lane], depths: Sequence[Depth]) -> dict[str, Any]:
         "records": sum(depth.records for depth in depths),
         "bytes": sum(depth.size for depth in depths),
         "diskBytes": sum(depth.disk for depth in depths),
+        "load": round(load(sum(depth.records for depth in depths), sum(depth.size for depth in depths)), 3),
         "maxBatches": buffering.max_batches if buffering is not None and buffering.queue else None,
         "maxBytes": storage.max_bytes if storage is not None else None,
         "oldest": _oldest([depth.oldest for depth in depths]),

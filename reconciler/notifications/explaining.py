@@ -83,7 +83,7 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
         Type.QUEUE_NEARLY_FULL: Explained(
             "The queue of a destination holds four fifths of what it takes, of batches or of bytes. It is over below "
             "three fifths.",
-            "Once it is full, log records are refused, or dropped where `on_full` says so.",
+            "Once it is full, log records are refused, or dropped or made dead letters where `on_full` says so.",
             "Mend the endpoint; give the queue more room with `sending_queue_queue_size`, or `max_bytes` of its "
             "Extension.",
         ),

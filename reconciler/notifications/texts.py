@@ -199,8 +199,9 @@ def _queue_nearly_full(text: _Text) -> Said:
         full, happens = "full", "It takes no more: records are now"
     return Said(
         f"The queue of the destination {text['subject']} is {full}",
-        f"{happens} refused, or dropped where `on_full` says so. {_typed(text, 'queue status')} says why; mend "
-        "the endpoint, or give the queue more room (`sending_queue_queue_size`, `max_bytes` of its Extension).",
+        f"{happens} refused, or dropped or made dead letters where `on_full` says so. {_typed(text, 'queue status')} "
+        "says why; mend the endpoint, or give the queue more room (`sending_queue_queue_size`, `max_bytes` of its "
+        "Extension).",
     )
 
 

@@ -73,7 +73,7 @@ class Appender:
         """
         self.mode = Mode()
         self.roll_bytes = segments.ROLL_BYTES
-        self.waiting_size = 0
+        self.waiting_size = self.waiting_records = 0
         self.refused_at: float | None = None  # when the disk last took nothing, in seconds of the loop
         self.is_held = False  # while the last segment is being emptied
         self._folder = folder
@@ -122,6 +122,7 @@ class Appender:
         self._waiting.append(_Waiting(entry, frames.header(frame, mark=self._header.mark), payload, heard, synced))
         self._next += 1
         self.waiting_size += size + frames.HEADER_BYTES
+        self.waiting_records += records
         self._committer.wants(self)
         return heard
 
@@ -208,6 +209,7 @@ class Appender:
         self._under_way = None
         entries = [one.entry for one in under_way.waiting]
         self.waiting_size -= sum(entry.size + frames.HEADER_BYTES for entry in entries)
+        self.waiting_records -= sum(entry.records for entry in entries)
         if commit.fault is None:
             self._keep(commit, under_way, entries)
         else:

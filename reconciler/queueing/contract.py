@@ -12,6 +12,8 @@ from one event loop. The promises, which one suite of tests proves:
 - **At least once.** A claimed batch leaves the queue by `delivered`, `bury` or `discard` alone. What a process that
   ended had claimed is first in line in the next one, in the original order, with the attempts that it had.
 - **Nothing is dropped to make room.** Who appends asks `room` first; `append` itself never refuses for the quota.
+- **A quota in full batches.** `max_batches` counts what waits as `load` does, not the batches that came: ten thousand
+  small requests fill no queue.
 - **Bounded.** Memory does not grow with what is queued on disk. What is claimed or waits for another attempt is held
   by its numbers, without its bytes.
 - **A disk that fails** takes nothing with it: an append that cannot be written fails with `QueueFault` and leaves no
@@ -26,6 +28,9 @@ from reconciler import errors
 
 Piece: TypeAlias = bytes | memoryview
 
+BATCH_RECORDS = 1_000  # of a full batch
+BATCH_BYTES = 1 << 20  # of a full batch
+
 
 class QueueFault(errors.Transient):
     """A queue cannot be opened, or did not take what was to be appended. A kind of it that says nothing else means that
@@ -36,7 +41,7 @@ class QueueFault(errors.Transient):
 class Shortage(StrEnum):
     """What there is too little of for another batch."""
 
-    BATCHES = "batches"  # the queue holds as many as it may
+    BATCHES = "batches"  # the queue holds as much as its number of full batches
     BYTES = "bytes"  # it takes as much disk, or memory, as it may
     DISK = "disk"  # the disk is down to its reserve, or refused the last append
 
@@ -62,6 +67,7 @@ class Reason(StrEnum):
 
     GIVEN_UP = "given-up"  # the longest time of retries is over
     NO_RETRY = "no-retry"  # it failed, and retrying is off
+    QUEUE_FULL = "queue-full"  # the queue had no room for it
     UNREADABLE = "unreadable"  # what is stored cannot be made into a request
 
 
@@ -95,7 +101,7 @@ class Depth(NamedTuple):
     """How full a queue is. `size` is bytes of payload, `disk` bytes that it takes on disk, and `limited` those of them
     that count against its `max_bytes`: not dead letters, nor what it gives back when it needs it. Times are Unix ms.
 
-    `batches` counts claimed ones, too.
+    `batches` counts claimed ones, too, as they came.
     """
 
     batches: int = 0
@@ -112,6 +118,16 @@ class Depth(NamedTuple):
     quarantined: int = 0  # files that were moved aside
     lost: int = 0  # batches, dead ones too, that could not be read since it was opened
     refused: bool = False  # whether the disk refused what was written last
+
+    @property
+    def load(self) -> float:
+        """What is queued in full batches."""
+        return load(self.records, self.size)
+
+
+def load(records: int, size: int) -> float:
+    """So many records with so many bytes, in full batches: by records or by bytes, whichever is more."""
+    return max(records / BATCH_RECORDS, size / BATCH_BYTES)
 
 
 class Storage(Protocol):
@@ -132,7 +148,9 @@ class Queue(Protocol):
         """Take over changed limits, and when what is taken is forced to disk. `storage` is None for one in memory."""
 
     def room(self, *, size: int) -> Shortage | None:
-        """Why another batch of so many bytes does not fit, or None. Asked right before `append`, without a pause."""
+        """Why another batch of so many bytes does not fit, or None. Asked right before `append`, without a pause. While
+        what waits is less than `max_batches`, another batch fits, however large.
+        """
 
     def may_hold(self, *, size: int) -> bool:
         """Whether a batch of so many bytes fits when the queue is empty; then `room` never says Shortage.BYTES."""
@@ -167,6 +185,14 @@ class Queue(Protocol):
         """Make a dead letter of these bytes, which are the batch or some of it; then the batch leaves the queue. One
         that makes several letters leaves with the last: for the others `leaves` is False. A crash between two of them
         may make them twice. Raises QueueFault when awaited; then the batch is still claimed.
+        """
+
+    def bury_unqueued(
+        self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
+    ) -> Awaitable[None] | None:
+        """Make a dead letter of a batch that never was in the queue. None, and nothing is kept, where there is no room
+        for it: dead letters that are made so take no more than `max_bytes`, nor so much that `expire` would take older
+        ones for them. Raises QueueFault when awaited; then nothing is kept either.
         """
 
     def dead_letters(self, *, after: int = 0) -> AsyncIterator[tuple[DeadLetter, bytes]]:

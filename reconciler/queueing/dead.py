@@ -59,7 +59,20 @@ class DeadLetters:
         self, payload: Sequence[Piece], obituary: Obituary, *, records: int, taken_at: int, died: int | None
     ) -> asyncio.Future[None]:
         """Append one; on disk when it is done. `died` is when it died first, if it did before."""
+        return self._append(obituaries.encode(obituary, payload, taken_at=taken_at), obituary, records, died)
+
+    def bury_within(
+        self, most: int, payload: Sequence[Piece], obituary: Obituary, *, records: int, taken_at: int
+    ) -> asyncio.Future[None] | None:
+        """The same; None where all of them would take more than so many bytes."""
         pieces = obituaries.encode(obituary, payload, taken_at=taken_at)
+        if self.size + frames.HEADER_BYTES + sum(map(len, pieces)) > most:
+            return None
+        return self._append(pieces, obituary, records, None)
+
+    def _append(
+        self, pieces: Sequence[Piece], obituary: Obituary, records: int, died: int | None
+    ) -> asyncio.Future[None]:
         return self.journal.appender.append(
             pieces,
             records=records,
@@ -68,6 +81,16 @@ class DeadLetters:
             synced=True,
             flags=frames.DEAD_LETTER,
         )
+
+    @property
+    def size(self) -> int:
+        """Bytes that they take, with those that wait to be written."""
+        return self.journal.left.size + self.journal.appender.waiting_size
+
+    def was_refused(self, *, within: float) -> bool:
+        """Whether the disk took none in so many seconds."""
+        refused = self.journal.appender.refused_at
+        return refused is not None and asyncio.get_running_loop().time() < refused + within
 
     async def letters(self, *, after: int) -> AsyncIterator[tuple[Entry, Letter]]:
         """In the order of their numbers, with their bytes. What cannot be read is left out, counted, in quarantine."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reconciler.queueing import dead, frames, identities, payloads, segments
 from reconciler.queueing.appending import Mode
 from reconciler.queueing.committer import Committer
-from reconciler.queueing.contract import Batch, DeadLetter, Depth, Obituary, Piece, QueueFault, Shortage, Storage
+from reconciler.queueing.contract import Batch, DeadLetter, Depth, Obituary, Piece, QueueFault, Shortage, Storage, load
 from reconciler.queueing.dead import DeadLetters
 from reconciler.queueing.entries import Entry
 from reconciler.queueing.journals import Journal
@@ -102,8 +102,8 @@ class DiskQueue:
 
     def room(self, *, size: int) -> Shortage | None:
         """See the contract."""
-        appender = self._journal.appender
-        if self._journal.left.batches + appender.waiting >= self._limits.max_batches:
+        appender, left = self._journal.appender, self._journal.left
+        if load(left.records + appender.waiting_records, left.size + appender.waiting_size) >= self._limits.max_batches:
             return Shortage.BATCHES
         if self._journal.kept + self._coming(size) > self._limits.max_bytes:
             return Shortage.BYTES
@@ -234,6 +234,15 @@ class DiskQueue:
 
         written.add_done_callback(hear)
         return told
+
+    def bury_unqueued(
+        self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
+    ) -> asyncio.Future[None] | None:
+        """See the contract."""
+        most = min(self._limits.max_bytes, self._limits.dead_bytes, self._dead.size + self._shared.space.spare())
+        if sum(map(len, payload)) > MOST_BYTES or self._dead.was_refused(within=REFUSED_SECONDS):
+            return None
+        return self._dead.bury_within(most, payload, obituary, records=records, taken_at=at)
 
     async def dead_letters(self, *, after: int = 0) -> AsyncIterator[tuple[DeadLetter, bytes]]:
         """See the contract."""

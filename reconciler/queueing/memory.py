@@ -9,8 +9,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
-from reconciler.queueing.contract import Batch, DeadLetter, Depth, Obituary, Piece, Shortage, Storage
+from reconciler.queueing.contract import Batch, DeadLetter, Depth, Obituary, Piece, Shortage, Storage, load
 from reconciler.queueing.waiters import Waiters
+
+MOST_BATCHES = 100_000  # each takes half a KiB beside its bytes
+MOST_REFUSED = 10_000  # dead letters with which the queue takes no other for want of room
 
 
 @dataclass(eq=False, slots=True)
@@ -42,7 +45,8 @@ class MemoryQueue:
 
     def room(self, *, size: int) -> Shortage | None:
         """See the contract."""
-        if len(self._ready) + len(self._returned) + len(self._claimed) >= self._max_batches:
+        batches = len(self._ready) + len(self._returned) + len(self._claimed)
+        if batches >= MOST_BATCHES or load(self._records, self._size) >= self._max_batches:
             return Shortage.BATCHES
         return Shortage.BYTES if self._size + self._dead_size + size > self._max_bytes else None
 
@@ -129,14 +133,27 @@ class MemoryQueue:
         self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
     ) -> asyncio.Future[None]:
         """See the contract."""
-        data = b"".join(payload)
-        self._last_dead += 1
-        letter = DeadLetter(self._last_dead, records, len(data), batch.taken_at, obituary)
-        self._dead.append((letter, data))
-        self._died[letter.number] = self._died_before.get(batch.number, obituary.at)
-        self._dead_size += len(data)
+        died = self._died_before.get(batch.number, obituary.at)
+        self._bury(b"".join(payload), obituary, records=records, taken_at=batch.taken_at, died=died)
         if leaves:
             self.delivered([batch])
+        return _done()
+
+    def _bury(self, data: bytes, obituary: Obituary, *, records: int, taken_at: int, died: int) -> None:
+        self._last_dead += 1
+        letter = DeadLetter(self._last_dead, records, len(data), taken_at, obituary)
+        self._dead.append((letter, data))
+        self._died[letter.number] = died
+        self._dead_size += len(data)
+
+    def bury_unqueued(
+        self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
+    ) -> asyncio.Future[None] | None:
+        """See the contract."""
+        size = sum(map(len, payload))
+        if len(self._dead) >= MOST_REFUSED or self._size + self._dead_size + size > self._max_bytes:
+            return None
+        self._bury(b"".join(payload), obituary, records=records, taken_at=at, died=obituary.at)
         return _done()
 
     async def dead_letters(self, *, after: int = 0) -> AsyncIterator[tuple[DeadLetter, bytes]]:

@@ -22,6 +22,7 @@ class OnFull(StrEnum):
     """What becomes of records that a full queue cannot take."""
 
     REJECT = "reject"  # nothing of the request is taken, by any destination
+    DEAD_LETTER = "dead_letter"  # they become dead letters of this destination; others take theirs
     DROP_NEWEST = "drop_newest"  # this destination drops them, and counts them; others take theirs
 
 
@@ -88,7 +89,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 class Buffering(msgspec.Struct, frozen=True, kw_only=True):
     """How records wait. Without `queue` they are sent while the sender of the records waits for the answer.
 
-    `storage` is None for a queue in memory.
+    `max_batches` counts full batches (`queueing.contract.load`). `storage` is None for a queue in memory.
     """
 
     queue: bool = True

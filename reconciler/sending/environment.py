@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-MOST_RECORDS_A_REQUEST = 1_000
-MOST_BYTES_A_REQUEST = 1 << 20  # of OTLP
+from reconciler.queueing.contract import BATCH_BYTES, BATCH_RECORDS
+
 LINGER_SECONDS = 0.05  # that records wait for more of them, while they come in small batches
 PATIENCE_SECONDS = 25.0  # with the default `timeout` of 5 s a sender without a queue waits for half a minute at most
 
@@ -46,7 +46,7 @@ class Environment:
     monotonic: Callable[[], float] = time.monotonic
     later: Callable[[float, Callable[[], None]], Timer] = loop_timer
     random: random.Random
-    most_records: int = MOST_RECORDS_A_REQUEST
-    most_bytes: int = MOST_BYTES_A_REQUEST
+    most_records: int = BATCH_RECORDS
+    most_bytes: int = BATCH_BYTES  # of OTLP
     linger: float = LINGER_SECONDS
     patience: float = PATIENCE_SECONDS

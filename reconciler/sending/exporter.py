@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from reconciler.otlp import made_up
-from reconciler.queueing.contract import Piece, Queue
+from reconciler.queueing.contract import Obituary, Piece, Queue
 from reconciler.routing.models import Destination, Format
 from reconciler.sending import payloads, requests
 from reconciler.sending.consuming import Consumers
@@ -123,6 +123,10 @@ class Exporter:
             await self._inline.deliver(pieces)
         finally:
             self._report.change(self._state)
+
+    def buried(self, records: int, obituary: Obituary) -> None:
+        """Count and tell a dead letter that never was in the queue."""
+        self._report.buried(records, obituary)
 
     async def test(self) -> Tested:
         """Send one made-up record, once, whatever the window and the breaker say. It is counted nowhere; one that

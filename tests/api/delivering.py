@@ -22,6 +22,7 @@ SHOWN: dict[str, Any] = {
         "records": 0,
         "bytes": 0,
         "diskBytes": 0,
+        "load": 0.0,
         "maxBatches": 5000,
         "maxBytes": 1073741824,
         "oldest": None,

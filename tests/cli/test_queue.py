@@ -29,7 +29,7 @@ def delivery(name: str = "siem", **more: Any) -> dict[str, Any]:
         "message": "",
         "since": AT,
         "queue": {
-            **{"kind": "disk", "batches": 0, "records": 0, "bytes": 0, "diskBytes": 0, "oldest": None},
+            **{"kind": "disk", "batches": 0, "records": 0, "bytes": 0, "diskBytes": 0, "load": 0.0, "oldest": None},
             **{"maxBatches": 5000, "maxBytes": 1 << 30, "inFlight": 0, "waiting": 0},
             **{"quarantined": 0, "lost": 0, "refused": False},
         },

@@ -112,6 +112,7 @@ async def test_a_batch_has_its_limits(second: Share) -> None:
 async def test_a_full_queue_has_no_room_beside_what_is_gathered() -> None:
     queue = memory(max_batches=1)
     gathered = gathering(queue)
+    await queue.append([b"before"], records=999, at=AT)
     assert gathered.room(share(b"a")) is None
     gathered.add(share(b"a"))
     assert gathered.room(share(b"b")) is None  # it joins

@@ -25,7 +25,7 @@ def lane(queue: SlowQueue, on_full: OnFull) -> Lane:
 
 
 def intake() -> Intake:
-    return Intake(chance=random.Random(1))  # noqa: S311
+    return Intake(clock=lambda: AT, chance=random.Random(1))  # noqa: S311
 
 
 async def test_what_is_taken_late_after_all_was_not_dropped() -> None:

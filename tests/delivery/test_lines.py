@@ -159,7 +159,8 @@ def test_one_full_destination_refuses_the_whole_request(daemon: Daemon, line: Li
     other = Line(daemon, sink).begin()
     line.begin(sending_queue_queue_size=1)
     sink.refuse()
-    line.sent("first")
+    first = ["first"] * 1000
+    line.sent(*first)
     line.route(line.name, other.name)
     other.becomes(lambda found: line.name in found["configurations"], "it is routed to")
     refused = line.send("second")
@@ -170,7 +171,7 @@ def test_one_full_destination_refuses_the_whole_request(daemon: Daemon, line: Li
     assert shown is not None
     assert (shown["counts"]["taken"], shown["queue"]["batches"]) == (0, 0)
     sink.listen()
-    line.arrives("first")
+    line.arrives(*first)
 
 
 def test_what_is_more_than_a_queue_may_ever_hold_is_not_to_be_sent_again(daemon: Daemon, line: Line) -> None:
@@ -187,7 +188,7 @@ def test_what_is_more_than_a_queue_may_ever_hold_is_not_to_be_sent_again(daemon:
 def test_a_full_destination_that_drops_leaves_the_others_theirs(daemon: Daemon, line: Line, sink: Sink) -> None:
     line.begin(sending_queue_queue_size=1, on_full="drop_newest")
     sink.refuse()
-    line.sent("first")
+    line.sent(*["first"] * 1000)
     with sinks.listening() as well:
         other = Line(daemon, well).begin()
         line.route(line.name, other.name)
@@ -196,7 +197,30 @@ def test_a_full_destination_that_drops_leaves_the_others_theirs(daemon: Daemon, 
         other.arrives("second", "third")
     shown = line.shown()
     assert shown is not None
-    assert (shown["counts"]["dropped"], shown["counts"]["taken"]) == (2, 1)
+    assert (shown["counts"]["dropped"], shown["counts"]["taken"]) == (2, 1000)
+
+
+def test_a_dead_endpoint_does_not_stop_a_healthy_one_while_its_queue_has_room_for_the_records(
+    daemon: Daemon, line: Line, sink: Sink
+) -> None:
+    line.begin(sending_queue_queue_size=1, on_full="dead_letter")
+    sink.refuse()
+    texts = [f"{number}-{one}" for number in range(20) for one in range(3)]
+    with sinks.listening() as well:
+        other = Line(daemon, well).begin()
+        line.route(line.name, other.name)
+        other.becomes(lambda found: line.name in found["configurations"], "it is routed to")
+        for number in range(20):
+            line.sent(*texts[3 * number : 3 * number + 3])
+        other.arrives(*texts)
+        shown = line.shown()
+        assert shown is not None
+        assert (shown["queue"]["records"], shown["queue"]["load"], shown["deadLetters"]["batches"]) == (60, 0.06, 0)
+        line.sent(*["many"] * 1000)
+        line.sent("late")
+    shown = line.shown()
+    assert shown is not None
+    assert (shown["counts"]["dropped"], shown["deadLetters"]["records"]) == (0, 1)
 
 
 def test_a_configuration_that_cannot_deliver_says_why_and_takes_nothing(daemon: Daemon, line: Line) -> None:

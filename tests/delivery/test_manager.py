@@ -14,13 +14,12 @@ import pytest
 from reconciler.delivery import showing
 from reconciler.delivery.contract import Full, NotTaken, Taken
 from reconciler.delivery.figures import fullness
-from reconciler.delivery.gathering import MOST_BYTES
 from reconciler.delivery.manager import Manager
 from reconciler.egress.client import Client
 from reconciler.egress.networks import Policy
 from reconciler.otlp import made_up, reading
 from reconciler.otlp.models import Group, Logs
-from reconciler.queueing.contract import Queue, QueueFault
+from reconciler.queueing.contract import BATCH_BYTES, Queue, QueueFault
 from reconciler.queueing.queues import Queues
 from reconciler.queueing.system import System
 from reconciler.routing.models import Buffering, Destination, Endpoint, OnFull, Retry, Route, Routes, Schedule, Storage
@@ -188,7 +187,7 @@ async def test_room_is_asked_again_after_an_endpoint_answered(tmp_path: Path) ->
         one = webhook("siem", buffering=Buffering(max_batches=1))
         async with managing(tmp_path) as manager:
             await manager.change(routes(inline, one))
-            logs = await reading.read(made_up.request("x" * MOST_BYTES, at=1), json=False)  # too large to share a batch
+            logs = await reading.read(made_up.request("x" * BATCH_BYTES, at=1), json=False)
             both = await asyncio.gather(*(manager.take(PROJECT, logs) for _ in range(2)), return_exceptions=True)
             depth = manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"]
     assert [type(one) for one in both].count(Full) == 1
@@ -381,6 +380,42 @@ async def test_what_a_disk_does_not_take_is_dropped_where_that_is_wanted_and_ref
             await manager.take(PROJECT, LOGS)
 
 
+async def test_what_a_full_queue_cannot_take_is_a_dead_letter_where_that_is_wanted_and_the_others_get_theirs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = Storage(max_bytes=1500)
+    buries = webhook("buries", buffering=Buffering(max_batches=0, on_full=OnFull.DEAD_LETTER, storage=storage))
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(buries, webhook("takes")))
+        for _ in range(2):
+            assert await manager.take(PROJECT, LOGS) == Taken()
+        full, takes = (manager.shown(PROJECT, name, answers=False) for name in ("buries", "takes"))
+        assert (full["counts"]["taken"], full["counts"]["dead"], full["counts"]["dropped"]) == (6, 6, 0)
+        assert (full["queue"]["batches"], full["deadLetters"]["batches"], full["deadLetters"]["records"]) == (0, 2, 6)
+        assert (takes["counts"]["taken"], takes["queue"]["records"], takes["queue"]["load"]) == (6, 6, 0.006)
+        for _ in range(8):
+            assert await manager.take(PROJECT, LOGS) == Taken()
+        full, takes = (manager.shown(PROJECT, name, answers=False) for name in ("buries", "takes"))
+        assert full["deadLetters"]["bytes"] <= storage.max_bytes
+        assert full["counts"]["dropped"] > 0
+        assert full["counts"]["taken"] + full["counts"]["dropped"] == takes["counts"]["taken"] == 30
+        assert full["counts"]["taken"] == full["counts"]["dead"] == full["deadLetters"]["records"]
+    told = "are dead letters: The queue of the destination buries was full: its queue holds as much as"
+    assert any(told in message for message in caplog.messages)
+
+
+async def test_what_a_disk_refuses_as_a_dead_letter_is_dropped(tmp_path: Path) -> None:
+    system = Failing()
+    buries = webhook("buries", buffering=Buffering(max_batches=0, on_full=OnFull.DEAD_LETTER))
+    async with managing(tmp_path, system=system) as manager:
+        await manager.change(routes(buries))
+        system.write_error = errno.EIO
+        for _ in range(2):  # the disk is not asked again at once
+            assert await manager.take(PROJECT, LOGS) == Taken()
+        shown = manager.shown(PROJECT, "buries", answers=False)
+        assert (shown["counts"]["dropped"], shown["counts"]["taken"], shown["counts"]["dead"]) == (6, 0, 0)
+
+
 async def test_a_disk_that_is_down_to_what_stays_free_is_told_where_records_would_be_queued_on_it(
     tmp_path: Path,
 ) -> None:
@@ -393,10 +428,9 @@ async def test_a_disk_that_is_down_to_what_stays_free_is_told_where_records_woul
 
 
 async def test_senders_to_a_full_queue_try_again_after_one_to_five_seconds_and_not_all_at_once(tmp_path: Path) -> None:
-    small = Buffering(storage=None, max_batches=1)
+    nothing = Buffering(storage=None, max_batches=0)
     async with managing(tmp_path) as manager:
-        await manager.change(routes(webhook("siem", buffering=small)))
-        await manager.take(PROJECT, LOGS)
+        await manager.change(routes(webhook("siem", buffering=nothing)))
         told = set()
         for _ in range(60):
             with pytest.raises(Full) as full:

@@ -21,6 +21,7 @@ from reconciler.oidc import limits as oidc_limits
 from reconciler.oidc import signatures as oidc_keys
 from reconciler.operations import sqlite
 from reconciler.otlp import models as otlp
+from reconciler.queueing import contract, memory
 from reconciler.reading import allowances, children, confining, crew, deaths, inflow, requests, routings, sharing
 from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
@@ -74,7 +75,11 @@ PROVIDER = oidc_limits.LIMITS
             f"of {audited.CALLERS} callers",
         ),
         ("a disk of queues that does not answer", f"{2 * gathering.LOOK_SECONDS:g} s"),
-        ("a queue in memory", f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, `sending_queue_queue_size` batches"),
+        (
+            "a queue in memory",
+            f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, {memory.MOST_BATCHES:,} batches, `sending_queue_queue_size` "
+            f"times {contract.BATCH_RECORDS:,} records or {contract.BATCH_BYTES // MEBIBYTE} MiB",
+        ),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routings.MOST_BYTES // MEBIBYTE} MiB"),
         ("versions that are looked through for a destination that is gone", f"{routings.MOST_VERSIONS:,}"),

@@ -180,12 +180,12 @@ def test_a_destination_has_five_series_and_they_tell_its_trouble(daemon: Daemon,
 
 def test_a_queue_that_waits_shows_how_long_and_that_its_endpoint_is_down(daemon: Daemon, sink: Sink) -> None:
     sink.script(sinks.says(503))
-    line = Line(daemon, sink).begin(sending_queue_queue_size=10, retry_on_failure_max_elapsed_time=0)
+    line = Line(daemon, sink).begin(sending_queue_queue_size=1, retry_on_failure_max_elapsed_time=0)
     where = {"project": "default", "destination": line.name}
     for _ in range(5):
-        line.sent("a line")
+        line.sent(*["a line"] * 100)
     found = until_is(daemon, 0, "reconciler_destination_up", **where)
-    assert found.value("reconciler_destination_queue_records", **where) == 5
+    assert found.value("reconciler_destination_queue_records", **where) == 500
     assert (found.value("reconciler_destination_oldest_record_age_seconds", **where) or 0) > 0
     assert (found.value("reconciler_delivery_fullest_queue_ratio") or 0) >= 0.5
     assert (found.value("reconciler_delivery_queue_bytes") or 0) > 0

@@ -191,10 +191,12 @@ def test_a_queue_that_is_full_says_what_happens_now_and_one_that_nearly_is_what_
     full = texts.of(one(Type.QUEUE_NEARLY_FULL))
     nearly = texts.of(one(Type.QUEUE_NEARLY_FULL, facts={"percent": 80}))
     assert full.title == "The queue of the destination telemetry is full"
-    assert full.message.startswith("It takes no more: records are now refused, or dropped where `on_full` says so. ")
+    assert full.message.startswith(
+        "It takes no more: records are now refused, or dropped or made dead letters where `on_full` says so. "
+    )
     assert nearly.title == "The queue of the destination telemetry is nearly full"
     assert nearly.message.startswith(
-        "It is at 80 percent or more of what it takes. Once it is full, records are refused, or dropped where "
+        "It is at 80 percent or more of what it takes. Once it is full, records are refused, or dropped or "
     )
 
 

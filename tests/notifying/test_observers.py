@@ -82,7 +82,7 @@ def long_there(deliveries: Deliveries, clock: Moment) -> delivery.Observer:
 
 
 @pytest.mark.parametrize(
-    ("batches", "expected"),
+    ("thousands", "expected"),
     [
         (59, []),
         (60, [("QueueNearlyFull", "siem", Severity.WARNING, True)]),
@@ -92,8 +92,8 @@ def long_there(deliveries: Deliveries, clock: Moment) -> delivery.Observer:
         (100, [("QueueNearlyFull", "siem", Severity.ERROR, False)]),
     ],
 )
-async def test_a_queue_is_nearly_full_before_it_is_full(clock: Moment, batches: int, expected: list[object]) -> None:
-    deliveries = Deliveries([lane(clock, depth=Depth(batches=batches))])
+async def test_a_queue_is_nearly_full_before_it_is_full(clock: Moment, thousands: int, expected: list[object]) -> None:
+    deliveries = Deliveries([lane(clock, depth=Depth(batches=1, records=thousands * 1000))])
     observer = long_there(deliveries, clock)
     found = [one for one in brief(await observer.look()) if one[0] == "QueueNearlyFull"]
     assert found == expected

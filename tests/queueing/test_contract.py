@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing.contract import Batch, DeadLetter, Depth, Queue, Shortage
+from reconciler.queueing.contract import Batch, DeadLetter, Depth, Obituary, Queue, Reason, Shortage
 from reconciler.queueing.memory import MemoryQueue
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
@@ -129,9 +129,9 @@ async def test_room_says_what_is_short_and_counts_what_is_claimed(opener: Opener
         assert (queue.room(size=9_000), queue.room(size=10_001)) == (None, Shortage.BYTES)
         await fill(queue, b"x" * 5000)
         assert (queue.room(size=4000), queue.room(size=5001)) == (None, Shortage.BYTES)
-        await fill(queue, b"y")
+        await fill(queue, b"y", records=2000)
         assert queue.room(size=1) == Shortage.BATCHES
-        batches = queue.claim(**LOTS)
+        batches = queue.claim(most_records=3000, most_bytes=1 << 20)
         assert queue.room(size=1) == Shortage.BATCHES
         queue.delivered(batches[1:])
         assert queue.room(size=1) is None
@@ -140,10 +140,51 @@ async def test_room_says_what_is_short_and_counts_what_is_claimed(opener: Opener
 
 async def test_the_limit_of_batches_follows_the_settings(opener: Opener) -> None:
     async with opener(Wanted(max_batches=1)) as queue:
-        await fill(queue, b"x")
+        await fill(queue, b"x", records=1000)
         assert queue.room(size=1) == Shortage.BATCHES
         queue.configure(storage=places.Storage(), max_batches=2)
         assert queue.room(size=1) is None
+
+
+@pytest.mark.parametrize(
+    ("batches", "records", "size", "is_full"),
+    [(200, 5, 1, True), (199, 5, 1, False), (8, 1, 1 << 17, True), (7, 1, 1 << 17, False), (1, 5000, 1, True)],
+)
+async def test_a_queue_is_full_by_its_records_or_its_bytes_and_not_by_its_batches(
+    opener: Opener, batches: int, records: int, size: int, *, is_full: bool
+) -> None:
+    async with opener(Wanted(max_batches=1)) as queue:
+        appends = [queue.append([b"x" * size], records=records, at=NOW) for _ in range(batches)]
+        assert (queue.room(size=1) is Shortage.BATCHES) is is_full  # while they are written
+        await asyncio.gather(*appends)
+        assert (queue.room(size=1) is Shortage.BATCHES) is is_full
+        assert (queue.depth().load >= 1) is is_full
+
+
+async def test_a_dead_letter_of_what_never_was_queued_is_listed_and_replayed(opener: Opener) -> None:
+    full = Obituary(Reason.QUEUE_FULL, NOW + 5, 0, "The queue was full.")
+    async with opener(Wanted()) as queue:
+        kept = queue.bury_unqueued([b"a", b"b"], full, records=2, at=NOW)
+        assert kept is not None
+        await kept
+        listed = [(letter._replace(number=0), data) for letter, data in await letters(queue)]
+        assert listed == [(DeadLetter(0, 2, 2, NOW, full), b"ab")]
+        assert (queue.depth().batches, queue.depth().dead_records) == (0, 2)
+        assert await queue.replay(outages_only=True) == (0, 0)
+        assert await queue.replay(outages_only=False) == (1, 2)
+        assert [(batch.records, batch.taken_at) for batch in queue.claim(**LOTS)] == [(2, NOW)]
+
+
+async def test_dead_letters_of_a_full_queue_take_no_more_than_a_queue_may(opener: Opener) -> None:
+    async with opener(Wanted().with_storage(max_bytes=10_000)) as queue:
+        refused = queue.bury_unqueued([b"x" * 10_001], OBITUARY, records=1, at=NOW)
+        kept = queue.bury_unqueued([b"x" * 9_000], OBITUARY, records=1, at=NOW)
+        assert (refused is None, kept is None) == (True, False)
+        assert queue.bury_unqueued([b"x" * 1_001], OBITUARY, records=1, at=NOW) is None  # while it is written
+        assert kept is not None
+        await kept
+        assert queue.bury_unqueued([b"x" * 1_001], OBITUARY, records=1, at=NOW) is None
+        assert queue.depth().dead_size <= 10_000
 
 
 async def test_depth_counts_batches_records_bytes_and_the_oldest(opener: Opener) -> None:
@@ -160,13 +201,13 @@ async def test_depth_counts_batches_records_bytes_and_the_oldest(opener: Opener)
         assert depth.dead_oldest == OBITUARY.at
 
 
-async def buried(queue: Queue, *texts: bytes, outages: tuple[bytes, ...] = (), at: int = NOW) -> None:
-    await fill(queue, *texts, records=2)
+async def buried(queue: Queue, *texts: bytes, outages: tuple[bytes, ...] = (), at: int = NOW, records: int = 2) -> None:
+    await fill(queue, *texts, records=records)
     for batch in await claimed(queue):
         data = await queue.payload(batch)
         assert data is not None
         obituary = OBITUARY._replace(outage=data in outages, at=at)
-        await queue.bury(batch, [data], obituary, records=2)
+        await queue.bury(batch, [data], obituary, records=records)
 
 
 async def letters(queue: Queue, *, after: int = 0) -> list[tuple[DeadLetter, bytes]]:
@@ -221,9 +262,9 @@ async def test_replay_queues_dead_letters_again_oldest_first(opener: Opener) -> 
 
 async def test_replay_stops_when_there_is_no_room(opener: Opener) -> None:
     async with opener(Wanted(max_batches=2)) as queue:
-        await buried(queue, b"a", b"b")
-        await buried(queue, b"c")
-        assert await queue.replay(outages_only=False) == (2, 4)
+        await buried(queue, b"a", b"b", records=1000)
+        await buried(queue, b"c", records=1000)
+        assert await queue.replay(outages_only=False) == (2, 2000)
         assert [data for _, data in await letters(queue)] == [b"c"]
 
 

@@ -163,7 +163,7 @@ async def test_the_reserve_of_the_disk_is_kept(tmp_path: Path) -> None:
 
 async def test_changed_limits_and_sync_count_at_once(tmp_path: Path) -> None:
     async with places.opened(tmp_path, Wanted(max_batches=1).with_storage(max_bytes=5000)) as queue:
-        await fill(queue, b"x" * 4000)
+        await fill(queue, b"x" * 4000, records=1000)
         assert queue.room(size=1) == Shortage.BATCHES
         queue.configure(storage=Storage(max_bytes=5000, sync="none"), max_batches=2)
         assert queue.room(size=2000) == Shortage.BYTES

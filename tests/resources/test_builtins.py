@@ -147,7 +147,7 @@ def test_a_webhook_has_the_parameters_of_the_interface_and_ours() -> None:
         ("scheme", ("http", "https")),
         ("verb", ("POST", "PATCH", "PUT")),
         ("format", ("json_array", "single")),
-        ("on_full", ("reject", "drop_newest")),
+        ("on_full", ("reject", "dead_letter", "drop_newest")),
     ],
 )
 def test_a_webhook_takes_these_values(name: str, values: tuple[str, ...]) -> None:

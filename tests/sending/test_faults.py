@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing.contract import Shortage
+from reconciler.queueing.contract import BATCH_RECORDS, Shortage
 from reconciler.routing.models import Retry, Schedule
 from reconciler.sending import tls
 from reconciler.sending.reporting import Failure, State
@@ -361,7 +361,7 @@ async def test_an_outage_of_a_day_loses_nothing_of_what_the_quota_of_a_queue_on_
     sink.script(sinks.says(503))
     wanted = destination(sink.port, retry=Retry(max_interval=600.0))
     async with (
-        places.opened(tmp_path, places.Wanted(max_batches=quota)) as queue,
+        places.opened(tmp_path, places.Wanted(max_batches=quota // BATCH_RECORDS)) as queue,
         exporting(wanted, queue, environment=time.environment()) as exporter,
     ):
         for hour in range(24):
