@@ -143,6 +143,11 @@ class Daemon:
 
         return until(told, "the settings are read again")
 
+    def follow_nothing(self) -> None:
+        """Follow nothing that is looked at. One repository stays, since a reload that would leave none is refused."""
+        self.configure([{"name": "idle", "url": "/nowhere", "suspend": True}])
+        assert self.reload().startswith("Reloaded the settings")
+
     def follow(self, repository: Mapping[str, object]) -> None:
         """Add a repository to the settings of the running daemon, or change it there."""
         self.configure([*({**self.repositories, str(repository["name"]): repository}).values()])

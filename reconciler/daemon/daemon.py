@@ -247,6 +247,7 @@ async def _reloads(plan: Plan, built: Parts, served: serving.Served, reload: asy
         reload.clear()
         try:
             fresh = await asyncio.to_thread(plan.reload)
+            reloading.check_repositories([one.watched.name for one in built.repositories.reconcilers()], fresh)
             certificate = certificates.configured(fresh)
             renewed = None if certificate is None else await asyncio.to_thread(certificates.read, certificate)
             await built.repositories.start(following.watched(fresh), trigger=Trigger.RELOAD)

@@ -28,7 +28,7 @@ from reconciler.remotes import tallies
 from reconciler.remotes.following import Remotes
 from reconciler.remotes.watching import Watcher
 from reconciler.resources.secret_references import Available
-from reconciler.store.contract import AuditRow, AuditWanted, Record, Store, StoreFault, SuspensionRow
+from reconciler.store.contract import AuditRow, AuditWanted, Store, StoreFault, SuspensionRow
 
 log = logging.getLogger(__name__)
 
@@ -325,9 +325,7 @@ class Repositories:
     async def _release(self, projects: Mapping[str, str]) -> None:
         """`projects` are those that the watched repositories fill, by the repositories' names."""
         store, applier = self._environment.store, self._environment.applier
-        for name in await store.suspended():
-            if name not in projects:
-                await applier.note(Record(resume=name))
+        # A suspension is kept: the repository may be missing by mistake, and comes back suspended.
         for name in await store.repositories():
             remembered = await store.repository(name)
             if remembered is not None and projects.get(name) != remembered.project:

@@ -1,12 +1,14 @@
 """What a running service takes over from settings that were read again, and what waits for a restart. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from pydantic import BaseModel
 
+from reconciler.errors import Refused
 from reconciler.settings.models import Settings
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})
+NAMED = 5  # a message names this many repositories, and counts the rest
 TLS = frozenset({"tls.certFile", "tls.keyFile"})  # another certificate is taken over; whether there is TLS is not
 
 
@@ -18,6 +20,19 @@ def need_restart(running: Settings, fresh: Settings) -> tuple[str, ...]:
     stays = (running.tls.cert_file is None) == (fresh.tls.cert_file is None)
     taken_over = TAKEN_OVER | TLS if stays else TAKEN_OVER
     return tuple(key for key in _changed(running, fresh, "") if key not in taken_over)
+
+
+def check_repositories(followed: Collection[str], fresh: Settings) -> None:
+    """Refuse fresh settings without a repository while some are `followed`: a file that was cut off, or a section that
+    was lost, looks the same, and would give all that Git owns to the API.
+    """
+    if followed and not fresh.repositories:
+        more = f" and {len(followed) - NAMED} more" if len(followed) > NAMED else ""
+        names = ", ".join(sorted(followed)[:NAMED]) + more
+        raise Refused(
+            f"`repositories` is empty, and {names} would be followed no more; name one, or restart the service to "
+            "follow none."
+        )
 
 
 def _changed(running: BaseModel, fresh: BaseModel, prefix: str) -> Iterator[str]:

@@ -591,9 +591,6 @@ class Store(Protocol):
     async def suspension(self, repository: str) -> SuspensionRow | None:
         """The suspension of a repository, also one whose time is over."""
 
-    async def suspended(self) -> list[str]:
-        """The names of the repositories that have a suspension, in byte order."""
-
     async def drift(self, repository: str, *, project: str) -> int:
         """How many resources are not as the repository's applied head wants them although they were: changed or
         deleted since. It may take as long as a list, and does not take the thread of the caller.

@@ -316,9 +316,6 @@ from repository where name = ?;
 -- name: suspension
 select repository, reason, actor, since, until from suspension where repository = ?;
 
--- name: suspended
-select repository from suspension order by repository;
-
 -- What the head wants and the store held when it was applied, and does not now; and what was not stored as the head
 -- wants it even then, and was changed since.
 -- name: drift

@@ -267,9 +267,6 @@ class SqliteStore:
         row = self._first("suspension", repository)
         return None if row is None else SuspensionRow(*row)
 
-    async def suspended(self) -> list[str]:
-        return [row[0] for row in self._all("suspended")]
-
     async def drift(self, repository: str, *, project: str) -> int:
         def count() -> int:
             with closing(connections.open_reader(self.path)) as reader, connections.faults("read"):

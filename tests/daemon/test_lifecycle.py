@@ -111,6 +111,22 @@ def test_a_reload_adds_and_removes_repositories(tmp_path: Path, source: Reposito
         assert daemon.run(first["id"])["repository"] == "one"
 
 
+def test_a_reload_that_would_leave_no_repository_is_refused(tmp_path: Path, source: Repository) -> None:
+    with daemons.running(tmp_path / "daemon", repositories=[watched("one", source.path)]) as daemon:
+        daemon.run_of("one", source.head())
+        daemon.configure([])
+        assert daemon.reload() == (
+            "The settings were not reloaded: `repositories` is empty, and one would be followed no more; name one, or "
+            "restart the service to follow none."
+        )
+        daemon.run_of("one", source.commit())
+        assert daemon.delete("/v1/resources/Destination/a").status == 403  # Git owns it as before
+        daemon.restart()
+        assert daemon.get("/v1/repositories").body == {"repositories": []}
+        daemon.configure([])
+        assert daemon.reload() == "Reloaded the settings; watching nothing."
+
+
 BAD_SETTINGS = {
     "{": "config.json",
     '{"repositories": 5}': "repositories",

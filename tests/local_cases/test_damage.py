@@ -293,8 +293,7 @@ def shared(daemon: Daemon, source: Repository) -> Iterator[Shared]:
     source.commit()
     source.branch("next")
     yield Shared(daemon, source, name=f"shared-{next(_numbers)}")
-    daemon.configure([])
-    daemon.reload()
+    daemon.follow_nothing()
 
 
 def test_a_mirror_that_was_made_anew_for_another_holds_what_was_applied_from_it(shared: Shared) -> None:

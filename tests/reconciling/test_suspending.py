@@ -267,19 +267,19 @@ def test_a_change_of_the_settings_does_not_end_it(followed: Followed) -> None:
     assert write(followed, "a", "by hand") == "configured"
 
 
-def test_a_repository_that_leaves_the_settings_loses_its_suspension(followed: Followed) -> None:
-    suspend(followed)
+def test_a_repository_that_leaves_the_settings_and_comes_back_is_still_suspended(followed: Followed) -> None:
+    before = suspend(followed)["suspension"]
     write(followed, "a", "by hand")
     daemon = followed.daemon
-    others = [one for name, one in daemon.repositories.items() if name != followed.name]
     mine = daemon.repositories[followed.name]
-    daemon.configure(others)
-    daemon.reload()
-    assert "drift" not in stored(followed, "a")["status"]
-    before = daemon.runs(followed.name)[0]["id"]
+    daemon.follow_nothing()
+    assert "drift" not in stored(followed, "a")["status"]  # what it owned is the API's
     daemon.follow(mine)
-    run = until(lambda: next((run for run in daemon.runs(followed.name) if run["id"] > before), None), "it is read")
-    assert (followed.state()["suspension"], run["counts"]) == (None, {"unchanged": 2, "configured": 1})
+    shown = daemon.state_of(followed.name, "suspended")
+    assert (shown["suspension"], REASON in shown["message"]) == (before, True)
+    assert stored(followed, "a")["metadata"]["description"] == "by hand"
+    assert resume(followed)["counts"] == {"unchanged": 2, "configured": 1}
+    assert (followed.state()["state"], followed.state()["suspension"]) == ("ready", None)
 
 
 def test_it_is_told_in_the_audit(followed: Followed) -> None:

@@ -53,5 +53,4 @@ def follow(daemon: Daemon, tmp_path: Path) -> Iterator[Follow]:
         private = [path for path in pairs if path.exists()]  # a test may have moved one
         assert secrets_shown(daemon, [remote.name for remote in begun], keys=private) == []
     finally:
-        daemon.configure([])
-        daemon.reload()
+        daemon.follow_nothing()

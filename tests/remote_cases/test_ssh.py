@@ -242,8 +242,7 @@ def test_nothing_runs_for_a_key_with_a_passphrase_once_its_repository_is_followe
     given = credentials(own, hosts, sshPassphraseFile=passphrase)
     remote = follow(server.url(upstream.bare.path), credentials=given, interval="1h")
     remote.reads(upstream.source.head())
-    daemon.configure([])
-    daemon.reload()
+    daemon.follow_nothing()
     reader = daemon.reader()
     reading = {reader, *processes.descendants(reader)}
     until(lambda: set(processes.descendants(daemon.process.pid)) == reading or None, "only the reader runs")

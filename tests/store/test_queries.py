@@ -26,7 +26,6 @@ WHOLE = {
     "projects",
     "repositories",
     "runs",
-    "suspended",
     "suspended_at",
 }  # they tell all rows, or the newest ones in the order of the primary key
 SORTS = {
