@@ -9,6 +9,7 @@ requests, storing plans. Does not: what must hold afterwards, nor which document
 """
 
 import contextlib
+import hashlib
 import itertools
 import json
 import sqlite3
@@ -39,6 +40,7 @@ from reconciler.reading.messages import (
 )
 from reconciler.reconciling import verdicts
 from reconciler.reconciling.verdicts import Findings
+from reconciler.resources import canonical, drafts
 from reconciler.resources.secret_references import Available
 from reconciler.routing.models import Routes
 from reconciler.store import connections, migrating, queries, staging, writing
@@ -239,6 +241,21 @@ class World:
     def delete(self, resources: Sequence[Any], options: Options = ASKED) -> Answered:
         """POST /delete."""
         return self._request(Verb.DELETE, list(resources), options)
+
+    def age(self, document: Mapping[str, Any]) -> None:
+        """Make the stored resource what an earlier version, whose rules were others, would have stored of this."""
+        kind, name = document["kind"], document["metadata"]["name"]
+        [row] = self.all("select version, body from resource join version using (project, kind, name, version)"
+                         " where kind = ? and name = ?", kind, name)  # fmt: skip
+        body = json.loads(row["body"])
+        owned = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
+        kept = {key: body["metadata"][key] for key in ("id", "version", "dateModified")}
+        spec_hash = hashlib.sha256(canonical.encode(owned["spec"])).hexdigest()
+        body |= {**owned, "metadata": {**owned["metadata"], **kept, "hash": spec_hash}}
+        version = (canonical.encode(body), kind, name, row["version"])
+        self._writer.execute("update version_row set body = ? where kind = ? and name = ? and version = ?", version)
+        digest = (drafts.digest(owned, hmac_key=HMAC_KEY), kind, name)
+        self._writer.execute("update resource_row set digest = ? where kind = ? and name = ? and until is null", digest)
 
     # What the daemon does
 

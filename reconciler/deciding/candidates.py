@@ -26,16 +26,22 @@ class Rules:
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One resource document. `draft` is None exactly when `reason` says what is wrong with it by itself."""
+    """One resource document. `draft` is None exactly when `reason` says what is wrong with it by itself.
+
+    `recent` is what recent rules have against it: they count unless the same is stored.
+    """
 
     position: int
     key: Key | None
     draft: Draft | None
     reason: str | None
     place: Place | None = None
+    recent: str | None = None
 
-    def wanted(self, ordinal: int, *, reason: str | None = None, allowed: bool = True) -> Wanted:
-        """This document as the planner sees it; `reason` is one more thing that is wrong with it."""
+    def wanted(self, ordinal: int, *, reason: str | None = None, allowed: bool = True, lenient: bool = False) -> Wanted:
+        """This document as the planner sees it; `reason` is one more thing that is wrong with it. `lenient`: recent
+        rules do not count.
+        """
         draft = self.draft
         return Wanted(
             ordinal=ordinal,
@@ -45,6 +51,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False, array_like=True):
             place=self.place,
             deprecated=draft is not None and draft.deprecated,
             allowed=allowed,
+            recent=None if lenient else self.recent,
         )
 
 
@@ -103,8 +110,10 @@ def _candidate(
     position: int, verdict: judging.Judged, *, rules: Rules, reason: str | None, place: Place | None
 ) -> Candidate:
     resource = verdict.resource
-    draft = None if resource is None else drafts.draft(resource, hmac_key=rules.hmac_key)
-    return Candidate(position=position, key=verdict.key, draft=draft, reason=reason, place=place)
+    if resource is None:
+        return Candidate(position=position, key=verdict.key, draft=None, reason=reason, place=place)
+    draft = drafts.draft(resource, hmac_key=rules.hmac_key)
+    return Candidate(position=position, key=verdict.key, draft=draft, reason=None, place=place, recent=reason)
 
 
 def file_reason(found: Sequence[violations.Violation], *, path: str, index: int, locations: reading.Locations) -> str:

@@ -26,6 +26,7 @@ class World:
     available: Available | None = NOTHING  # the secrets that the project may refer to; None when nobody can say
     check: Callable[[], object] = bool  # called while documents are judged: raises when there is no time left
     assumed: Set[Key] = frozenset()  # taken to be there, since nobody can say
+    lenient: bool = False  # what recent rules have against a document does not count
     known: Mapping[Key, bytes] = field(default_factory=dict)  # by digest: what whoever asks has read; it is no guess
 
     def stored(self, keys: Iterable[Key]) -> dict[Key, Stored]:

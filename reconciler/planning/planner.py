@@ -74,6 +74,8 @@ def _judge(
         return refused
     assert document.key is not None
     outcome = _compare(document, stored.get(document.key), actor, suspended)
+    if document.recent is not None:
+        return _by_recent_rules(document, outcome)
     if document.fault is None or _stays_refused(outcome):
         return outcome
     return replace(outcome, status=UpdateStatus.ERROR, change=Change.NONE, reason=document.fault)
@@ -88,6 +90,14 @@ def _compare(document: Wanted, present: Stored | None, actor: Actor, suspended: 
     if not is_free(present, actor=actor, suspended=suspended):
         return _outcome(document, UpdateStatus.FORBIDDEN, present=present)
     return _outcome(document, UpdateStatus.CONFIGURED, change=Change.UPDATE, present=present)
+
+
+def _by_recent_rules(document: Wanted, outcome: Outcome) -> Outcome:
+    """A document that breaks a rule of this version alone: what is stored by an earlier one stays, and is told."""
+    assert document.recent is not None
+    if outcome.status is UpdateStatus.UNCHANGED:
+        return replace(outcome, notes=(*outcome.notes, *document.recent.split("\n")))
+    return _outcome(document, UpdateStatus.INVALID, reason=document.recent)
 
 
 def _stays_refused(outcome: Outcome) -> bool:

@@ -122,7 +122,13 @@ def world_of(job: CommitJob, view: PlanningView, allowance: Allowance, *, terms:
     context = job.context
     available = context.secrets if terms.live else None
     return World(
-        view, context.project, context.hmac_key, available=available, check=allowance.time, assumed=terms.assumed
+        view,
+        context.project,
+        context.hmac_key,
+        available=available,
+        check=allowance.time,
+        assumed=terms.assumed,
+        lenient=terms.lenient,
     )
 
 

@@ -97,7 +97,12 @@ def _conflicts(head: _Head, freed: Sequence[Key]) -> dict[int, str]:
 
 def _batch(head: _Head, conflicts: Mapping[int, str]) -> Batch:
     wanted = [
-        candidate.wanted(ordinal, reason=conflicts.get(ordinal), allowed=_is_allowed(head.job, candidate.key))
+        candidate.wanted(
+            ordinal,
+            reason=conflicts.get(ordinal),
+            allowed=_is_allowed(head.job, candidate.key),
+            lenient=head.world.lenient,
+        )
         for ordinal, candidate in enumerate(head.found)
     ]
     return Batch(

@@ -15,13 +15,15 @@ class Terms:
     be there, since nobody can say.
 
     `live`: the store is the service's, and so are the secrets that may be referred to. Otherwise the store is made for
-    this plan alone; who changed what, and which secrets there are, nobody asks.
+    this plan alone; who changed what, and which secrets there are, nobody asks. `lenient`: a service may have stored it
+    before there were recent rules, so these do not count.
     """
 
     only: Set[str] | None = None
     assumed: Set[Key] = frozenset()
     elsewhere: int = 0
     live: bool = True
+    lenient: bool = False
 
 
 RECONCILE = Terms()

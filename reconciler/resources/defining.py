@@ -3,8 +3,8 @@
 Belongs here: rules of definitions that a schema cannot state. Does not: values that components give (`conforming`).
 """
 
+import difflib
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
 
 from reconciler.documents.values import Pointer, Value
 from reconciler.resources import (
@@ -16,7 +16,7 @@ from reconciler.resources import (
     validators,
     violations,
 )
-from reconciler.resources.definitions import Definition, Operator
+from reconciler.resources.definitions import Condition, Definition, Operator
 from reconciler.resources.violations import Violation
 from reconciler.resources.words import listed
 
@@ -27,6 +27,8 @@ MOST_PARAMETERS = 1_000
 MOST_VALUES = 10_000  # of all `validValues`, and of the lists that conditions compare with
 MOST_CONDITIONS = 100  # of one parameter
 MOST_CONDITIONS_IN_ALL = 1_000
+NEAR = 0.6  # of 1; the likeness from which on a name may be a slip of the pen
+LONGEST_NAME = 100  # characters compared with the types: comparing takes the square of the length
 MOST_SEARCHES = 100  # conditions `containsAny` in all: each takes memory for every entry of a list that it searches
 
 
@@ -70,10 +72,20 @@ def _too_many(listing: list[Value]) -> Iterator[Violation]:
 
 def _alone(definition: Definition) -> Iterator[Violation]:
     at = (*AT, definition.index)
+    if definition.type not in parameter_types.NAMES:
+        yield Violation((*at, "type"), _unknown_type(definition.type), recent=True)
     if definition.type in parameter_types.ENUMERATED and not definition.valid_values and not definition.creatable:
         yield Violation((*at, "validValues"), f"is required and not empty for the type `{definition.type}`")
     if definition.minimum is not None and definition.maximum is not None and definition.minimum > definition.maximum:
         yield Violation((*at, "minimum"), "is greater than `maximum`")
+
+
+def _unknown_type(name: str) -> str:
+    """What is wrong with a type that is none: the one that may be meant, else all of them."""
+    close = difflib.get_close_matches(name[:LONGEST_NAME], parameter_types.NAMES, n=1, cutoff=NEAR)
+    if close:
+        return f"is not a type of parameters; did you mean `{close[0]}`?"
+    return f"is not a type of parameters; the types are {listed(parameter_types.NAMES)}"
 
 
 def _defaults(known: dict[str, Definition]) -> Iterator[Violation]:
@@ -94,23 +106,24 @@ def _defaults(known: dict[str, Definition]) -> Iterator[Violation]:
 
 
 def _conditions(known: dict[str, Definition]) -> Iterator[Violation]:
-    """Conditions on what does not exist, and the first circle of conditions."""
+    """Conditions on what does not exist, and on values that the other parameter never has."""
     for definition in known.values():
         for index, condition in enumerate(definition.relevant_if):
-            if condition.name not in known:
-                at = (*AT, definition.index, "relevantIf", index, "name")
-                yield Violation(at, "is not a parameter of this type")
-    graph = {name: [each.name for each in definition.relevant_if] for name, definition in known.items()}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        yield _circle(error.args[1], known)
+            at = (*AT, definition.index, "relevantIf", index)
+            other = known.get(condition.name)
+            if other is None:
+                yield Violation((*at, "name"), "is not a parameter of this type")
+            elif not _may_hold(condition, other):
+                takes = parameter_types.TAKES[other.type]
+                told = f"is another type than `{other.name}` has, which takes {takes}; compare with that"
+                yield Violation((*at, "value"), told, recent=True)
 
 
-def _circle(circle: list[str], known: dict[str, Definition]) -> Violation:
-    """Told at the parameter of the circle that stands first. Each in `circle` is a condition of the next."""
-    first = min(circle, key=lambda name: known[name].index)
-    start = circle.index(first)
-    ring = [*circle[start:-1], *circle[:start]]
-    message = f"depends on itself: {listed([*ring, first][::-1])}; remove one of these conditions"
-    return Violation((*AT, known[first].index, "relevantIf"), message)
+def _may_hold(condition: Condition, other: Definition) -> bool:
+    """Whether the value of a condition has the type of the parameter that it names. An empty one stands for none."""
+    if definitions.is_empty(condition.value):
+        return True
+    if condition.operator is Operator.CONTAINS_ANY and other.type not in parameter_types.MAPS:
+        each = condition.value if isinstance(condition.value, list) else [condition.value]
+        return all(parameter_types.is_entry(one, other.type) for one in each)
+    return parameter_types.is_of(condition.value, other.type)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from reconciler.documents.values import Value
-from reconciler.resources import components, defining, kinds, names, parameters, validators, violations
+from reconciler.resources import components, defining, formats, kinds, names, parameters, validators, violations
 from reconciler.resources.keys import Key
 from reconciler.resources.kinds import Kind
 from reconciler.resources.resource import Resource, of_document
@@ -27,7 +27,10 @@ class Classification(Enum):
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """`key` is known when kind and name are, even of an invalid document; `resource` only of a valid one."""
+    """`key` is known when kind and name are, even of an invalid document; `resource` only of a valid one.
+
+    A document that breaks recent rules alone has both, since it is valid where the same is stored.
+    """
 
     key: Key | None
     resource: Resource | None
@@ -64,11 +67,13 @@ def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = Fa
         found += parameters.repeated(listed, at=("spec", *pointer))
     if masks and not placeholders:
         found += [Violation(pointer, MASK_MESSAGE) for pointer in masks]
-    found += _hidden_text(document, kind)
+    found += _text(document, kind)
     found += _definitions(document, kind, shape)
-    if found or resource is None:
+    if resource is None or not all(one.recent for one in found):
         return Judged(key, None, violations.in_document_order(found, value))
-    return Judged(key, structs.replace(resource, placeholders=tuple(masks)) if masks else resource, ())
+    if masks:
+        resource = structs.replace(resource, placeholders=tuple(masks))
+    return Judged(key, resource, violations.in_document_order(found, value) if found else ())
 
 
 def _without_nulls(document: dict[str, Value]) -> dict[str, Value]:
@@ -115,13 +120,17 @@ def unknown_kind(name: str) -> str:
     return f"is not a kind; the kinds are {', '.join(f'`{kind.name}`' for kind in kinds.KINDS)}"
 
 
-def _hidden_text(document: dict[str, Value], kind: Kind | None) -> tuple[Violation, ...]:
-    """What a viewer was shown of a Configuration, and would put in the place of its text."""
+def _text(document: dict[str, Value], kind: Kind | None) -> tuple[Violation, ...]:
+    """The rules of the text of a Configuration: it is YAML, and not what a viewer was shown in its place."""
     if kind is None or kind.name != CONFIGURATION:
         return ()
     spec = document["spec"]
-    is_hidden = isinstance(spec, dict) and spec.get("raw") == parameters.MASK
-    return (Violation(("spec", "raw"), HIDDEN_TEXT_MESSAGE),) if is_hidden else ()
+    text = spec.get("raw") if isinstance(spec, dict) else None
+    if text == parameters.MASK:
+        return (Violation(("spec", "raw"), HIDDEN_TEXT_MESSAGE),)
+    if isinstance(text, str) and not formats.is_yaml(text):
+        return (Violation(("spec", "raw"), NO_YAML_MESSAGE, recent=True),)
+    return ()
 
 
 def _definitions(document: dict[str, Value], kind: Kind | None, shape: Iterable[Violation]) -> Iterable[Violation]:
@@ -138,6 +147,8 @@ HIDDEN_TEXT_MESSAGE = (
     f"`{parameters.MASK}` is what the service shows a viewer instead of the text; send the text itself, or leave the "
     "resource out"
 )
+
+NO_YAML_MESSAGE = "does not parse as YAML, so that no collector can load it; mend the text"
 
 LONGEST_NAME = 100  # characters compared with the kinds: comparing takes the square of the length
 

@@ -2,7 +2,8 @@
 
 Belongs here: one row per type. Does not: several parameters together (`component_types`).
 
-A type that is not in the table takes any JSON.
+Types that are not in the table take any JSON: those of `OPEN`, and, in a definition that an earlier version stored,
+types that nobody knows.
 """
 
 import re
@@ -128,3 +129,39 @@ ANYTHING = ParameterType(lambda _: {}, empty=(None, "", [], {}))
 
 ENUMERATED = frozenset({"enum", "enums", "mapToEnum"})
 """The types whose values stand in `validValues`."""
+
+OPEN = ("telemetrySelector", "condition", "routes", "fraction", "fileLogSort", "awsCloudwatchNamedField")
+"""The types whose values are for the collector alone."""
+
+NAMES = (*TYPES, *OPEN)
+"""All that a definition may say."""
+
+MAPS = frozenset({"map", "mapToEnum"})
+_LISTS = frozenset({"strings", "metrics", "enums"})
+TAKES = {
+    **dict.fromkeys(TYPES, "a string"),
+    **dict.fromkeys(_LISTS, "a list of strings"),
+    **dict.fromkeys(MAPS, "an object"),
+    "int": "an integer",
+    "bool": "true or false",
+}
+"""What values of each type are, in words."""
+
+
+def is_of(value: Value, name: str) -> bool:
+    """Whether a value has the type of this name, whatever else its definition asks of it."""
+    if name in _LISTS:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, dict) if name in MAPS else is_entry(value, name)
+
+
+def is_entry(value: Value, name: str) -> bool:
+    """The same for a value of a single one, and for an entry of a list."""
+    if name not in TYPES:
+        return True
+    if name == "int":
+        number = _integer(value)
+        return isinstance(number, int) and not isinstance(number, bool)
+    if name == "bool":
+        return isinstance(_boolean(value), bool)
+    return isinstance(value, str)

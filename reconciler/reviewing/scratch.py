@@ -6,6 +6,7 @@ Belongs here: making it and storing what the base says. Does not: what is planne
 import os
 import tempfile
 from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -66,10 +67,16 @@ class Scratch(AbstractContextManager["Scratch"]):
         )
 
     def apply(self, job: CommitJob, snapshot: Snapshot, *, terms: Terms) -> None:
-        """Store what a commit holds. Raises GitFault, StoreFault."""
+        """Store what a commit holds, as if a service had stored it long ago. Raises GitFault, StoreFault."""
         parts: list[Changes] = []
         planned = commits.plan_snapshot(
-            job, snapshot, self.view, number=0, emit=parts.append, allowance=Allowance(), terms=terms
+            job,
+            snapshot,
+            self.view,
+            number=0,
+            emit=parts.append,
+            allowance=Allowance(),
+            terms=replace(terms, lenient=True),
         )
         row = RepositoryRow(
             name=job.repository,

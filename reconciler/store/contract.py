@@ -157,7 +157,7 @@ class RewrittenRow(NamedTuple):
 class QuoteRow(NamedTuple):
     """A sentence that quotes a stored version, or something that was not stored for it, and what is in its place.
 
-    `of` says what it is: `reason` or `notes` of a status of a run, the `message` of a run, the `detail` of an audit event.
+    `of` says what it is: `reason` or `notes` of a run's status, the `message` of a run, the `detail` of an audit event.
     `id` is the run's, or the event's number; `ordinal` the status's in its run.
     """
 

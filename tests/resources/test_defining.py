@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources import defining
+from reconciler.resources import defining, parameter_types
+from reconciler.resources.violations import Violation
+from reconciler.resources.words import listed
 from tests.resources.documents import EXAMPLES, VALUES
 
 
@@ -19,7 +21,51 @@ def on(name: str, value: Value = "x") -> dict[str, Value]:
     return {"name": name, "operator": "equals", "value": value}
 
 
-CIRCLE = "; remove one of these conditions"
+CONDITIONS: tuple[tuple[str, str, Value, bool], ...] = (
+    ("string", "equals", "x", True),
+    ("string", "equals", 5, False),
+    ("string", "equals", None, True),
+    ("enum", "notEquals", "another", True),
+    ("enum", "equals", True, False),
+    ("int", "equals", 5, True),
+    ("int", "equals", "5", True),
+    ("int", "equals", 5.0, True),
+    ("int", "equals", 5.5, False),
+    ("int", "equals", True, False),
+    ("int", "equals", "five", False),
+    ("int", "equals", "", True),
+    ("int", "containsAny", [1, 2], True),
+    ("int", "containsAny", [1, "two"], False),
+    ("bool", "equals", True, True),
+    ("bool", "equals", "true", True),
+    ("bool", "equals", "yes", False),
+    ("bool", "equals", 1, False),
+    ("enums", "containsAny", ["x"], True),
+    ("enums", "containsAny", "x", True),
+    ("enums", "containsAny", [True], False),
+    ("strings", "equals", ["x"], True),
+    ("strings", "equals", "x", False),
+    ("map", "equals", {"k": "v"}, True),
+    ("map", "containsAny", ["k"], False),
+    ("fraction", "equals", {"any": [1]}, True),
+    ("unknown", "equals", 5, True),
+)
+
+
+@pytest.mark.parametrize(("name", "operator", "value", "may_hold"), CONDITIONS)
+def test_a_condition_compares_with_a_value_of_the_type_that_it_names(
+    name: str, operator: str, value: Value, *, may_hold: bool
+) -> None:
+    condition: dict[str, Value] = {"name": "b", "operator": operator, "value": value}
+    definitions: list[Value] = [
+        {"name": "a", "type": "int", "relevantIf": [condition]},
+        {"name": "b", "type": name, "validValues": ["x"]},
+    ]
+    found = [one for one in defining.broken({"parameters": definitions}) if "relevantIf" in one.pointer]
+    where = (*defining.AT, 0, "relevantIf", 0, "value")
+    takes = parameter_types.TAKES.get(name)
+    message = f"is another type than `b` has, which takes {takes}; compare with that"
+    assert found == ([] if may_hold else [Violation(where, message, recent=True)])
 
 
 @pytest.mark.parametrize(
@@ -52,27 +98,21 @@ CIRCLE = "; remove one of these conditions"
         ([{"name": "a", "type": "fraction", "default": {"any": [1]}}], []),
         ([{"name": "a", "type": "int"}, {"name": "a", "type": "int"}],
          [((1, "name"), "is the name of /spec/parameters/0 already; keep one of them")]),
-        ([{"name": "a", "type": "int", "relevantIf": [on("b"), on("c")]}, {"name": "b", "type": "int"}],
+        ([{"name": "a", "type": "int", "relevantIf": [on("b", 1), on("c")]}, {"name": "b", "type": "int"}],
          [((0, "relevantIf", 1, "name"), "is not a parameter of this type")]),
-        ([{"name": "a", "type": "int", "relevantIf": [on("a")]}],
-         [((0, "relevantIf"), f"depends on itself: `a`, `a`{CIRCLE}")]),
+        # Two switches may exclude each other.
         (
             [
-                {"name": "a", "type": "int", "relevantIf": [on("b")]},
-                {"name": "b", "type": "int", "relevantIf": [on("d"), on("c")]},
-                {"name": "c", "type": "int", "relevantIf": [on("a")]},
-                {"name": "d", "type": "int"},
-            ],
-            [((0, "relevantIf"), f"depends on itself: `a`, `b`, `c`, `a`{CIRCLE}")],
-        ),
-        (
-            [
-                {"name": "a", "type": "int", "relevantIf": [on("b"), on("c")]},
-                {"name": "b", "type": "int", "relevantIf": [on("c")]},
-                {"name": "c", "type": "int"},
+                {"name": "a", "type": "bool", "relevantIf": [on("b", False)]},
+                {"name": "b", "type": "bool", "relevantIf": [on("a", False)]},
             ],
             [],
         ),
+        ([{"name": "a", "type": "strnig"}],
+         [((0, "type"), "is not a type of parameters; did you mean `string`?")]),
+        ([{"name": "a", "type": "Int"}], [((0, "type"), "is not a type of parameters; did you mean `int`?")]),
+        ([{"name": "a", "type": "9"}],
+         [((0, "type"), f"is not a type of parameters; the types are {listed(parameter_types.NAMES)}")]),
     ],
 )  # fmt: skip
 def test_a_type_is_judged_by_its_own_definitions(definitions: list[Value], expected: list[tuple[Pointer, str]]) -> None:
@@ -81,13 +121,11 @@ def test_a_type_is_judged_by_its_own_definitions(definitions: list[Value], expec
 
 def test_a_long_chain_of_conditions_is_no_trouble() -> None:
     chain: list[Value] = [
-        {"name": f"p{index}", "type": "int", "relevantIf": [on(f"p{index + 1}")]} for index in range(990)
+        {"name": f"p{index}", "type": "int", "relevantIf": [on(f"p{index + 1}", 1)]} for index in range(990)
     ]
 
     assert [pointer for pointer, _ in told(chain)] == [(989, "relevantIf", 0, "name")]
-    assert [pointer for pointer, _ in told([*chain, {"name": "p990", "type": "int", "relevantIf": [on("p0")]}])] == [
-        (0, "relevantIf")
-    ]
+    assert told([*chain, {"name": "p990", "type": "int", "relevantIf": [on("p0", 1)]}]) == []
 
 
 TYPES = [document for document in EXAMPLES if document["kind"].endswith("Type")]
