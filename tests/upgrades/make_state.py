@@ -56,7 +56,10 @@ def main() -> None:
             secrets = make(folder / "made", sink)
             states.pack(kept, folder / "made")
             states.unpack(kept, folder / "again")
+            sink.accepted.clear()
+            sink.choose(is_told)
             shown = ask(states.daemon(folder / "again", proxy=proxy(sink)), secrets)
+            shown["said"]["alerts"] = states.alerts(sink)
         archive = states.FOLDER / f"from-{shown['store']}.tar.xz"
         states.pack(archive, folder / "made", answers=shown)
         sys.stdout.write(f"{archive}: {archive.stat().st_size:,} bytes\n")
@@ -95,6 +98,11 @@ def refuses(request: Received) -> Reply:
     return sinks.says(400 if "refusing" in request.path else 503, body=b"canary-answer")
 
 
+def is_told(request: Received) -> Reply:
+    """The same, but for alerts, which are taken."""
+    return sinks.says(200) if f"//{states.ALERTS}:" in request.path else refuses(request)
+
+
 def make(folder: Path, sink: Sink) -> dict[str, Any]:
     """Use a service until its state directory has everything; the secrets with which it is asked."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -108,19 +116,25 @@ def make(folder: Path, sink: Sink) -> dict[str, Any]:
     (folder / "state/secrets/shop").mkdir()
     (folder / "state/secrets/shop/token").write_text("canary-in-a-file")
     service = states.daemon(folder, proxy=proxy(sink))
+    service.configure(states.followed(folder, *repositories))
     service.start()
     try:
         secrets = people_and_keys(service)
         for name, repository in repositories.items():
             service.run_of(name, repository.head())
+        drop(service, folder)
         through_the_api(service)
         git_goes_on(service, repositories)
         with_the_session(service, secrets)
         logs(service, secrets["keys"]["default-admin-logs"])
+        orphan(service)
         told(service)
     finally:
         daemons.end(service)
     for name, repository in repositories.items():
+        if name in states.DROPPED:
+            shutil.rmtree(repository.path)
+            continue
         repository.git("pack-refs", "--all")
         repository.git("gc", "--quiet", "--prune=now")
         if name in states.MISSING:
@@ -522,10 +536,20 @@ spec:
 ---
 just: a document
 """
+ALIASES = """apiVersion: service/v1
+kind: AgentVersion
+metadata: {name: aliases}
+spec:
+  one: &one {a: [1.0, 1e3, 0.1, -0, 18446744073709551615, 0x1F, 2026-11-23, yes, ~]}
+  two: *one
+  text: "Zo\u00eb \U0001f600 e\u0301 \\u2028"
+"""
 FIRST: Mapping[str, Mapping[str, str]] = {
     "telemetry": {
         **files(PLAIN),
         "several.yml": SEVERAL,
+        "bom.yaml": "\ufeffkind: Fleet\r\napiVersion: telemetry.example/v1\r\nmetadata: {name: bom}\r\nspec: {}\r\n",
+        "aliases.yaml": ALIASES,
         "drafts/x.yaml": "kind: [",
         ".serviceignore": "drafts/\n",
         "foreign.yaml": "apiVersion: v1\nkind: Pod\n",
@@ -533,8 +557,11 @@ FIRST: Mapping[str, Mapping[str, str]] = {
     "lenient": files([TAIL, *INCOMPLETE, fleet("fine"), fleet("twice"), PERHAPS[0], PERHAPS[-1]]),
     "fleets": files([fleet(f"held-{number:02}") for number in range(12)]),
     "paused": files([fleet("drifted"), fleet("paused"), fleet("let-go")]),
-    "broken": files([fleet("broken-1"), fleet("broken-2"), fleet("protected", **{"service/prune": "disabled"})]),
+    "broken": files(
+        [fleet("held-00"), fleet("broken-1"), fleet("broken-2"), fleet("protected", **{"service/prune": "disabled"})]
+    ),
     "gone": files([fleet("left-alone")]),
+    "dropped": files([fleet("dropped-1"), fleet("dropped-2")]),
     "spent": files([fleet(f"spent-{number:02}") for number in range(9)]),
 }
 
@@ -543,6 +570,13 @@ def write(repository: Repository, content: Mapping[str, str]) -> None:
     """Write files."""
     for path, text in content.items():
         repository.write(path, text)
+
+
+def drop(service: Daemon, folder: Path) -> None:
+    """Follow a repository no more that was suspended: what it owned is the API's."""
+    done(service.post("/v1/repositories/dropped/suspend", {"reason": "it goes"}))
+    service.configure(states.followed(folder, *(name for name in states.REPOSITORIES if name not in states.DROPPED)))
+    assert service.reload().startswith("Reloaded the settings")
 
 
 def git_goes_on(service: Daemon, repositories: Mapping[str, Repository]) -> None:
@@ -558,6 +592,8 @@ def git_goes_on(service: Daemon, repositories: Mapping[str, Repository]) -> None
     invalid = json.dumps(meta(fleet("web"), surprise=1))  # what is stored stays
     write(telemetry, {f"fleet/{web.name}": invalid, "fleet/extra.yaml": json.dumps(fleet("extra"))})
     service.run_of("telemetry", telemetry.commit("Second"))
+    [joined] = telemetry.path.glob("connectortype/join.*")
+    telemetry.remove(f"connectortype/{joined.name}")  # in use, so it stays
     telemetry.move("fleet/extra.yaml", "fleet/moved.yaml")
     telemetry.remove("processor/bare.json")
     telemetry.remove("processor/bare.yaml")
@@ -610,6 +646,10 @@ def through_the_api(service: Daemon) -> None:
     secret = resource("Destination", "redacted", {"type": "archive", "parameters": values(bucket="canary-bucket")})
     for each in (secret, meta(secret, description="Second")):
         assert service.apply(each, project="shop")[0]["status"] in STORED, each
+    clear = [meta(fleet("redacted"), description=text) for text in ("canary-written-in-clear", "Nothing")]
+    for each in clear:
+        assert service.apply(each, project="shop")[0]["status"] in STORED, each
+    done(service.post("/v1/Fleet/redacted/history/redact", {"value": "canary-written-in-clear"}, project="shop"))
 
 
 def report(updates: Sequence[Mapping[str, Any]]) -> None:
@@ -636,6 +676,26 @@ def logs(service: Daemon, sender: str) -> None:
         return int(shown["deadLetters"]["records"]) == 6
 
     daemons.until(died, "records are given up")
+
+
+def orphan(service: Daemon) -> None:
+    """A queue whose Destination is gone, and one that nothing delivers to any more."""
+    sender = {"name": "orphans", "project": "shop", "role": "viewer", "scopes": ["logs"]}
+    logs_key = str(done(service.post("/v1/api-keys", sender)).body["apiKey"]["key"])
+    ends = delivers("ends", "orphan", "left")
+    assert {
+        one["status"]
+        for one in service.apply(webhook("orphan", **PATIENT), webhook("left", **PATIENT), ends, project="shop")
+    } == {"created"}
+
+    def is_routed() -> bool:
+        shown = service.get("/v1/deliveries", project="shop").body
+        return {"orphan", "left"} <= {one["destination"] for one in shown.get("deliveries", ())}
+
+    daemons.until(is_routed, "they are delivered to")
+    assert send_logs(service, "canary-orphan", label="ends", key=logs_key).status == 200
+    done(service.delete("/v1/resources/Configuration/ends", project="shop"))
+    done(service.delete("/v1/resources/Destination/orphan", project="shop"))
 
 
 def told(service: Daemon) -> None:

@@ -27,6 +27,7 @@ from urllib.parse import quote
 from tests import daemons
 from tests.daemons import Daemon
 from tests.repositories import Repository
+from tests.servers.sinks import Sink
 
 FOLDER = Path(__file__).parent
 ENVIRONMENT = {"DESTINATION_DEFAULT__TOKEN": "canary-of-the-environment", "DESTINATION_SHOP__TOKEN": "canary-of-shop"}
@@ -39,8 +40,11 @@ REPOSITORIES: Mapping[str, Mapping[str, object]] = {
     "broken": {"project": "edge"},
     "gone": {"project": "edge"},
     "spent": {"project": "edge"},
+    "dropped": {"project": "edge"},
 }
 MISSING = frozenset({"gone"})  # which cannot be reached
+DROPPED = frozenset({"dropped"})  # which the settings name no more
+ALERTS = "alerts.example.com"  # an endpoint for alerts
 PROJECTS = ("default", "edge", "shop")
 KINDS = (
     "AgentVersion",
@@ -57,8 +61,8 @@ KINDS = (
     "Source",
     "SourceType",
 )
-# Of the machine that looks, or of the seconds since the start.
-PASSING = frozenset({"DiskLow", "LogsUnrouted", "StoreDegraded", "DeliveryFailing"})
+# Of the machine that looks, or of the seconds since the start; how full a queue is, is counted in another way since.
+PASSING = frozenset({"DiskLow", "LogsUnrouted", "StoreDegraded", "DeliveryFailing", "QueueNearlyFull"})
 FRAME = struct.Struct("<4sBBHIIQQII")  # docs/queue-format.md
 SEGMENT_HEAD_BYTES = 64
 
@@ -67,12 +71,10 @@ def daemon(folder: Path, *, proxy: str) -> Daemon:
     """The service on a state directory in `folder/state`, with repositories in `folder/repositories`."""
     return Daemon(
         folder,
-        repositories=[
-            daemons.watched(name, folder / "repositories" / name, **more)
-            for name, more in REPOSITORIES.items()
-            if (folder / "repositories" / name).exists() or name in MISSING
-        ],
+        repositories=followed(folder, *(name for name in REPOSITORIES if name not in DROPPED)),
         settings={
+            "alerts": [{"name": "operators", "url": f"http://{ALERTS}:8080/"}],
+            "api": {"apiVersions": ["telemetry.example/v1"]},
             "outbound": {"proxy": proxy},
             "notifications": {"interval": "250ms", "retention": "8784h"},
             "audit": {"retention": "8784h"},
@@ -81,6 +83,11 @@ def daemon(folder: Path, *, proxy: str) -> Daemon:
         },
         environment=ENVIRONMENT,
     )
+
+
+def followed(folder: Path, *names: str) -> list[dict[str, object]]:
+    """Repositories in a folder, for the settings."""
+    return [daemons.watched(name, folder / "repositories" / name, **REPOSITORIES[name]) for name in names]
 
 
 # The archive
@@ -122,13 +129,14 @@ def unpack(archive: Path, folder: Path) -> Any:
 def grow_young(folder: Path, *, since: datetime) -> None:
     """Move what ends with time by as much as passed since an archive was made, so that it is as old as it was then.
 
-    These are sessions, ends of keys, what was pruned within 24 hours, and dead letters. No test waits for years, and no
-    test patches the clock of a daemon.
+    These are sessions, alerts, ends of keys, what was pruned within 24 hours, and dead letters. No test waits for
+    years, and no test patches the clock of a daemon.
     """
     passed = datetime.now(UTC) - since
     state = folder / "state"
     with closing(sqlite3.connect(state / "ops.db")) as operations, operations:
         _move(operations, "session", ("created_at", "seen_at"), passed)
+        _move(operations, "alert", ("made_at",), passed)
     with closing(sqlite3.connect(state / "store.db")) as store, store:
         _move(store, "api_key", ("expires_at",), passed)
         milliseconds = int(passed.total_seconds() * 1000)
@@ -148,7 +156,7 @@ def _kept(folder: Path) -> Iterator[Path]:
             yield path
     for name in sorted(REPOSITORIES):
         git = folder / "repositories" / name / ".git"
-        if name not in MISSING and git.exists():
+        if name not in MISSING | DROPPED:
             yield git / "HEAD"
             yield git / "config"
             yield git / "packed-refs"
@@ -252,6 +260,16 @@ def answers(running: Daemon, *, keys: Mapping[str, str], people: Mapping[str, st
 def basic(name: str, password: str) -> dict[str, str]:
     """The header of somebody who has a password."""
     return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
+
+
+def alerts(sink: Sink) -> list[list[str]]:
+    """What was told outward of what lasts: the event, the type and the title, each once."""
+    taken = (one.json for one in list(sink.accepted) if f"//{ALERTS}:" in one.path)
+    found = {
+        (one["event"], one["notification"]["spec"]["notificationType"], one["notification"]["metadata"]["displayName"])
+        for one in taken
+    }
+    return sorted([event, kind, title] for event, kind, title in found if kind not in PASSING)
 
 
 def me(running: Daemon, headers: Mapping[str, str]) -> list[Any]:
