@@ -74,6 +74,7 @@ class Client:
         """`resolve` stands in for the system's; `proxy` is a URL or empty; `connections` bounds those that are open."""
         self._policy = policy
         self._proxy = proxy or None
+        self.secrets = _credentials(proxy)  # that every request may send
         self._sockets = policy.for_proxy() if proxy else policy
         self._names = SystemNames()
         self._connector = Connector(
@@ -246,6 +247,12 @@ class _Resolver(AbstractResolver):
 
     async def close(self) -> None:
         """Nothing is held here."""
+
+
+def _credentials(proxy: str) -> tuple[str, ...]:
+    """The user and password of a proxy's URL, as they are sent, and the password alone."""
+    url = URL(proxy)
+    return () if url.password is None else (f"{url.user or ''}:{url.password}", url.password)
 
 
 def _family(address: str) -> int:

@@ -1,4 +1,5 @@
-"""Bodies as their Content-Encoding has them, decoded: identity, gzip, zstd. The door of zstandard.
+"""Bodies as their Content-Encoding has them, decoded: identity, gzip, zstd, of answers also deflate. The door of
+zstandard.
 
 Belongs here: decoding within a limit, whatever the input claims of itself, and off the event loop when it takes long.
 Does not: what the bytes mean, how much of a body is read from its connection.
@@ -18,12 +19,14 @@ from reconciler.otlp.models import MOST_BYTES
 from reconciler.otlp.refusals import Malformed, TooLarge, UnknownEncoding
 
 MOST_MEMBERS: Final = 64
+MOST_ENCODINGS: Final = 2  # of an answer, one over the other
 MOST_WINDOW: Final = 8 << 20  # bytes; RFC 9659 section 3
 INLINE: Final = 64 << 10  # bytes of input that are decoded on the event loop ...
 INLINE_DECODED: Final = 256 << 10  # ... while they come to no more than this: about a millisecond
 
 _GZIP: Final = 16 + zlib.MAX_WBITS  # with the header and the trailer of gzip, whose checksum zlib compares
 _CHUNK: Final = 64 << 10
+_SMALL_CHUNK: Final = 1 << 10  # of what may be damaged: as much is lost with the damage
 # What goes behind a zstd stream, twice: a frame that holds its text once, not eight times, and a checksum. Its bytes
 # can be taken for the rest of a frame that was cut off; but then the text comes out in another way, or what follows
 # does not begin a frame.
@@ -51,6 +54,47 @@ async def decoded(body: bytes, encoding: str) -> bytes:
         except TooLarge:
             pass  # for the event loop; the thread finds out whether it is at all
     return await asyncio.to_thread(decode, body, MOST_BYTES)
+
+
+def beginning(body: bytes, encodings: str, *, most: int) -> bytes | None:
+    """As much as decodes, `most` bytes at most, of a body that may be cut off, without its encodings (the header's
+    value, "" for none); None for what is encoded in another way. Never raises: it is an answer, and a stranger's.
+    """
+    named = [name for each in encodings.lower().split(",") if (name := each.strip()) not in ("", "identity")]
+    if not named:
+        named = [name for name, magic in _MAGIC.items() if body.startswith(magic)]
+    if len(named) > MOST_ENCODINGS or any(name not in _BEGINNINGS for name in named):
+        return None
+    for name in reversed(named):
+        body = _BEGINNINGS[name](body, most)
+    return body[:most]
+
+
+def _inflated(body: bytes, most: int, *, bits: int = _GZIP) -> bytes:
+    stream = zlib.decompressobj(bits)
+    data = b""
+    for at in range(0, len(body), _SMALL_CHUNK):
+        try:
+            data += stream.decompress(body[at : at + _SMALL_CHUNK], most - len(data))
+        except zlib.error:
+            break
+        if stream.eof or len(data) >= most:
+            break
+    return data
+
+
+def _deflated(body: bytes, most: int) -> bytes:
+    """Of the format of zlib, as RFC 9110 says, or without its header, as some servers have it."""
+    return _inflated(body, most, bits=zlib.MAX_WBITS) or _inflated(body, most, bits=-zlib.MAX_WBITS)
+
+
+def _unzstd_beginning(body: bytes, most: int) -> bytes:
+    try:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
+        with decompressor.stream_reader(body, read_across_frames=True) as stream:
+            return stream.read(most)
+    except zstandard.ZstdError:
+        return b""
 
 
 def _identity(body: bytes, most: int) -> bytes:
@@ -112,3 +156,12 @@ _DECODERS: Final[dict[str, _Decode]] = {
     "x-gzip": _gunzip,  # the same, by RFC 9110 section 8.4.1.3
     "zstd": _unzstd,
 }
+
+_BEGINNINGS: Final[dict[str, _Decode]] = {
+    "gzip": _inflated,
+    "x-gzip": _inflated,
+    "deflate": _deflated,
+    "zstd": _unzstd_beginning,
+}
+
+_MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}

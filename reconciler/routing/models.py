@@ -55,6 +55,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     mutual_tls: bool = False
     cert_file: str = ""
     key_file: str = ""
+    marked: tuple[str, ...] = ()  # texts of other parameters than `headers` that their document calls sensitive
 
     def __repr__(self) -> str:
         """Without the headers."""

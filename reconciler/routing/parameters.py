@@ -93,7 +93,7 @@ def webhook(given: list[Value], component_type: ComponentType | None) -> Webhook
         return None
     is_stored = values.sending_queue_enabled and values.persistent_queue_enabled
     return Webhook(
-        endpoint=_endpoint(values),
+        endpoint=_endpoint(values, _marked(given)),
         retry=_retry(values),
         buffering=_buffering(values),
         schedule=schedule,
@@ -117,7 +117,12 @@ def _misfits(kind: str, given: list[Value], component_type: ComponentType) -> bo
     return bool(fitting.misfitting(component, component_type))
 
 
-def _endpoint(values: _Webhook) -> Endpoint:
+def _marked(given: list[Value]) -> tuple[str, ...]:
+    values = (each.get("value") for each in given if isinstance(each, dict) and each.get("sensitive") is True)
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def _endpoint(values: _Webhook, marked: tuple[str, ...]) -> Endpoint:
     """What concerns TLS counts under `https` alone, and what concerns mutual TLS where that is on."""
     secure = values.scheme == "https"
     mutual = secure and values.mutual_tls
@@ -136,6 +141,7 @@ def _endpoint(values: _Webhook) -> Endpoint:
         mutual_tls=mutual,
         cert_file=_file(values.cert_file) if mutual else "",
         key_file=_file(values.key_file) if mutual else "",
+        marked=marked,
     )
 
 

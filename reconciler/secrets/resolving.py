@@ -4,6 +4,8 @@ Belongs here: resolving the text of a sensitive value, and what is said when tha
 sensitive, nor what the value is used for. What comes out is a secret: whoever asks for it keeps it no longer than that.
 """
 
+from typing import NamedTuple
+
 from reconciler.errors import Refused
 from reconciler.resources import secret_references
 from reconciler.resources.secret_references import Reference, Source
@@ -21,8 +23,19 @@ class Unresolvable(Refused):
     """A reference that leads to nothing. The message names the reference and where to look, and never a value."""
 
 
-def resolve(text: str, *, sources: Sources, project: str) -> str:
-    """The value that a text stands for. What a secret holds is taken as it is, also where it looks like a reference.
+class Resolved(NamedTuple):
+    """The value that a text stands for, and what each reference in it stands for."""
+
+    text: str
+    secrets: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Without either."""
+        return "Resolved()"
+
+
+def resolve(text: str, *, sources: Sources, project: str) -> Resolved:
+    """Look up what a text refers to. What a secret holds is taken as it is, also where it looks like a reference.
 
     Raises Unresolvable.
     """
@@ -38,7 +51,7 @@ def resolve(text: str, *, sources: Sources, project: str) -> str:
         size += len(parts[-1])
         if size > MOST_CHARACTERS:
             raise Unresolvable(TOO_LONG)
-    return "".join(parts)
+    return Resolved("".join(parts), tuple(values.values()))
 
 
 def _value(reference: Reference, *, sources: Sources, project: str) -> str:

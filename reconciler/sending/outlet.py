@@ -17,18 +17,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from reconciler import errors
 from reconciler.egress import exchange
 from reconciler.egress.client import Client
-from reconciler.egress.exchange import Common, Limits
+from reconciler.egress.exchange import Answer, Common, Limits
+from reconciler.otlp import encodings
 from reconciler.routing.models import Destination, Endpoint
 from reconciler.secrets import resolving
+from reconciler.secrets.masking import Masks
 from reconciler.secrets.sources import Sources
 from reconciler.sending import environment, requests, tls, verdicts
 from reconciler.sending.tls import Files
 from reconciler.sending.verdicts import Verdict
 
 KEPT_SECONDS = 1.0
+MASKED_BYTES = 32 << 10  # of an answer: what is kept of it is cut from these
+INLINE_WORK = 4 << 20  # bytes to compare on the event loop: about a millisecond
+ENCODED = b"(The answer is encoded in a way that the service does not decode.)"
 _REFERENCE = "${"
 
 
@@ -38,11 +45,14 @@ class Unprepared(errors.Transient):
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What requests of the next second have in common; `note` is what is wrong with the client certificate."""
+    """What requests of the next second have in common; `note` is what is wrong with the client certificate, `masks`
+    hide in an answer what was sent.
+    """
 
     headers: Common
     tls: ssl.SSLContext | None
     note: str
+    masks: Masks
 
 
 class Outlet:
@@ -85,8 +95,10 @@ class Channel:
         self._kept: _Prepared | None = None
         self._preparing: asyncio.Task[_Prepared] | None = None
 
-    async def post(self, body: bytes, *, delivery: str, attempt: int) -> Verdict:
-        """Send a body once. Whatever happens is a verdict."""
+    async def post(self, body: bytes, *, delivery: str, attempt: int, keeps_success: bool = False) -> Verdict:
+        """Send a body once. Whatever happens is a verdict. It has the answer without the secrets that were sent; that
+        of a success only with `keeps_success`.
+        """
         note = ""
         try:
             prepared = self._kept or await self._prepared()
@@ -102,6 +114,9 @@ class Channel:
             answer = await self._outlet.client.send(request, limits=self._limits, tls=prepared.tls)
         except errors.ReconcilerError as problem:
             return verdicts.unanswered(problem, endpoint=self._endpoint, name=self._name, note=note)
+        is_kept = keeps_success or not 200 <= answer.status < 300
+        said = await _readable(answer, prepared.masks) if is_kept and answer.body_start else b""
+        answer = msgspec.structs.replace(answer, body_start=said)
         return verdicts.answered(answer, endpoint=self._endpoint, name=self._name, now_ms=self._outlet.clock())
 
     async def _prepared(self) -> _Prepared:
@@ -130,17 +145,34 @@ class Channel:
     def _read(self) -> _Prepared:
         """On a thread, since it reads files. Raises Refused."""
         endpoint, sources, project = self._endpoint, self._outlet.secrets, self._project
-        resolved = tuple(
-            (name, resolving.resolve(value, sources=sources, project=project) if _REFERENCE in value else value)
-            for name, value in endpoint.headers
-        )
-        common = exchange.common(requests.headers(endpoint, resolved), target=self._target)
+        resolved: list[tuple[str, str]] = []
+        secrets = [*self._outlet.client.secrets, *endpoint.marked]
+        for name, value in endpoint.headers:
+            text = value
+            if _REFERENCE in value:
+                text, found = resolving.resolve(value, sources=sources, project=project)
+                secrets += found
+            resolved.append((name, text))
+            secrets.append(text)
+        masks = Masks(secrets)
+        common = exchange.common(requests.headers(endpoint, tuple(resolved)), target=self._target)
         if self._is_ordinary:
-            return _Prepared(common, None, "")
+            return _Prepared(common, None, "", masks)
         files = tls.read(endpoint, sources=sources, project=project, authorities=self._outlet.authorities)
         if self._context is None or self._context[0] != files:
             self._context = (files, tls.context(endpoint, files))
-        return _Prepared(common, self._context[1], tls.expired(files, now=self._now()))
+        return _Prepared(common, self._context[1], tls.expired(files, now=self._now()), masks)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._outlet.clock() / 1000, UTC)
+
+
+async def _readable(answer: Answer, masks: Masks) -> bytes:
+    """What an endpoint said, decoded and without what was sent to it. Nobody cuts or keeps an answer before this."""
+    named = ",".join(value for name, value in answer.headers if name.lower() == "content-encoding")
+    text = encodings.beginning(answer.body_start, named, most=MASKED_BYTES)
+    if text is None:
+        return ENCODED
+    if masks.work(len(text)) > INLINE_WORK:
+        return await asyncio.to_thread(masks.mask, text)
+    return masks.mask(text)

@@ -1,11 +1,13 @@
 """Log records from a sender to an endpoint, while destinations and Configurations come, change and go."""
 
+import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests import daemons
+from tests import canaries, daemons
 from tests.daemons import Daemon
 from tests.delivery import lines
 from tests.delivery.lines import Line
@@ -221,6 +223,29 @@ def test_a_dead_endpoint_does_not_stop_a_healthy_one_while_its_queue_has_room_fo
     shown = line.shown()
     assert shown is not None
     assert (shown["counts"]["dropped"], shown["deadLetters"]["records"]) == (0, 1)
+
+
+def test_an_endpoint_that_repeats_the_request_shows_no_secret_that_was_sent_to_it(
+    daemon: Daemon, line: Line, sink: Sink
+) -> None:
+    secret = "canary-0123456789"
+
+    def echo(request: sinks.Received) -> sinks.Reply:
+        told = json.dumps(request.headers).encode()
+        return sinks.says(422, body=told + base64.b64encode(told))
+
+    sink.choose(echo)
+    line.begin(headers={"Authorization": f"Bearer {secret}"}, retry_on_failure_enabled=False)
+    line.sent("one")
+    shown = line.becomes(lambda found: bool(found["deadLetters"]["batches"]), "it has a dead letter")
+    tested = daemon.post(f"/v1/destinations/{line.name}/delivery/test", {}).body
+    for said in (shown["lastFailure"]["answer"], tested["test"]["answer"]):
+        assert "Bearer" not in said
+        assert "(sensitive)" in said
+    everything = json.dumps([shown, tested, daemon.get("/v1/deliveries").body]).encode()
+    kept = b"".join(file.read_bytes() for file in daemon.state.glob("queues/**/*.seg"))
+    assert canaries.leaks(everything + kept) == []
+    assert secret in str(sink.received[0].header("Authorization"))
 
 
 def test_a_configuration_that_cannot_deliver_says_why_and_takes_nothing(daemon: Daemon, line: Line) -> None:

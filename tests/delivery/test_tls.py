@@ -203,12 +203,14 @@ def test_an_endpoint_may_be_an_address_of_ipv6(daemon: Daemon, hostname: str) ->
         assert f"(http://[::1]:{sink.port}) takes no connection" in told["message"]
 
 
-def test_what_the_endpoint_says_back_is_shown_and_not_logged(daemon: Daemon, sink: Sink) -> None:
+def test_what_the_endpoint_says_back_is_shown_without_secrets_and_not_logged(daemon: Daemon, sink: Sink) -> None:
     line = Line(daemon, sink).begin(headers={"X-Key": "canary-echoed"}, retry_on_failure_enabled=False)
     sink.choose(lambda request: sinks.says(400, body=str(request).encode()[:900]))
     line.sent(BODY)
     shown = line.becomes(lambda found: found["counts"]["dead"] == 1, "it is a dead letter")
-    assert "canary-echoed" in shown["lastFailure"]["answer"]
+    assert "(sensitive)" in shown["lastFailure"]["answer"]
+    assert "POST" in shown["lastFailure"]["answer"]
+    assert "canary-echoed" not in shown["lastFailure"]["answer"]
     assert canaries.leaks(shown["lastFailure"]["cause"].encode()) == []
     daemons.until(
         lambda: [one for one in daemon.messages() if line.name in one and "dead letter" in one] or None, "told"

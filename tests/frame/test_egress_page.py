@@ -69,7 +69,7 @@ def test_the_numbers_are_those_of_the_program() -> None:
     text = " ".join(PAGE.split())
     assert f"the first {client.MOST_ADDRESSES} of them" in text
     assert f"up to {receiving.MOST_HEADERS} headers, each of at most {round(receiving.LONGEST_LINE / 1024)} KiB" in text
-    assert f"the first {exchange.Limits().answer_bytes // 1024} KiB, not decompressed" in text
+    assert f"the first {exchange.Limits().answer_bytes // 1024} KiB as they come" in text
 
 
 def test_the_webhooks_page_has_every_header_that_is_refused_and_the_bounds() -> None:

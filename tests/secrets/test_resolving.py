@@ -39,7 +39,7 @@ def known(tmp_path: Path) -> Sources:
 
 
 def resolve(text: str, known: Sources) -> str:
-    return resolving.resolve(text, sources=known, project=PROJECT)
+    return resolving.resolve(text, sources=known, project=PROJECT).text
 
 
 @pytest.mark.parametrize(
