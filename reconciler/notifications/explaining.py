@@ -36,9 +36,9 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
             "Put back what is missing, correct the settings, or release it with `reconciler approve REPOSITORY`.",
         ),
         Type.PRUNE_HELD: Explained(
-            "A commit would delete more than the budget allows, or a file cannot be read, so that nobody knows what it "
-            "holds.",
-            "Everything else of the commit is applied, and nothing is deleted.",
+            "A commit would delete more than the budget allows or most of a repository, a document in the file of a "
+            "resource that is gone is refused, or a file cannot be read.",
+            "Everything else of the commit is applied, and what is held stays.",
             "Restore what is gone, mend the file that is named, or let it go with `reconciler approve REPOSITORY`.",
         ),
         Type.RECONCILE_FAILED: Explained(

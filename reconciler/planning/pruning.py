@@ -2,11 +2,12 @@
 
 An error or an empty read must never become "nothing is wanted". So nothing is pruned while any file in scope cannot be
 read or any document's kind and name are unknown, nor when the tree holds no resource at all or the folder is missing,
-nor when more would go within 24 hours than the budget allows; and of a head without common history nothing at all is
-applied. An admin's approval releases all of these but the first: a file is mended, not approved.
+nor when more would go within 24 hours than the budget allows, or at once most of what there is; and of a head without
+common history nothing at all is applied. A single resource is held while its own file is refused: a slip in the name
+looks like a deletion. An admin's approval releases all of these but the first: a file is mended, not approved.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -39,11 +40,19 @@ class Budget:
     min_count: int = 3
     max_percent: int = 25
 
+    @property
+    def is_off(self) -> bool:
+        """Whether any number may be deleted."""
+        # 100 is the switch: who deletes and creates all day may delete more than there ever was.
+        return self.max_percent >= 100
+
     def covers(self, deletions: int, *, owned: int) -> bool:
         """Whether so many deletions are allowed when the repository owns so many resources."""
-        # 100 is the switch: who deletes and creates all day may delete more than there ever was.
-        is_off = self.max_percent >= 100
-        return is_off or deletions <= self.min_count or deletions * 100 <= self.max_percent * owned
+        return self.is_off or deletions <= self.min_count or deletions * 100 <= self.max_percent * owned
+
+    def spares(self, deletions: int, *, owned: int) -> bool:
+        """Whether so many deletions by one head leave enough: one may always go, more only with at most half."""
+        return self.is_off or deletions < 2 or deletions * 2 <= owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ class Pruning:
 
     `held` would go and stays, `protected` stays by its label, of which `note` tells. `approvable`: an admin can
     release what is held; `unreadable`: a file must be mended first. `approved`: somebody did release it, so that these
-    deletions do not count for the budget.
+    deletions do not count for the budget. `partly`: what is held waits for its own file, and all else goes.
     """
 
     deletions: tuple[Outcome, ...] = ()
@@ -90,6 +99,12 @@ class Pruning:
     approvable: bool = False
     unreadable: bool = False
     approved: bool = False
+    partly: bool = False
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether nothing goes."""
+        return self.hold is not None and not self.partly
 
     @property
     def applies(self) -> bool:
@@ -107,6 +122,11 @@ def leaving(gone: Iterable[Stored]) -> list[Stored]:
     return sorted((stored for stored in gone if not stored.protected), key=_order)
 
 
+def is_unsure(stored: Stored, *, refused: Mapping[str, str], approved: Set[Key] | None) -> bool:
+    """Whether what is gone waits for its own file: a document there is refused, which may be a slip in its name."""
+    return stored.path in refused and (approved is None or stored.key not in approved)
+
+
 def decide(
     gone: Iterable[Stored],
     *,
@@ -117,17 +137,22 @@ def decide(
     in_use: Mapping[Key, tuple[Key, ...]],
     passing: Set[Key],
     approved: Set[Key] | None,
+    renamed: Set[Key],
+    refused: Mapping[str, str],
 ) -> Pruning:
     """What becomes of the stored resources that a repository owns and its head does not contain.
 
     `owned` is how many it owns, `budget` None when nothing is ever pruned. `in_use` are those of `gone` that cannot go,
     with what refers to them. `passing` are those that another repository takes over: they are held like the others, and
-    are neither deleted nor counted. `approved` are the keys that an admin let go, None when nobody did.
+    are neither deleted nor counted. `approved` are the keys that an admin let go, None when nobody did. `renamed` are
+    those that the head holds under another name. `refused` are the files of which a document is refused, and where.
     """
     everything = [] if budget is None else list(gone)
     to_go = leaving(everything)
     wanted = [stored for stored in to_go if stored.key not in in_use]
-    lost = [stored for stored in wanted if stored.key not in passing]
+    unsure = [stored for stored in wanted if is_unsure(stored, refused=refused, approved=approved)]
+    staying = passing | {stored.key for stored in unsure}
+    lost = [stored for stored in wanted if stored.key not in staying]
     covered = approved is not None and all(stored.key in approved for stored in wanted)
     if tree.unrelated and not covered:
         return _unrelated(tree, wanted)
@@ -136,11 +161,12 @@ def decide(
         message = f"{_faults(tree.unreadable)}. Until then nothing is deleted{_would_go(len(held))}."
         return Pruning(held=tuple(held), hold=Hold.HELD, message=message, unreadable=True)
     protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
-    reason = _reason(wanted, lost, tree=tree, owned=max(owned, window.owned), budget=budget, done=window.deleted)
+    reason = _reason(wanted, lost, tree=tree, owned=owned, budget=budget, window=window, renamed=renamed)
     # An approval lets go what it was given for; once all of that is gone, the same tree is not held again.
     is_released = covered if wanted else tree.released
     if reason is not None and not is_released:
         hold, message = reason
+        message = " ".join([message, *_unsure_message(unsure, refused)])
         return Pruning(
             held=tuple(wanted),
             protected=protected,
@@ -156,14 +182,26 @@ def decide(
         protected=kept,
         note=_note(kept),
         approved=covered and bool(wanted),
+        held=tuple(unsure),
+        hold=Hold.HELD if unsure else None,
+        message=next(_unsure_message(unsure, refused), None),
+        approvable=bool(unsure),
+        partly=bool(unsure),
     )
 
 
 def _reason(
-    wanted: Sequence[Stored], lost: Sequence[Stored], *, tree: Tree, owned: int, budget: Budget | None, done: int
+    wanted: Sequence[Stored],
+    lost: Sequence[Stored],
+    *,
+    tree: Tree,
+    owned: int,
+    budget: Budget | None,
+    window: Window,
+    renamed: Set[Key],
 ) -> tuple[Hold, str] | None:
     """What holds a head whose files can all be read, and the sentence for it. `lost` is what nobody takes over of what
-    is `wanted` away, `done` went within 24 hours.
+    is `wanted` away, and what does not wait for its own file.
     """
     if tree.missing is not None:
         return Hold.PATH_MISSING, f"{tree.missing}. Until then nothing is deleted{_would_go(len(wanted))}."
@@ -171,8 +209,13 @@ def _reason(
         return None
     if tree.documents == 0:
         return Hold.EMPTY, _empty_message(wanted)
-    if lost and not budget.covers(len(lost) + done, owned=owned):
-        return Hold.HELD, _budget_message(lost, owned=owned, budget=budget, done=done)
+    most = max(owned, window.owned)
+    if lost and not budget.covers(len(lost) + window.deleted, owned=most):
+        before = f", after {window.deleted} within 24 hours" if window.deleted else ""
+        return Hold.HELD, _over_message(lost, owned=most, than=f"{budget.max_percent} percent", before=before)
+    vanishing = [stored for stored in lost if stored.key not in renamed]
+    if not budget.spares(len(vanishing), owned=owned):
+        return Hold.HELD, _over_message(vanishing, owned=owned, than="half")
     return None
 
 
@@ -223,12 +266,22 @@ def _faults(unreadable: Sequence[tuple[str, str]]) -> str:
     return "; ".join(fault for _, fault in unreadable[:NAMED]) + more
 
 
-def _budget_message(wanted: Sequence[Stored], *, owned: int, budget: Budget, done: int) -> str:
-    before = f", after {done} within 24 hours" if done else ""
+def _over_message(wanted: Sequence[Stored], *, owned: int, than: str, before: str = "") -> str:
     return (
-        f"Nothing is deleted: {len(wanted)} of {owned} resources would go{before}, more than {budget.max_percent} "
-        f"percent ({_named(wanted)}); restore them, or release this with `reconciler approve`."
+        f"Nothing is deleted: {len(wanted)} of {owned} resources would go{before}, more than {than} "
+        f"({_named(wanted)}); restore them, or release this with `reconciler approve`."
     )
+
+
+def _unsure_message(unsure: Sequence[Stored], refused: Mapping[str, str]) -> Iterator[str]:
+    """The sentence for what waits for its own file, if there is any."""
+    if unsure:
+        files = list(dict.fromkeys(refused[stored.path] for stored in unsure if stored.path is not None))
+        told = ", ".join(files[:NAMED]) + (f" and {len(files) - NAMED} more" if len(files) > NAMED else "")
+        yield (
+            f"Not deleted: {_named(unsure)}, since a document in the same file is refused ({told}); correct that "
+            "document, or release this with `reconciler approve`."
+        )
 
 
 def _note(protected: Sequence[Stored]) -> str | None:

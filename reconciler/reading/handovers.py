@@ -7,7 +7,7 @@ other repository, which looks again then, creates it anew.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,6 +78,14 @@ def claims(
             left = {key: stored for key, stored in left.items() if key not in claimed}
     allowance.no_file()
     return tuple(found)
+
+
+def without(claims: Iterable[Claim], keys: Collection[Key]) -> Iterator[Claim]:
+    """Leave out of the claims what stays after all."""
+    for claim in claims:
+        held = [one for one in claim.batch.candidates if one.key not in keys]
+        if held:
+            yield replace(claim, batch=_batch(claim.neighbour, held, claim.batch.stored))
 
 
 def passing(claim: Claim, decided: Decided) -> Handover:
@@ -162,7 +170,7 @@ def _documents(
     return found
 
 
-def _batch(neighbour: Neighbour, held: list[Candidate], left: Mapping[Key, Stored]) -> Batch:
+def _batch(neighbour: Neighbour, held: Sequence[Candidate], left: Mapping[Key, Stored]) -> Batch:
     return Batch(
         candidates=held,
         wanted=[one.wanted(ordinal) for ordinal, one in enumerate(held)],

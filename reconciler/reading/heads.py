@@ -3,8 +3,12 @@
 What a document is, what is gone and what guards it come from elsewhere; so do the rows that follow.
 """
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import msgspec
 
 from reconciler.access import actors
 from reconciler.deciding import allowing, decisions, identities
@@ -12,9 +16,11 @@ from reconciler.deciding.candidates import Candidate, Rules
 from reconciler.deciding.changes import Decided
 from reconciler.deciding.decisions import Batch
 from reconciler.deciding.worlds import World
+from reconciler.documents.values import Value
 from reconciler.planning import pruning, usage
-from reconciler.planning.models import Stored
+from reconciler.planning.models import Change, Stored
 from reconciler.planning.pruning import Budget, Pruning
+from reconciler.planning.statuses import REFUSED
 from reconciler.reading import handovers
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.departures import Departures
@@ -23,7 +29,10 @@ from reconciler.reading.handovers import Claim, Handover
 from reconciler.reading.messages import CommitJob
 from reconciler.reading.places import Places
 from reconciler.reading.trees import TreeReading
+from reconciler.resources import canonical, drafts, replacing
+from reconciler.resources.fitting import FITTING
 from reconciler.resources.keys import Key
+from reconciler.resources.parameters import MASK
 
 MOST_ROUNDS = 3  # judgements of the whole head
 
@@ -77,9 +86,14 @@ def judge(
     while True:
         conflicts = _conflicts(head, freed)
         decided, *taken = decisions.decide([_batch(head, conflicts), *(claim.batch for claim in claims)], world)
+        refused = _refused(decided) if departed.gone else {}
+        unsure = _unsure(head, refused)
+        if any(candidate.key in unsure for claim in claims for candidate in claim.batch.candidates):
+            claims = tuple(handovers.without(claims, unsure))
+            continue
         passing = tuple(map(handovers.passing, claims, taken))
-        pruned = _prune(head, decided, passing)
-        if pruned.hold and claims:
+        pruned = _prune(head, decided, passing, refused=refused)
+        if pruned.holds_all and claims:
             passing, decided = (), decisions.together(_batch(head, conflicts), world)
         going = {outcome.key for outcome in pruned.deletions}
         still = [key for key in freed if key in going]
@@ -123,7 +137,51 @@ def _claims(head: _Head, allowance: Allowance) -> tuple[Claim, ...]:
     return handovers.claims(head.departed.gone, head.job.neighbours, head.world, rules=rules, allowance=allowance)
 
 
-def _prune(head: _Head, decided: Decided, passing: Sequence[Handover]) -> Pruning:
+def _refused(decided: Decided) -> dict[str, str]:
+    """The files of which a document is refused, with the first such place in each."""
+    found: dict[str, str] = {}
+    for outcome in decided.outcomes:
+        if outcome.status in REFUSED and outcome.ordinal is not None:
+            place = decided.candidates[outcome.ordinal].place
+            if place is not None:
+                found.setdefault(place.path, f"{place} is {outcome.status.value}")
+    return found
+
+
+def _unsure(head: _Head, refused: Mapping[str, str]) -> frozenset[Key]:
+    gone, approved = head.departed.gone, head.around.approved
+    return frozenset(one.key for one in gone if pruning.is_unsure(one, refused=refused, approved=approved))
+
+
+def _renamed(head: _Head, decided: Decided, leaving: Sequence[Key]) -> frozenset[Key]:
+    """What the head creates under another name with an equal spec. Secrets are not compared: whether a guess is one
+    must not show.
+    """
+    kinds = {key.kind for key in leaving}
+    created: Counter[tuple[str, bytes]] = Counter()
+    for outcome in decided.outcomes:
+        if outcome.change is Change.CREATE and outcome.key is not None and outcome.key.kind in kinds:
+            assert outcome.ordinal is not None  # what is created is wanted
+            draft = decided.candidates[outcome.ordinal].draft
+            assert draft is not None  # it is valid
+            secrets = dict.fromkeys((at for at, _ in decided.fits.get(outcome.ordinal, FITTING).secrets), MASK)
+            masked = replacing.replaced(drafts.owned(draft), secrets)
+            created[outcome.key.kind, _digest(masked["spec"])] += 1
+            head.world.check()
+    found = set()
+    for key, document in sorted(head.world.view.documents(head.world.project, leaving).items()):
+        spec = key.kind, _digest(msgspec.json.decode(document.body).get("spec"))
+        if created[spec]:
+            created[spec] -= 1
+            found.add(key)
+    return frozenset(found)
+
+
+def _digest(spec: Value) -> bytes:
+    return hashlib.sha256(canonical.encode(spec)).digest()
+
+
+def _prune(head: _Head, decided: Decided, passing: Sequence[Handover], *, refused: Mapping[str, str]) -> Pruning:
     job, departed, around = head.job, head.departed, head.around
     passed = frozenset(key for handover in passing for key in handover.keys)
     leaving = [key for key in head.leaving if key not in passed]
@@ -131,15 +189,19 @@ def _prune(head: _Head, decided: Decided, passing: Sequence[Handover]) -> Prunin
     for handover in passing:
         written |= handover.drafts
     references = decisions.references(head.world, leaving, written) if leaving else {}
+    budget = Budget(job.prune_min_count, job.prune_max_percent) if job.prune else None
+    is_most = budget is not None and not budget.spares(len(leaving), owned=departed.owned)
     return pruning.decide(
         departed.gone,
         tree=replace(departed.tree, unrelated=around.unrelated, lost=around.lost, released=around.released),
         owned=departed.owned,
-        budget=Budget(job.prune_min_count, job.prune_max_percent) if job.prune else None,
+        budget=budget,
         window=around.window,
         in_use=usage.staying(leaving, references),
         passing=passed,
         approved=around.approved,
+        renamed=_renamed(head, decided, leaving) if is_most else frozenset(),
+        refused=refused,
     )
 
 

@@ -31,9 +31,11 @@ class Prune(Topic):
     max_percent: Percent = Field(
         default=25,
         description="Hold a prune of more than so many percent of what the repository owned within 24 hours. "
-        "Off: `100`.",
+        "Two or more that are over half of what it owns are held too. Off: `100`.",
     )
-    min_count: Count = Field(default=3, description="Never hold a prune of at most so many resources in 24 hours.")
+    min_count: Count = Field(
+        default=3, description="Such a percentage holds no prune of at most so many resources in 24 hours."
+    )
 
 
 class Verify(Topic):

@@ -1,7 +1,7 @@
 """Pruning: what disappears from a repository is deleted, unless that could be a mistake."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,6 +43,15 @@ OVER = (
     "Nothing is deleted: {} resources would go{}, more than 25 percent (Destination a, Destination b, Destination c, "
     "Destination d); restore them, or release this with `reconciler approve`."
 )
+MOST = (
+    "Nothing is deleted: {} resources would go, more than half (Destination {}); restore them, or release this with "
+    "`reconciler approve`."
+)
+UNSURE, REFUSED = stored("unsure", path="u.yaml"), {"u.yaml": "u.yaml:7:1 is invalid"}
+WAITS = (
+    "Not deleted: Destination unsure, since a document in the same file is refused (u.yaml:7:1 is invalid); correct "
+    "that document, or release this with `reconciler approve`."
+)
 ROOT = (
     "The head has no history in common with the commit that was applied last, so nothing of it is applied{}; "
     "push that history back, or {}release this with `reconciler approve`{}."
@@ -67,6 +76,11 @@ def noted(pruning: Pruning) -> Pruning:
     return replace(pruning, protected=(KEPT,), note=NOTE)
 
 
+def waiting(pruning: Pruning) -> Pruning:
+    """The same, with one that waits for its own file."""
+    return replace(pruning, held=(UNSURE,), hold=Hold.HELD, message=WAITS, approvable=True, partly=True)
+
+
 def staying(*kept: Stored) -> tuple[Outcome, ...]:
     return tuple(Outcome(one.key, UpdateStatus.IN_USE, stored=one, users=(USER,)) for one in kept)
 
@@ -83,6 +97,8 @@ class Case(NamedTuple):
     passing: Sequence[Stored] = ()
     approved: frozenset[Key] | None = None
     owned: int = 8
+    renamed: Sequence[Stored] = ()
+    refused: Mapping[str, str] = {}
 
     def decide(self) -> Pruning:
         return pruning.decide(
@@ -94,6 +110,8 @@ class Case(NamedTuple):
             in_use={one.key: (USER,) for one in self.in_use},
             passing=keys(*self.passing),
             approved=self.approved,
+            renamed=keys(*self.renamed),
+            refused=self.refused,
         )
 
 
@@ -174,6 +192,54 @@ CASES = {
         ),
         window=Window(3, 3),
     ),
+    # Most of what there is
+    "most of a small repository is gone": Case(
+        [A, B, C], held(Hold.HELD, MOST.format("3 of 4", "a, Destination b, Destination c"), A, B, C), owned=4
+    ),
+    "half of a small repository is gone": Case([A, B], Pruning(deletions(A, B)), owned=4),
+    "the only one is gone": Case([A], Pruning(deletions(A)), owned=1),
+    "two of three are gone": Case([A, B], held(Hold.HELD, MOST.format("2 of 3", "a, Destination b"), A, B), owned=3),
+    "more was owned today, and most of the rest is gone": Case(
+        [A, B], held(Hold.HELD, MOST.format("2 of 3", "a, Destination b"), A, B), owned=3, window=Window(100, 0)
+    ),
+    "most is gone, and only in part": Case([A, B, KEPT], noted(Pruning(deletions(A, B))), owned=4),
+    "most is gone, and one is in use": Case([A, B, C], Pruning(deletions(A, B), staying(C)), owned=4, in_use=[C]),
+    "most is gone, and one passes on": Case([A, B, C], Pruning(deletions(A, B)), owned=4, passing=[C]),
+    "most is gone, and one is renamed": Case([A, B, C], Pruning(deletions(A, B, C)), owned=4, renamed=[C]),
+    "most is gone, one is renamed, and others are most": Case(
+        [A, B, C, D],
+        held(Hold.HELD, MOST.format("3 of 5", "a, Destination b, Destination c"), A, B, C, D),
+        owned=5,
+        renamed=[D],
+        budget=Budget(min_count=9),
+    ),
+    "most is gone, and that is approved": Case(
+        [A, B, C], Pruning(deletions(A, B, C), approved=True), owned=4, approved=keys(A, B, C)
+    ),
+    "most is gone, and the budget is off": Case(ALL, Pruning(deletions(*ALL)), owned=4, budget=Budget(max_percent=100)),
+    # A document in the same file is refused
+    "its own file is refused": Case([UNSURE], waiting(Pruning()), refused=REFUSED),
+    "its own file is refused, and another is gone": Case([A, UNSURE], waiting(Pruning(deletions(A))), refused=REFUSED),
+    "its own file is refused, and that is approved": Case(
+        [UNSURE], Pruning(deletions(UNSURE), approved=True), refused=REFUSED, approved=keys(UNSURE)
+    ),
+    "its own file is refused, that is approved, and another is gone": Case(
+        [A, UNSURE], Pruning(deletions(A, UNSURE)), refused=REFUSED, approved=keys(UNSURE)
+    ),
+    "its own file is refused, and it is in use": Case(
+        [UNSURE], Pruning(in_use=staying(UNSURE)), refused=REFUSED, in_use=[UNSURE]
+    ),
+    "its own file is refused, and it is protected": Case(
+        [stored("kept", path="u.yaml", protected=True)],
+        replace(noted(Pruning()), protected=(stored("kept", path="u.yaml", protected=True),)),
+        refused=REFUSED,
+    ),
+    "its own file is refused, and too many others are gone": Case(
+        [*ALL, UNSURE], held(Hold.HELD, f"{OVER.format('4 of 8', '')} {WAITS}", *ALL, UNSURE), refused=REFUSED
+    ),
+    "its own file is refused, and does not count": Case(
+        [A, B, UNSURE], waiting(Pruning(deletions(A, B))), owned=4, refused=REFUSED
+    ),
     # Approvals
     "too many are gone, and that is approved": Case(ALL, Pruning(deletions(*ALL), approved=True), approved=keys(*ALL)),
     "fewer are gone than were approved": Case([A, B], Pruning(deletions(A, B), approved=True), approved=keys(*ALL)),
@@ -235,6 +301,7 @@ def test_what_becomes_of_what_is_gone(case: Case) -> None:
     assert not (decided.approvable and decided.unreadable)
     assert decided.applies == (decided.hold is not Hold.UNRELATED_ROOT)
     assert decided.unapproved == (0 if decided.approved else len(decided.deletions))
+    assert decided.holds_all == (decided.hold is not None and not decided.deletions and not decided.partly)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +327,24 @@ def test_the_budget_is_a_number_or_a_share_whichever_is_more(
     assert budget.covers(deleted, owned=owned) == covered
 
 
+@pytest.mark.parametrize(
+    ("budget", "deleted", "owned", "spared"),
+    [
+        (Budget(), 1, 1, True),  # the last one may go
+        (Budget(), 2, 4, True),
+        (Budget(), 2, 3, False),
+        (Budget(), 3, 4, False),
+        (Budget(min_count=10), 3, 4, False),
+        (Budget(max_percent=99), 3, 4, False),
+        (Budget(max_percent=100), 4, 4, True),  # off
+    ],
+)
+def test_no_head_may_take_more_than_half_of_what_there_is(
+    budget: Budget, deleted: int, owned: int, spared: bool
+) -> None:
+    assert budget.spares(deleted, owned=owned) == spared
+
+
 @given(st.integers(0, 50), st.integers(0, 99), st.integers(0, 200), st.integers(0, 200))
 def test_what_a_budget_covers_it_covers_less_of_and_more_owned(
     min_count: int, max_percent: int, deleted: int, owned: int
@@ -283,7 +368,8 @@ def test_whatever_comes_together_only_what_is_allowed_goes(
 ) -> None:
     some = st.sets(st.sampled_from(sorted(keys(*gone)))) if gone else st.just(set[Key]())
     in_use, approved = data.draw(some), data.draw(st.none() | some)
-    passing = data.draw(some) - in_use
+    passing, renamed = data.draw(some) - in_use, data.draw(some)
+    refused = data.draw(st.sampled_from([{}, {"a.yaml": "a.yaml:1:1 is invalid"}]))
     tree = data.draw(
         st.builds(
             Tree,
@@ -304,14 +390,19 @@ def test_whatever_comes_together_only_what_is_allowed_goes(
         in_use=dict.fromkeys(in_use, (USER,)),
         passing=passing,
         approved=approved,
+        renamed=renamed,
+        refused=refused,
     )
     free = {one.key for one in gone if not one.protected} - in_use
-    lost = free - passing
+    unsure = free - (approved or set()) if refused else set[Key]()  # all are in one file
+    lost = free - passing - unsure
     is_over = bool(lost) and not budget.covers(len(lost) + window.deleted, owned=max(owned, window.owned))
+    is_over = is_over or not budget.spares(len(lost - renamed), owned=owned)
     is_approved = approved is not None and free <= approved
     is_bare = tree.documents == 0 or tree.missing is not None
     is_held = bool(tree.unreadable) or ((is_over or is_bare) and not (is_approved if free else tree.released))
-    assert (decided.hold is not None) == is_held
+    assert (decided.hold is not None, decided.holds_all) == (is_held or bool(unsure), is_held)
+    assert is_held or {one.key for one in decided.held} == unsure
     assert {outcome.key for outcome in decided.deletions} == (set() if is_held else lost)
     assert {outcome.key for outcome in decided.in_use} <= in_use
     assert is_held or decided.unapproved == (0 if is_approved else len(lost))

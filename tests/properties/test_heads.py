@@ -61,16 +61,20 @@ def test_how_documents_are_spread_over_files_changes_neither_a_status_nor_what_i
 @given(before=heads(), spread=twice_spread(), following=st.builds(Following, accept_invalid=st.booleans()))
 def spread_differently(before: dict[str, Any], spread: tuple[Any, Any], following: Following) -> None:
     one, other = (_after([before["a"], files], following) for files in spread)
+    assume(one is not None and other is not None)
     assert one == other
 
 
-def _after(trees: Sequence[Mapping[str, list[Document]]], following: Following) -> tuple[Any, Any]:
+def _after(trees: Sequence[Mapping[str, list[Document]]], following: Following) -> tuple[Any, Any] | None:
+    """Statuses and what is stored; None where a deletion waits for its own file, which depends on what is in which."""
     with worlds.world({"a": following}) as world:
         ran = None
         for tree in trees:
             world.push("a", {path: documents.text(content) for path, content in tree.items()})
             ran = world.look("a")
         assert ran is not None
+        if world.all("select * from held where why = 'held'"):
+            return None
         return Counter((told.kind, told.name, told.status) for told in ran.told), _stored(world)
 
 

@@ -296,8 +296,9 @@ def test_a_head_without_any_resource_deletes_nothing(followed: Followed) -> None
     state = followed.state()
     assert (state["state"], state["message"], state["commit"]) == ("empty", message, followed.source.head())
     assert followed.versions() == {"bad": 1, "edit": 1, "keep": 1}
-    followed.write("keep.yaml", destination("keep"))
-    assert followed.commit()["counts"] == {"unchanged": 1, "deleted": 2}
+    for name in ("keep", "edit"):
+        followed.write(f"{name}.yaml", destination(name))
+    assert followed.commit()["counts"] == {"unchanged": 2, "deleted": 1}
     assert followed.state()["state"] == "ready"
 
 

@@ -65,6 +65,8 @@ def test_it_goes_with_its_user(followed: Followed) -> None:
     followed.write(
         "user.yaml", "apiVersion: service/v1\nkind: Destination\nmetadata: {name: user}\nspec: {type: own}\n"
     )
+    for name in ("one", "two"):  # which stay: most of a repository would be held
+        followed.write(f"{name}.yaml", FLEET.replace("other", name))
     assert followed.commit()["message"] is None
     followed.source.remove("own.yaml")
     followed.source.remove("user.yaml")
