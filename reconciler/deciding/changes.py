@@ -27,6 +27,7 @@ from reconciler.store.contract import (
     ChangeRow,
     Changes,
     HeadRow,
+    HeadStatusRow,
     KeyRow,
     OriginRow,
     ReferenceRow,
@@ -143,6 +144,10 @@ def _change(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock
         rows.heads.append(head)
         rows.origins.update((row.id, row) for row in come_from)
         return len(head.status)
+    if outcome.change is Change.RENEW:
+        row = _renewed(outcome, decided, stock=stock, project=known.origin.project)
+        rows.head_statuses.append(row)
+        return len(row.status)
     if outcome.change is Change.DELETE:
         assert outcome.key is not None
         project, who = known.origin.project, known.row(None)
@@ -242,11 +247,7 @@ def _moved_head(
     stored = outcome.stored
     identity = stock.identities[stored.key]
     come_from = _another_origin(identity, candidate.place.path, known=known)
-    status = rendering.without_drift(identity.status)
-    standing = decided.standing
-    if stored.key in standing.stored:
-        lines, delivery = standing.stored[stored.key], standing.delivery.get(stored.key)
-        status = rendering.with_standing(stored.key.kind, status, incomplete=lines, delivery=delivery)
+    status = _restated(stored.key, rendering.without_drift(identity.status), decided.standing)
     head = HeadRow(
         project=known.origin.project,
         kind=stored.key.kind,
@@ -264,6 +265,22 @@ def _moved_head(
         place=SourcePlace.OWN,
     )
     return head, () if come_from is None else (come_from,)
+
+
+def _renewed(outcome: Outcome, decided: Decided, *, stock: Stock, project: str) -> HeadStatusRow:
+    """The same version with the digest that it has by the rules of today."""
+    assert outcome.stored is not None
+    key = outcome.stored.key
+    status = _restated(key, stock.identities[key].status, decided.standing)
+    return HeadStatusRow(project, *key, int(bool(rendering.incomplete(status))), status, outcome.stored.digest)
+
+
+def _restated(key: Key, status: bytes, standing: Standing) -> bytes:
+    """The status of a version that stays, as it is after the change."""
+    if key not in standing.stored:
+        return status
+    lines, delivery = standing.stored[key], standing.delivery.get(key)
+    return rendering.with_standing(key.kind, status, incomplete=lines, delivery=delivery)
 
 
 def _another_origin(identity: Identity, path: str, *, known: Origins) -> OriginRow | None:

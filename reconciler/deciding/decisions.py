@@ -33,6 +33,7 @@ from reconciler.store.contract import Damaged
 
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
+RENEWED = 100  # stored documents that are looked at together
 T = TypeVar("T")
 
 
@@ -53,6 +54,7 @@ def decide(batches: Sequence[Batch], world: World) -> tuple[Decided, ...]:
 
     All batches are judged together, as one change. What follows for others is told with the first.
     """
+    batches = [_renewed(batch, world) for batch in batches]
     change = _Change(batches, world)
     lookup = Types(world.view, project=world.project, coming=dict(change.arriving_types()))
     kept = tuple(_kept(batch, world, lookup=lookup) for batch in batches)
@@ -209,6 +211,25 @@ def _draft(outcome: Outcome, found: Sequence[Candidate]) -> tuple[Key, Draft]:
     return outcome.key, draft
 
 
+def _renewed(batch: Batch, world: World) -> Batch:
+    """What is stored, with the digests that it would get now: an earlier version may have stored members that count as
+    absent.
+    """
+    differing = [
+        one.key
+        for one in batch.candidates
+        if one.key in batch.stored and one.draft is not None and one.draft.digest != batch.stored[one.key].digest
+    ]
+    renewed = {}
+    for start in range(0, len(differing), RENEWED):
+        found = world.view.documents(world.project, differing[start : start + RENEWED])
+        for key, document in found.items():
+            digest = stored_secrets.renewed(key, document, hmac_key=world.hmac_key)
+            if digest is not None:
+                renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
+    return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch
+
+
 def _kept(batch: Batch, world: World, *, lookup: Types) -> Kept:
     if not any(one.draft is not None and one.draft.has_placeholders for one in batch.candidates):
         return Kept(batch.candidates)
@@ -322,7 +343,7 @@ def _standing(
                 if one.stored is not None and one.stored.incomplete:
                     were.append(key)
                 continue
-            if one.change is Change.REPLACE_HEAD:
+            if one.change is Change.REPLACE_HEAD or one.change is Change.RENEW:
                 moved.add(one.key)
             present = None if one.key is None else batch.stored.get(one.key)
             if present is not None and _may_stand_otherwise(one, present, fits):

@@ -12,9 +12,10 @@ import msgspec
 
 from reconciler.deciding.candidates import Candidate
 from reconciler.documents.values import Pointer, Value
-from reconciler.resources import drafts, fitting, replacing, restoring, violations
+from reconciler.resources import absent, drafts, fitting, kinds, replacing, restoring, violations
 from reconciler.resources.fitting import Fit, Lookup
 from reconciler.resources.keys import Key
+from reconciler.resources.resource import SERVER_KEYS
 from reconciler.resources.restoring import Restored
 from reconciler.store.contract import Damaged
 from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
@@ -125,6 +126,26 @@ def still_secret(
                 secrets = restoring.united(fits[ordinal].secrets, (*result.secrets, *once))
                 sticky[ordinal] = replace(fits[ordinal], secrets=secrets)
     return sticky
+
+
+def renewed(key: Key, document: StoredDocument, *, hmac_key: bytes) -> bytes | None:
+    """The digest of a stored resource without the members that count as absent; None when it has none of these, and
+    when nobody can read it.
+    """
+    if not absent.may_hold(document.body):
+        return None
+    with suppress(Damaged):
+        owned = without_servers(in_clear(key, document))
+        without = absent.removed(owned, kinds.exact(key.kind))
+        return None if without is owned else drafts.digest(without, hmac_key=hmac_key)
+    return None
+
+
+def without_servers(document: Mapping[str, Value]) -> dict[str, Value]:
+    """What a user owns of a stored resource."""
+    metadata = cast("dict[str, Value]", document["metadata"])
+    mine: dict[str, Value] = {name: value for name, value in metadata.items() if name not in SERVER_KEYS}
+    return {**document, "metadata": mine}
 
 
 def in_clear(key: Key, document: StoredDocument | StoredVersion) -> dict[str, Value]:

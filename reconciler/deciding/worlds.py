@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 
 from reconciler.deciding.changes import Decided, Stock
 from reconciler.planning.models import BUILT_IN, Change, Stored
-from reconciler.resources import builtins, drafts
+from reconciler.resources import absent, builtins, drafts, kinds
 from reconciler.resources.keys import Key
 from reconciler.resources.secret_references import NOTHING, Available
 from reconciler.store.planning_view import PlanningView
+
+KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW})
+"""What leaves a resource its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ def stock_of(decided: Decided, view: PlanningView, *, project: str) -> Stock:
         if outcome.key is not None:
             if outcome.change is Change.CREATE:
                 created.append(outcome.key)
-            elif outcome.change is Change.UPDATE or outcome.change is Change.REPLACE_HEAD:
+            elif outcome.change in KEEPING:
                 kept.append(outcome.key)
     holding = [key for key, one, _ in decided.storing_secrets() if one.change is Change.UPDATE]
     return Stock(
@@ -64,4 +67,4 @@ def stock_of(decided: Decided, view: PlanningView, *, project: str) -> Stock:
 def _built_in_digest(key: Key, hmac_key: bytes) -> bytes:
     document = builtins.built_in()[key]
     owned = {name: document[name] for name in ("apiVersion", "kind", "metadata", "spec")}
-    return drafts.digest(owned, hmac_key=hmac_key)
+    return drafts.digest(absent.removed(owned, kinds.exact(key.kind)), hmac_key=hmac_key)

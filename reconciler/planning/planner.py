@@ -85,7 +85,9 @@ def _compare(document: Wanted, present: Stored | None, actor: Actor, suspended: 
     if present is None:
         return _create(document, actor)
     if present.digest == document.digest:
-        change = Change.REPLACE_HEAD if _head_differs(document, present, actor) else Change.NONE
+        change = Change.RENEW if present.renewed else Change.NONE
+        if _head_differs(document, present, actor):
+            change = Change.REPLACE_HEAD
         return _outcome(document, UpdateStatus.UNCHANGED, change=change, present=present)
     if not is_free(present, actor=actor, suspended=suspended):
         return _outcome(document, UpdateStatus.FORBIDDEN, present=present)

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from itertools import islice
-from typing import cast
 
 from msgspec import UNSET, UnsetType
 
@@ -25,12 +24,11 @@ from reconciler.planning.models import Change, Outcome
 from reconciler.plans import models
 from reconciler.plans.models import Cut, Difference, Field, Named, Place
 from reconciler.reading.head_lines import HeadLines
-from reconciler.resources import cutting, differing, drafts, references, replacing, restoring
+from reconciler.resources import absent, cutting, differing, drafts, kinds, references, replacing, restoring
 from reconciler.resources.keys import Key
 from reconciler.store.contract import Damaged
 from reconciler.store.planning_view import StoredDocument
 
-SERVERS = frozenset({"id", "hash", "version", "dateModified"})  # of the metadata: what the server adds
 BATCH = 250  # stored resources that are in memory at a time
 
 
@@ -114,7 +112,9 @@ class Fields:
             other = _hidden(new_secrets, self._base.get(key))
             new, new_secrets = replacing.replaced(new, other), new_secrets | other
         return differing.differences(
-            _owned(stored_secrets.in_clear(key, document)),
+            absent.removed(
+                stored_secrets.without_servers(stored_secrets.in_clear(key, document)), kinds.exact(key.kind)
+            ),
             new,
             old_secrets=stored_secrets.held(key, document),
             new_secrets=new_secrets,
@@ -152,13 +152,6 @@ class _Positions:
             self._path, self._locations = path, documents.locate(data, syntax=syntax, limits=limits.FILE)
         position = self._locations.of(candidate.position, pointer)
         return Place(path=path, line=position.line, column=position.column)
-
-
-def _owned(stored: dict[str, Value]) -> dict[str, Value]:
-    """What a user owns of a stored resource."""
-    metadata = cast("dict[str, Value]", stored["metadata"])
-    mine: dict[str, Value] = {name: value for name, value in metadata.items() if name not in SERVERS}
-    return {**stored, "metadata": mine}
 
 
 def _hidden(found: Mapping[Pointer, Value], base: Candidate | None) -> dict[Pointer, Value]:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from reconciler.documents.values import Value
-from reconciler.resources import components, defining, formats, kinds, names, parameters, validators, violations
+from reconciler.resources import absent, components, defining, formats, kinds, names, parameters, validators, violations
 from reconciler.resources.keys import Key
 from reconciler.resources.kinds import Kind
 from reconciler.resources.resource import Resource, of_document
@@ -56,7 +56,7 @@ def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = Fa
     if not isinstance(value, dict):
         return Judged(None, None, (Violation((), "is not an object"),))
     kind = _kind(value)
-    document = _without_nulls(value)
+    document = absent.removed(value, kind)
     shape = validators.violations(kind, document)
     key = _key(document, kind)
     resource = None if shape or key is None else of_document(document, key=key)
@@ -74,16 +74,6 @@ def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = Fa
     if masks:
         resource = structs.replace(resource, placeholders=tuple(masks))
     return Judged(key, resource, violations.in_document_order(found, value) if found else ())
-
-
-def _without_nulls(document: dict[str, Value]) -> dict[str, Value]:
-    """The document with an absent or null spec, and null labels, read as empty; the same one when there are none."""
-    if document.get("spec") is None:
-        document = {**document, "spec": {}}
-    metadata = document.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("labels", {}) is None:
-        document = {**document, "metadata": {**metadata, "labels": {}}}
-    return document
 
 
 def _kind(document: dict[str, Value]) -> Kind | None:

@@ -36,9 +36,7 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
 
 
 def of_document(document: dict[str, Value], *, key: Key) -> Resource:
-    """The resource of a document of the shape that its schema asks for, in which null labels and an absent or null spec
-    are read as empty; parts of it are the document's own.
-    """
+    """The resource of a document of the shape that its schema asks for; parts of it are the document's own."""
     metadata = document["metadata"]
     assert isinstance(metadata, dict), "the schema says so"
     labels = metadata.get("labels")

@@ -139,13 +139,14 @@ def _any_of(branches: Sequence[Sequence[ValidationError]]) -> str:
 
 
 def _type(types: Sequence[str]) -> str:
-    return "is not " + " or ".join(_TYPES[name] for name in sorted(types, key=lambda name: name == "null"))
+    return "is not " + " or ".join(_TYPES[name] for name in types if name != "null" or len(types) == 1)
 
 
 MESSAGES: dict[str, Callable[[Any], str]] = {
     "anyOf": _any_of,
     "const": lambda value: f"is not {listed([value])}",
     "enum": lambda values: f"is not one of {listed(values)}",
+    "maxItems": lambda limit: f"has more than {limit} entries",
     "maxLength": lambda limit: f"is longer than {limit} characters",
     "minLength": lambda limit: "is empty" if limit == 1 else f"is shorter than {limit} characters",
     "maximum": lambda limit: f"is greater than {limit}",

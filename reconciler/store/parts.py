@@ -62,7 +62,7 @@ def _write_resources(connection: sqlite3.Connection, part: Changes, *, revision:
     connection.executemany(sql["insert_reference"], ((*row, ALWAYS) for row in part.references))
     heads = resource_rows.heads(connection, part, versions=ids, revision=revision)
     connection.executemany(sql["put_head"], heads)
-    restated = ((row[3], row[4], *row[:3], revision) for row in part.head_statuses)
+    restated = ((*row[3:], *row[:3], revision) for row in part.head_statuses)
     connection.executemany(sql["put_head_status"], restated)
     connection.executemany(sql["rewrite_version"], ((*row[4:], *row[:4]) for row in part.rewritten))
 

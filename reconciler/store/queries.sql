@@ -422,8 +422,9 @@ set until = null, version = excluded.version, resource_id = excluded.resource_id
     origin = excluded.origin, place = excluded.place, version_id = excluded.version_id;
 
 -- name: put_head_status
-update resource_row set incomplete = ?1, status = nullif(?2, x'7b226c6174657374223a747275657d')
-where project = ?3 and kind = ?4 and name = ?5 and since <= ?6 and ifnull(until > ?6, 1);
+update resource_row set incomplete = ?1, status = nullif(?2, x'7b226c6174657374223a747275657d'),
+                        digest = ifnull(?3, digest)
+where project = ?4 and kind = ?5 and name = ?6 and since <= ?7 and ifnull(until > ?7, 1);
 
 -- name: rewrite_version
 update version_row set body = ?, secrets = ?

@@ -171,7 +171,7 @@ def _write_resources(connection: sqlite3.Connection, part: Changes, *, number: i
     restated = [(*row[:3], number) for row in part.head_statuses]
     connection.executemany(sql["copy_head"], restated)
     connection.executemany(sql["end_head"], restated)
-    statuses = ((row[3], row[4], *row[:3], number) for row in part.head_statuses)
+    statuses = ((*row[3:], *row[:3], number) for row in part.head_statuses)
     connection.executemany(sql["put_head_status"], statuses)
 
 

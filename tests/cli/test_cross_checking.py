@@ -212,7 +212,7 @@ def test_warnings_and_violations_share_one_order(alone: Program) -> None:
     known = "its parameters are `listen_address`, `grpc_enabled`, `grpc_port`, `http_enabled`, `http_port`"
     assert alone("validate", "b.yaml", "a.yaml") == (
         3,
-        "a.yaml:5:7: /spec: is not an object or null\n"
+        "a.yaml:5:7: /spec: is not an object\n"
         f"a.yaml:11:14: warning: /spec/type: {WARNING}\n"
         f"b.yaml:5:14: warning: /spec/type: {WARNING}\n"
         f"b.yaml:11:40: /spec/parameters/0/name: is not a parameter of the type `otlp`; {known}\n"

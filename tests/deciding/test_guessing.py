@@ -73,7 +73,7 @@ def test_the_hash_stays_while_the_spec_does_and_never_comes_back(world: World) -
     world.apply([destination("one", token="guess", keys={"a": "right", "b": "right"}, note="n")])
     world.apply([HELD])
     assert len({*hashes(world)}) == 3
-    world.apply([{**HELD, "spec": {**HELD["spec"], "processors": []}}])
+    world.apply([{**HELD, "spec": {**HELD["spec"], "disabled": False}}])
     assert len({*hashes(world)}) == 4
 
 

@@ -70,7 +70,11 @@ def type_of(schema: Schema, root: Schema) -> str:
     schema, _ = resolved(schema, root)
     named = schema.get("type", "string" if isinstance(schema.get("const"), str) else None)
     if isinstance(named, list):
-        return " or ".join(named)
+        # `null` in an optional member is the same as none, which the overview tells of all of them.
+        named = [one for one in named if one != "null"]
+        if len(named) > 1:
+            return " or ".join(named)
+        [named] = named
     if named == "array":
         inside = type_of(schema.get("items", {}), root)
         return f"list of {inside if inside == 'any value' else inside + 's'}"

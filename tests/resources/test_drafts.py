@@ -94,7 +94,7 @@ def test_digests_are_equal_exactly_when_what_a_user_owns_is(one: Value, other: V
     [
         ({"spec": {"type": "custom"}}, True),
         ({"metadata": {"name": "a", "description": "other"}}, True),
-        ({"metadata": {"name": "a", "labels": {}}}, True),
+        ({"metadata": {"name": "a", "labels": {}}}, False),
         ({"metadata": {"name": "a", "id": "x", "hash": 1, "version": 2, "dateModified": 3}}, False),
         ({"status": {"latest": True}}, False),
         ({"spec": {"disabled": False, "type": "file"}}, True),

@@ -130,7 +130,7 @@ def test_metadata_says_whether_a_resource_is_deprecated_or_stays(
 
 @pytest.mark.parametrize("spec", [{}, None, "absent"])
 @pytest.mark.parametrize("labels", [{}, None, "absent"])
-def test_null_labels_and_a_null_or_absent_spec_are_read_as_empty(spec: Value, labels: Value) -> None:
+def test_empty_labels_are_none_and_a_spec_is_always_there(spec: Value, labels: Value) -> None:
     metadata: dict[str, Value] = {"name": "a"} if labels == "absent" else {"name": "a", "labels": labels}
     value: dict[str, Value] = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": metadata}
     if spec != "absent":
@@ -142,7 +142,7 @@ def test_null_labels_and_a_null_or_absent_spec_are_read_as_empty(spec: Value, la
     assert resource.owned == {
         "apiVersion": "service/v1",
         "kind": "Fleet",
-        "metadata": {"name": "a"} if labels == "absent" else {"name": "a", "labels": {}},
+        "metadata": {"name": "a"},
         "spec": {},
     }
 
@@ -227,7 +227,7 @@ SPECS: list[tuple[str, Any, list[str]]] = [
         {
             "sources": [
                 {"name": "p", "parameters": [], "x": 1},
-                {"type": "t", "id": "", "processors": [{"processors": [{"type": "-"}]}]},
+                {"type": "t", "id": None, "processors": [{"processors": [{"type": "-"}]}]},
             ],
             "destinations": {},
             "extensions": [{"type": "t", "routes": []}],
@@ -235,7 +235,6 @@ SPECS: list[tuple[str, Any, list[str]]] = [
         [
             "/spec/sources/0/parameters: cannot stand beside `name`",
             f"/spec/sources/0/x: {unknown(ITEM_FIELDS)}",
-            "/spec/sources/1/id: is empty",
             "/spec/sources/1/processors/0: needs one of `name`, `type`",
             f"/spec/sources/1/processors/0/processors/0/type: {REFERENCE_RULE}",
             "/spec/destinations: is not a list",
@@ -250,7 +249,7 @@ SPECS: list[tuple[str, Any, list[str]]] = [
     ("Configuration", {"raw": "", "processors": [], "extensions": []}, []),
     (
         "Configuration",
-        {"raw": "receivers:", "sources": [], "destinations": [{"name": "d"}]},
+        {"raw": "receivers:", "sources": [{"type": "t"}], "destinations": [{"name": "d"}]},
         ["/spec/sources: cannot stand beside `raw`", "/spec/destinations: cannot stand beside `raw`"],
     ),
     (
@@ -262,10 +261,12 @@ SPECS: list[tuple[str, Any, list[str]]] = [
             "/spec/measurementInterval: is not a string",
         ],
     ),
-    ("Fleet", {"selector": {"matchLabels": None}}, ["/spec/selector/matchLabels: is not an object"]),
+    ("Configuration", {"raw": "receivers:", "sources": [], "destinations": None}, []),
+    ("Fleet", {"selector": {"matchLabels": None}}, []),
+    ("Fleet", {"selector": {"matchLabels": {"a": None}}}, ["/spec/selector/matchLabels/a: is not a string"]),
     ("Fleet", {"match": {}}, [f"/spec/match: {unknown('`selector`')}"]),
     ("AgentVersion", {"anything": [{"goes": None}]}, []),
-    ("AgentVersion", 5, ["/spec: is not an object or null"]),
+    ("AgentVersion", 5, ["/spec: is not an object"]),
     (
         "SourceType",
         {

@@ -42,7 +42,7 @@ def test_a_body_is_masked_and_carries_the_server_s_metadata_and_no_status() -> N
 
     assert rendering.body(prepared, identity=IDENTITY) == (
         b'{"apiVersion":"service/v1","kind":"Destination",'
-        b'"metadata":{"dateModified":"2026-11-21T06:12:00.123Z","hash":"%b","id":"01JD7Z","labels":{},"name":"siem",'
+        b'"metadata":{"dateModified":"2026-11-21T06:12:00.123Z","hash":"%b","id":"01JD7Z","name":"siem",'
         b'"version":3},'
         b'"spec":{"parameters":[{"name":"headers","value":{"A":"(sensitive)"}}],"type":"webhook"}}'
         % prepared.spec_hash.encode()

@@ -110,7 +110,7 @@ def wrong_key(*pointer: str | int, says: str) -> Violation:
         (["apiVersion"], 1, [wrong("apiVersion", says="is not a string")]),
         (["apiVersion"], "", [wrong("apiVersion", says="is empty")]),
         (["more"], 1, [wrong_key("more", says=f"is not a known field; the fields here are {TOP_FIELDS}")]),
-        (["spec"], [], [wrong("spec", says="is not an object or null")]),
+        (["spec"], [], [wrong("spec", says="is not an object")]),
         (["spec"], None, []),
         (["status"], "anything", []),
         (["metadata"], [], [wrong("metadata", says="is not an object")]),
@@ -123,7 +123,7 @@ def wrong_key(*pointer: str | int, says: str) -> Violation:
         (["metadata", "version"], "anything", []),
         (["metadata", "dateModified"], None, []),
         (["metadata", "labels"], None, []),
-        (["metadata", "labels"], 1, [wrong("metadata", "labels", says="is not an object or null")]),
+        (["metadata", "labels"], 1, [wrong("metadata", "labels", says="is not an object")]),
         (
             ["metadata", "labels"],
             {"a b": "x", "c": 1, "d": "-", "e": ""},
