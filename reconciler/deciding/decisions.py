@@ -218,7 +218,10 @@ def _renewed(batch: Batch, world: World) -> Batch:
     differing = [
         one.key
         for one in batch.candidates
-        if one.key in batch.stored and one.draft is not None and one.draft.digest != batch.stored[one.key].digest
+        if one.key is not None
+        and one.key in batch.stored
+        and one.draft is not None
+        and one.draft.digest != batch.stored[one.key].digest
     ]
     renewed = {}
     for start in range(0, len(differing), RENEWED):
