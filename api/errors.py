@@ -37,7 +37,7 @@ from reconciler.hanging import Hangs
 from reconciler.otlp import refusals
 from reconciler.reading import client
 from reconciler.signing_in.passwords import Throttled
-from reconciler.store.contract import Moved, StoreFault
+from reconciler.store.contract import Damaged, Moved, StoreFault
 
 logger = logging.getLogger(__name__)
 
@@ -219,6 +219,12 @@ def _outside(exception: Exception, request: str) -> Told:
     return Told(503, (str(exception),), (retry_after(BUSY_SECONDS),))
 
 
+def _damaged(exception: Exception, _request: str) -> Told:
+    # The store has logged which version it is.
+    told = str(exception)
+    return Told(500, (f"{told[:1].upper()}{told[1:]}.",))
+
+
 def _moved(exception: Exception, request: str) -> Told:
     logger.warning(f"The request {request} failed: {exception}", extra={"fields": {"request": request}})
     told = "Others changed the store each time before this was stored; nothing was changed: send it again."
@@ -252,6 +258,7 @@ TABLE: Mapping[type, Answering] = {
     contract.UnknownDestination: partial(_told, status=404),
     contract.Full: _full,
     contract.NotTaken: _not_taken,
+    Damaged: _damaged,
     StoreFault: _outside,
     Moved: _moved,
     Hangs: _outside,

@@ -44,7 +44,7 @@ from reconciler.resources.keys import Key
 from reconciler.resources.secret_references import Available
 from reconciler.rounds import Round, Rounds, to_its_end
 from reconciler.routing.models import Routes
-from reconciler.store.contract import ApprovalRow, AuditRow, Changes, Moved, Record, Store
+from reconciler.store.contract import ApprovalRow, AuditRow, Changes, DamagedVersion, Moved, Record, Store
 
 SEED_BYTES = 16
 
@@ -174,6 +174,7 @@ class Applier:
         async def store(answered: Answered) -> CommitPlanned:
             planned = answered.planned
             assert isinstance(planned, CommitPlanned)
+            self._suspect(project, planned.damaged)
             recorded = record(planned)
             if recorded is not None:
                 parts, ahead = answered.inflow.handed_over()
@@ -317,6 +318,7 @@ class Applier:
         async def store(answered: Answered) -> Answer:
             planned = answered.planned
             assert isinstance(planned, RequestPlanned)
+            self._suspect(request.project, planned.damaged)
             if planned.changed:
                 await self._store.commit(
                     answered.parts(),
@@ -328,6 +330,9 @@ class Applier:
             return Answer(planned.status, planned.answer)
 
         return await self._rounds.of_request(request.project, self._attempt(job, project=request.project, store=store))
+
+    def _suspect(self, project: str, damaged: Iterable[tuple[str, str, int]]) -> None:
+        self._store.suspect(DamagedVersion(project, *one) for one in damaged)
 
     def _attempt(
         self,

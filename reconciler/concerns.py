@@ -25,6 +25,7 @@ class Type(StrEnum):
     DISK_LOW = "DiskLow"
     CERTIFICATE_EXPIRING = "CertificateExpiring"
     STORE_DEGRADED = "StoreDegraded"
+    STORE_DAMAGED = "StoreDamaged"
 
 
 class Severity(StrEnum):

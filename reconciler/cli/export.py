@@ -36,6 +36,7 @@ class Written:
     hidden: list[str] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)
     large: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)  # what is not written
     others: list[str] = field(default_factory=list)  # files beside those that were written
 
 
@@ -91,6 +92,9 @@ def _export(client: Client, kind: Kind, *, directory: Path, written: Written) ->
 
 def _write(resource: dict[str, Value], *, folder: Folder, kind: Kind, files: layout.FileNames, written: Written) -> str:
     name = files.of(text(resource, "metadata", "name"))
+    if layout.is_damaged(resource):
+        written.damaged.append(layout.path(kind, name))
+        return name
     data = layout.contents(resource)
     folder.write(name, data)
     path = layout.path(kind, name)
@@ -125,6 +129,7 @@ def _remarks(written: Written, directory: Path) -> Iterator[str]:
         (written.hidden, f"holds `{MASK}` in place of its text, which a viewer may not read; it cannot be applied"),
         (written.incomplete, INCOMPLETE),
         (written.large, f"is larger than {limits.FILE.bytes >> 20} MiB, which is the most that is read from a file"),
+        (written.damaged, "is not written: the resource is damaged in the store; apply it anew, or restore a backup"),
         (written.others, "belongs to no resource that was exported, and stays; delete it unless it is wanted"),
     ):
         for path in paths[:MOST_TOLD]:

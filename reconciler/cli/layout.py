@@ -62,6 +62,11 @@ def is_built_in(resource: Value) -> bool:
     return text(resource, "status", "source", "type") == "builtin"
 
 
+def is_damaged(resource: Value) -> bool:
+    """Whether something else stands for a resource that is damaged in the store."""
+    return bool(text(resource, "status", "error"))
+
+
 def is_incomplete(resource: Value) -> bool:
     """Whether parameters are missing or bad, in it or in what it names."""
     return bool(at(resource, "status", "incomplete"))

@@ -52,6 +52,8 @@ def _changed_by(resource: Value, what: str) -> str:
 
 
 def _state(resource: Value) -> str:
+    if text(resource, "status", "error"):
+        return "damaged"
     if at(resource, "status", "incomplete"):
         return "incomplete"
     if at(resource, "status", "ready") is False:

@@ -42,6 +42,7 @@ class Notifying:
     settings: Settings
     listeners: Sequence[socket.socket]
     certificates: certificates.Observer
+    damage: store.DamageObserver
 
     def reloaded(self, settings: Settings) -> None:
         """Look at once at what these settings may have mended."""
@@ -51,6 +52,7 @@ class Notifying:
         """For ever, once the repositories are followed."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watch.keep(), name="look-for-trouble")
+            group.create_task(self.damage.keep(), name="look-for-damage")
             if self.outbox is not None:
                 group.create_task(self._send(self.outbox), name="alerts")
 
@@ -83,6 +85,7 @@ async def built(
     own = certificates.Own(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
     secrets = sources.configured(settings, environment=environment)
     ends = certificates.Observer(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
+    damage = store.DamageObserver(store_)
     observers = (
         repositories.Observer(repositories_, store_),
         changes,
@@ -90,9 +93,10 @@ async def built(
         _disks(settings),
         ends,
         store.Observer(store_, unwritten=lambda: board.unwritten, clock=clock.now),
+        damage,
     )
     watch = Watch(board, observers, every=settings.notifications.interval)
-    return Notifying(board, watch, outbox, settings, listeners, ends)
+    return Notifying(board, watch, outbox, settings, listeners, ends, damage)
 
 
 def _disks(settings: Settings) -> disks.Observer:

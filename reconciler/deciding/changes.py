@@ -31,6 +31,7 @@ from reconciler.store.contract import (
     KeyRow,
     OriginRow,
     ReferenceRow,
+    RewrittenRow,
     SourcePlace,
     StatusRow,
     VersionRow,
@@ -38,6 +39,7 @@ from reconciler.store.contract import (
 from reconciler.store.planning_view import Identity, StoredDocument
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
+RESTORED = "restored"  # what an audit event says of a version that is made anew
 NAMED = 10  # a line names this many resources, and counts the rest
 _WORDS = {status: status.value for status in UpdateStatus}  # asking each for its value is a call of Python's
 
@@ -148,6 +150,8 @@ def _change(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock
         row = _renewed(outcome, decided, stock=stock, project=known.origin.project)
         rows.head_statuses.append(row)
         return len(row.status)
+    if outcome.change is Change.RESTORE:
+        return _restore(outcome, decided, rows, stock=stock, known=known)
     if outcome.change is Change.DELETE:
         assert outcome.key is not None
         project, who = known.origin.project, known.row(None)
@@ -188,6 +192,34 @@ def _write(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock,
     changed = _changed(outcome, version_after=identity.version, project=origin.project, origin=came_from.id)
     rows.changed.append(changed)
     return len(body) + len(ready.secrets or b"") + len(head.status)
+
+
+def _restore(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock, known: Origins) -> int:
+    """Add the damaged version made anew, under the number and the instant that it has; the bytes of it that weigh.
+
+    A repository's head is written with it: the document may have moved since.
+    """
+    assert outcome.ordinal is not None
+    assert outcome.stored is not None
+    key, project = outcome.stored.key, known.origin.project
+    candidate, fit, before = decided.candidates[outcome.ordinal], decided.fits[outcome.ordinal], stock.identities[key]
+    assert candidate.draft is not None
+    identity = rendering.Identity(before.resource_id, outcome.stored.version, before.created_at)
+    bound = preparing.Bound(project, identity.id, identity.version)
+    owned = drafts.owned(candidate.draft)
+    ready = preparing.prepare(owned, fit.secrets, hmac_key=known.origin.hmac_key, bound=bound)
+    body = rendering.body(ready, identity=identity)
+    rows.rewritten.append(RewrittenRow(project, *key, identity.version, body, ready.secrets))
+    who = known.row(None)
+    rows.origins[who.id] = who
+    rows.changed.append(_changed(outcome, version_after=identity.version, project=project, origin=who.id))
+    weight = len(body) + len(ready.secrets or b"")
+    if candidate.place is not None:
+        head, come_from = _moved_head(outcome, decided, stock=stock, known=known)
+        rows.heads.append(head)
+        rows.origins.update((row.id, row) for row in come_from)
+        weight += len(head.status)
+    return weight
 
 
 def new_id(origin: Origin, ordinal: int) -> str:
@@ -321,6 +353,8 @@ def _changed(outcome: Outcome, *, version_after: int | None, project: str, origi
     assert outcome.key is not None
     # What was done: a resource that is stored although deprecated was created.
     action = _WORDS[UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status]
+    if outcome.change is Change.RESTORE:
+        action = RESTORED
     before = None if outcome.stored is None else outcome.stored.version
     return ChangeRow(project, action, *outcome.key, before, version_after, origin)
 

@@ -346,7 +346,8 @@ def _standing(
                 if one.stored is not None and one.stored.incomplete:
                     were.append(key)
                 continue
-            if one.change is Change.REPLACE_HEAD or one.change is Change.RENEW:
+            moves = one.change is Change.RESTORE and batch.actor.repository
+            if one.change in (Change.REPLACE_HEAD, Change.RENEW) or moves:
                 moved.add(one.key)
             present = None if one.key is None else batch.stored.get(one.key)
             if present is not None and _may_stand_otherwise(one, present, fits):

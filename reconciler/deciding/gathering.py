@@ -11,6 +11,7 @@ from reconciler.store.contract import (
     KeyRow,
     OriginRow,
     ReferenceRow,
+    RewrittenRow,
     StatusRow,
     VersionRow,
 )
@@ -34,6 +35,7 @@ class Gathering:
         self.references: list[ReferenceRow] = []
         self.heads: list[HeadRow] = []
         self.head_statuses: list[HeadStatusRow] = []
+        self.rewritten: list[RewrittenRow] = []
         self.removed: list[KeyRow] = []
         self.changed: list[ChangeRow] = []
         self.statuses: list[StatusRow] = []
@@ -54,6 +56,7 @@ class Gathering:
             references=tuple(self.references),
             heads=tuple(self.heads),
             head_statuses=tuple(self.head_statuses),
+            rewritten=tuple(self.rewritten),
             removed=tuple(self.removed),
             changed=tuple(self.changed),
             statuses=tuple(self.statuses),

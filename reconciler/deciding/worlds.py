@@ -13,7 +13,7 @@ from reconciler.resources.keys import Key
 from reconciler.resources.secret_references import NOTHING, Available
 from reconciler.store.planning_view import PlanningView
 
-KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW})
+KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW, Change.RESTORE})
 """What leaves a resource its id."""
 
 
@@ -35,7 +35,8 @@ class World:
     def stored(self, keys: Iterable[Key]) -> dict[Key, Stored]:
         """What is stored under these keys, or stands for a name that nobody else may have."""
         wanted = set(keys)
-        return {key: self._built_in(key) for key in wanted & builtins.RESERVED} | self.view.stored(self.project, wanted)
+        reserved = {key: self._built_in(key) for key in wanted & builtins.RESERVED}
+        return reserved | self.view.compared(self.project, wanted)
 
     def removable(self, keys: Iterable[Key]) -> dict[Key, Stored]:
         """What a deletion of these keys meets: what is built in cannot go, whatever its name."""

@@ -115,5 +115,12 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
             "What is stored is served as long as it can be read, and changes are refused.",
             "Look at the disk and its permissions; `reconciler doctor` says what is wrong.",
         ),
+        Type.STORE_DAMAGED: Explained(
+            "A stored version of a resource does not have its checksum: the disk or the memory changed it. It is found "
+            "when the version is read or compared, and by a look through the store at each start and once a day.",
+            "Such a version is neither served nor compared as if it were what was stored; everything else is.",
+            "What Git owns is restored by the next full read (`fullInterval`, or a changed setting of its repository); "
+            "apply the rest anew, or restore a backup. Then look at the disk: there may be more to come.",
+        ),
     }
 )

@@ -56,6 +56,7 @@ class Domain(StrEnum):
     DISK = "disk"
     CERTIFICATES = "certificates"
     STORE = "store"
+    DAMAGE = "damage"
 
 
 class Cause(NamedTuple):

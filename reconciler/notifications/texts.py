@@ -245,6 +245,17 @@ def _store_degraded(text: _Text) -> Said:
     )
 
 
+def _store_damaged(text: _Text) -> Said:
+    total = text.number("total")
+    is_, it = ("is", "it") if total == 1 else ("are", "them")
+    return Said(
+        f"{counted(total, 'stored version')} of resources {is_} damaged",
+        f"{text.names('names', of=total)}: the store holds something else than was stored. The next full read of its "
+        "repository (`fullInterval`) restores what Git owns; apply the rest anew, or restore a backup. "
+        f"Nothing serves {it} meanwhile. Look at the disk of the store.",
+    )
+
+
 REFUSED = ("invalid", "error", "in-use", "forbidden")
 """The statuses that ResourcesInvalid counts, in the order of its sentence."""
 
@@ -264,5 +275,6 @@ _SAID: Mapping[Type, Callable[[_Text], Said]] = MappingProxyType(
         Type.DISK_LOW: _disk_low,
         Type.CERTIFICATE_EXPIRING: _certificate_expiring,
         Type.STORE_DEGRADED: _store_degraded,
+        Type.STORE_DAMAGED: _store_damaged,
     }
 )

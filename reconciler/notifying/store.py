@@ -1,8 +1,12 @@
-"""Whether the store can be read and written, from what it counts of itself, and what the board could not write.
+"""Whether the store can be read and written, from what it counts of itself, and what the board could not write; and
+which stored versions are damaged.
 
-Belongs here: when that is worth a notification, and when it is over. Does not: counting (`store.figures`).
+Belongs here: when that is worth a notification, and when it is over; when the whole store is looked through. Does not:
+counting (`store.figures`), finding damage (`store.checksums`).
 """
 
+import asyncio
+import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -10,10 +14,15 @@ from typing import Protocol
 from reconciler.clock import Clock
 from reconciler.concerns import Severity, Type
 from reconciler.notifications.models import Cause, Domain, Finding, Look
-from reconciler.store.contract import StoreFault
+from reconciler.store.contract import DamagedVersion, StoreFault
 from reconciler.store.figures import Figures
 
+log = logging.getLogger(__name__)
+
 QUIET = timedelta(minutes=10)  # after the last change that could not be written, when none was tried since
+EXAMINING_SECONDS = 24 * 3600.0  # between two looks through the whole store
+AFTER_FAULT_SECONDS = 600.0
+NAMED = 10  # damaged versions that a notification names
 WRITE = "A change could not be written to the store; the log says why."
 
 
@@ -54,3 +63,48 @@ class Observer:
             message = fault.message
         found = [Finding(Cause(Type.STORE_DEGRADED), Severity.CRITICAL, {"message": message})] if message else []
         return [Look(Domain.STORE, tuple(found))]
+
+
+class Examined(Protocol):
+    """What is asked of the store about damage."""
+
+    async def examine(self) -> None:
+        """Look through all of it. Raises StoreFault."""
+
+    async def damaged(self) -> list[DamagedVersion]:
+        """Raises StoreFault."""
+
+
+class DamageObserver:
+    """Tells of damaged versions, whoever found them."""
+
+    def __init__(self, store: Examined) -> None:
+        self._store = store
+        self._is_examined = False
+
+    async def keep(self) -> None:
+        """Look through the store now, and then again and again."""
+        while True:
+            seconds = EXAMINING_SECONDS
+            try:
+                await self._store.examine()
+                self._is_examined = True
+            except StoreFault as fault:
+                log.warning("The store could not be looked through for damage. %s", fault.message)
+                seconds = AFTER_FAULT_SECONDS
+            await asyncio.sleep(seconds)
+
+    async def look(self) -> list[Look]:
+        """Tell what is damaged now. Raises StoreFault."""
+        found = await self._store.damaged()
+        cause = Cause(Type.STORE_DAMAGED)
+        if found:
+            names = tuple(_told(one) for one in found[:NAMED])
+            return [Look(Domain.DAMAGE, (Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}),))]
+        # What an earlier start found may be there still.
+        unknown = () if self._is_examined else (Finding(cause, Severity.CRITICAL, fading=True),)
+        return [Look(Domain.DAMAGE, unknown)]
+
+
+def _told(one: DamagedVersion) -> str:
+    return f"{one.kind} {one.name} (version {one.version}, project {one.project})"

@@ -50,6 +50,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     incomplete: bool = False  # its status says what is missing
     drifted: bool = False  # the API stored it while its owner was suspended
     renewed: bool = False  # `digest` is what the store should have: an earlier version computed another one
+    damaged: bool = False  # what is stored is not what was; the digest is that of what was
 
 
 class Change(Enum):
@@ -63,6 +64,7 @@ class Change(Enum):
     DELETE = auto()
     REPLACE_HEAD = auto()  # the same version, but another owner or another place in the repository
     RENEW = auto()  # the same version, owner and place; its digest is computed in another way
+    RESTORE = auto()  # the same version, which is damaged, made anew of an equal document
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):

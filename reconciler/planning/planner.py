@@ -6,6 +6,7 @@ rest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -62,6 +63,12 @@ def refusals(outcomes: Iterable[Outcome], *, actor: Actor) -> tuple[Outcome, ...
     return tuple(outcome for outcome in outcomes if outcome.status in tripping)
 
 
+def damaged(outcomes: Iterable[Outcome], *, limit: int) -> tuple[tuple[str, str, int], ...]:
+    """Kind, name and version of the damaged resources that were compared, the first of them."""
+    met = (one.stored for one in outcomes if one.stored is not None and one.stored.damaged)
+    return tuple((*stored.key, stored.version) for stored in islice(met, limit))
+
+
 def _judge(
     document: Wanted,
     stored: Mapping[Key, Stored],
@@ -85,6 +92,8 @@ def _compare(document: Wanted, present: Stored | None, actor: Actor, suspended: 
     if present is None:
         return _create(document, actor)
     if present.digest == document.digest:
+        if present.damaged:
+            return _restore(document, present, actor, suspended)
         change = Change.RENEW if present.renewed else Change.NONE
         if _head_differs(document, present, actor):
             change = Change.REPLACE_HEAD
@@ -97,9 +106,21 @@ def _compare(document: Wanted, present: Stored | None, actor: Actor, suspended: 
 def _by_recent_rules(document: Wanted, outcome: Outcome) -> Outcome:
     """A document that breaks a rule of this version alone: what is stored by an earlier one stays, and is told."""
     assert document.recent is not None
-    if outcome.status is UpdateStatus.UNCHANGED:
+    is_equal = outcome.status in (UpdateStatus.UNCHANGED, UpdateStatus.ERROR) or outcome.change is Change.RESTORE
+    if is_equal:
         return replace(outcome, notes=(*outcome.notes, *document.recent.split("\n")))
     return _outcome(document, UpdateStatus.INVALID, reason=document.recent)
+
+
+def _restore(document: Wanted, present: Stored, actor: Actor, suspended: frozenset[str]) -> Outcome:
+    """An equal document is all that it takes to make a damaged version anew, from whoever may write it."""
+    if is_free(present, actor=actor, suspended=suspended):
+        return _outcome(document, UpdateStatus.CONFIGURED, change=Change.RESTORE, present=present)
+    reason = (
+        f"what is stored of the {present.key.kind} {present.key.name} is damaged; "
+        f"the next full read of the repository {present.owner} restores it"
+    )
+    return _outcome(document, UpdateStatus.ERROR, present=present, reason=reason)
 
 
 def _stays_refused(outcome: Outcome) -> bool:

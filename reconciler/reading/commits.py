@@ -21,9 +21,9 @@ from reconciler.deciding.dependants import NOTHING
 from reconciler.deciding.remasking import Remasking
 from reconciler.documents.values import Value
 from reconciler.git.snapshots import CommitInfo, Snapshot
-from reconciler.planning import statuses
+from reconciler.planning import planner, statuses
 from reconciler.planning.models import Change
-from reconciler.reading import commit_decisions, guarding, handovers, lineages, trees
+from reconciler.reading import commit_decisions, guarding, handovers, lineages, messages, trees
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.commit_decisions import WAITING, Decision
 from reconciler.reading.handovers import Handover
@@ -143,6 +143,7 @@ def _planned(
         index_changed=index_changed,
         held_changed=guarding.stays(pruned, repository=repository) != decision.stayed,
         explained=explained,
+        damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
     )
 
 

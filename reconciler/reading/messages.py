@@ -17,6 +17,7 @@ LENGTH = struct.Struct(">I")
 # Bytes. A part is at most 4 MiB and one resource, a resource at most 16 MiB of text that JSON escapes to six times as
 # much, an answer at most what `requests` allows: this only stops a confused peer.
 FRAME_LIMIT = 256 * 1024 * 1024
+MOST_DAMAGED = 1_000  # versions that one plan tells of; the rest is found when the store is looked through
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -241,6 +242,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     explained: bool = True  # it is known of all that this stores which commit changed its file
     footprint: bytes = EVERYTHING  # what the plan looked at and may change: see `footprints`
     kinds: dict[str, dict[str, int]] = {}
+    damaged: tuple[tuple[str, str, int], ...] = ()  # kind, name and version of what was compared and is damaged
 
 
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
@@ -253,6 +255,7 @@ class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     changed: bool
     touched: tuple[str, ...] = ()  # other repositories' resources changed their standing
     footprint: bytes = EVERYTHING  # as of a commit
+    damaged: tuple[tuple[str, str, int], ...] = ()
 
 
 class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):

@@ -75,6 +75,9 @@ class NotingView(PlanningView):
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, Stored]:
         return super().stored(project, self._noting(self._keys, project, keys))
 
+    def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, Stored]:
+        return super().compared(project, self._noting(self._keys, project, keys))
+
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
         return super().last_versions(project, self._noting(self._keys, project, keys))
 

@@ -92,11 +92,15 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
         parts = tuple(changes.parts(decided, stock=stock, origin=origin))
         changed = not job.dry_run and _emit(decided, chain(parts, remasking.parts()), emit=emit)
     written = _written(parts)
+    bodies |= _restored(decided.outcomes, parts, stock)
     restated = _restated(bodies, parts)
     shown = bodies | restated | (guesses.without_hashes(written, decided) if job.dry_run else written)
     updates = [_update(outcome, _present(outcome, items, shown)) for outcome in decided.outcomes]
     touched = tuple(sorted(decided.standing.owners)) if changed else ()
-    return _answer(number, revision, status=202, body={"updates": updates}, changed=changed, touched=touched)
+    return structs.replace(
+        _answer(number, revision, status=202, body={"updates": updates}, changed=changed, touched=touched),
+        damaged=planner.damaged(decided.outcomes, limit=messages.MOST_DAMAGED),
+    )
 
 
 def _decide(job: RequestJob, found: list[Candidate], world: World, *, actor: Actor) -> Decided:
@@ -245,6 +249,18 @@ def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
 def _joined(version: VersionRow, head: HeadRow, origins: Mapping[int, OriginRow]) -> bytes:
     origin = origins[version.origin]
     return rendering.shown((version.body, head.status, origin.head, origin.tail, version.path, version.line))
+
+
+def _restored(outcomes: Sequence[Outcome], parts: Sequence[Changes], stock: Stock) -> dict[Key, bytes]:
+    """The damaged resources that these rows make anew, as a reader will get them."""
+    present = {one.key: one.stored for one in outcomes if one.change is Change.RESTORE and one.stored is not None}
+    found = {}
+    for row in (row for part in parts for row in part.rewritten):
+        key = Key(row.kind, row.name)
+        stored, identity = present[key], stock.identities[key]
+        place = (identity.head, identity.tail, stored.path, stored.line)
+        found[key] = rendering.shown((row.body, identity.status, *place))
+    return found
 
 
 def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:

@@ -7,6 +7,7 @@ stores, and kept once.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -149,10 +150,46 @@ def shown(parts: Parts) -> bytes:
     return b'%b,"status":%b,"source":%b%b%b}}' % (body[:-1], status[:-1], head, place, tail)
 
 
+def is_framed(status: bytes | None, head: bytes, tail: bytes) -> bool:
+    """Whether a status and a source are JSON still: what `shown` joins, it does not read."""
+    return (status is None or status == _LATEST or _is_json(status)) and _is_source(head, tail)
+
+
+def damaged(kind: str, name: str, *, version: int, latest: bool) -> bytes:
+    """What stands in a list or a history for a version that is damaged in the store.
+
+    It has no `apiVersion` and no `spec`: nobody can take it for the resource, nor apply it.
+    """
+    status: dict[str, Value] = {"error": DAMAGED.format(kind=kind, name=name)}
+    if latest:
+        status["latest"] = True
+    return canonical.encode({"kind": kind, "metadata": {"name": name, "version": version}, "status": status})
+
+
+DAMAGED = "the {kind} {name} is damaged in the store; apply it anew, let Git be read in full, or restore a backup"
+_LATEST = b'{"latest":true}'  # of most resources
+
+
+@lru_cache(maxsize=256)
+def _is_source(head: bytes, tail: bytes) -> bool:
+    """One source is that of all that a change stored, so that few are looked at."""
+    return _is_json(head + tail)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text.decode(), type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    return True
+
+
 def restated(shown: bytes, status: bytes) -> bytes:
     """A resource as it is shown, with another status and the source that it has; not a byte of the rest changes."""
     members = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
     source = msgspec.json.decode(members["status"], type=_Sourced).source
+    if not bytes(source):  # what stands for a damaged version
+        return shown
     stated = b'%b,"source":%b}' % (status[:-1], bytes(source))
     return msgspec.json.encode({**members, "status": msgspec.Raw(stated)})
 
@@ -164,7 +201,7 @@ def rewritten(shown: bytes, body: bytes) -> bytes:
 
 
 class _Sourced(msgspec.Struct):
-    source: msgspec.Raw
+    source: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Stated(msgspec.Struct):

@@ -11,8 +11,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import NamedTuple
 
-from reconciler.resources import rendering
-from reconciler.store import chaining, connections, events, queries
+from reconciler.store import chaining, connections, events, queries, resource_rows
 from reconciler.store.chaining import Anchor, Content, Event, Head, Header, Rewrite
 from reconciler.store.contract import AuditPlace, AuditWanted
 
@@ -94,7 +93,7 @@ def version(connection: sqlite3.Connection, event: Event, number: int | None) ->
         return None
     sql = queries.load()
     row = connection.execute(sql["version_shown"], (event.project, event.kind, event.name, number)).fetchone()
-    return None if row is None else rendering.shown(row)
+    return None if row is None else resource_rows.shown(row, damaged=lambda *_: None)
 
 
 def forget(connection: sqlite3.Connection, *, before: str) -> bool:

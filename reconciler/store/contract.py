@@ -20,6 +20,8 @@ The promises, which one suite of tests proves:
   may keep whatever is written over, so that whoever hands them out limits how long that can be.
 - What a commit that rewrites versions wrote over is in none of the store's files any more once `erase_traces` said so.
   That it is still to be said survives a crash.
+- A version that is not what was stored is never shown as if it were: `get` raises `Damaged`, and in lists, histories
+  and events something else stands for it, by which the others are not touched. A plan that compares it is told.
 - Every output has one order: lists by name in byte order, history and runs newest first.
 - Every transaction that shows audit events adds a link to their chain (see `chaining`), in the order of the commits.
 - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
@@ -71,6 +73,15 @@ class OriginRow(NamedTuple):
     run: str | None
     request: str | None
     created_at: str
+
+
+class DamagedVersion(NamedTuple):
+    """A stored version that is not what was stored."""
+
+    project: str
+    kind: str
+    name: str
+    version: int
 
 
 class VersionRow(NamedTuple):
@@ -143,7 +154,7 @@ class RewrittenRow(NamedTuple):
     """A stored version, the present one or an older one, with less to see than before: what became a secret is masked,
     or what should not have been there is redacted.
 
-    Its number, its id, its source and when it was stored stay.
+    Its number, its id, its source and when it was stored stay. A present version that was damaged is restored by one.
     """
 
     project: str
@@ -525,7 +536,7 @@ class Store(Protocol):
         """32 random bytes, made with the store, under which sensitive values are digested."""
 
     async def get(self, project: str, key: Key) -> bytes | None:
-        """The resource as JSON with its `status`, or None."""
+        """The resource as JSON with its `status`, or None. Raises `Damaged`."""
 
     def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
         """The resources of a kind in byte order of their names, after a name ('' for all), in pages of one revision."""
@@ -555,6 +566,15 @@ class Store(Protocol):
 
     def figures(self) -> Figures:
         """What it counts of itself; costs microseconds."""
+
+    async def examine(self) -> None:
+        """Look through all versions for those that are damaged, beside everything else. Raises `StoreFault`."""
+
+    async def damaged(self) -> list[DamagedVersion]:
+        """What was found damaged and still is, sorted; what was found since the last call, also if it was restored."""
+
+    def suspect(self, found: Iterable[DamagedVersion]) -> None:
+        """Take over what a plan found damaged."""
 
     async def erase_traces(self) -> Traces:
         """Take out of the files what commits that rewrite versions wrote over, if any did since the last time.

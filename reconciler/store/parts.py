@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from reconciler.planning.pruning import WINDOW_MILLISECONDS
-from reconciler.store import events, listing, queries, resource_rows
+from reconciler.store import checksums, events, listing, queries, resource_rows
 from reconciler.store.contract import Changes, FileRow, HeldRow, QuoteRow, WantedRow
 from reconciler.store.events import Group
 
@@ -64,7 +64,8 @@ def _write_resources(connection: sqlite3.Connection, part: Changes, *, revision:
     connection.executemany(sql["put_head"], heads)
     restated = ((*row[3:], *row[:3], revision) for row in part.head_statuses)
     connection.executemany(sql["put_head_status"], restated)
-    connection.executemany(sql["rewrite_version"], ((*row[4:], *row[:4]) for row in part.rewritten))
+    rewritten = ((row.body, row.secrets, checksums.of(row.body, row.secrets), *row[:4]) for row in part.rewritten)
+    connection.executemany(sql["rewrite_version"], rewritten)
 
 
 def _write_lineages(connection: sqlite3.Connection, part: Changes, *, revision: int) -> bool:

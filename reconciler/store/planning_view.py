@@ -4,38 +4,46 @@ Synchronous: the reader child uses it, and nothing that serves requests does.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from reconciler.planning.models import Stored
 from reconciler.planning.pruning import Window
-from reconciler.resources import rendering
 from reconciler.resources.keys import Key
-from reconciler.store import connections, queries
+from reconciler.store import checksums, connections, queries, resource_rows
 from reconciler.store.contract import FileRow, HeldRow, OriginRow, QuoteRow, RepositoryRow, WantedRow
 
 BATCH = 1_000  # keys in one statement
 MANY = 100  # keys, for which it costs little to ask first whether there is anything
 
-_OF_RESOURCES = frozenset({"stored", "last_versions", "identities", "bodies", "documents", "referrers"})
+_OF_RESOURCES = frozenset({"stored", "compared", "last_versions", "identities", "bodies", "documents", "referrers"})
 """The statements about keys of a project that find nothing where no version of anything was ever stored."""
+
+_LARGE = frozenset({"compared"})
+"""Those whose rows are read one at a time: a thousand bodies may be gigabytes."""
 
 
 class Identity(NamedTuple):
-    """What a new version or a new place keeps of the stored one; `head` and `tail` as in `OriginRow`."""
+    """What a new version or a new place keeps of the stored one; `head` and `tail` as in `OriginRow`. `created_at` is
+    when the stored version was.
+    """
 
     resource_id: str
     head: bytes
     tail: bytes
     status: bytes
+    created_at: str
 
 
 class StoredDocument(NamedTuple):
-    """A stored resource with its secrets apart: `body` is masked and has no status."""
+    """A stored resource with its secrets apart: `body` is masked and has no status. Of one that is damaged, `body` is
+    empty and there are no secrets, so that nobody reads either as what was stored.
+    """
 
     body: bytes
     secrets: bytes | None
@@ -56,7 +64,9 @@ class Approval(NamedTuple):
 
 
 class StoredVersion(NamedTuple):
-    """One stored version of a resource, present or not, with its secrets apart: `body` is masked and has no status."""
+    """One stored version of a resource, present or not, with its secrets apart: `body` is masked and has no status. One
+    that is damaged is as in `StoredDocument`.
+    """
 
     key: Key
     version: int
@@ -106,6 +116,16 @@ class PlanningView:
         """The stored resources among these keys."""
         return {stored.key: stored for stored in map(_stored, self._keyed("stored", project, keys))}
 
+    def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, Stored]:
+        """The same for whoever compares digests: it says which of them are damaged."""
+        known = keys if isinstance(keys, Collection) else list(keys)
+        found = self.stored(project, known)
+        for kind, name, body, secrets, checksum in self._keyed("compared", project, known):
+            if checksums.is_damaged(body, secrets, checksum):
+                key = Key(kind, name)
+                found[key] = structs.replace(found[key], damaged=True)
+        return found
+
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
         """The newest version that each of these keys ever had; keys that never existed are left out."""
         return {Key(kind, name): version for kind, name, version in self._keyed("last_versions", project, keys)}
@@ -118,18 +138,18 @@ class PlanningView:
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         """The stored resources among these keys as a reader gets them, with `status`."""
         rows = self._keyed("bodies", project, keys)
-        return {Key(row[0], row[1]): rendering.shown(row[2:]) for row in rows}
+        return {Key(*row[8:10]): resource_rows.shown(row, damaged=lambda *_: None) for row in rows}
 
     def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredDocument]:
         """The stored resources among these keys, whole."""
         rows = self._keyed("documents", project, keys)
-        return {Key(kind, name): StoredDocument(*document) for kind, name, *document in rows}
+        return {Key(*row[:2]): StoredDocument(*_whole(*row[2:5]), *row[5:]) for row in rows}
 
     def configurations(self, project: str) -> Iterator[tuple[Key, StoredDocument]]:
         """Every stored Configuration of a project, sorted by name, a row at a time."""
         with closing(self._reader.execute(self._sql["configurations"], (project,))) as rows:
-            for kind, name, *document in rows:
-                yield Key(kind, name), StoredDocument(*document)
+            for row in rows:
+                yield Key(*row[:2]), StoredDocument(*_whole(*row[2:5]), *row[5:])
 
     def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
         """The stored resources that refer to each of these keys; keys that nothing refers to are left out."""
@@ -147,8 +167,8 @@ class PlanningView:
         needles = [start for name in types for start in (f'"type":"{name}"', f'"type":"{name}:')]
         arguments = (project, _json(sorted(kinds)), _json(sorted(needles)))
         with closing(self._reader.execute(self._sql["versions_naming"], arguments)) as rows:
-            for kind, name, *version in rows:
-                yield StoredVersion(Key(kind, name), *version)
+            for kind, name, version, *held in rows:
+                yield StoredVersion(Key(kind, name), version, *_whole(*held))
 
     def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[StoredVersion]:
         """Every stored version under this key, a row at a time, in which one of these values, as canonical JSON, stands
@@ -156,20 +176,20 @@ class PlanningView:
         """
         needles = _json(sorted(value.decode() for value in values))
         with closing(self._reader.execute(self._sql["versions_holding"], (project, *key, needles))) as rows:
-            for version in rows:
-                yield StoredVersion(key, *version)
+            for version, *held in rows:
+                yield StoredVersion(key, version, *_whole(*held))
 
     def versions_of(self, project: str, key: Key) -> Iterator[StoredVersion]:
         """Every stored version under this key, the oldest first, a row at a time."""
         with closing(self._reader.execute(self._sql["versions_of"], (project, *key))) as rows:
-            for version in rows:
-                yield StoredVersion(key, *version)
+            for version, *held in rows:
+                yield StoredVersion(key, version, *_whole(*held))
 
     def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[StoredVersion]:
         """The newest versions under this key, the newest first, a row at a time."""
         with closing(self._reader.execute(self._sql["versions_back"], (project, *key, most))) as rows:
-            for version in rows:
-                yield StoredVersion(key, *version)
+            for version, *held in rows:
+                yield StoredVersion(key, version, *_whole(*held))
 
     def quotes(self, project: str, texts: Sequence[str]) -> Iterator[QuoteRow]:
         """What runs and audit events of a project say that holds one of these texts, a row at a time."""
@@ -297,7 +317,13 @@ class PlanningView:
         # One JSON array per batch: the statement is prepared once, and no limit on its variables is met.
         for start in range(0, len(values), BATCH):
             batch = msgspec.json.encode(values[start : start + BATCH]).decode()
-            yield from self._reader.execute(self._sql[name], (scope, batch)).fetchall()
+            with closing(self._reader.execute(self._sql[name], (scope, batch))) as rows:
+                yield from rows if name in _LARGE else rows.fetchall()
+
+
+def _whole(body: bytes, secrets: bytes | None, checksum: int | None) -> tuple[bytes, bytes | None]:
+    """A body and its secrets; nothing of those that are damaged."""
+    return (b"", None) if checksums.is_damaged(body, secrets, checksum) else (body, secrets)
 
 
 def _json(values: Sequence[str]) -> str:

@@ -29,12 +29,13 @@ insert into project (name, created_at) values (?, ?) on conflict (name) do nothi
 
 -- Reading resources
 
--- Columns that make a resource as a reader gets it, for `rendering.shown`: its source is its version's, unless its status
--- tells of another origin or place.
+-- Columns that make a resource as a reader gets it, for `resource_rows.shown`: its source is its version's, unless its
+-- status tells of another origin or place. From the secrets on they are there to find damage.
 -- name: get
 select v.body, r.status, o.head, o.tail,
        case when r.place is null then v.path when r.place = 1 then r.path end,
-       case when r.place is null then v.line when r.place = 1 then r.line end
+       case when r.place is null then v.line when r.place = 1 then r.line end,
+       v.secrets, v.checksum, v.kind, v.name, v.version
 from resource r
 join version_row v on v.id = r.version_id
 join origin o on o.id = ifnull(r.origin, v.origin)
@@ -43,7 +44,8 @@ where r.project = ? and r.kind = ? and r.name = ?;
 -- name: list_page
 select v.body, r.status, o.head, o.tail,
        case when r.place is null then v.path when r.place = 1 then r.path end,
-       case when r.place is null then v.line when r.place = 1 then r.line end
+       case when r.place is null then v.line when r.place = 1 then r.line end,
+       v.secrets, v.checksum, v.kind, v.name, v.version
 from resource r
 join version_row v on v.id = r.version_id
 join origin o on o.id = ifnull(r.origin, v.origin)
@@ -54,7 +56,8 @@ limit ?;
 -- name: history
 select v.body, r.status, o.head, o.tail,
        case when r.place is null then v.path when r.place = 1 then r.path end,
-       case when r.place is null then v.line when r.place = 1 then r.line end
+       case when r.place is null then v.line when r.place = 1 then r.line end,
+       v.secrets, v.checksum, v.kind, v.name, v.version
 from version v
 left join resource r on r.project = v.project and r.kind = v.kind and r.name = v.name and r.version = v.version
 join origin o on o.id = ifnull(r.origin, v.origin)
@@ -68,10 +71,18 @@ select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]');
 
+-- A digest says nothing of the body beside it: a plan that compares digests looks at what it compares.
+-- name: compared
+select r.kind, r.name, v.body, v.secrets, v.checksum
+from json_each(?2) k
+cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
+join version_row v on v.id = r.version_id;
+
 -- name: bodies
-select r.kind, r.name, v.body, r.status, o.head, o.tail,
+select v.body, r.status, o.head, o.tail,
        case when r.place is null then v.path when r.place = 1 then r.path end,
-       case when r.place is null then v.line when r.place = 1 then r.line end
+       case when r.place is null then v.line when r.place = 1 then r.line end,
+       v.secrets, v.checksum, v.kind, v.name, v.version
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.id = r.version_id
@@ -89,27 +100,27 @@ cross join version v on v.project = ?1 and v.kind = json_extract(k.value, '$[0]'
 group by 1, 2;
 
 -- name: identities
-select r.kind, r.name, r.resource_id, o.head, o.tail, r.status
+select r.kind, r.name, r.resource_id, o.head, o.tail, r.status, o.created_at
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.id = r.version_id
 join origin o on o.id = v.origin;
 
 -- name: documents
-select r.kind, r.name, v.body, v.secrets, r.owner, r.incomplete, r.status
+select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.id = r.version_id;
 
 -- name: configurations
-select r.kind, r.name, v.body, v.secrets, r.owner, r.incomplete, r.status
+select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status
 from resource r
 join version v on v.id = r.version_id
 where r.project = ? and r.kind = 'Configuration'
 order by r.name;
 
 -- name: versions_back
-select version, body, secrets from version
+select version, body, secrets, checksum from version
 where project = ? and kind = ? and name = ?
 order by version desc
 limit ?;
@@ -118,7 +129,7 @@ limit ?;
 -- by every write. Canonical JSON has one way to write each of these. Looking for many texts in a long body costs far more
 -- than reading it, and whoever writes documents says how many: beyond 64, all versions are given to whoever asks.
 -- name: versions_naming
-select v.kind, v.name, v.version, v.body, v.secrets
+select v.kind, v.name, v.version, v.body, v.secrets, v.checksum
 from version_row v not indexed
 where v.project = ?1 and v.since <= (select value from fact where key = 'revision')
   and v.kind in (select k.value from json_each(?2) k)
@@ -127,7 +138,7 @@ where v.project = ?1 and v.since <= (select value from fact where key = 'revisio
 order by v.id;
 
 -- name: versions_holding
-select v.version, v.body, v.secrets
+select v.version, v.body, v.secrets, v.checksum
 from version v
 where v.project = ?1 and v.kind = ?2 and v.name = ?3
   and (json_array_length(?4) > 64
@@ -397,8 +408,8 @@ where (head, tail, actor, run, request, created_at)
       is not (excluded.head, excluded.tail, excluded.actor, excluded.run, excluded.request, excluded.created_at);
 
 -- name: insert_version
-insert into version_row (id, project, kind, name, version, body, secrets, origin, path, line, since)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into version_row (id, project, kind, name, version, body, secrets, origin, path, line, since, checksum)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- In place of the row that counts. Another resource with the same id makes `since` null, which the table refuses.
 -- name: put_head
@@ -427,7 +438,7 @@ update resource_row set incomplete = ?1, status = nullif(?2, x'7b226c61746573742
 where project = ?4 and kind = ?5 and name = ?6 and since <= ?7 and ifnull(until > ?7, 1);
 
 -- name: rewrite_version
-update version_row set body = ?, secrets = ?
+update version_row set body = ?, secrets = ?, checksum = ?
 where project = ? and kind = ? and name = ? and version = ?;
 
 -- What a commit touches of what is stored: who has which id, and whose it is; what refers to what.
@@ -687,7 +698,7 @@ where (listing, why, kind, name) in (select listing, why, kind, name from held_r
 -- Redacting
 
 -- name: versions_of
-select version, body, secrets from version where project = ? and kind = ? and name = ? order by version;
+select version, body, secrets, checksum from version where project = ? and kind = ? and name = ? order by version;
 
 -- Every run of the project is looked through: what a sentence quotes nobody indexes.
 -- name: quotes
@@ -925,7 +936,7 @@ from (select distinct target_kind, target_name from reference where project = ?1
 cross join resource r on r.project = ?1 and r.kind = f.target_kind and r.name = f.target_name
 join version_row v on v.id = r.version_id
 where instr(v.body, cast('"deprecated":true' as blob)) > 0
-  and json_extract(cast(v.body as text), '$.metadata.deprecated') = 1
+  and case when json_valid(cast(v.body as text)) then json_extract(cast(v.body as text), '$.metadata.deprecated') end = 1
 order by r.kind, r.name
 limit ?2;
 
@@ -933,6 +944,17 @@ limit ?2;
 select kind, name from reference
 where project = ? and target_kind = ? and target_name = ?
 order by kind, name;
+
+-- Checksums
+
+-- name: unchecked
+select id, kind, name, version, body, secrets from version_row where checksum is null order by id limit ?;
+
+-- name: put_checksum
+update version_row set checksum = ? where id = ?;
+
+-- name: examined
+select id, project, kind, name, version, body, secrets, checksum from version where id > ? order by id limit ?;
 
 -- The audit
 
@@ -1012,7 +1034,8 @@ limit ?9;
 -- name: version_shown
 select v.body, r.status, o.head, o.tail,
        case when r.place is null then v.path when r.place = 1 then r.path end,
-       case when r.place is null then v.line when r.place = 1 then r.line end
+       case when r.place is null then v.line when r.place = 1 then r.line end,
+       v.secrets, v.checksum, v.kind, v.name, v.version
 from version v
 left join resource r on r.project = v.project and r.kind = v.kind and r.name = v.name and r.version = v.version
 join origin o on o.id = ifnull(r.origin, v.origin)

@@ -1,13 +1,16 @@
-"""Versions and heads as rows: which number a version has in its table, and whether a head's id may be somebody else's.
+"""Versions and heads as rows: which number a version has in its table, whether a head's id may be somebody else's, and
+what a reader sees of them.
 
-Belongs here: what a commit and a change that is written ahead do alike. Does not: which rows they take the place of
-(`parts`, `staging`).
+Belongs here: what a commit and a change that is written ahead do alike, and a row as a reader sees it. Does not: which
+rows they take the place of (`parts`, `staging`).
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from reconciler.store import queries
+from reconciler.resources import rendering
+from reconciler.store import checksums, queries
 from reconciler.store.contract import Changes, HeadRow, VersionRow
 
 
@@ -18,7 +21,8 @@ def write_versions(
     sql = queries.load()
     (last,) = connection.execute(sql["last_version"]).fetchone()
     numbered = list(enumerate(rows, last + 1))
-    connection.executemany(sql["insert_version"], ((number, *row, since) for number, row in numbered))
+    rows_of = ((number, *row, since, checksums.of(row.body, row.secrets)) for number, row in numbered)
+    connection.executemany(sql["insert_version"], rows_of)
     return {row[:4]: number for number, row in numbered}
 
 
@@ -41,3 +45,20 @@ def _may_be_taken(connection: sqlite3.Connection, rows: Sequence[HeadRow]) -> bo
         return True
     sql = queries.load()
     return bool(connection.execute(sql["ids_between"], (*projects, min(ids), max(ids))).fetchone()[0])
+
+
+def shown(row: tuple[Any, ...], *, damaged: Callable[[str, str, int], object]) -> bytes:
+    """A resource as a reader gets it, or what stands for one that is damaged, which `damaged` is told of: kind, name
+    and version. One that cannot be read never spoils the others of a list.
+    """
+    if is_damaged(row):
+        kind, name, version = row[8:]
+        damaged(kind, name, version)
+        return rendering.damaged(kind, name, version=version, latest=row[1] is not None)
+    return rendering.shown(row[:6])
+
+
+def is_damaged(row: tuple[Any, ...]) -> bool:
+    """Whether a row that a reader would see is not what was stored."""
+    body, status, head, tail, _, _, secrets, checksum, *_ = row
+    return checksums.is_damaged(body, secrets, checksum) or not rendering.is_framed(status, head, tail)

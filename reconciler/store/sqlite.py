@@ -24,6 +24,7 @@ from reconciler.store import (
     access,
     attending,
     auditing,
+    checksums,
     connections,
     erasing,
     migrating,
@@ -31,17 +32,21 @@ from reconciler.store import (
     queries,
     rendering_events,
     rendering_runs,
+    resource_rows,
     sweeping,
     writing,
 )
 from reconciler.store.ahead import SqliteAhead
 from reconciler.store.chaining import Anchor, Head
+from reconciler.store.checksums import Damage
 from reconciler.store.contract import (
     Ahead,
     Attention,
     AuditRow,
     AuditWanted,
     Changes,
+    Damaged,
+    DamagedVersion,
     Held,
     Moved,
     Record,
@@ -64,6 +69,7 @@ PAGE = 200  # resources of a list, or versions of a history
 PAGE_BYTES = 512 * 1024  # of their bodies, which may be megabytes each
 RUNS_PAGE = 100
 STATUSES_PAGE = 200
+EXAMINING_PAUSE = 0.02  # seconds between two steps of some milliseconds: nobody waits for the end
 
 T = TypeVar("T")
 
@@ -89,6 +95,7 @@ class SqliteStore:
         self._give_up_others()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
         self._recent = Recent()
+        self._damage = Damage()
         self._sweeper = Sweeper(self._writer, self._thread)
         self._thread.submit(self._sweeper.begin)
         self._ahead: SqliteAhead | None = None
@@ -125,19 +132,24 @@ class SqliteStore:
 
     async def get(self, project: str, key: Key) -> bytes | None:
         row = self._first("get", project, key.kind, key.name)
-        return None if row is None else rendering.shown(row)
+        if row is None:
+            return None
+        if resource_rows.is_damaged(row):
+            self._damage.note(DamagedVersion(project, *row[8:]))
+            raise Damaged(rendering.DAMAGED.format(kind=key.kind, name=key.name))
+        return rendering.shown(row[:6])
 
     async def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
-        wanted = (project, kind, after, limit)
+        wanted, damaged = (project, kind, after, limit), self._noting(project)
         with self._snapshot() as reader, _paged_bodies(reader, self._sql["list_page"], wanted) as pages:
             for rows in pages:
-                yield [rendering.shown(row) for row in rows]
+                yield [resource_rows.shown(row, damaged=damaged) for row in rows]
 
     async def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
-        wanted = (project, key.kind, key.name)
+        wanted, damaged = (project, key.kind, key.name), self._noting(project)
         with self._snapshot() as reader, _paged_bodies(reader, self._sql["history"], wanted) as pages:
             for rows in pages:
-                yield [rendering.shown(row) for row in rows]
+                yield [resource_rows.shown(row, damaged=damaged) for row in rows]
 
     async def commit(
         self,
@@ -194,6 +206,28 @@ class SqliteStore:
 
     def figures(self) -> Figures:
         return Figures(self._commits, _size(self.path), _size(self.path.with_name(f"{self.path.name}-wal")))
+
+    async def examine(self) -> None:
+        with closing(connections.open_reader(self.path)) as reader:
+            steps = checksums.damaged(reader)
+            while (found := await _interruptible(reader, lambda: next(steps, None))) is not None:
+                for one in found:
+                    self._damage.note(one)
+                await asyncio.sleep(EXAMINING_PAUSE)
+
+    async def damaged(self) -> list[DamagedVersion]:
+        return self._damage.tell(self._is_damaged)
+
+    def suspect(self, found: Iterable[DamagedVersion]) -> None:
+        for one in found:
+            self._damage.note(one)
+
+    def _is_damaged(self, one: DamagedVersion) -> bool:
+        row = self._first("version_shown", *one)
+        return row is not None and resource_rows.is_damaged(row)
+
+    def _noting(self, project: str) -> Callable[[str, str, int], None]:
+        return lambda kind, name, version: self._damage.note(DamagedVersion(project, kind, name, version))
 
     async def erase_traces(self) -> Traces:
         steps: Iterator[None] = iter(())

@@ -1,6 +1,8 @@
-"""Sweeping in the background: short jobs on the thread that writes, between which others have their turn.
+"""Sweeping in the background, and giving checksums to what has none: short jobs on the thread that writes, between
+which others have their turn.
 
-Belongs here: when the next step is taken, and what becomes of one that fails. Does not: what is swept (`sweeping`).
+Belongs here: when the next step is taken, and what becomes of one that fails. Does not: what is swept (`sweeping`),
+what a checksum is (`checksums`).
 """
 
 import logging
@@ -8,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import Executor
 
-from reconciler.store import sweeping
+from reconciler.store import checksums, sweeping
 from reconciler.store.contract import StoreFault
 
 log = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ class Sweeper:
         while self._is_again:
             self._is_again = False
             yield from sweeping.everything(self._connection)
+            yield from checksums.judge_all(self._connection)
 
     def _next(self) -> None:
         if not self._is_ended:

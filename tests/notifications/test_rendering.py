@@ -48,6 +48,7 @@ FACTS: dict[Type, Facts] = {
         "todo": "Renew.",
     },
     Type.STORE_DEGRADED: {"message": "The store could not be read."},
+    Type.STORE_DAMAGED: {"total": 1, "names": ("Source file (version 2, project acme)",)},
 }
 
 

@@ -66,6 +66,7 @@ REMEMBERED = footprints.of("p", [], repositories=["r"])
 
 READS: dict[str, tuple[Callable[[PlanningView], Any], bytes]] = {
     "stored": (lambda view: view.stored("p", [ONE, OTHER]), KEYS),
+    "compared": (lambda view: view.compared("p", [ONE, OTHER]), KEYS),
     "last_versions": (lambda view: view.last_versions("p", {ONE, OTHER}), KEYS),
     "identities": (lambda view: view.identities("p", (one for one in [ONE, OTHER])), KEYS),
     "bodies": (lambda view: view.bodies("p", [ONE, OTHER]), KEYS),

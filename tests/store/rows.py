@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.documents.values import Value
+from reconciler.resources import canonical
 from reconciler.resources.keys import Key
 from reconciler.store import origins
 from reconciler.store.contract import (
@@ -42,6 +43,14 @@ def digest(name: str, version: int) -> bytes:
 
 def body(name: str, version: int, padding: str = "") -> bytes:
     return json.dumps({"metadata": {"name": name, "version": version}, "spec": {"padding": padding}}).encode()
+
+
+def sound_body(name: str, version: int, padding: str = "") -> bytes:
+    """One as the program makes it, for a store in which it has no checksum yet."""
+    spec: dict[str, Value] = {"padding": padding}
+    spec_hash = hashlib.sha256(canonical.encode(spec)).hexdigest()
+    metadata: dict[str, Value] = {"hash": spec_hash, "name": name, "version": version}
+    return canonical.encode({"kind": KIND, "metadata": metadata, "spec": spec})
 
 
 def origin(version: int = 1, source: Mapping[str, Value] | None = None) -> OriginRow:

@@ -91,8 +91,8 @@ def insert(connection: sqlite3.Connection, old: Old) -> None:
     digest, identifier = rows.digest(old.name, old.number), f"id-{old.name}"
     key = (rows.PROJECT, rows.KIND, old.name, old.number, identifier, digest)
     request = "a request" if old.run is None else None
-    body, source = canonical.encode({"metadata": {"name": old.name}, "spec": {}}), canonical.encode(old.source)
-    version = (*key, body, b"secrets" if old.name == "weird" else None, source, "key:test", old.run, request, rows.AT)
+    body, source = rows.sound_body(old.name, old.number), canonical.encode(old.source)
+    version = (*key, body, b"{}" if old.name == "weird" else None, source, "key:test", old.run, request, rows.AT)
     connection.execute(f"insert into version values (null, {', '.join('?' * len(version))})", version)  # noqa: S608
     if old.status is not None:
         status = canonical.encode(old.status)
@@ -160,7 +160,7 @@ async def test_what_is_said_of_many_is_kept_once_and_a_status_says_nothing_twice
         shown = connection.execute("select name, origin is not null, place from resource order by name").fetchall()
         told = connection.execute("select distinct cast(status as text) from resource_row order by 1").fetchall()
         kept = connection.execute("select count(*) from origin").fetchone()
-        secrets = connection.execute("select name from version where secrets = cast('secrets' as blob)").fetchall()
+        secrets = connection.execute("select name from version where secrets = cast('{}' as blob)").fetchall()
         assert connection.execute("pragma foreign_key_check").fetchall() == []
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
     other = {

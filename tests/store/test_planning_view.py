@@ -69,7 +69,8 @@ async def test_stored_resources_are_found_by_key(engine: Engine, store: Store) -
         p: Stored(p, rows.digest("p", 1), 1, owner=None, protected=True, incomplete=True, drifted=True),
     }
     told = rows.origin()
-    assert identities == {key: Identity(f"id-{key.name}", told.head, told.tail, rows.STATUS) for key in (a, b, p)}
+    frame = (told.head, told.tail, rows.STATUS, rows.AT)
+    assert identities == {key: Identity(f"id-{key.name}", *frame) for key in (a, b, p)}
     assert (bodies, elsewhere, taken) == ({name: rows.shown(name, 1) for name in "abp"}, {}, {"id-b"})
 
 

@@ -10,7 +10,7 @@ from reconciler.operations import sqlite as operations
 from reconciler.operations.contract import SessionRow
 from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store import connections, migrating
-from reconciler.store.contract import Record
+from reconciler.store.contract import Changes, Record
 from reconciler.store.sqlite import SqliteStore
 from reconciler.upkeep.databases import Places
 from reconciler.upkeep.watches import Watch
@@ -42,6 +42,13 @@ async def _fill(found: Places, names: tuple[str, ...]) -> None:
     await beside.flow_key()
     await beside.put_session(SessionRow(b"\1" * 32, "a user", 0, rows.AT, rows.AT, TOKEN))
     await beside.close()
+
+
+async def add(path: Path, part: Changes) -> None:
+    """Store more."""
+    store = SqliteStore(path)
+    await store.commit([part], record=Record(), planned_at=None)
+    await store.close()
 
 
 def older(path: Path, version: int) -> None:

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -32,6 +33,8 @@ from tests.remote_cases.remote import Upstream
 from tests.repositories import Repository
 from tests.servers import https
 from tests.servers.certificates import Authority
+from tests.store import rows
+from tests.store.test_checksums import flip
 from tests.upkeep import scenes
 
 Found = list[tuple[str, str, str]]
@@ -398,6 +401,18 @@ def test_damage_that_only_a_full_look_finds(service: Service) -> None:
     [(check, status, message)] = service.wrong("--full")
     assert (check, status) == ("store.db", "error")
     assert message.endswith("; stop the service, and restore a backup")
+
+
+def test_a_stored_version_that_is_not_what_was_stored_is_found_by_a_full_look(service: Service) -> None:
+    marked = replace(rows.stored("z"), versions=(rows.version("z", padding="marker-of-one-body"),))
+    asyncio.run(scenes.add(service.state / "store.db", marked))
+    flip(service.state / "store.db", b"marker-of-one-body")
+    assert service.wrong() == []
+    told = (
+        f"{service.state}/store.db: 1 stored version damaged: version 1 of the Destination z (project default); apply "
+        "these anew, have Git read in full, or restore a backup; look at the disk"
+    )
+    assert service.wrong("--full") == [("store.db", "error", told)]
 
 
 def test_a_store_of_a_later_version_or_of_another_program(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Whether the two databases are there, ours, of a version that is known, and whole."""
+"""Whether the two databases are there, ours, of a version that is known, and whole, and all that the store holds."""
 
 import time
 from collections.abc import Callable
@@ -6,8 +6,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from reconciler.counting import counted
 from reconciler.errors import ReconcilerError, Refused
-from reconciler.store import connections
+from reconciler.store import checksums, connections
+from reconciler.store.contract import DamagedVersion
 from reconciler.upkeep import copies, databases, files
 from reconciler.upkeep.databases import STORE, Identity, Kind
 from reconciler.upkeep.findings import Finding, error, ok, warning
@@ -17,6 +19,7 @@ QUICK_SECONDS = 15.0
 FULL_SECONDS = 3600.0
 ELSEWHERE = "look through a copy of it with `sqlite3 COPY 'pragma integrity_check'`, which has no limit"
 MUCH_FREE = 0.5  # of a file that nothing is in
+NAMED = 10  # damaged versions that a sentence names
 LITTLE_BYTES = 256 << 20  # what is smaller may be as empty as it likes
 
 
@@ -32,6 +35,7 @@ class Facts(NamedTuple):
     identity: Identity | None = None
     verdict: str = ""
     is_full: bool = False
+    damaged: tuple[DamagedVersion, ...] = ()  # stored versions without their checksum
 
 
 def gather(path: Path, kind: Kind, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> Facts:
@@ -40,8 +44,12 @@ def gather(path: Path, kind: Kind, *, is_full: bool, clock: Callable[[], float] 
         return Facts(path, kind, exists=False)
     try:
         found = copies.look(path, kind)
-        verdict = _verdict(path, kind, is_full, clock)
-        return Facts(path, kind, exists=True, identity=found, verdict=verdict, is_full=is_full)
+        watch = Watch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
+        verdict = _verdict(path, kind, is_full, watch)
+        damaged: tuple[DamagedVersion, ...] = ()
+        if is_full and verdict == "ok" and kind is STORE and found.version == kind.latest:
+            verdict, damaged = _damaged(path, kind, watch)
+        return Facts(path, kind, exists=True, identity=found, verdict=verdict, is_full=is_full, damaged=damaged)
     except ReconcilerError as problem:
         return Facts(path, kind, exists=True, fault=problem.message)
 
@@ -58,6 +66,11 @@ def judge(facts: Facts) -> list[Finding]:
         return [error(name, facts.fault.rstrip("."), "")]
     if facts.verdict not in ("", "ok"):
         return [error(name, f"{facts.path} is damaged ({facts.verdict})", _mending(facts.kind))]
+    if facts.damaged:
+        total, first = len(facts.damaged), ", ".join(map(_name, facts.damaged[:NAMED]))
+        more = f" and {total - NAMED} more" if total > NAMED else ""
+        told = f"{facts.path}: {counted(total, 'stored version')} damaged: {first}{more}"
+        return [error(name, told, "apply these anew, have Git read in full, or restore a backup; look at the disk")]
     return [*_told(facts, facts.identity), *_free(facts, facts.identity)]
 
 
@@ -85,8 +98,24 @@ def _mending(kind: Kind) -> str:
     return f"stop the service, and remove {kind.file}: everybody signs in again"
 
 
-def _verdict(path: Path, kind: Kind, is_full: bool, clock: Callable[[], float]) -> str:
-    watch = Watch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
+def _name(one: DamagedVersion) -> str:
+    return f"version {one.version} of the {one.kind} {one.name} (project {one.project})"
+
+
+def _damaged(path: Path, kind: Kind, watch: Watch) -> tuple[str, tuple[DamagedVersion, ...]]:
+    """What SQLite would say, which looks at no checksum of ours, and the damaged versions."""
+    found: list[DamagedVersion] = []
+    with connections.faults("read", of=kind.name), closing(connections.open_reader(path)) as connection:
+        try:
+            for step in checksums.damaged(connection):
+                watch.check(f"The look through {path}")
+                found += step
+        except Refused:  # the time is up
+            return "", ()
+    return "ok", tuple(found)
+
+
+def _verdict(path: Path, kind: Kind, is_full: bool, watch: Watch) -> str:
     with connections.faults("read", of=kind.name), closing(connections.open_reader(path)) as connection:
         databases.identity(connection)
         try:

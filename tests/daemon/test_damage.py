@@ -1,0 +1,106 @@
+"""A byte of a stored resource was flipped on the disk: nobody is served it, and Git restores what it owns."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import daemons
+from tests.daemons import Daemon, destination, statuses, watched
+from tests.repositories import Repository
+from tests.store.test_checksums import flip
+
+MARKER = "marker-of-one-description"
+DAMAGED = "the Destination {} is damaged in the store; apply it anew, let Git be read in full, or restore a backup"
+
+
+def asked(name: str, description: str) -> dict[str, Any]:
+    metadata = {"name": name, "description": description}
+    return {"apiVersion": "service/v1", "kind": "Destination", "metadata": metadata, "spec": {"type": "otlp"}}
+
+
+def opened(daemon: Daemon) -> list[str]:
+    """The types of the notifications whose cause is there."""
+    found = daemon.get("/v1/api/notifications").body["notifications"]
+    return [one["spec"]["notificationType"] for one in found if one["metadata"]["labels"]["service/state"] == "open"]
+
+
+def broken(daemon: Daemon) -> dict[str, str]:
+    """What the list says of the Destinations that are damaged, by name."""
+    found = daemon.resources("Destination")
+    return {one["metadata"]["name"]: one["status"]["error"] for one in found if "error" in one["status"]}
+
+
+@pytest.fixture
+def whole() -> dict[str, Any]:
+    """The damaged resources as they were before, by name."""
+    return {}
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, source: Repository, whole: dict[str, Any]) -> Iterator[Daemon]:
+    """One that has read a marker in a description of Git's, and taken another in one of the API's; both are damaged."""
+    source.write("a.yaml", destination("a", f"{MARKER}-git"))
+    source.commit()
+    settings = {"notifications": {"interval": "1s"}}
+    repositories = [watched("one", source.path)]
+    with daemons.running(tmp_path / "daemon", repositories=repositories, settings=settings) as daemon:
+        daemon.run_of("one", source.head())
+        daemon.apply(asked("x", f"{MARKER}-api"), asked("y", "whole"))
+        whole.update({name: daemon.resource("Destination", name) for name in ("a", "x")})
+        daemon.stop()
+        flip(daemon.state / "store.db", f"{MARKER}-git".encode())
+        flip(daemon.state / "store.db", f"{MARKER}-api".encode())
+        yield daemon.start()
+
+
+def test_what_is_damaged_is_an_error_by_itself_until_it_is_restored(
+    daemon: Daemon, source: Repository, whole: dict[str, Any]
+) -> None:
+    for name in ("a", "x"):
+        answer = daemon.get(f"/v1/resources/Destination/{name}")
+        told = DAMAGED.format(name)
+        assert (answer.status, answer.body) == (500, {"errors": [f"T{told[1:]}."]})
+    assert broken(daemon) == {name: DAMAGED.format(name) for name in ("a", "x")}
+    assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "x", "y"]
+    daemons.until(lambda: "StoreDamaged" in opened(daemon), "the damage is notified of")
+    # What Git owns, the API cannot restore; what the API owns, it can, with the document that was stored.
+    of_git, of_api = daemon.apply(asked("a", f"{MARKER}-git"), asked("x", f"{MARKER}-api"))
+    reason = "what is stored of the Destination a is damaged; the next full read of the repository one restores it"
+    assert (of_git["status"], of_git["reason"]) == ("error", reason)
+    assert (of_api["status"], of_api["resource"]["metadata"]["description"]) == ("configured", f"{MARKER}-api")
+    assert daemon.resource("Destination", "x") == of_api["resource"] == whole["x"]
+    assert broken(daemon) == {"a": DAMAGED.format("a")}
+    # Another setting of the repository has it read in full.
+    daemon.follow(watched("one", source.path, acceptInvalid=True))
+
+    def is_restored() -> bool:
+        return not broken(daemon)
+
+    daemons.until(is_restored, "the full read restores it")
+    [run, *_] = [run for run in daemon.runs("one") if run["counts"].get("configured")]
+    assert statuses(daemon.run(run["id"])) == {"a": "configured"}
+    assert (daemon.resource("Destination", "a"), daemon.history("Destination", "a")) == (whole["a"], [whole["a"]])
+    daemons.until(lambda: "StoreDamaged" not in opened(daemon), "it is resolved")
+    events = daemon.get("/v1/audit-events?action=restored").body["events"]
+    assert sorted((one["name"], one["versionBefore"], one["versionAfter"]) for one in events) == [
+        ("a", 1, 1),
+        ("x", 1, 1),
+    ]
+    daemon.restart()
+    assert (daemon.repository("one")["state"], broken(daemon)) == ("ready", {})
+
+
+def test_another_version_takes_the_place_of_a_damaged_one_and_what_is_damaged_can_be_deleted(daemon: Daemon) -> None:
+    [update] = daemon.apply(asked("x", "another"))
+    assert (update["status"], update["resource"]["metadata"]["version"]) == ("configured", 2)
+    [second, first] = daemon.history("Destination", "x")
+    assert second == daemon.resource("Destination", "x")
+    assert first == {
+        "kind": "Destination",
+        "metadata": {"name": "x", "version": 1},
+        "status": {"error": DAMAGED.format("x")},
+    }
+    assert daemon.delete("/v1/resources/Destination/x").status == 204
+    assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "y"]
