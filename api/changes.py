@@ -7,7 +7,7 @@ from api.answers import Empty, Json
 from api.calls import Call
 from reconciler.applying import Answer, Options, Request
 
-APPLY_PARAMETERS = frozenset({"acceptInvalid", "atomic", "dryRun"})
+APPLY_PARAMETERS = frozenset({"acceptInvalid", "atomic", "dryRun", "strict"})
 DELETE_PARAMETERS = frozenset({"dryRun"})
 
 
@@ -44,7 +44,10 @@ def response(answer: Answer) -> Response:
 def _options(call: Call, *, known: frozenset[str]) -> Options:
     query = queries.Query(call.query, known=known, strict=True)
     options = Options(
-        accept_invalid=query.boolean("acceptInvalid"), atomic=query.boolean("atomic"), dry_run=query.boolean("dryRun")
+        accept_invalid=query.boolean("acceptInvalid"),
+        atomic=query.boolean("atomic"),
+        dry_run=query.boolean("dryRun"),
+        strict_version=query.choice("strict", "version"),
     )
     query.check()
     return options

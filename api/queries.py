@@ -41,6 +41,12 @@ class Query:
             self.problems.append(f"The query parameter `{name}` is not one of `true`, `false`, `1` and `0`.")
         return BOOLEANS.get(value, False)
 
+    def choice(self, name: str, value: str) -> bool:
+        """Whether a parameter that takes one value has it; false when it is not given."""
+        if self.values.get(name, value) != value:
+            self.problems.append(f"The query parameter `{name}` takes `{value}` alone.")
+        return self.values.get(name) == value
+
     def integer(self, name: str, *, lowest: int, highest: int, default: int) -> int:
         """An integer in decimal digits."""
         value = self.values.get(name)

@@ -30,7 +30,7 @@ async def get(call: Call) -> Response:
     if resource is None:
         raise missing(key)
     resource = _shown(call, resource, kind=key.kind)
-    etag = etags.header(resource)
+    etag = etags.of_version(resource, version=browsing.version(resource))
     body = answers.member(b"resource", resource)
     return etags.not_modified(call, etag) or AtOnce(body, media_type=answers.JSON, headers=(etag,))
 
@@ -75,10 +75,9 @@ async def delete(call: Call) -> Response:
     """DELETE /v1/resources/{kind}/{name}"""
     queries.none_known(call.query)
     key = key_of(call)
-    request = changes.request(call)
-    return changes.response(
-        await disconnects.unless_gone(call.receive, call.services.applier.delete_one(key, request=request))
-    )
+    request, matching = changes.request(call), etags.matching(call)
+    work = call.services.applier.delete_one(key, request=request, matching=matching)
+    return changes.response(await disconnects.unless_gone(call.receive, work))
 
 
 async def history(call: Call) -> Response:

@@ -69,6 +69,8 @@ class Options:
     accept_invalid: bool = False
     atomic: bool = False
     dry_run: bool = False
+    strict_version: bool = False  # a document made from another version than the stored one is not stored
+    matching: tuple[str, ...] | None = None  # delete what has one of these, versions or hashes; None: whatever it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,12 @@ class Applier:
         """
         return await self._answer(Verb.DELETE, body, request=request, options=options)
 
-    async def delete_one(self, key: Key, *, request: Request) -> Answer:
-        """Delete one resource: 204, or 403, 404, 409 with `errors`. Raises StoreFault, ReaderGone, Hangs."""
+    async def delete_one(self, key: Key, *, request: Request, matching: tuple[str, ...] | None = None) -> Answer:
+        """Delete one resource: 204, or 403, 404, 409 with `errors`, 412 where it has none of the versions and hashes
+        of `matching`. Raises StoreFault, ReaderGone, Hangs.
+        """
         body = msgspec.json.encode([{"kind": key.kind, "metadata": {"name": key.name}}])
-        answer = await self.delete(body, request=request, options=Options())
+        answer = await self.delete(body, request=request, options=Options(matching=matching))
         if answer.status != 202:
             return answer
         outcome = msgspec.json.decode(answer.body, type=_Deleted)
@@ -313,6 +317,8 @@ class Applier:
                 atomic=options.atomic,
                 dry_run=options.dry_run,
                 accept_invalid=options.accept_invalid,
+                strict_version=options.strict_version,
+                matching=options.matching,
             )
 
         async def store(answered: Answered) -> Answer:

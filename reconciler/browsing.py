@@ -83,6 +83,11 @@ def raw_text(configuration: bytes) -> RawText:
     return RawText(text=read.spec.raw, ready=read.status.ready)
 
 
+def version(resource: bytes) -> int:
+    """The number of a resource's version."""
+    return _NUMBERED.decode(resource).metadata.version
+
+
 def without_raw(resource: bytes) -> bytes:
     """The same resource for somebody who may not read `spec.raw`, which is text that may hold anything."""
     if b'"raw":' not in resource:
@@ -112,6 +117,14 @@ class _Status(msgspec.Struct, frozen=True):
     ready: bool = True
 
 
+class _Number(msgspec.Struct, frozen=True):
+    version: int = 1  # of what is built in
+
+
+class _Numbered(msgspec.Struct, frozen=True):
+    metadata: _Number
+
+
 class _Resource(msgspec.Struct, frozen=True):
     metadata: _Metadata
 
@@ -126,6 +139,7 @@ class _Configuration(msgspec.Struct, frozen=True):
 
 
 _RESOURCE = msgspec.json.Decoder(_Resource)
+_NUMBERED = msgspec.json.Decoder(_Numbered)
 _VERSION = msgspec.json.Decoder(_Version)
 _CONFIGURATION = msgspec.json.Decoder(_Configuration)
 

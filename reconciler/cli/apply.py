@@ -21,6 +21,11 @@ from reconciler.documents.values import Value
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and store nothing.")
 @click.option("--atomic", is_flag=True, help="Store all of it, or nothing.")
 @click.option("--accept-invalid", is_flag=True, help="Store resources with missing or bad parameters, as incomplete.")
+@click.option(
+    "--strict-version",
+    is_flag=True,
+    help="Refuse a file whose `metadata.version` or `metadata.hash` is not that of the stored resource.",
+)
 @connected
 @click.pass_context
 def apply(
@@ -31,6 +36,7 @@ def apply(
     dry_run: bool,
     atomic: bool,
     accept_invalid: bool,
+    strict_version: bool,
 ) -> None:
     """Create or update resources from files, and print one line for each.
 
@@ -39,6 +45,8 @@ def apply(
     sent = sending.resources(paths)
     chosen = {"dryRun": dry_run, "atomic": atomic, "acceptInvalid": accept_invalid}
     query = {name: "true" for name, on in chosen.items() if on}
+    if strict_version:
+        query["strict"] = "version"
     body: dict[str, Value] = {"resources": [found.value for found in sent]}
     with connecting.client(session) as client:
         try:

@@ -22,7 +22,8 @@ class Wanted(msgspec.Struct, frozen=True, gc=False):
     `ordinal` is its place in the request, or its rank by path and position in a commit; the outcomes keep that order.
     `key` is None when kind or name could not be read. `reason` holds every violation, one a line, and is None exactly
     when the document is valid; `digest` is what equality is decided on. `allowed` is False for what a repository's
-    `allow` setting leaves out. `fault` says what failed outside of the document, so that nobody can judge it. `recent`
+    `allow` setting leaves out. `conflict` says that it was made from another version than the stored one, where that
+    counts. `fault` says what failed outside of the document, so that nobody can judge it. `recent`
     holds what recent rules have against it, one a line: a reason unless the same is stored, and then a note.
     """
 
@@ -34,6 +35,7 @@ class Wanted(msgspec.Struct, frozen=True, gc=False):
     deprecated: bool = False
     allowed: bool = True
     fault: str | None = None
+    conflict: str | None = None
     recent: str | None = None
 
 

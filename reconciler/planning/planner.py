@@ -81,6 +81,8 @@ def _judge(
         return refused
     assert document.key is not None
     outcome = _compare(document, stored.get(document.key), actor, suspended)
+    if document.conflict is not None and not _stays_refused(outcome):
+        return replace(outcome, status=UpdateStatus.ERROR, change=Change.NONE, reason=document.conflict)
     if document.recent is not None:
         return _by_recent_rules(document, outcome)
     if document.fault is None or _stays_refused(outcome):

@@ -97,7 +97,10 @@ class Verb(StrEnum):
 
 
 class RequestJob(msgspec.Struct, frozen=True, tag="request"):
-    """Plan the body of an apply or delete request. `atomic` is for an apply."""
+    """Plan the body of an apply or delete request. `atomic` and `strict_version` are for an apply: with the latter, a
+    document that names another version or hash than the stored one is not stored. `matching` is for a delete: nothing
+    goes unless what is stored has one of these, each a version or a hash.
+    """
 
     context: Context
     verb: Verb
@@ -109,6 +112,8 @@ class RequestJob(msgspec.Struct, frozen=True, tag="request"):
     atomic: bool
     dry_run: bool
     accept_invalid: bool = False
+    strict_version: bool = False
+    matching: tuple[str, ...] | None = None  # None: any; `*` stands for any that there is
 
     def __repr__(self) -> str:
         """Without the body, in which secrets are in clear."""

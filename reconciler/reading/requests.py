@@ -1,9 +1,11 @@
 """Planning a request: the body of an apply or a delete, what is stored, one plan, its rows, and the answer's bytes."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -18,7 +20,7 @@ from reconciler.deciding.worlds import World
 from reconciler.documents import limits, reading, trees
 from reconciler.documents.values import Value, pointer_text
 from reconciler.planning import planner
-from reconciler.planning.models import BUILT_IN, Change, Outcome, Wanted
+from reconciler.planning.models import BUILT_IN, Change, Outcome, Stored, Wanted
 from reconciler.planning.statuses import REFUSED, WITH_REASON, UpdateStatus
 from reconciler.reading import messages
 from reconciler.reading.messages import RequestJob, RequestPlanned, Verb
@@ -77,7 +79,7 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
             available=job.context.secrets,
             check=time_left.check,
         )
-        decided = _decide(job, found, world, actor=actor)
+        decided = _decide(job, found, world, items, actor=actor)
         refusals = planner.refusals(decided.outcomes, actor=actor) if job.atomic else ()
         if refusals:
             return _answer(number, revision, status=409, body={"errors": [_line(outcome) for outcome in refusals]})
@@ -103,12 +105,71 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
     )
 
 
-def _decide(job: RequestJob, found: list[Candidate], world: World, *, actor: Actor) -> Decided:
+def _decide(job: RequestJob, found: list[Candidate], world: World, items: Sequence[Value], *, actor: Actor) -> Decided:
     stored = world.stored(one.key for one in found if one.key is not None)
     conflicts = identities.conflicts(found, stored, world.view, project=world.project)
     wanted = [one.wanted(ordinal, reason=conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
+    if job.strict_version:
+        wanted = _of_present_versions(wanted, items, stored, world)
     batch = Batch(found, wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
     return decisions.together(batch, world)
+
+
+class _Made(NamedTuple):
+    """Which version a document was made from, as its metadata says; None for what it does not say."""
+
+    version: Value
+    hash: Value
+
+
+def _made_from(item: Value) -> _Made:
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    return _Made(metadata.get("version"), metadata.get("hash")) if isinstance(metadata, dict) else _Made(None, None)
+
+
+def _of_present_versions(
+    wanted: Sequence[Wanted], items: Sequence[Value], stored: Mapping[Key, Stored], world: World
+) -> list[Wanted]:
+    """What is wanted, with a conflict where a document was made from another version than the stored one."""
+    made = [_made_from(item) for item in items]
+    asked = [one.key for one, of in zip(wanted, made, strict=True) if one.key is not None and of.hash is not None]
+    hashes = _hashes(asked, world)
+    return [
+        one if one.key is None else structs.replace(one, conflict=_conflict(one.key, of, stored, hashes))
+        for one, of in zip(wanted, made, strict=True)
+    ]
+
+
+def _conflict(key: Key, made: _Made, stored: Mapping[Key, Stored], hashes: Mapping[Key, str]) -> str | None:
+    """Why a document does not count as made from what is stored."""
+    if made == _Made(None, None):
+        return None
+    present = stored.get(key)
+    if present is None:
+        told = f"there is no {key.kind} {key.name}"
+        return f"{told}; to create it, leave out `metadata.version` and `metadata.hash`"
+    named = "version" if made.version not in (None, present.version) else "hash"
+    if named == "hash" and made.hash in (None, hashes.get(key)):
+        return None
+    told = f"the present version is {present.version}, and `metadata.{named}` of the document is of another"
+    return f"{told}; get the resource and make the change again"
+
+
+def _hashes(keys: Iterable[Key], world: World) -> dict[Key, str]:
+    """The hashes of the stored resources among these; one that is damaged has none."""
+    found = {}
+    for key, document in world.view.documents(world.project, list(keys)).items():
+        with suppress(msgspec.DecodeError):
+            found[key] = msgspec.json.decode(document.body, type=_Hashed).metadata.hash
+    return found
+
+
+class _HashedMetadata(msgspec.Struct):
+    hash: str
+
+
+class _Hashed(msgspec.Struct):
+    metadata: _HashedMetadata
 
 
 def _told(_: int, found: Sequence[Violation]) -> str:
@@ -146,6 +207,9 @@ def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, num
         references = decisions.references(world, stored, {})
         suspended = view.suspended(job.context.at)
         outcomes = planner.plan_deletes(wanted, stored, references=references, actor=actor, suspended=suspended)
+        others = [] if job.matching is None else _of_other_versions(outcomes, job.matching, world)
+        if others:
+            return _answer(number, revision, status=412, body={"errors": others})
         bodies = _stored_bodies(outcomes, view, origin=origin)
         decided, stock = Decided((), outcomes), Stock({}, {})
         remasking = Remasking(
@@ -157,6 +221,18 @@ def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, num
     updates = [_update(outcome, _present(outcome, items, bodies)) for outcome in outcomes]
     errors = [_line(outcome) for outcome in outcomes if outcome.status in REFUSED]
     return _answer(number, revision, status=202, body={"errors": errors, "updates": updates}, changed=changed)
+
+
+def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], world: World) -> list[str]:
+    """One line for each resource that would go and has none of these versions and hashes."""
+    going = [one.stored for one in outcomes if one.change is Change.DELETE and one.stored is not None]
+    hashes = _hashes([stored.key for stored in going], world)
+    return [
+        f"{stored.key.kind} {stored.key.name}: the present version is {stored.version}, which `If-Match` does not "
+        "name; get the resource, and decide again"
+        for stored in going
+        if not {"*", str(stored.version), hashes.get(stored.key)} & set(matching)
+    ]
 
 
 def _items(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:

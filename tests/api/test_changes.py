@@ -338,7 +338,7 @@ async def test_delete_without_anything_to_delete_says_so_with_empty_arrays(clien
 # What is refused whole
 
 BOOLEAN = "The query parameter `{}` is not one of `true`, `false`, `1` and `0`."
-KNOWN = "`acceptInvalid`, `atomic`, `dryRun`"
+KNOWN = "`acceptInvalid`, `atomic`, `dryRun`, `strict`"
 
 
 @pytest.mark.parametrize(
@@ -469,3 +469,57 @@ def _masked(resource: dict[str, Any]) -> dict[str, Any]:
     for parameter in masked["spec"]["parameters"]:
         parameter["value"] = "(sensitive)"
     return masked
+
+
+OF_ANOTHER = (
+    "the present version is 2, and `metadata.{}` of the document is of another; get the resource and make the change "
+    "again"
+)
+
+
+async def test_a_strict_apply_stores_what_was_made_from_the_present_version_alone(client: httpx2.AsyncClient) -> None:
+    [first] = await apply(client, destination("a"))
+    [second] = await apply(client, destination("a", description="another"))
+    old, new = (update["resource"]["metadata"] for update in (first, second))
+    spec_hash, other = new["hash"], "0" * 64
+    cases = [
+        ({"version": 1}, ("error", OF_ANOTHER.format("version"))),
+        ({"version": 1, "hash": spec_hash}, ("error", OF_ANOTHER.format("version"))),
+        ({"hash": other}, ("error", OF_ANOTHER.format("hash"))),
+        ({"version": 2, "hash": other}, ("error", OF_ANOTHER.format("hash"))),
+        ({"version": "2"}, ("error", OF_ANOTHER.format("version"))),
+        ({"version": 2, "hash": spec_hash}, ("configured", None)),
+        ({"version": None}, ("configured", None)),
+        ({}, ("configured", None)),
+    ]
+    assert (old["version"], new["version"]) == (1, 2)
+    for made, told in cases:
+        sent = destination("a", description="mine", **made)
+        [update] = await apply(client, sent, query="?strict=version&dryRun=true")
+        assert (update["status"], update.get("reason")) == told, made
+        if told[0] == "error":
+            assert update["resource"]["metadata"]["version"] == 2
+    [equal] = await apply(client, destination("a", description="another", version=1), query="?strict=version")
+    assert equal["status"] == "error"
+    [lenient] = await apply(client, destination("a", description="mine", version=1, hash=other))
+    assert (lenient["status"], lenient["resource"]["metadata"]["version"]) == ("configured", 3)
+
+
+async def test_a_strict_apply_of_what_is_not_stored_any_more_is_an_error(client: httpx2.AsyncClient) -> None:
+    [update] = await apply(client, destination("a", version=3), query="?strict=version")
+    told = "there is no Destination a; to create it, leave out `metadata.version` and `metadata.hash`"
+    assert (update["status"], update["reason"]) == ("error", told)
+    [update] = await apply(client, destination("a"), query="?strict=version")
+    assert update["status"] == "created"
+    atomic = await client.post(
+        "/v1/apply?strict=version&atomic=true", json={"resources": [destination("a", version=7), destination("b")]}
+    )
+    assert (atomic.status_code, len(atomic.json()["errors"]), await held(client)) == (409, 1, ["a"])
+
+
+async def test_strictness_is_about_versions_alone(client: httpx2.AsyncClient) -> None:
+    answer = await client.post("/v1/apply?strict=true", json={"resources": []})
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"errors": ["The query parameter `strict` takes `version` alone."]},
+    )

@@ -247,6 +247,6 @@ def _is_over_a_limit(answer: Response) -> bool:
     """A limit that no schema states: the size of a body, or of an integer wherever one may stand; how far away an
     expiry is; what two parameters say together.
     """
-    if answer.status_code == 413:
+    if answer.status_code in (412, 413):
         return True
     return answer.status_code == 400 and str(answer.json()["errors"][0]).startswith(UNSTATED)

@@ -303,3 +303,58 @@ async def test_head_answers_as_get_without_a_body(client: httpx2.AsyncClient, pa
         n: v for n, v in get.headers.items() if n not in ids
     }
     assert head.content == b""
+
+
+PATH = "/v1/resources/Destination/audit-log"
+
+
+async def tag(client: httpx2.AsyncClient) -> str:
+    return str((await client.get(PATH)).headers["etag"])
+
+
+async def test_the_etag_of_a_resource_is_its_version_and_a_digest_of_all_that_is_shown(
+    client: httpx2.AsyncClient,
+) -> None:
+    await stored(client, "audit-log")
+    first = await tag(client)
+    await stored(client, "audit-log", description="another")
+    second = await tag(client)
+    assert [each.strip('"').split("-")[0] for each in (first, second)] == ["1", "2"]
+    other = f'"2-{first.strip(chr(34)).split("-")[1]}"'
+    held = [(await client.get(PATH, headers={"If-None-Match": each})).status_code for each in (first, other, second)]
+    assert held == [200, 200, 304]
+
+
+@pytest.mark.parametrize(
+    "named",
+    ['"2"', "{hash}", "{etag}", '"2-of-another-digest"', "*", '"1", "2"', 'W/"2","2"'],
+)
+async def test_what_if_match_names_is_deleted(client: httpx2.AsyncClient, named: str) -> None:
+    await stored(client, "audit-log")
+    resource = await stored(client, "audit-log", description="another")
+    header = named.format(hash=f'"{resource["metadata"]["hash"]}"', etag=await tag(client))
+    assert (await client.delete(PATH, headers={"If-Match": header})).status_code == 204
+    assert (await client.get(PATH)).status_code == 404
+
+
+@pytest.mark.parametrize("named", ['"1"', '"3"', 'W/"2"', '"1-{digest}"', '""', f'"{"0" * 64}"', '"02"'])
+async def test_another_version_than_if_match_names_is_kept(client: httpx2.AsyncClient, named: str) -> None:
+    await stored(client, "audit-log")
+    await stored(client, "audit-log", description="another")
+    header = named.format(digest=(await tag(client)).strip('"').split("-")[1])
+    answer = await client.delete(PATH, headers={"If-Match": header})
+    told = (
+        "Destination audit-log: the present version is 2, which `If-Match` does not name; get the resource, and decide "
+        "again"
+    )
+    assert (answer.status_code, answer.json()) == (412, {"errors": [told]})
+    assert (await client.get(PATH)).status_code == 200
+
+
+async def test_a_condition_that_is_none_is_refused_and_what_is_not_there_is_missing(client: httpx2.AsyncClient) -> None:
+    await stored(client, "audit-log")
+    answer = await client.delete(PATH, headers={"If-Match": "2"})
+    told = '`If-Match` takes `*`, or versions, hashes or ETags, each in quotes, such as "3".'
+    assert (answer.status_code, answer.json()) == (400, {"errors": [told]})
+    missing = await client.delete("/v1/resources/Destination/none", headers={"If-Match": '"1"'})
+    assert missing.status_code == 404

@@ -345,7 +345,7 @@ _BODIES = (
     _tagged(
         "a dry run that is spelled wrong",
         asking("POST", "/v1/apply?dryrun=true", {"resources": [resource("Fleet", MINE)]}),
-        "400 The query parameter `dryrun` is not known here: there are `acceptInvalid`, `atomic`, `dryRun`.",
+        "400 The query parameter `dryrun` is not known here: there are `acceptInvalid`, `atomic`, `dryRun`, `strict`.",
     ),
     _tagged(
         "a dry run that is and is not one",

@@ -178,7 +178,7 @@ def test_lengths_that_contradict_each_other_are_refused(lengths: bytes, daemon: 
             "The request line and the headers are larger than 64 KiB; send fewer or shorter ones.",
         ),
         ("a&" * 10_000, "The query is not at most 100 parameters in percent-encoded UTF-8."),
-        ("a=" + "%41" * 20_000, "there are `acceptInvalid`, `atomic`, `dryRun`."),
+        ("a=" + "%41" * 20_000, "there are `acceptInvalid`, `atomic`, `dryRun`, `strict`."),
     ],
     ids=["over the head", "parameters", "a value"],
 )

@@ -82,7 +82,7 @@ CASES = (
         APPLY,
         400,
         "/v1/apply?dryrun=true",
-        ("The query parameter `dryrun` is not known here: there are `acceptInvalid`, `atomic`, `dryRun`.",),
+        ("The query parameter `dryrun` is not known here: there are `acceptInvalid`, `atomic`, `dryRun`, `strict`.",),
         body={"resources": []},
     ),
     Case(APPLY, 404, "/v1/apply", (NO_PROJECT,), body={"resources": []}, headers=ELSEWHERE),
@@ -218,7 +218,7 @@ def test_follows_from_the_credential_first_then_the_project_and_the_query_before
     unknown = project.ask("POST", path, broken)
     assert (unknown.status, unknown.body["errors"]) == (
         400,
-        ["The query parameter `dryrun` is not known here: there are `acceptInvalid`, `atomic`, `dryRun`."],
+        ["The query parameter `dryrun` is not known here: there are `acceptInvalid`, `atomic`, `dryRun`, `strict`."],
     )
     malformed = project.ask("POST", "/v1/apply", broken)
     assert (malformed.status, malformed.body["errors"][0].split(" ")[0]) == (400, "body:1:2:")
