@@ -45,9 +45,10 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
             "reconciler` for instance"
         )
     watch = Watch(time.monotonic, SECONDS, output.note)
-    with locking.hold(settings.state_dir):
+    places = databases.places(settings)
+    with locking.hold(settings.state_dir), locking.hold_store(places.store):
         files.give(settings.state_dir / holders.LOCK, like=settings.state_dir)
-        places = databases.places(settings)
+        files.give(places.store.with_name(f"{places.store.name}{holders.STORE_LOCK}"), like=places.store.parent)
         done = restoring.restore(given, places, by=_somebody(), now=clock.now(), watch=watch)
     for line in lines(places.store, done):
         output.line(line)

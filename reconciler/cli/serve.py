@@ -34,7 +34,14 @@ CLIENTS_KEY = (
     is_flag=True,
     help="Where auth.type is another one than the last time, remove all people, roles, invitations, sessions and keys.",
 )
-def serve(config: Path | None, listen: str | None, state_dir: str | None, *, confirm_auth_change: bool) -> None:
+@click.option(
+    "--new-store",
+    is_flag=True,
+    help="Begin with an empty store where the one that a used state directory had is missing.",
+)
+def serve(
+    config: Path | None, listen: str | None, state_dir: str | None, *, confirm_auth_change: bool, new_store: bool
+) -> None:
     """Watch the repositories of the settings and serve the API, until SIGTERM. SIGHUP reads the settings again."""
     overrides = {"listen": listen, "stateDir": state_dir}
     loaded = load(config, overrides)
@@ -60,6 +67,7 @@ def serve(config: Path | None, listen: str | None, state_dir: str | None, *, con
             log_application=app.build_for_logs,
             when_up=when_up,
             confirm_auth_change=confirm_auth_change,
+            new_store=new_store,
         )
     )
 

@@ -56,7 +56,8 @@ class Running:
 class Plan:
     """What the caller decides: the settings, how to read them again, who answers HTTP, there and where log records
     alone are taken in, what to do once all is up, the variables that resources may refer to, as far as the settings
-    let them, and whether another `auth.type` than the last time may remove everybody (`auth_change`).
+    let them, whether another `auth.type` than the last time may remove everybody (`auth_change`), and whether a store
+    that is missing may be made anew.
     """
 
     settings: Settings
@@ -66,6 +67,7 @@ class Plan:
     when_up: Callable[[Running], Awaitable[None]] | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     confirm_auth_change: bool = False
+    new_store: bool = False
 
 
 def start(plan: Plan) -> None:
@@ -84,6 +86,7 @@ async def run(plan: Plan, bound: Bound) -> None:
     stop, reload = asyncio.Event(), asyncio.Event()
     with (
         locking.hold(settings.state_dir),
+        locking.hold_store(settings.store.path),
         _signals(stop=stop, reload=reload, bound=bound),
         contextlib.ExitStack() as opened,
     ):
@@ -96,6 +99,7 @@ async def run(plan: Plan, bound: Bound) -> None:
             listeners=[listener, *for_logs],
             environment=plan.environment,
             confirm_auth_change=plan.confirm_auth_change,
+            new_store=plan.new_store,
         ) as built:
             application = plan.application(built.services)
             drain = settings.delivery.drain_timeout

@@ -28,6 +28,7 @@ from reconciler.daemon.ending import Bound
 from reconciler.daemon.notifying import Notifying
 from reconciler.daemon.services import Services
 from reconciler.delivery.limiting import Rates, Room
+from reconciler.errors import Refused
 from reconciler.metrics.sources import Measured
 from reconciler.operations.sqlite import SqliteOperations
 from reconciler.reading.client import Reader
@@ -83,13 +84,14 @@ async def built(
     listeners: Sequence[socket.socket],
     environment: Mapping[str, str],
     confirm_auth_change: bool,
+    new_store: bool,
 ) -> AsyncIterator[Parts]:
     """Store, reader, applier, repositories and delivery; stopped in the opposite order.
 
     `listeners` are the service's own, to which nothing is delivered. Raises Refused, StoreFault.
     """
     async with (
-        _kept(settings, bound, confirm_auth_change=confirm_auth_change) as kept,
+        _kept(settings, bound, confirm_auth_change=confirm_auth_change, new_store=new_store) as kept,
         _reading(bound) as reader,
     ):
         path = str(settings.store.path)
@@ -152,9 +154,14 @@ async def built(
 
 
 @contextlib.asynccontextmanager
-async def _kept(settings: Settings, bound: Bound, *, confirm_auth_change: bool) -> AsyncIterator[_Kept]:
+async def _kept(
+    settings: Settings, bound: Bound, *, confirm_auth_change: bool, new_store: bool
+) -> AsyncIterator[_Kept]:
     """Both files, brought to this version, and everybody who may still come in. Raises Refused, StoreFault."""
     path = settings.store.path
+    missing = await asyncio.to_thread(databases.missing, databases.places(settings))
+    if missing is not None and not new_store:
+        raise Refused(missing)
     await asyncio.to_thread(upgrading.before, databases.places(settings), clock=time.monotonic, beating=systemd.beat)
     store = await asyncio.to_thread(SqliteStore, path)
     operations: SqliteOperations | None = None

@@ -22,7 +22,10 @@ def open_writer(path: Path) -> sqlite3.Connection:
     Only its owner may read the file, since it holds secrets.
     """
     with faults("opened", OSError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        # Only a file that nobody has open yet: closing any descriptor of a database drops SQLite's own locks on it.
+        if not path.exists():
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         return _connect(
             f"{path.as_uri()}?mode=rw",
             "journal_mode = wal",

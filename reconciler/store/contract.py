@@ -26,6 +26,7 @@ The promises, which one suite of tests proves:
 - Every transaction that shows audit events adds a link to their chain (see `chaining`), in the order of the commits.
 - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
   step in one transaction with its record.
+- A write to a store that was removed or replaced meanwhile raises `StoreFault`: it is never acknowledged.
 - When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads go on.
 """
 
@@ -530,7 +531,7 @@ class Store(Protocol):
     """See the module's promises."""
 
     async def revision(self) -> int:
-        """The number of commits with changes so far."""
+        """The number of commits with changes so far. Raises `StoreFault` where the store cannot be used any more."""
 
     async def hmac_key(self) -> bytes:
         """32 random bytes, made with the store, under which sensitive values are digested."""

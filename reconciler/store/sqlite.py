@@ -71,6 +71,11 @@ RUNS_PAGE = 100
 STATUSES_PAGE = 200
 EXAMINING_PAUSE = 0.02  # seconds between two steps of some milliseconds: nobody waits for the end
 
+LOST = (
+    "The store {path} was removed or replaced under the running service, so that nothing can be stored; stop the "
+    "service, and put the file back or restore a backup (docs/recovery.md)."
+)
+
 T = TypeVar("T")
 
 Rows: TypeAlias = list[tuple]  # type: ignore[type-arg]
@@ -92,6 +97,7 @@ class SqliteStore:
         except BaseException:
             self._writer.close()
             raise
+        self._file = _file(path)
         self._give_up_others()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
         self._recent = Recent()
@@ -111,10 +117,23 @@ class SqliteStore:
             # Nobody sees it, and the next large change gives it up: a full disk keeps nobody from reading.
             log.warning("%s", fault)
 
+    async def _written(self, work: Callable[[], None]) -> None:
+        """Write something, and have it acknowledged. Raises StoreFault."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        self._check_file()
+
+    def _check_file(self) -> None:
+        """Raise StoreFault where the file is not the one that was opened: what is written to a file that was removed
+        is lost with the end of the process, and nobody else sees it before.
+        """
+        if self._file is None or _file(self.path) != self._file:
+            raise StoreFault(LOST.format(path=self.path))
+
     def _room(self) -> int:
         return shutil.disk_usage(self.path.parent).free
 
     async def revision(self) -> int:
+        self._check_file()
         return int(self._one("revision")[0])
 
     async def hmac_key(self) -> bytes:
@@ -128,7 +147,7 @@ class SqliteStore:
             with connections.faults("written"), self._writer:
                 self._writer.execute(self._sql["create_project"], (name, at))
 
-        await asyncio.get_running_loop().run_in_executor(self._thread, create)
+        await self._written(create)
 
     async def get(self, project: str, key: Key) -> bytes | None:
         row = self._first("get", project, key.kind, key.name)
@@ -167,6 +186,11 @@ class SqliteStore:
         except Moved:
             self._commits.moved += 1
             raise
+        except StoreFault:
+            self._commits.failed += 1
+            raise
+        try:
+            self._check_file()
         except StoreFault:
             self._commits.failed += 1
             raise
@@ -322,12 +346,10 @@ class SqliteStore:
         return access.directory(self._reader)
 
     async def amend(self, amendment: Amendment, *, audit: AuditRow) -> None:
-        await asyncio.get_running_loop().run_in_executor(
-            self._thread, lambda: access.amend(self._writer, amendment, audit=audit)
-        )
+        await self._written(lambda: access.amend(self._writer, amendment, audit=audit))
 
     async def tell(self, events: Sequence[AuditRow]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, access.tell, self._writer, events)
+        await self._written(lambda: access.tell(self._writer, events))
 
     async def event_pages(
         self, wanted: AuditWanted, *, limit: int, documents: bool
@@ -365,10 +387,10 @@ class SqliteStore:
         return None if row is None else str(row[0])
 
     async def put_auth_type(self, auth_type: str) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, access.put_auth_type, self._writer, auth_type)
+        await self._written(lambda: access.put_auth_type(self._writer, auth_type))
 
     async def touch_keys(self, used: Mapping[str, str]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, access.touch, self._writer, used)
+        await self._written(lambda: access.touch(self._writer, used))
 
     async def close(self) -> None:
         self._sweeper.end()
@@ -420,6 +442,15 @@ async def _interruptible(reader: sqlite3.Connection, work: Callable[[], T]) -> T
 def _faulting(work: Callable[[], T]) -> T:
     with connections.faults("read"):
         return work()
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to, by its device and inode; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _size(file: Path) -> int | None:

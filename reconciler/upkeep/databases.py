@@ -3,6 +3,7 @@
 Belongs here: the header, the tables, the verdict. Does not: copying (`copies`), what is in the tables.
 """
 
+import re
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ OPERATIONS = Kind(
     forgotten=("forget_sessions", "forget_flow_key"),
 )
 KINDS = (STORE, OPERATIONS)
+COPIED = re.compile(r"\.(?:before|replaced)-[0-9TZ]+")
+"""How the names of copies end that an upgrade or a restore left beside a database."""
 ELSEWHERE = "name the service's settings with --config, or its `stateDir` with --state-dir"
 """What to do where there is no store: the settings of a service are those of its unit, and seldom those of a shell."""
 
@@ -75,6 +78,25 @@ class Identity:
 def places(settings: Settings) -> Places:
     """Those of a service with these settings."""
     return Places(settings.store.path, settings.state_dir / OPERATIONS.file)
+
+
+def missing(found: Places) -> str | None:
+    """Why a service must not begin with an empty store: it had one, which is not there, or is empty. None where nothing
+    is missing, or nothing was ever there. Raises OSError.
+    """
+    store = found.store
+    if store.exists() and store.stat().st_size:
+        return None
+    copies = [each for each in store.parent.glob(f"{store.name}.*") if COPIED.fullmatch(each.name, len(store.name))]
+    if not copies and not found.operations.exists():
+        return None
+    is_ = "is empty" if store.exists() else "is missing"
+    newest = max(copies, key=lambda each: (each.stat().st_mtime, each.name), default=None)
+    backup = "BACKUP" if newest is None else f"{newest}"
+    return (
+        f"The store {store} {is_}, and {found.operations.parent} is of a service that had one; put it back, restore a "
+        f"backup with `reconciler restore {backup}`, or start once with --new-store to begin with an empty one."
+    )
 
 
 def identity(connection: sqlite3.Connection) -> Identity:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 LOCK = "lock"  # in the state directory (`reconciler.daemon.locking`)
+STORE_LOCK = ".lock"  # behind the name of the store, beside it
 LOCKS = Path("/proc/locks")
 _LINE = re.compile(r"FLOCK\s+ADVISORY\s+WRITE\s+(\d+)\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s")
 
