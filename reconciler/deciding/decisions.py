@@ -160,16 +160,18 @@ class _Change:
                 reasons=_part(resolved.reasons, first, length),
                 faults=_part(resolved.faults, first, length),
                 fits=_part(resolved.fits, first, length),
+                notes=_part(resolved.notes, first, length),
             )
             for first, length in zip(self._first, lengths, strict=True)
         )
 
     def outcomes(self, index: int, resolved: Resolved) -> tuple[Outcome, ...]:
         """What becomes of the documents of a batch."""
-        if not resolved.reasons and not resolved.faults:
-            return self._planned[index]
-        batch = self.batches[index]
-        return self._plan(batch, [_refused(one, resolved) for one in batch.wanted])
+        planned = self._planned[index]
+        if resolved.reasons or resolved.faults:
+            batch = self.batches[index]
+            planned = self._plan(batch, [_refused(one, resolved) for one in batch.wanted])
+        return tuple(_noted(one, resolved) for one in planned) if resolved.notes else planned
 
     def _plan(self, batch: Batch, wanted: Sequence[Wanted]) -> tuple[Outcome, ...]:
         return planner.plan(wanted, batch.stored, actor=batch.actor, suspended=self._world.suspended)
@@ -192,6 +194,14 @@ class _Change:
         stored = self._world.view.stored(self._world.project, targets)
         there = stored.keys() | (targets & builtins.built_in().keys()) | (targets & self._world.assumed)
         return Coming(judged, arriving, there, accepting)
+
+
+def _noted(outcome: Outcome, resolved: Resolved) -> Outcome:
+    """With what is noted of a document that is stored, or is already."""
+    lines = None if outcome.ordinal is None else resolved.notes.get(outcome.ordinal)
+    if lines is None or outcome.status not in ARRIVING:
+        return outcome
+    return structs.replace(outcome, notes=(*outcome.notes, *lines.split("\n")))
 
 
 def _part(whole: Mapping[int, T], first: int, length: int) -> dict[int, T]:

@@ -47,12 +47,13 @@ class Coming:
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """By ordinal: why a document is invalid, or cannot be judged; and of each other one its fit, in which all that is
-    wrong is accepted.
+    wrong is accepted, and what is noted of it, one a line.
     """
 
     reasons: Mapping[int, str] = field(default_factory=dict)
     faults: Mapping[int, str] = field(default_factory=dict)
     fits: Mapping[int, Fit] = field(default_factory=dict, repr=False)
+    notes: Mapping[int, str] = field(default_factory=dict)
 
 
 def resolve(
@@ -73,8 +74,11 @@ def resolve(
     if any(target.kind == "Extension" for target in needed):
         _judge_storages(coming, fits, faults, type_of=type_of)
     unfit = _unfit(coming, fits)
+    notes = {ordinal: _told(fit.notes, ordinal, coming, tell) for ordinal, fit in fits.items() if fit.notes}
     if not unfit and not faults and needed.issubset(coming.there):
-        return Resolved(fits=fits)  # nothing refers to anything else that comes: the most common change by far
+        return Resolved(
+            fits=fits, notes=notes
+        )  # nothing refers to anything else that comes: the most common change by far
     present = _present(coming, unfit | faults.keys())
     refused = {key for key, _ in coming.judged.values()} - present
     reasons = {}
@@ -86,7 +90,12 @@ def resolve(
             if lost:
                 found += [_missing(one, refused) for one in references.references(owned) if one.key not in present]
             reasons[ordinal] = tell(ordinal, violations.in_document_order(found, owned))
-    return Resolved(reasons, faults, {ordinal: fit for ordinal, fit in fits.items() if ordinal not in reasons})
+    fitting_ones = {ordinal: fit for ordinal, fit in fits.items() if ordinal not in reasons}
+    return Resolved(reasons, faults, fitting_ones, notes)
+
+
+def _told(found: Sequence[Violation], ordinal: int, coming: Coming, tell: Tell) -> str:
+    return tell(ordinal, violations.in_document_order(found, drafts.owned(coming.judged[ordinal][1])))
 
 
 def lines(found: Sequence[Violation]) -> tuple[str, ...]:

@@ -165,6 +165,8 @@ def _checked(given: Headers, before: Common, target: Target) -> tuple[set[str], 
 @lru_cache(maxsize=1024)
 def _wrong_target(target: Target) -> str | None:
     """Remembered, since it is the same for each of thousands of requests."""
+    if target.path and not target.path.startswith("/"):
+        return "the path of a request must be empty or begin with `/`"
     for part, wrong in (("the host", webhooks.wrong_host(target.host)), ("the path", webhooks.wrong_path(target.path))):
         if wrong is not None:
             return f"{part} of a request {wrong}"

@@ -4,8 +4,9 @@ Belongs here: one document against types, and the types of extensions, that some
 come from, nor whether what a document refers to exists.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from reconciler.documents.values import Pointer, Value
 from reconciler.resources import (
@@ -34,10 +35,13 @@ TypeOf = Callable[[Key], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """`violations` are all `of_parameter`; `secrets` are (pointer, value) from the document's root, in order."""
+    """`violations` are all `of_parameter`; `secrets` are (pointer, value) from the document's root, in order. `notes`
+    are about values that are taken all the same.
+    """
 
     violations: tuple[Violation, ...] = ()
     secrets: tuple[tuple[Pointer, Value], ...] = field(default=(), repr=False)
+    notes: tuple[Violation, ...] = ()
 
 
 FITTING = Fit()
@@ -52,15 +56,10 @@ def fit(owned: dict[str, Value], lookup: Lookup, *, available: Available | None 
     spec, kind = owned["spec"], owned["kind"]
     found = components.find(kind, spec) if isinstance(kind, str) else ()
     types = components.types(found, lookup)
-    broken: list[Violation] = []
-    for component in found:
-        component_type = types[component.at[1:]]
-        # As far as somebody reads it: thousands of components may each lack a thousand parameters.
-        if component_type is not None and len(broken) <= violations.MOST_LINES:
-            broken += misfitting(component, component_type)
+    broken, notes = _judged([(component, types[component.at[1:]]) for component in found])
     held = parameters.find(spec, types)
     broken += secret_rules.broken(held.mentions, found, types, available)
-    return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in held.secrets))
+    return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in held.secrets), notes)
 
 
 def of_draft(draft: Draft, lookup: Lookup, *, available: Available | None = None) -> Fit:
@@ -71,11 +70,26 @@ def of_draft(draft: Draft, lookup: Lookup, *, available: Available | None = None
     types = [lookup(component.type_key) for component in found]
     if parameters.may_tell(draft.owned) or not all(map(_is_open, found, types)):
         return fit(owned, lookup, available=available)
+    broken, notes = _judged(zip(found, types, strict=True))
+    return Fit(tuple(broken), notes=notes) if broken or notes else FITTING
+
+
+def _judged(
+    found: Iterable[tuple[Component, ComponentType | None]],
+) -> tuple[list[Violation], tuple[Violation, ...]]:
+    """What the values of components break, and what is noted of those that break nothing."""
     broken: list[Violation] = []
-    for component, component_type in zip(found, types, strict=True):
-        if component_type is not None and len(broken) <= violations.MOST_LINES:
-            broken += misfitting(component, component_type)
-    return Fit(tuple(broken)) if broken else FITTING
+    notes: list[Violation] = []
+    for component, component_type in found:
+        # As far as somebody reads it: thousands of components may each lack a thousand parameters.
+        if component_type is None or max(len(broken), len(notes)) > violations.MOST_LINES:
+            continue
+        wrong = misfitting(component, component_type)
+        broken += wrong
+        if not wrong and component.type_key == references.WEBHOOK:
+            settled = partial(conforming.settled, component.parameters, component_type)
+            notes += webhooks.noted(component.parameters, settled, at=component.at)
+    return broken, tuple(notes)
 
 
 def _is_open(component: Component, component_type: ComponentType | None) -> bool:

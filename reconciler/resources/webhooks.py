@@ -7,7 +7,7 @@ A reference, `${env:NAME}`, stands for a value that nobody knows here: what is a
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from reconciler import cron
 from reconciler.documents.values import Pointer, Value
@@ -15,9 +15,12 @@ from reconciler.resources import addresses, headers, hosts, secret_references
 from reconciler.resources.parameters import MASK
 from reconciler.resources.violations import Violation
 
+INITIAL = "retry_on_failure_initial_interval"
+LONGEST = "retry_on_failure_max_interval"
+ELAPSED = "retry_on_failure_max_elapsed_time"
+
 LONGEST_PATH = 4096  # characters; servers refuse longer ones
 
-PATH_RULE = "must be empty or begin with `/`"
 PATH_CHARACTERS = "must not hold white space, control characters, a backslash or `#`; write them percent-encoded"
 
 _OUTSIDE_PATHS = re.compile(r"[\s\\#\x00-\x20\x7f-\xa0]")
@@ -28,10 +31,40 @@ def broken(given: list[Value], *, at: Pointer) -> tuple[Violation, ...]:
     return tuple(_broken(given, at))
 
 
+def intervals(initial: int, longest: int, elapsed: int) -> tuple[int, int]:
+    """The initial and the longest interval that count: none is over what bounds it. `elapsed` 0 bounds nothing."""
+    longest = min(longest, elapsed) if elapsed else longest
+    return min(initial, longest), longest
+
+
+def noted(given: list[Value], settled: Callable[[], Mapping[str, Value]], *, at: Pointer) -> tuple[Violation, ...]:
+    """The intervals of a valid webhook that are over what bounds them, which is used instead. `settled` gives its
+    values with the defaults. One that is marked sensitive is compared with nothing.
+    """
+    places: dict[Value, int] = {}
+    for index, each in enumerate(given):
+        if isinstance(each, dict) and each.get("name") in _BOUND:
+            if each.get("sensitive") is True:
+                return ()
+            places[each.get("name")] = index
+    values = settled() if places else {}
+    initial, longest, elapsed = (values.get(name) for name in _BOUND)
+    if not (isinstance(initial, int) and isinstance(longest, int) and isinstance(elapsed, int)):
+        return ()
+    if values.get("retry_on_failure_enabled") is not True:
+        return ()
+    bound = ELAPSED if 0 < elapsed < longest else LONGEST
+    over = [(INITIAL, bound)] if initial > intervals(initial, longest, elapsed)[1] else []
+    over += [(LONGEST, ELAPSED)] if bound is ELAPSED else []
+    return tuple(
+        _violation((*at, places[name if name in places else limit], "value"), _OVER.format(name, limit))
+        for name, limit in over
+        if name in places or limit in places
+    )
+
+
 def wrong_path(path: str) -> str | None:
     """What is wrong with the path of a request, its query included."""
-    if path and not path.startswith("/"):
-        return PATH_RULE
     if _OUTSIDE_PATHS.search(path):
         return PATH_CHARACTERS
     return f"is longer than {LONGEST_PATH} characters" if len(path) > LONGEST_PATH else None
@@ -48,6 +81,9 @@ def wrong_host(host: str) -> str | None:
     rule = None if address is None else addresses.refused(address)
     return None if rule is None else f"{rule}; the service never connects there"
 
+
+_BOUND = (INITIAL, LONGEST, ELAPSED)
+_OVER = "`{}` is over `{}`, which is used instead; lower it, or raise the other"
 
 _TEXTS = {
     "hostname": wrong_host,

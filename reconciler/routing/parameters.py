@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler import cron
 from reconciler.documents.values import Value
-from reconciler.resources import conforming, fitting, references, secret_files
+from reconciler.resources import conforming, fitting, references, secret_files, webhooks
 from reconciler.resources.component_types import ComponentType
 from reconciler.resources.components import Component, unversioned
 from reconciler.resources.keys import Key
@@ -130,7 +130,7 @@ def _endpoint(values: _Webhook, marked: tuple[str, ...]) -> Endpoint:
         scheme=values.scheme,
         host=values.hostname,
         port=values.port,
-        path=values.path,
+        path=f"/{values.path.lstrip('/')}" if values.path else "",
         verb=values.verb,
         content_type=values.content_type,
         format=values.format,
@@ -152,10 +152,15 @@ def _file(value: str) -> str:
 
 
 def _retry(values: _Webhook) -> Retry:
+    initial, longest = webhooks.intervals(
+        values.retry_on_failure_initial_interval,
+        values.retry_on_failure_max_interval,
+        values.retry_on_failure_max_elapsed_time,
+    )
     return Retry(
         enabled=values.retry_on_failure_enabled,
-        initial_interval=float(values.retry_on_failure_initial_interval),
-        max_interval=float(values.retry_on_failure_max_interval),
+        initial_interval=float(initial),
+        max_interval=float(longest),
         max_elapsed=float(values.retry_on_failure_max_elapsed_time),
     )
 

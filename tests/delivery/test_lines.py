@@ -38,6 +38,13 @@ def queues(daemon: Daemon, name: str) -> list[Path]:
     return [file.parent for file in files if f'"{name}"' in file.read_text()]
 
 
+def test_a_path_needs_no_slash_at_its_beginning(line: Line, sink: Sink) -> None:
+    line.begin(path="v1/logs?tenant=a")
+    line.sent("one")
+    line.arrives("one")
+    assert sink.received[0].path == "/v1/logs?tenant=a"
+
+
 def test_a_record_arrives_with_its_headers_and_is_counted(line: Line, sink: Sink) -> None:
     line.begin(path="/in?tenant=a", headers={"Authorization": "Bearer abc"})
     line.sent("one", '{"two": 9007199254740993}')

@@ -8,13 +8,16 @@ from hypothesis import strategies as st
 
 from reconciler.documents.values import Value, pointer_text
 from reconciler.resources import addresses, fitting, headers, hosts, webhooks
-from reconciler.resources.webhooks import PATH_CHARACTERS, PATH_RULE
+from reconciler.resources.webhooks import PATH_CHARACTERS
 from tests.resources.lookups import look_up
 
 BLOCKED = "is a header of the connection, which the service sets itself; leave it out"
 MEDIA_TYPE = "must be a media type such as `application/json` or `text/plain; charset=utf-8`"
 CONTROL = "must not hold line ends, NUL or other control characters"
 SPACE = "must not begin or end with white space"
+
+
+INTERVALS = {"initial": webhooks.INITIAL, "max": webhooks.LONGEST, "elapsed": webhooks.ELAPSED}
 
 
 def parameters(**values: Value) -> list[Value]:
@@ -116,9 +119,6 @@ def test_headers_are_bounded_one_by_one_and_together() -> None:
         ("hostname", "[::ffff:a9fe:a9fe]", f"{addresses.METADATA}; the service never connects there"),
         ("hostname", "0.0.0.0", f"{addresses.THIS_NETWORK}; the service never connects there"),  # noqa: S104
         ("hostname", "fe80::1", f"{addresses.LINK_LOCAL}; the service never connects there"),
-        ("path", "v1/logs", PATH_RULE),
-        ("path", "@evil.example", PATH_RULE),
-        ("path", "https://a.example/", PATH_RULE),
         *(("path", f"/a{character}b", PATH_CHARACTERS) for character in " \t\r\n\0\x1f\x7f\x85\u00a0\u2028\\#"),
         ("path", "/" + "x" * 4096, "is longer than 4096 characters"),
         *(("content_type", text, MEDIA_TYPE) for text in (
@@ -129,6 +129,57 @@ def test_headers_are_bounded_one_by_one_and_together() -> None:
 )  # fmt: skip
 def test_what_becomes_the_url_and_the_type_is_judged(name: str, value: str, message: str) -> None:
     assert told(**{name: value}) == [f"/spec/parameters/0/value: {message}"]
+
+
+@pytest.mark.parametrize("path", ["", "/", "v1/logs", "/v1/logs", "?tenant=7", "@a.example", "https://a.example/"])
+def test_a_path_is_taken_with_and_without_a_slash_at_its_beginning(path: str) -> None:
+    assert told(path=path) == []
+
+
+INITIAL_OVER = "`retry_on_failure_initial_interval` is over `{}`, which is used instead; lower it, or raise the other"
+LONGEST_OVER = (
+    "`retry_on_failure_max_interval` is over `retry_on_failure_max_elapsed_time`, which is used instead; lower it, or "
+    "raise the other"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "used", "notes"),
+    [
+        ({}, (5, 30), []),
+        ({"initial": 30}, (30, 30), []),
+        ({"initial": 31}, (30, 30), [INITIAL_OVER.format("retry_on_failure_max_interval")]),
+        ({"max": 4}, (4, 4), [INITIAL_OVER.format("retry_on_failure_max_interval")]),
+        ({"max": 400}, (5, 300), [LONGEST_OVER]),
+        ({"elapsed": 20}, (5, 20), [LONGEST_OVER]),
+        ({"elapsed": 4}, (4, 4), [INITIAL_OVER.format("retry_on_failure_max_elapsed_time"), LONGEST_OVER]),
+        ({"max": 400, "elapsed": 0}, (5, 400), []),
+        (
+            {"initial": 500, "max": 400, "elapsed": 0},
+            (400, 400),
+            [INITIAL_OVER.format("retry_on_failure_max_interval")],
+        ),
+    ],
+)
+def test_the_smaller_interval_is_used_and_noted(
+    given: dict[str, Value], used: tuple[int, int], notes: list[str]
+) -> None:
+    settled: dict[str, Value] = {
+        "retry_on_failure_enabled": True,
+        **dict(zip(INTERVALS.values(), (5, 30, 300), strict=True)),
+        **{INTERVALS[name]: value for name, value in given.items()},
+    }
+    written = parameters(**{INTERVALS[name]: value for name, value in given.items()})
+
+    found = webhooks.noted(written, lambda: settled, at=("spec", "parameters"))
+
+    assert [one.message for one in found] == notes
+    assert {one.pointer[:2] for one in found} <= {("spec", "parameters")}
+    assert webhooks.intervals(*(int(str(settled[name])) for name in INTERVALS.values())) == used
+    hidden: list[Value] = [{**one, "sensitive": True} for one in written if isinstance(one, dict)]
+    assert webhooks.noted(hidden, lambda: settled, at=()) == ()
+    off: dict[str, Value] = {**settled, "retry_on_failure_enabled": False}
+    assert webhooks.noted(written, lambda: off, at=()) == ()
 
 
 SECRET = st.text(min_size=12)

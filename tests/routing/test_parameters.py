@@ -123,7 +123,7 @@ def test_a_queue_is_on_disk_in_memory_or_nowhere(values: dict[str, Any], expecte
         {"delivery_window": "8h"},
         {"delivery_window": 10_081},
         {"delivery_schedule": "soon"},
-        {"path": "logs"},
+        {"path": "lo gs"},
         {"nothing": 1},
     ],
 )
