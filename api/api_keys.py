@@ -1,4 +1,8 @@
-"""API keys: made and shown once, listed without what is secret, revoked."""
+"""API keys: made and shown once, listed without what is secret, revoked.
+
+A key belongs to a person, or to a project or the organization. People manage their own; admins make the others, and
+see and revoke all keys of what they administer.
+"""
 
 import json
 import os
@@ -15,15 +19,18 @@ from reconciler.access import changing, keys, permissions, principals
 from reconciler.access.actors import Role
 from reconciler.access.models import Key
 from reconciler.access.permissions import Permission, Scope
-from reconciler.access.principals import Principal, Verdict
+from reconciler.access.principals import UNLISTED, Principal, Verdict
 from reconciler.clock import rfc3339
 
-MEMBERS = ("name", "project", "role", "scopes", "expiry")
+MEMBERS = ("name", "project", "role", "scopes", "expiry", "personal")
+NO_KEYS_BY_KEYS = "A key makes no keys, so that whoever finds one cannot stay: a person makes them, or SERVICE_API_KEY."
 
 
 async def list_all(call: Call) -> Response:
     """GET /v1/api-keys"""
-    if judging.HEADER in call.headers:
+    if call.principal.user is not None:
+        pass  # who may manage none has keys of their own
+    elif judging.HEADER in call.headers:
         _check_may_manage(call, judging.chosen(call))
     elif not may_manage_any(call.principal):
         takes = permissions.takes(Permission.MANAGE_KEYS, call.principal.scopes)
@@ -50,15 +57,23 @@ async def make(call: Call, body: Members) -> tuple[Key, str]:
 
     Raises `BadRequest`, `NotFound`, `Forbidden`, and what refuses the change.
     """
+    principal = call.principal
+    if principal.user is None and principal not in UNLISTED:
+        raise errors.Forbidden(NO_KEYS_BY_KEYS)
     text = keys.make(os.urandom(keys.RANDOM_BYTES))
     now = call.services.clock()
     key = _read(body, text, call=call, now=now)
     body.check()
+    if key.owner is None and body.value.get("personal") is True:
+        raise errors.Forbidden(f"A personal key is of a person, and {principal.name} is none.")
     reachable = judging.reach(call)
     if key.project is not None and not judging.is_within(reachable, key.project):
         # As where a path names another one than the header.
         raise judging.missing(call, judging.NO_PROJECT, project=key.project)
-    _check_may_manage(call, key.project)
+    if key.owner is None:
+        _check_may_manage(call, key.project)
+    elif key.project is not None and principal.role_in(key.project) is None:
+        raise judging.missing(call, judging.NO_PROJECT, project=key.project)
     if Scope.METRICS in key.scopes and not call.principal.organization_admin:
         raise errors.Forbidden("The scope metrics reads what is the whole service's; it takes an organization admin.")
     await call.services.accounts.amend(
@@ -72,7 +87,8 @@ async def make(call: Call, body: Members) -> tuple[Key, str]:
 async def end(call: Call, identifier: str) -> None:
     """Revoke a key. Raises `Missing`, `NotFound`, `Forbidden`."""
     key = _within_reach(call, identifier)
-    _check_may_manage(call, key.project)
+    if not _is_own(call, key):
+        _check_may_manage(call, key.project)
     await call.services.accounts.amend(
         lambda directory: changing.revoke_key(directory, key), actor=call.principal.name, request=call.request
     )
@@ -83,6 +99,8 @@ def _read(body: Members, text: str, *, call: Call, now: datetime) -> Key:
     name = body.text("name", required=True)
     role = body.choice("role", list(Role), required=True)
     scopes = body.choices("scopes", list(Scope))
+    is_personal = body.boolean("personal") or False
+    asked = instants.expiry(body, now=now, longest=changing.KEY_LASTS)
     is_organizations = "project" in body.value and body.value["project"] is None
     project = None if is_organizations else body.text("project")
     if "project" not in body.value:
@@ -97,7 +115,8 @@ def _read(body: Members, text: str, *, call: Call, now: datetime) -> Key:
         scopes=frozenset(map(Scope, scopes)) if scopes is not None else frozenset({Scope.RESOURCES}),
         created_at=rfc3339(now),
         created_by=call.principal.name,
-        expires_at=instants.text(instants.expiry(body, now=now)),
+        expires_at=instants.text(changing.key_expiry(asked, is_personal=is_personal, now=now)),
+        owner=call.principal.user if is_personal else None,
     )
 
 
@@ -119,8 +138,10 @@ def _check_may_manage(call: Call, project: str | None) -> None:
 
 
 def visible(call: Call) -> list[Key]:
-    """The keys that whoever asks may manage, of the projects that they mean, by their ids: the oldest first."""
-    return [key for key in _reachable(call) if _verdict(call, key.project) is Verdict.ALLOWED]
+    """The keys that whoever asks may manage, their own among them, of the projects that they mean, by their ids: the
+    oldest first.
+    """
+    return [key for key in _reachable(call) if _is_own(call, key) or _verdict(call, key.project) is Verdict.ALLOWED]
 
 
 def _within_reach(call: Call, identifier: str) -> Key:
@@ -136,8 +157,13 @@ def _reachable(call: Call) -> list[Key]:
     reachable = judging.reach(call)
     found = sorted(call.services.accounts.directory.keys.values(), key=lambda key: key.id)
     if reachable is not None:
-        return [key for key in found if key.project in reachable]
+        is_chosen = judging.HEADER in call.headers
+        return [key for key in found if key.project in reachable or (not is_chosen and _is_own(call, key))]
     return [key for key in found if key.project is not None or call.principal.organization_admin]
+
+
+def _is_own(call: Call, key: Key) -> bool:
+    return key.owner is not None and key.owner == call.principal.user
 
 
 def _verdict(call: Call, project: str | None) -> Verdict:
@@ -152,6 +178,7 @@ def _shown(key: Key) -> dict[str, object]:
         "name": key.name,
         "prefix": key.prefix,
         "project": key.project,
+        "personal": key.owner is not None,
         "role": key.role,
         "scopes": sorted(key.scopes),
         "createdAt": key.created_at,

@@ -69,7 +69,7 @@ ROUTES = (
     OF_LOGS[1],
     ("/readyz", Endpoint(GET=public(health.ready))),
     ("/v1/resources/{kind}", Endpoint(GET=in_project(resources.list_kind, READ))),
-    ("/v1/resources/{kind}/{name}/raw", Endpoint(GET=in_project(resources.raw, Permission.READ_RAW))),
+    ("/v1/resources/{kind}/{name}/raw", Endpoint(GET=in_project(resources.raw, Permission.LOAD))),
     ("/v1/apply", Endpoint(POST=in_project(changes.apply, CHANGE))),
     ("/v1/delete", Endpoint(POST=in_project(changes.delete, CHANGE))),
     ("/v1/version", Endpoint(GET=public(health.version))),

@@ -14,10 +14,10 @@ INSTANT = re.compile(
 LONGEST = timedelta(seconds=scalars.LONGEST)  # a year: beyond it an expiry is a mistake
 
 
-def expiry(body: Members, *, now: datetime) -> datetime | None:
+def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> datetime | None:
     """The instant that the member `expiry` means; None when it is not given, or noted as a mistake."""
     try:
-        return _until(body.value["expiry"], now=now) if "expiry" in body.value else None
+        return _until(body.value["expiry"], now=now, longest=longest) if "expiry" in body.value else None
     except ValueError as mistake:
         body.mistake("expiry", str(mistake))
         return None
@@ -28,7 +28,7 @@ def text(instant: datetime | None) -> str | None:
     return None if instant is None else rfc3339(instant)
 
 
-def _until(value: Value, *, now: datetime) -> datetime:
+def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
     """The instant that an expiry means; raises ValueError with what it should be."""
     allowed = "must be a duration such as 30m or 2h, or an instant with a zone such as 2026-11-21T08:00:00Z"
     if isinstance(value, str) and INSTANT.fullmatch(value):
@@ -38,9 +38,10 @@ def _until(value: Value, *, now: datetime) -> datetime:
             raise ValueError(allowed) from None
     else:
         try:
-            until = now + timedelta(seconds=scalars.seconds(value))
+            until = now + timedelta(seconds=scalars.seconds(value, longest=longest.total_seconds()))
         except ValueError:
             raise ValueError(allowed) from None
-    if not now < until <= now + LONGEST:
-        raise ValueError("must be in the future, and at most a year away")
+    if not now < until <= now + longest:
+        away = "a year" if longest == LONGEST else f"{longest.days} days"
+        raise ValueError(f"must be in the future, and at most {away} away")
     return until

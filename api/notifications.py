@@ -2,8 +2,9 @@
 
 Belongs here: who sees which, and what a path and a body say. Does not: what there is (`reconciler.notifying`).
 
-What concerns a project is seen by whoever may read it; what concerns the organization, by its admins, whichever project
-they choose; what concerns one person, by that person. All else does not exist for whoever asks.
+What concerns a project is seen by whoever may read it, and what names its keys by whoever manages them; what concerns
+the organization, by its admins, whichever project they choose; what concerns one person, by that person. All else does
+not exist for whoever asks.
 """
 
 from starlette.responses import Response
@@ -11,11 +12,14 @@ from starlette.responses import Response
 from api import answers, errors, judging, objects, queries, streams
 from api.answers import Json
 from api.calls import Call
+from reconciler.access.permissions import Permission
 from reconciler.access.principals import LOCAL
+from reconciler.concerns import Type
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import Cause, Scope, UserStatus
 from reconciler.notifying.board import Sees
 
+MANAGE_KEYS = Permission.MANAGE_KEYS
 LIST_PARAMETERS = frozenset({"limit", "after"})
 # The id is not repeated: it is any text that somebody put into a path.
 MISSING = "There is no such notification; GET /v1/api/notifications lists those that are kept."
@@ -71,6 +75,8 @@ def _sees(call: Call) -> Sees:
             return cause.user == principal.user
         if cause.scope is Scope.ORGANIZATION:
             return principal.organization_admin
+        if cause.type is Type.KEYS_TO_REVIEW and not judging.permits(call, MANAGE_KEYS, project=cause.project):
+            return False
         return judging.is_within(reachable, cause.project)
 
     return sees

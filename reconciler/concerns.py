@@ -24,6 +24,7 @@ class Type(StrEnum):
     LOGS_UNROUTED = "LogsUnrouted"
     DISK_LOW = "DiskLow"
     CERTIFICATE_EXPIRING = "CertificateExpiring"
+    KEYS_TO_REVIEW = "KeysToReview"
     STORE_DEGRADED = "StoreDegraded"
     STORE_DAMAGED = "StoreDamaged"
 

@@ -22,13 +22,26 @@ from reconciler.clock import rfc3339
 MOST_SHOWN = 200
 MOST_CHOICES = 200  # of projects; where there are more, their names are typed
 EVERY_PROJECT = "The whole organization"
-EXPIRIES = (("720h", "in 30 days"), ("2160h", "in 90 days"), ("8760h", "in 365 days"), ("", "never"))
+EXPIRIES = (
+    ("720h", "in 30 days"),
+    ("2160h", "in 90 days"),
+    ("8760h", "in 365 days"),
+    ("", f"in {changing.KEY_LASTS.days} days; a key of your own never"),
+)
+OWN = "own"  # what the form says of a personal key
 SCOPES = {
     Scope.RESOURCES: "resources: what its role permits",
     Scope.LOGS: "logs: sending log records in",
     Scope.METRICS: "metrics: reading the service's own metrics",
+    Scope.RAW: "raw: reading what a Collector loads",
 }
-NAMES = {"name": "The name", "project": "The project", "role": "The role", "expiry": "The end"}
+NAMES = {
+    "name": "The name",
+    "project": "The project",
+    "role": "The role",
+    "expiry": "The end",
+    "personal": "Whose it is",
+}
 CHOOSE = "Choose at least one of the scopes."
 
 
@@ -41,6 +54,7 @@ class Asked:
     role: str = Role.VIEWER.value
     scopes: tuple[str, ...] = (Scope.RESOURCES.value,)
     expiry: str = "2160h"
+    whose: str = ""
 
 
 class Choices(NamedTuple):
@@ -50,6 +64,8 @@ class Choices(NamedTuple):
     roles: Sequence[str]
     scopes: Sequence[tuple[str, str]]
     expiries: Sequence[tuple[str, str]]
+    can_own: bool
+    can_share: bool  # make keys that are not their own
 
 
 class Shown(NamedTuple):
@@ -76,6 +92,7 @@ def asked(form: Form) -> Asked:
         role=form.text("role"),
         scopes=tuple(form.texts("scopes")),
         expiry=form.text("expiry"),
+        whose=form.text("whose"),
     )
 
 
@@ -93,8 +110,8 @@ async def end(call: Call, identifier: str) -> None:
 
 
 def shown(call: Call) -> Part[Shown] | None:
-    """The keys that somebody may see; None for who may manage none, of any project."""
-    if not api_keys.may_manage_any(call.principal):
+    """The keys that somebody may see; None for who may have none, of any project."""
+    if not call.principal.roles and not api_keys.may_manage_any(call.principal):
         return None
     part = Part.of(api_keys.visible(call), most=MOST_SHOWN)
     return Part([_shown(call, key) for key in part.shown], part.more)
@@ -102,24 +119,26 @@ def shown(call: Call) -> Part[Shown] | None:
 
 def choices(call: Call) -> Choices:
     """What may be filled in for another key."""
-    admin = call.principal.organization_admin
-    names = [
-        name
-        for name in sorted(call.services.accounts.directory.projects)
-        if judging.permits(call, Permission.MANAGE_KEYS, project=name)
-    ]
+    admin, can_share = call.principal.organization_admin, api_keys.may_manage_any(call.principal)
+    existing = sorted(call.services.accounts.directory.projects)
+    names = [name for name in existing if call.principal.role_in(name) is not None]
+    # Those whose keys one may make come first: the first is the one that is chosen.
+    names.sort(key=lambda name: not judging.permits(call, Permission.MANAGE_KEYS, project=name))
     projects = [(name, name) for name in names] + ([("", EVERY_PROJECT)] if admin else [])
     return Choices(
         projects=projects if len(projects) <= MOST_CHOICES else None,
         roles=[role.value for role in Role],
         scopes=[(scope.value, words) for scope, words in SCOPES.items() if admin or scope is not Scope.METRICS],
         expiries=EXPIRIES,
+        can_own=call.principal.user is not None,
+        can_share=can_share,
     )
 
 
 def at_first(choices: Choices) -> Asked:
     """What a form holds before anybody filled it in: the whole organization must be chosen."""
-    return Asked(project=choices.projects[0][0]) if choices.projects else Asked()
+    whose = "" if choices.can_share else OWN
+    return Asked(project=choices.projects[0][0], whose=whose) if choices.projects else Asked(whose=whose)
 
 
 class _Fields(Members):
@@ -132,6 +151,7 @@ class _Fields(Members):
                 "project": wanted.project or None,
                 "role": wanted.role,
                 "scopes": list(wanted.scopes),
+                "personal": wanted.whose == OWN,
                 **({"expiry": wanted.expiry} if wanted.expiry else {}),
             },
             known=api_keys.MEMBERS,
@@ -155,8 +175,11 @@ def _shown(call: Call, key: Key) -> Shown:
         key.name,
         (
             ("Begins with", key.prefix),
-            ("Project", EVERY_PROJECT if key.project is None else key.project),
-            ("Role", key.role.value),
+            (
+                "Project",
+                key.project if key.project is not None else EVERY_PROJECT if key.owner is None else "Every one",
+            ),
+            ("Role", key.role.value if key.owner is None else f"{key.role.value}, and at most that of its person"),
             ("Scopes", ", ".join(sorted(key.scopes))),
             ("Made", f"{key.created_at} by {key.created_by}"),
             ("Ends", f"{end} (it has ended)" if over else end),

@@ -134,6 +134,7 @@ def _page(call: Call, *, done: str = "", asked: Asked | None = None, mistakes: t
         projects=_projects(call),
         keys=account_keys.shown(call),
         choices=choices,
+        own=account_keys.OWN,
         values=asked or account_keys.at_first(choices),
         once=sent_forms.value(os.urandom(sent_forms.RANDOM_BYTES)),
         has_password=call.services.auth_type == "local" and user is not None and user.password is not None,

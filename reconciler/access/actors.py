@@ -12,6 +12,11 @@ class Role(StrEnum):
     VIEWER = "viewer"
 
 
+def weaker(one: Role, other: Role) -> Role:
+    """Return the one of two roles that permits less."""
+    return max(one, other, key=list(Role).index)
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Somebody or something that asks for a change.

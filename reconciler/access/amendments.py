@@ -32,7 +32,9 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Amendment:
-    """One change, written in one transaction with its audit event. Whoever is removed leaves their memberships too."""
+    """One change, written in one transaction with its audit event. Whoever is removed leaves their memberships
+    and their own keys too.
+    """
 
     audited: Audited
     projects: tuple[Project, ...] = ()
@@ -54,7 +56,8 @@ def amended(directory: Directory, amendment: Amendment) -> Directory:
     revoked = {key.id for key in amendment.revoked_keys}
     ended = {invitation.id for invitation in amendment.ended_invitations}
     invitations = {one.id: one for one in directory.invitations.values() if one.id not in ended}
-    keys = {prefix: key for prefix, key in directory.keys.items() if key.id not in revoked}
+    removed = {user.id for user in amendment.removed_users}
+    keys = {prefix: key for prefix, key in directory.keys.items() if key.id not in revoked and key.owner not in removed}
     return replace(
         directory,
         projects={**directory.projects, **{project.name: project for project in amendment.projects}},

@@ -9,12 +9,14 @@ Roles are judged before this: what stands here are the rules that a role alone d
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from reconciler import errors
-from reconciler.access.actors import Role
+from reconciler.access.actors import Role, weaker
 from reconciler.access.amendments import Amendment, Audited, Member
 from reconciler.access.models import Directory, Key, Project, User
 from reconciler.access.permissions import Scope
+from reconciler.access.principals import OF_PEOPLE
 from reconciler.resources import names
 
 LONGEST_TEXT = 200  # characters of a display name or of a key's name
@@ -23,6 +25,8 @@ SHORTEST_PASSWORD = 12  # characters
 LONGEST_PASSWORD = 256  # characters, of at most four bytes each: hashing more would only cost
 MOST = 10_000  # people, keys, projects: what is looked through for every change stays small
 MOST_MEMBERSHIPS = 100_000  # in all projects together
+MOST_PERSONAL = 50  # keys of one person: any member may make some, and must not fill the room of all
+KEY_LASTS = timedelta(days=400)  # at most; a project's key that asks for no end gets this one
 
 NO_KEY = "There is no such key; GET /v1/api-keys lists those that you may manage."
 USER_RULE = "must be 1 to 128 letters, digits, `.`, `_`, `@`, `+` or `-`, and begin with a letter or digit"
@@ -88,17 +92,21 @@ def change_user(directory: Directory, after: User) -> Amendment:
 
 
 def remove_user(directory: Directory, name: str) -> Amendment:
-    """A person goes, with every membership. Keys that they made stay; invitations do not, since nobody else looks after
-    the codes, and whoever is removed could come back by one. Raises Missing, Conflict.
+    """A person goes, with every membership and every key of their own. Keys of projects that they made stay, since
+    programs use them, and are to be reviewed; invitations do not, since nobody else looks after the codes, and whoever
+    is removed could come back by one. Raises Missing, Conflict.
     """
     gone = user(directory, name)
     if gone.organization_admin:
         _is_not_last(directory, gone)
     roles = {project: role.value for project, role in directory.roles_of(gone).items()}
-    detail = {"organizationAdmin": gone.organization_admin, "roles": roles}
+    owned = personal_keys(directory, gone)
+    detail: dict[str, object] = {"organizationAdmin": gone.organization_admin, "roles": roles}
+    if owned:
+        detail["keys"] = [key.id for key in owned]
     theirs = tuple(one for _, one in sorted(directory.invitations.items()) if one.created_by == f"user:{name}")
     audited = Audited("deleted", "User", name, detail=detail)
-    return Amendment(audited, removed_users=(gone,), ended_invitations=theirs)
+    return Amendment(audited, removed_users=(gone,), revoked_keys=owned, ended_invitations=theirs)
 
 
 def set_member(directory: Directory, *, project: str, name: str, role: Role) -> Amendment:
@@ -122,8 +130,21 @@ def remove_member(directory: Directory, *, project: str, name: str) -> Amendment
     return Amendment(audited, members=(Member(project, known.id, None),))
 
 
+def key_expiry(asked: datetime | None, *, is_personal: bool, now: datetime) -> datetime | None:
+    """Return when a new key ends: as it is asked for, or by itself. A personal key may have no end of its own (None):
+    it ends with its person. Raises Invalid.
+    """
+    if asked is None:
+        return None if is_personal else now + KEY_LASTS
+    if not now < asked <= now + KEY_LASTS:
+        raise Invalid(f"The expiry of a key must be in the future, and at most {KEY_LASTS.days} days away.")
+    return asked
+
+
 def create_key(directory: Directory, key: Key, *, now: str) -> Amendment:
-    """A new key. Raises Invalid; Conflict for a prefix that another key has, which is to be made anew."""
+    """A new key. Raises Invalid; Conflict for a prefix that another key has, which is to be made anew, and for a person
+    who has as many as they may.
+    """
     _is_text(key.name, "name of a key")
     if not key.name:
         raise Invalid("A key needs a name, by which people know what it is for.")
@@ -134,8 +155,44 @@ def create_key(directory: Directory, key: Key, *, now: str) -> Amendment:
     if key.prefix in directory.keys:
         raise Conflict("Another key has this prefix; try again.")
     _has_room(directory.keys, "keys")
-    detail = {"name": key.name, "role": key.role.value, "scopes": sorted(key.scopes), "expiresAt": key.expires_at}
+    if key.owner is not None:
+        _check_personal(directory, key)
+    detail: dict[str, object] = {
+        "name": key.name,
+        "role": key.role.value,
+        "scopes": sorted(key.scopes),
+        "expiresAt": key.expires_at,
+        "personal": key.owner is not None,
+    }
     return Amendment(Audited("created", "Key", key.id, project=key.project or "", detail=detail), keys=(key,))
+
+
+def personal_keys(directory: Directory, person: User) -> tuple[Key, ...]:
+    """Return the keys that belong to a person, by their ids: the oldest first."""
+    owned = (key for key in directory.keys.values() if key.owner == person.id)
+    return tuple(sorted(owned, key=lambda key: key.id))
+
+
+def _check_personal(directory: Directory, key: Key) -> None:
+    """A key that would have less than it says is refused, so that nobody is surprised by a later promotion. Raises
+    Invalid, Missing, Conflict.
+    """
+    owner = directory.user(key.owner or "")
+    if owner is None:
+        raise Missing("The person whose key this would be is gone.")
+    if key.scopes != OF_PEOPLE:
+        others = ", ".join(scope for scope in Scope if scope not in OF_PEOPLE)
+        raise Invalid(f"A personal key has the scope resources alone; {others} are for keys of a project.")
+    person = directory.principal(owner)
+    reached = person.roles if key.project is None else (key.project,)
+    roles = {role for role in map(person.role_in, reached) if role is not None}
+    if person.organization_admin:
+        roles.add(Role.ADMIN)
+    if not any(weaker(key.role, role) is key.role for role in roles):
+        where = "any project" if key.project is None else f"the project {key.project}"
+        raise Invalid(f"A personal key has at most your own role, and you are not {key.role} in {where}.")
+    if len(personal_keys(directory, owner)) >= MOST_PERSONAL:
+        raise Conflict(f"You have {MOST_PERSONAL} personal keys, which is the most; revoke some first.")
 
 
 def revoke_key(directory: Directory, key: Key) -> Amendment:

@@ -13,12 +13,12 @@ not come back by a code that they put aside. A key that was revoked has made not
 import base64
 import hashlib
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from reconciler.access import changing, principals
 from reconciler.access.amendments import Amendment, Audited
-from reconciler.access.models import Directory, Invitation, is_expired
+from reconciler.access.models import Directory, Invitation, Key, is_expired
 from reconciler.access.permissions import Permission
 from reconciler.access.principals import SERVICE_KEY, Verdict
 
@@ -121,7 +121,7 @@ def counting(directory: Directory, among: Iterable[Invitation], *, now: str) -> 
     alive = [one for one in among if one.expires_at > now and one.project in directory.projects]
     if not alive:
         return ()
-    keys = {f"key:{key.id}" for key in directory.keys.values() if not is_expired(key, now=now)}
+    keys = {f"key:{key.id}": key for key in directory.keys.values() if not is_expired(key, now=now)}
     makers = {(one.created_by, one.project) for one in alive}
     able = {(maker, project) for maker, project in makers if _may_make(directory, maker, project, keys=keys)}
     return tuple(one for one in alive if (one.created_by, one.project) in able)
@@ -133,14 +133,17 @@ def _over(directory: Directory, alive: Iterable[Invitation]) -> tuple[Invitation
     return tuple(one for identifier, one in sorted(directory.invitations.items()) if identifier not in left)
 
 
-def _may_make(directory: Directory, maker: str, project: str, *, keys: Container[str]) -> bool:
-    if not maker.startswith("user:"):
-        return maker in keys or maker == SERVICE_KEY.name
-    user = directory.users.get(maker.removeprefix("user:"))
-    if user is None:
+def _may_make(directory: Directory, maker: str, project: str, *, keys: Mapping[str, Key]) -> bool:
+    if maker == SERVICE_KEY.name:
+        return True
+    user, key = directory.users.get(maker.removeprefix("user:")), keys.get(maker)
+    if key is not None:
+        principal = directory.holder_of(key)
+    elif user is not None and maker.startswith("user:"):
+        principal = directory.principal(user)
+    else:
         return False
-    verdict = principals.judge(directory.principal(user), Permission.MANAGE_MEMBERS, project=project)
-    return verdict is Verdict.ALLOWED
+    return principals.judge(principal, Permission.MANAGE_MEMBERS, project=project) is Verdict.ALLOWED
 
 
 def _is_for_the_same(one: Invitation, other: Invitation) -> bool:

@@ -5,10 +5,10 @@ Belongs here: the values and looking somebody up. Does not: changing them (`chan
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.access import keys
-from reconciler.access.actors import Role
+from reconciler.access.actors import Role, weaker
 from reconciler.access.identities import Identity
 from reconciler.access.permissions import Scope
 from reconciler.access.principals import EVERY_SCOPE, NO_ROLES, OF_PEOPLE, UNLISTED, Principal
@@ -61,6 +61,9 @@ class Invitation:
 class Key:
     """An API key, without the key. One without a project is the organization's: it has its role in every project, and
     as `admin` it is an organization admin.
+
+    With an `owner`, the id of a person, it is that person's own: it has at most the role that they have now, in its
+    project or, without one, in each of theirs.
     """
 
     id: str
@@ -74,6 +77,7 @@ class Key:
     created_by: str
     expires_at: str | None = None
     last_used_at: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,7 @@ class Directory:
         """A key of this directory as somebody who asks; made once, since some ask thousands of times a second."""
         holder = self._holders.get(key.id)
         if holder is None:
-            holder = self._holders[key.id] = key_principal(key)
+            holder = self._holders[key.id] = self._principal_of(key)
         return holder
 
     def still(self, principal: Principal, *, since: "Directory", now: str) -> Principal | None:
@@ -161,7 +165,17 @@ class Directory:
                 return None
             return self.principal(user)
         key = next((key for key in self.keys.values() if f"key:{key.id}" == principal.name), None)
-        return None if key is None or is_expired(key, now=now) else key_principal(key)
+        if key is None or is_expired(key, now=now):
+            return None
+        holder = self.holder_of(key)
+        # Of a key in the place of a password, all but one scope was left out (`api.auth`).
+        return replace(holder, scopes=holder.scopes & principal.scopes)
+
+    def _principal_of(self, key: Key) -> Principal:
+        if key.owner is None:
+            return _shared(key)
+        owner = self.user(key.owner)
+        return _personal(key, None if owner is None else self.principal(owner))
 
 
 def is_expired(key: Key, *, now: str) -> bool:
@@ -169,13 +183,28 @@ def is_expired(key: Key, *, now: str) -> bool:
     return key.expires_at is not None and key.expires_at <= now
 
 
-def key_principal(key: Key) -> Principal:
-    """The key as somebody who asks."""
+def _shared(key: Key) -> Principal:
+    """A key of a project or of the organization, which has the role that it was given."""
     return Principal(
         name=f"key:{key.id}",
         roles=NO_ROLES if key.project is None else {key.project: key.role},
         organization_admin=key.project is None and key.role is Role.ADMIN,
         everywhere=key.role if key.project is None else None,
+        scopes=key.scopes,
+        project=key.project,
+    )
+
+
+def _personal(key: Key, person: Principal | None) -> Principal:
+    """A person's own key, as of what the person may do now."""
+    reached = () if person is None else person.roles if key.project is None else (key.project,)
+    present = {project: None if person is None else person.role_in(project) for project in reached}
+    has_everything = person is not None and person.organization_admin and key.project is None
+    return Principal(
+        name=f"key:{key.id}",
+        roles={project: weaker(key.role, role) for project, role in present.items() if role is not None},
+        organization_admin=has_everything and key.role is Role.ADMIN,
+        everywhere=key.role if has_everything else None,
         scopes=key.scopes,
         project=key.project,
     )

@@ -16,6 +16,7 @@ class Permission(StrEnum):
 
     READ = "read"  # everything of the project; secrets are masked for everybody
     READ_RAW = "read-raw"  # `spec.raw`, which is text that nobody can mask
+    LOAD = "load"  # what a Collector loads, and nothing else
 
     CHANGE = "change"  # apply and delete; of types only with the next
     CHANGE_TYPES = "change-types"
@@ -41,10 +42,11 @@ class Scope(StrEnum):
     RESOURCES = "resources"  # what its role permits
     LOGS = "logs"  # sending log records in, and nothing else
     METRICS = "metrics"  # reading the service's own metrics, and nothing else
+    RAW = "raw"  # reading what a Collector loads, and nothing else
 
 
 _VIEWER = frozenset({Permission.READ})
-_USER = _VIEWER | {Permission.READ_RAW, Permission.CHANGE, Permission.RECONCILE}
+_USER = _VIEWER | {Permission.READ_RAW, Permission.LOAD, Permission.CHANGE, Permission.RECONCILE}
 _ADMIN = _USER | {
     Permission.CHANGE_TYPES,
     Permission.APPROVE,
@@ -66,12 +68,10 @@ OF_SCOPE: Mapping[Scope, frozenset[Permission]] = MappingProxyType(
         Scope.RESOURCES: frozenset(Permission) - {Permission.SEND_LOGS, Permission.READ_METRICS},
         Scope.LOGS: frozenset({Permission.SEND_LOGS}),
         Scope.METRICS: frozenset({Permission.READ_METRICS}),
+        Scope.RAW: frozenset({Permission.LOAD}),
     }
 )
 """What a scope lets a key do at all; within `resources` its role decides."""
-
-OF_MACHINES = frozenset({Permission.SEND_LOGS, Permission.READ_METRICS})
-"""What a scope alone permits, whatever the role."""
 
 
 @cache
@@ -80,10 +80,16 @@ def of_scopes(scopes: frozenset[Scope]) -> frozenset[Permission]:
     return frozenset().union(*(OF_SCOPE[scope] for scope in scopes))
 
 
+@cache
+def of_machines(scopes: frozenset[Scope]) -> frozenset[Permission]:
+    """Return what these scopes alone permit, whatever the role: those of programs do."""
+    return of_scopes(scopes - {Scope.RESOURCES})
+
+
 def takes(permission: Permission, scopes: Collection[Scope]) -> str:
     """What somebody with these scopes must be or have to be permitted this, in words."""
     needed = [scope for scope in Scope if permission in OF_SCOPE[scope]]
     if not any(scope in scopes for scope in needed):
-        return f"a key with the scope {needed[0]}"
+        return f"a key with the scope {' or '.join(needed)}"
     roles = [role for role in Role if permission in OF_ROLE[role]]
     return f"the role {roles[-1]}" if roles else "an organization admin"

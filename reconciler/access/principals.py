@@ -66,7 +66,7 @@ def may(principal: Principal, permission: Permission, *, role: Role | None) -> b
     """Whether somebody may do a thing in a project where they have a role, or in none of them."""
     if not is_for(principal, permission):
         return False
-    if principal.organization_admin or permission in permissions.OF_MACHINES:
+    if principal.organization_admin or permission in permissions.of_machines(principal.scopes):
         return True
     return role is not None and permission in permissions.OF_ROLE[role]
 
@@ -93,7 +93,9 @@ def chosen(principal: Principal, asked: str | None, *, existing: Container[str])
     only project that they have a role in.
     """
     if principal.project is not None:
-        return principal.project if asked in (None, principal.project) else None
+        # The person of a personal key may have left the project.
+        is_reached = principal.role_in(principal.project) is not None
+        return principal.project if is_reached and asked in (None, principal.project) else None
     if asked is not None:
         return asked if asked in existing and principal.role_in(asked) is not None else None
     if principal.role_in(DEFAULT_PROJECT) is not None:

@@ -1,4 +1,4 @@
-"""`reconciler key`: API keys of projects and of the organization."""
+"""`reconciler key`: API keys of people, of projects and of the organization."""
 
 import click
 
@@ -13,21 +13,23 @@ from reconciler.cli.sessions import Session, connected
 from reconciler.documents.values import Value
 from reconciler.errors import Refused
 
-HEADER = ("ID", "NAME", "PREFIX", "PROJECT", "ROLE", "SCOPES", "EXPIRES", "LAST USED", "CREATED BY")
+HEADER = ("ID", "NAME", "PREFIX", "PROJECT", "PERSONAL", "ROLE", "SCOPES", "EXPIRES", "LAST USED", "CREATED BY")
 NO_ID = "a key is revoked by its ID, which `reconciler key list` shows beside its prefix"
 OPTIONS = {"/name": "NAME", "/role": "--role", "/scopes": "--scope", "/expiry": "--expiry"}
 
 
 @click.group(cls=OrderedGroup)
 def key() -> None:
-    """Make, list and revoke API keys. For admins of their project; the organization's are for its admins."""
+    """Make, list and revoke API keys: your own, as an admin those of your project, and those of the organization as its
+    admin.
+    """
 
 
 @key.command("list")
 @form_option
 @connected
 def list_all(session: Session, *, form: str) -> None:
-    """Show the keys that you may manage, the oldest first; with --project those of that project alone."""
+    """Show your own keys and those you manage, the oldest first; with --project those of that project alone."""
     with connecting.client(session) as client:
         found = objects(client.get("api-keys").get("apiKeys"))
     rows = [_row(one) for one in found]
@@ -46,15 +48,28 @@ def list_all(session: Session, *, form: str) -> None:
     multiple=True,
     help="What it is for (default: resources); may be given more than once.",
 )
-@click.option("--expiry", metavar="WHEN", help="When it ends: 720h from now, or at 2026-12-31T00:00:00Z.")
+@click.option(
+    "--expiry", metavar="WHEN", help="When it ends: 720h from now, or at 2026-12-31T00:00:00Z; 400 days away at most."
+)
 @click.option("--organization", is_flag=True, help="A key of the organization, with its role in every project.")
+@click.option(
+    "--personal", is_flag=True, help="Your own key: it has at most your role and ends with you. You need not be admin."
+)
 @connected
 def create(
-    session: Session, *, name: str, role: str, scopes: tuple[str, ...], expiry: str | None, organization: bool
+    session: Session,
+    *,
+    name: str,
+    role: str,
+    scopes: tuple[str, ...],
+    expiry: str | None,
+    organization: bool,
+    personal: bool,
 ) -> None:
-    """Make a key of the project, or of the organization, that people know as NAME.
+    """Make a key of the project, of the organization or of your own, that people know as NAME.
 
-    The key alone goes to standard output. It is shown this once.
+    The key alone goes to standard output. It is shown this once. With --personal and --organization it is your own key
+    in every project of yours.
     """
     body: dict[str, Value] = {"name": name, "role": role}
     if scopes:
@@ -63,6 +78,8 @@ def create(
         body["expiry"] = expiry
     if organization:
         body["project"] = None
+    if personal:
+        body["personal"] = True
     with connecting.client(session) as client, connecting.options(OPTIONS):
         made = client.post("api-keys", body=body).get("apiKey")
     output.line(text(made, "key"))
@@ -83,9 +100,13 @@ def revoke(session: Session, *, id: str) -> None:  # noqa: A002 - the argument's
 
 
 def _remark(made: Value) -> str:
-    project = at(made, "project")
-    whose = "the organization" if project is None else f"the project {text(made, 'project')}"
-    return f"{text(made, 'id')}: a key of {whose}; it is shown this once, so keep it now"
+    has_project = at(made, "project") is not None
+    project = f"the project {text(made, 'project')}"
+    if at(made, "personal") is True:
+        whose = f"your own key in {project if has_project else 'every project of yours'}"
+    else:
+        whose = f"a key of {project if has_project else 'the organization'}"
+    return f"{text(made, 'id')}: {whose}; it is shown this once, so keep it now"
 
 
 def _row(one: Value) -> tuple[str, ...]:
@@ -94,6 +115,7 @@ def _row(one: Value) -> tuple[str, ...]:
         text(one, "name"),
         text(one, "prefix"),
         text(one, "project"),
+        "yes" if at(one, "personal") is True else "",
         text(one, "role"),
         ", ".join(strings(at(one, "scopes"))),
         words.moment(text(one, "expiresAt")),

@@ -4,14 +4,17 @@ from pathlib import Path
 
 import click
 
+from reconciler import clock
 from reconciler.cli import connecting, output, tables, user_password, words
 from reconciler.cli.answers import at, objects, text
 from reconciler.cli.form_option import form_option
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
+from reconciler.clock import rfc3339
 from reconciler.documents.values import Value
 
 HEADER = ("NAME", "DISPLAY NAME", "ORGANIZATION ADMIN", "PASSWORD", "CREATED", "PROJECTS")
+KEYS_HEADER = ("ID", "NAME", "PROJECT", "ROLE")
 DISPLAY_NAME = "What people call them, one line."
 
 
@@ -92,13 +95,32 @@ def change(session: Session, *, name: str, display_name: str | None, organizatio
 @click.argument("name")
 @connected
 def delete(session: Session, *, name: str) -> None:
-    """Remove the person NAME, with their roles and the invitations that they made. Keys that they made stay."""
+    """Remove the person NAME, with their roles, their own keys and the invitations that they made.
+
+    Keys that they made for projects stay. They are listed: revoke those that should not stay.
+    """
     with connecting.everywhere(session) as client:
         client.ask("DELETE", ("users", name))
-    output.line(f"{name}: deleted")
+        output.line(f"{name}: deleted")
+        found = objects(client.get("api-keys").get("apiKeys"))
+    rows = [_key_row(one) for one in found if _was_made_by(name, one, now=rfc3339(clock.now()))]
+    if rows:
+        output.note(f"{name} made these keys and may know them; `reconciler key revoke ID` ends one")
+        output.write(tables.render(KEYS_HEADER, rows, colour=session.coloured))
 
 
 user.add_command(user_password.password)
+
+
+def _was_made_by(name: str, key: Value, *, now: str) -> bool:
+    """Whether a key that is no person's own was made by somebody of this name, and has not ended."""
+    ends = text(key, "expiresAt")
+    is_over = bool(ends) and ends <= now
+    return text(key, "createdBy") == f"user:{name}" and at(key, "personal") is not True and not is_over
+
+
+def _key_row(one: Value) -> tuple[str, ...]:
+    return tuple(text(one, name) for name in ("id", "name", "project", "role"))
 
 
 def _row(one: Value) -> tuple[str, ...]:

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from reconciler import clock
+from reconciler.accounts import Accounts
 from reconciler.applying import Applier
 from reconciler.daemon import delivering, leftovers
 from reconciler.delivery.manager import Manager
 from reconciler.egress.client import Client
 from reconciler.notifications.rendering import Place
 from reconciler.notifications.telling import Filter
-from reconciler.notifying import certificates, configurations, delivery, disks, repositories, store
+from reconciler.notifying import certificates, configurations, delivery, disks, keys, repositories, store
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.targets import Recipient
@@ -68,6 +69,7 @@ async def built(
     operations: Operations,
     *,
     store_: Store,
+    accounts: Accounts,
     applier: Applier,
     repositories_: Repositories,
     manager: Manager,
@@ -92,6 +94,7 @@ async def built(
         delivery.Observer(manager, clock=clock.now),
         _disks(settings),
         ends,
+        keys.Observer(lambda: accounts.directory, clock=clock.now),
         store.Observer(store_, unwritten=lambda: board.unwritten, clock=clock.now),
         damage,
     )

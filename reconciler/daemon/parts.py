@@ -109,6 +109,7 @@ async def built(
                 settings,
                 kept.operations,
                 store_=kept.store,
+                accounts=kept.accounts,
                 applier=applier,
                 repositories_=repositories,
                 manager=delivery.manager,

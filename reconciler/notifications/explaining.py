@@ -110,6 +110,15 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
             "once, those of destinations by the next request, that of a repository by its next look, "
             "`outbound.caFile` by a restart.",
         ),
+        Type.KEYS_TO_REVIEW: Explained(
+            "Somebody who made keys of a project, or of the organization, was removed or is no admin there any more. "
+            "There is one notification for each maker in each project; admins of the project see it, and of the "
+            "organization's keys its admins.",
+            "The keys open what they opened before, and whoever made them may know them. People's own keys are not "
+            "among them: those end with the person.",
+            "Make a new key for what still needs one, and end the old one with `reconciler key revoke ID`. It is over "
+            "once these keys are revoked or have ended; dismiss it where they may stay.",
+        ),
         Type.STORE_DEGRADED: Explained(
             "The store could not be read, or a change could not be written to it, or to `ops.db`.",
             "What is stored is served as long as it can be read, and changes are refused.",

@@ -55,6 +55,7 @@ class Domain(StrEnum):
     DELIVERY = "delivery"
     DISK = "disk"
     CERTIFICATES = "certificates"
+    KEYS = "keys"
     STORE = "store"
     DAMAGE = "damage"
 

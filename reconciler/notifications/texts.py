@@ -18,6 +18,7 @@ from reconciler.notifications.models import Facts, Notification
 
 MOST = 500  # characters of one fact
 NAMED = 5  # names in a sentence; the rest is counted
+LISTED = 50  # the same, where each of them is to be decided on
 UNNAMED = ("", "default")  # projects that a command need not name
 
 
@@ -55,11 +56,11 @@ class _Text:
         value = self._facts.get(name, 0)
         return value if isinstance(value, int) else 0
 
-    def names(self, name: str, *, of: int) -> str:
+    def names(self, name: str, *, of: int, most: int = NAMED) -> str:
         """`a, b, c and 2 more`."""
         value = self._facts.get(name, ())
         found: Sequence[str] = value if isinstance(value, tuple) else ()
-        shown = [visible(one)[:MOST] for one in found[:NAMED]]
+        shown = [visible(one)[:MOST] for one in found[:most]]
         rest = of - len(shown)
         if rest > 0:
             return f"{', '.join(shown)} and {rest} more"
@@ -237,6 +238,18 @@ def _certificate_expiring(text: _Text) -> Said:
     )
 
 
+def _keys_to_review(text: _Text) -> Said:
+    total, project = text.number("total"), text["project"]
+    whose = f"the project {project}" if project else "the organization"
+    is_, they, them = ("is", "It opens", "it") if total == 1 else ("are", "They open", "them")
+    return Said(
+        f"{counted(total, 'key')} of {whose} {is_} to be reviewed: {text['subject']} is no admin there any more",
+        f"Made by {text['subject']}, who may know {them}: {text.names('names', of=total, most=LISTED)}. {they} what "
+        f"{'it' if total == 1 else 'they'} opened before. Make a new key for what still needs one, and end the old one "
+        "with `reconciler key revoke ID`; dismiss this where a key may stay.",
+    )
+
+
 def _store_degraded(text: _Text) -> Said:
     return Said(
         "The store cannot be used as it should",
@@ -274,6 +287,7 @@ _SAID: Mapping[Type, Callable[[_Text], Said]] = MappingProxyType(
         Type.LOGS_UNROUTED: _logs_unrouted,
         Type.DISK_LOW: _disk_low,
         Type.CERTIFICATE_EXPIRING: _certificate_expiring,
+        Type.KEYS_TO_REVIEW: _keys_to_review,
         Type.STORE_DEGRADED: _store_degraded,
         Type.STORE_DAMAGED: _store_damaged,
     }

@@ -23,11 +23,11 @@ ENV_PATTERN = re.compile(r"(?!SERVICE_)(?:[A-Z0-9_*]|<PROJECT>)+", re.IGNORECASE
 LONGEST_PATTERN = 255  # characters
 
 
-def seconds(text: object) -> float:
-    """A duration such as `250ms`, `10s`, `5m` or `1h` in seconds; more than nothing, at most a year."""
+def seconds(text: object, *, longest: float = LONGEST) -> float:
+    """A duration such as `250ms`, `10s`, `5m` or `1h` in seconds; more than nothing, at most a year or `longest`."""
     match = re.fullmatch(r"([0-9]{1,12})(ms|s|m|h)", text) if isinstance(text, str) else None
     value = int(match[1]) * SECONDS[match[2]] if match else 0.0
-    if not 0.0 < value <= LONGEST:
+    if not 0.0 < value <= longest:
         raise ValueError
     return value
 

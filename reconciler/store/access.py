@@ -140,8 +140,10 @@ def _invitation_row(one: Invitation) -> tuple[object, ...]:
     )
 
 
-def _key(row: tuple[str, str, str, bytes, str | None, str, str, str, str, str | None, str | None]) -> Key:
-    identifier, name, prefix, digest, project, role, scopes, created_at, created_by, expires_at, last_used_at = row
+def _key(row: tuple[str, str, str, bytes, str | None, str, str, str, str, str | None, str | None, str | None]) -> Key:
+    identifier, name, prefix, digest, project, role, scopes, created_at, created_by, expires_at, last_used_at, owner = (
+        row
+    )
     return Key(
         id=identifier,
         name=name,
@@ -154,6 +156,7 @@ def _key(row: tuple[str, str, str, bytes, str | None, str, str, str, str, str | 
         created_by=created_by,
         expires_at=expires_at,
         last_used_at=last_used_at,
+        owner=owner,
     )
 
 
@@ -170,4 +173,5 @@ def _key_row(key: Key) -> tuple[object, ...]:
         key.created_by,
         key.expires_at,
         key.last_used_at,
+        key.owner,
     )

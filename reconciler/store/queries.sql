@@ -872,7 +872,7 @@ from user order by name;
 select project, user, role from member order by project, user;
 
 -- name: all_keys
-select id, name, prefix, digest, project, role, scopes, created_at, created_by, expires_at, last_used_at
+select id, name, prefix, digest, project, role, scopes, created_at, created_by, expires_at, last_used_at, owner
 from api_key order by id;
 
 -- name: put_project
@@ -897,8 +897,8 @@ on conflict (project, user) do update set role = excluded.role;
 delete from member where project = ? and user = ?;
 
 -- name: insert_key
-insert into api_key (id, name, prefix, digest, project, role, scopes, created_at, created_by, expires_at, last_used_at)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into api_key (id, name, prefix, digest, project, role, scopes, created_at, created_by, expires_at, last_used_at, owner)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: remove_key
 delete from api_key where id = ?;

@@ -22,8 +22,10 @@ def key(
     role: Role = Role.USER,
     scopes: frozenset[Scope] = frozenset({Scope.RESOURCES}),
     expires_at: str | None = None,
+    owner: str | None = None,
+    created_by: str = "user:root",
 ) -> Key:
-    """What is kept of a key."""
+    """What is kept of a key. `owner` is a person's name."""
     prefix = keys.prefix(text)
     assert prefix is not None
     return Key(
@@ -35,8 +37,9 @@ def key(
         role=role,
         scopes=scopes,
         created_at=AT,
-        created_by="user:root",
+        created_by=created_by if owner is None else f"user:{owner}",
         expires_at=expires_at,
+        owner=None if owner is None else f"id-{owner}",
     )
 
 

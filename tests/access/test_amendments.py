@@ -72,6 +72,14 @@ def create_key(number: int, project: str | None) -> Step:
     )
 
 
+def create_own_key(number: int, name: str) -> Step:
+    def decide(directory: Directory, step: int) -> Amendment:
+        key = directories.key(directories.text(number), identifier=f"K{step}", role=Role.VIEWER)
+        return changing.create_key(directory, replace(key, owner=changing.user(directory, name).id), now=directories.AT)
+
+    return decide
+
+
 STEPS = st.one_of(
     st.builds(lambda name: lambda d, _: changing.create_project(d, name, at=directories.AT), PROJECTS),
     st.builds(create_user, NAMES),
@@ -82,6 +90,7 @@ STEPS = st.one_of(
         lambda project, name: lambda d, _: changing.remove_member(d, project=project, name=name), PROJECTS, NAMES
     ),
     st.builds(create_key, KEYS, PROJECTS),
+    st.builds(create_own_key, KEYS, NAMES),
     st.builds(revoke_key, KEYS),
 )
 
@@ -111,6 +120,7 @@ def test_whatever_changes_the_directory_is_whole(steps: list[Step]) -> None:
         assert all(roles and roles.keys() <= set(ids) for roles in directory.members.values())
         assert all(prefix == key.prefix for prefix, key in directory.keys.items())
         assert len({key.id for key in directory.keys.values()}) == len(directory.keys)
+        assert {key.owner for key in directory.keys.values()} <= {*ids, None}
         assert {key.project for key in directory.keys.values()} <= {*directory.projects, None}
         assert any(user.organization_admin for user in directory.users.values())
 

@@ -1,6 +1,7 @@
 """Changes of access: what refuses them, and the directory afterwards."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -8,15 +9,15 @@ from reconciler.access import amendments, changing
 from reconciler.access.actors import Role
 from reconciler.access.amendments import Amendment, Audited
 from reconciler.access.changing import Conflict, Invalid, Missing
-from reconciler.access.models import Directory, Project
+from reconciler.access.models import Directory, Key, Project
 from reconciler.access.permissions import Scope
 from tests.access import arrivals, directories
 
 KEY = directories.key(directories.text(1))
 
 
-def after(amendment: Amendment) -> Directory:
-    return amendments.amended(directories.directory(KEY), amendment)
+def after(amendment: Amendment, *kept: Key) -> Directory:
+    return amendments.amended(directories.directory(*(kept or (KEY,))), amendment)
 
 
 def test_a_project_is_created_once_and_named_by_the_rule() -> None:
@@ -108,7 +109,13 @@ def test_a_key_is_created_and_revoked() -> None:
     other = directories.key(directories.text(2), identifier="K2", expires_at=directories.LATER)
     made = changing.create_key(directories.directory(KEY), other, now=directories.AT)
     assert set(after(made).keys) == {KEY.prefix, other.prefix}
-    told = {"name": "a pipeline", "role": "user", "scopes": ["resources"], "expiresAt": directories.LATER}
+    told = {
+        "name": "a pipeline",
+        "role": "user",
+        "scopes": ["resources"],
+        "expiresAt": directories.LATER,
+        "personal": False,
+    }
     assert made.audited == Audited("created", "Key", "K2", project="payments", detail=told)
     assert after(changing.revoke_key(directories.directory(KEY), KEY)).keys == {}
 
@@ -123,7 +130,7 @@ def test_a_key_is_revoked_once() -> None:
     [
         (replace(KEY, name=""), "A key needs a name, by which people know what it is for."),
         (replace(KEY, name="a\nb"), "The name of a key must be one line of at most 200 characters."),
-        (replace(KEY, scopes=frozenset[Scope]()), "A key needs at least one scope of resources, logs, metrics."),
+        (replace(KEY, scopes=frozenset[Scope]()), "A key needs at least one scope of resources, logs, metrics, raw."),
         (replace(KEY, expires_at=directories.AT), "A key must expire in the future."),
     ],
 )
@@ -136,6 +143,99 @@ def test_a_key_that_breaks_a_rule_is_refused(key: object, sentence: str) -> None
 def test_two_keys_never_share_a_prefix() -> None:
     with pytest.raises(Conflict, match=r"^Another key has this prefix; try again.$"):
         changing.create_key(directories.directory(KEY), replace(KEY, id="K2"), now=directories.AT)
+
+
+NOW = datetime.fromisoformat(directories.AT)
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_personal", "ends"),
+    [
+        (None, False, timedelta(days=400)),
+        (None, True, None),
+        (timedelta(days=30), False, timedelta(days=30)),
+        (timedelta(days=400), True, timedelta(days=400)),
+    ],
+)
+def test_a_key_of_a_project_ends_after_400_days_and_a_personal_one_with_its_person(
+    asked: timedelta | None, is_personal: bool, ends: timedelta | None
+) -> None:
+    found = changing.key_expiry(None if asked is None else NOW + asked, is_personal=is_personal, now=NOW)
+    assert found == (None if ends is None else NOW + ends)
+
+
+@pytest.mark.parametrize("asked", [timedelta(0), timedelta(days=400, microseconds=1)])
+@pytest.mark.parametrize("is_personal", [True, False])
+def test_a_key_does_not_end_beyond_400_days(asked: timedelta, is_personal: bool) -> None:
+    with pytest.raises(Invalid, match=r"^The expiry of a key must be in the future, and at most 400 days away.$"):
+        changing.key_expiry(NOW + asked, is_personal=is_personal, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("owner", "project", "role"),
+    [
+        ("vic", "payments", Role.VIEWER),
+        ("una", "payments", Role.VIEWER),
+        ("una", None, Role.USER),
+        ("ada", "payments", Role.ADMIN),
+        ("root", "payments", Role.ADMIN),
+        ("root", None, Role.ADMIN),
+    ],
+)
+def test_a_person_has_keys_of_their_own_up_to_their_role(owner: str, project: str | None, role: Role) -> None:
+    key = directories.key(directories.text(2), project=project, role=role, owner=owner)
+    made = changing.create_key(directories.directory(), key, now=directories.AT)
+    assert after(made).keys == {KEY.prefix: KEY, key.prefix: key}
+    assert made.audited.detail is not None
+    assert made.audited.detail["personal"] is True
+
+
+@pytest.mark.parametrize(
+    ("owner", "project", "role", "sentence"),
+    [
+        ("vic", "payments", Role.USER, "and you are not user in the project payments."),
+        ("una", None, Role.ADMIN, "and you are not admin in any project."),
+        ("nil", None, Role.VIEWER, "and you are not viewer in any project."),
+        ("una", "default", Role.VIEWER, "and you are not viewer in the project default."),
+    ],
+)
+def test_a_personal_key_beyond_the_role_of_its_person_is_refused(
+    owner: str, project: str | None, role: Role, sentence: str
+) -> None:
+    key = directories.key(directories.text(2), project=project, role=role, owner=owner)
+    with pytest.raises(Invalid) as refusal:
+        changing.create_key(directories.directory(), key, now=directories.AT)
+    assert refusal.value.message == f"A personal key has at most your own role, {sentence}"
+
+
+@pytest.mark.parametrize("scope", [scope for scope in Scope if scope is not Scope.RESOURCES])
+def test_only_keys_of_a_project_have_the_scopes_of_programs(scope: Scope) -> None:
+    scopes = frozenset({Scope.RESOURCES, scope})
+    shared = directories.key(directories.text(2), scopes=scopes)
+    changing.create_key(directories.directory(), shared, now=directories.AT)
+    own = directories.key(directories.text(2), scopes=scopes, owner="ada")
+    with pytest.raises(Invalid) as refusal:
+        changing.create_key(directories.directory(), own, now=directories.AT)
+    told = "A personal key has the scope resources alone; logs, metrics, raw are for keys of a project."
+    assert refusal.value.message == told
+
+
+def test_nobody_has_endlessly_many_keys_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changing, "MOST_PERSONAL", 2)
+    three = [directories.key(directories.text(n), identifier=f"K{n}", owner="una") for n in range(3)]
+    with pytest.raises(Conflict, match=r"^You have 2 personal keys, which is the most; revoke some first.$"):
+        changing.create_key(directories.directory(*three[:2]), three[2], now=directories.AT)
+    theirs = directories.key(directories.text(3), identifier="K3", owner="ada")
+    changing.create_key(directories.directory(*three[:2]), theirs, now=directories.AT)
+
+
+def test_whoever_is_removed_takes_their_own_keys_along_and_no_others() -> None:
+    own = directories.key(directories.text(2), identifier="K2", owner="una")
+    other = directories.key(directories.text(3), identifier="K3", owner="ada")
+    made = directories.key(directories.text(4), identifier="K4", created_by="user:una")
+    gone = changing.remove_user(directories.directory(own, other, made), "una")
+    assert set(after(gone, own, other, made).keys) == {other.prefix, made.prefix}
+    assert gone.audited.detail == {"organizationAdmin": False, "roles": {"payments": "user"}, "keys": ["K2"]}
 
 
 @pytest.mark.parametrize("password", ["", "short", "x" * 11, "x" * 257, "é" * 257])

@@ -203,6 +203,15 @@ def test_what_a_key_made_ends_with_the_key() -> None:
     assert inviting.waiting(there, now=directories.LATER) == ()
 
 
+@pytest.mark.parametrize(("role", "counts"), [(Role.ADMIN, True), (Role.USER, False), (None, False)])
+def test_what_a_personal_key_made_counts_while_its_person_manages_the_members(role: Role | None, counts: bool) -> None:
+    key = directories.key(directories.text(1), role=Role.ADMIN, owner="ada")
+    of_key = replace(CODE, created_by=f"key:{key.id}")
+    there = replace(arrivals.directory(of_key), keys={key.prefix: key})
+    members = {} if role is None else {"payments": {"id-ada": role}}
+    assert bool(inviting.waiting(replace(there, members=members), now=AT)) is counts
+
+
 def test_what_a_key_made_ends_when_it_is_revoked() -> None:
     key = directories.key(directories.text(1), role=Role.ADMIN)
     of_key = replace(CODE, created_by=f"key:{key.id}")

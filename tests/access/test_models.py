@@ -1,5 +1,7 @@
 """Looking somebody up."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.access.actors import Role
@@ -57,6 +59,61 @@ def test_a_key_with_the_prefix_of_another_is_nobodys() -> None:
     found = directories.directory(directories.key(KEY))
     forged = KEY[:17] + "B" * 43
     assert (found.holder(forged, now=directories.AT), found.holder("", now=directories.AT)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("role", "now", "has"),
+    [
+        (Role.USER, Role.ADMIN, Role.USER),
+        (Role.USER, Role.USER, Role.USER),
+        (Role.USER, Role.VIEWER, Role.VIEWER),
+        (Role.ADMIN, Role.VIEWER, Role.VIEWER),
+        (Role.ADMIN, None, None),
+    ],
+)
+@pytest.mark.parametrize("project", ["payments", None])
+def test_a_personal_key_has_at_most_the_role_that_its_person_has_now(
+    role: Role, now: Role | None, has: Role | None, project: str | None
+) -> None:
+    before = directories.directory(directories.key(KEY, role=role, owner="una", project=project))
+    found = replace(before, members={"payments": {"id-una": now}} if now is not None else {})
+    holder = found.holder(KEY, now=directories.AT)
+    assert holder is not None
+    assert (holder.name, holder.project, holder.user, holder.scopes) == ("key:K1", project, None, OF_PEOPLE)
+    assert (holder.role_in("payments"), holder.role_in("default"), holder.organization_admin) == (has, None, False)
+    recognised = before.holder(KEY, now=directories.AT)
+    assert recognised is not None
+    assert found.still(recognised, since=before, now=directories.AT) == holder
+
+
+@pytest.mark.parametrize(
+    ("role", "project", "reaches", "is_admin"),
+    [
+        (Role.ADMIN, "payments", (Role.ADMIN, None), False),
+        (Role.VIEWER, "payments", (Role.VIEWER, None), False),
+        (Role.ADMIN, None, (Role.ADMIN, Role.ADMIN), True),
+        (Role.USER, None, (Role.USER, Role.USER), False),
+    ],
+)
+def test_the_personal_key_of_an_organization_admin_reaches_no_further_than_it_says(
+    role: Role, project: str | None, reaches: tuple[Role | None, ...], is_admin: bool
+) -> None:
+    plain = directories.directory(directories.key(KEY, role=role, owner="root", project=project))
+    found = replace(plain, members={"payments": {"id-root": Role.VIEWER}})
+    holder = found.holder(KEY, now=directories.AT)
+    assert holder is not None
+    assert (holder.role_in("payments"), holder.role_in("default")) == reaches
+    assert (holder.organization_admin, holder.scopes) == (is_admin, OF_PEOPLE)
+
+
+def test_what_a_key_was_narrowed_to_it_stays_narrowed_to() -> None:
+    scopes = frozenset({Scope.RAW, Scope.RESOURCES})
+    found = directories.directory(directories.key(KEY, scopes=scopes))
+    holder = found.holder(KEY, now=directories.AT)
+    assert holder is not None
+    narrow = replace(holder, scopes=frozenset({Scope.RAW}))
+    assert found.still(narrow, since=found, now=directories.AT) == narrow
+    assert found.still(holder, since=found, now=directories.AT) == holder
 
 
 def test_nothing_prints_what_is_kept_of_a_secret() -> None:

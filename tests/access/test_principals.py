@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from reconciler.access import principals
 from reconciler.access.actors import Actor, Role
-from reconciler.access.permissions import OF_MACHINES, OF_ROLE, Permission, Scope
+from reconciler.access.permissions import OF_ROLE, Permission, Scope, of_machines
 from reconciler.access.principals import EVERY_SCOPE, OF_PEOPLE, SERVICE_KEY, Principal, Verdict
 
 VIEWER = Principal("user:vic", {"payments": Role.VIEWER}, scopes=OF_PEOPLE, user="id-vic")
 ADMIN = Principal("user:ada", {"payments": Role.ADMIN}, scopes=OF_PEOPLE, user="id-ada")
 INTAKE = Principal("key:K1", {"payments": Role.ADMIN}, scopes=frozenset({Scope.LOGS}), project="payments")
+COLLECTOR = Principal("key:K3", {"payments": Role.VIEWER}, scopes=frozenset({Scope.RAW}), project="payments")
 METRICS = Principal("key:K2", everywhere=Role.VIEWER, scopes=frozenset({Scope.METRICS}))
 
 
@@ -20,6 +21,10 @@ METRICS = Principal("key:K2", everywhere=Role.VIEWER, scopes=frozenset({Scope.ME
     [
         (VIEWER, Permission.READ, "payments", Verdict.ALLOWED),
         (VIEWER, Permission.READ_RAW, "payments", Verdict.FORBIDDEN),
+        (VIEWER, Permission.LOAD, "payments", Verdict.FORBIDDEN),
+        (COLLECTOR, Permission.LOAD, "payments", Verdict.ALLOWED),
+        (COLLECTOR, Permission.READ_RAW, "payments", Verdict.FORBIDDEN),
+        (COLLECTOR, Permission.LOAD, "search", Verdict.UNKNOWN),
         (VIEWER, Permission.CHANGE, "payments", Verdict.FORBIDDEN),
         (VIEWER, Permission.READ, "search", Verdict.UNKNOWN),
         (VIEWER, Permission.CHANGE, "search", Verdict.UNKNOWN),
@@ -53,6 +58,8 @@ def test_a_request_is_judged_by_role_scope_and_project(
         (INTAKE, None, "payments"),
         (INTAKE, "payments", "payments"),
         (INTAKE, "default", None),
+        (Principal("key:K4", {}, project="payments"), None, None),  # of a person who has left it
+        (Principal("key:K4", {}, project="payments"), "payments", None),
         (SERVICE_KEY, None, "default"),
         (SERVICE_KEY, "payments", "payments"),
         (SERVICE_KEY, "nowhere", None),
@@ -85,7 +92,7 @@ def test_nothing_is_allowed_beyond_the_role_the_scope_and_the_project(
     verdict = principals.judge(principal, permission, project=project)
     assert (verdict is Verdict.UNKNOWN) == (project == "search")
     if verdict is Verdict.ALLOWED:
-        assert permission in OF_MACHINES or (project == "payments" and permission in OF_ROLE[role])
+        assert permission in of_machines(scopes) or (project == "payments" and permission in OF_ROLE[role])
         assert scopes
 
 

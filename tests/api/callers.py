@@ -105,6 +105,8 @@ class _Made(NamedTuple):
     role: Role
     scope: Scope = Scope.RESOURCES
     expires_at: str | None = None
+    owner: str | None = None
+    roles: Pairs | None = None  # where they are not what the rest says
 
 
 KEYS = (
@@ -115,6 +117,13 @@ KEYS = (
     _Made("key for metrics", OWN, Role.ADMIN, Scope.METRICS),
     _Made("organization key for logs", None, Role.ADMIN, Scope.LOGS),
     _Made("organization key for metrics", None, Role.ADMIN, Scope.METRICS),
+    _Made("key for loading", OWN, Role.VIEWER, Scope.RAW),
+    _Made("organization key for loading", None, Role.VIEWER, Scope.RAW),
+    _Made("personal key of a user", OWN, Role.ADMIN, owner="user", roles=((OWN, "user"),)),
+    _Made("personal key of a viewer, for all projects", None, Role.ADMIN, owner="viewer", roles=((OWN, "viewer"),)),
+    _Made("personal key of both", None, Role.USER, owner="both", roles=((OTHER, "user"), (OWN, "viewer"))),
+    _Made("personal key of nobody's", OWN, Role.ADMIN, owner="nobodys", roles=()),
+    _Made("personal key of an organization admin", None, Role.ADMIN, owner="root"),
     _Made("expired", OWN, Role.ADMIN, expires_at=PAST),
 )
 
@@ -130,12 +139,13 @@ def _keys() -> list[Caller]:
     for number, made in enumerate(KEYS):
         scope = "" if made.scope is Scope.RESOURCES else made.scope.value
         everywhere = "root" if made.role is Role.ADMIN else made.role.value
+        roles = () if made.project is None else ((made.project, made.role.value),)
         found.append(
             Caller(
                 made.name,
                 _bearer(directories.text(1_000 + number)),
-                roles=() if made.project is None else ((made.project, made.role.value),),
-                everywhere="" if made.project is not None else everywhere,
+                roles=roles if made.roles is None else made.roles,
+                everywhere="" if made.project is not None or made.roles is not None else everywhere,
                 scope=scope,
                 is_stranger=made.expires_at is not None,
             )
@@ -186,6 +196,7 @@ def _key(number: int, made: _Made) -> Key:
         role=made.role,
         scopes=frozenset({made.scope}),
         expires_at=made.expires_at,
+        owner=made.owner,
     )
 
 

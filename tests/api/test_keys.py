@@ -1,6 +1,7 @@
 """Keys in use: shown once, kept as a digest, told apart, limited each by itself, and noted without a write."""
 
 import asyncio
+import base64
 import json
 import statistics
 import time
@@ -16,10 +17,11 @@ from api.edge import Edge
 from api.under_way import MOST as IN_FLIGHT
 from reconciler.access import changing, keys
 from reconciler.access.actors import Role
+from reconciler.access.amendments import Amendment, Audited, Member
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories
 from tests.api import parts
-from tests.api.callers import OTHER, OWN, Answer, Caller, ask
+from tests.api.callers import OTHER, OWN, PASSWORD, Answer, Caller, ask
 from tests.api.conftest import Populated
 from tests.store import looking
 
@@ -29,6 +31,7 @@ Asking = Callable[..., Coroutine[Any, Any, Answer]]
 
 NOT_IN_URL = "A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
 UNKNOWN = "The key is not known."
+IN_400_DAYS = "2027-12-26T06:12:00.123Z"
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def asking(app: ASGIApp, populated: Populated) -> Asking:
     """Ask as a caller that there is, or with a key."""
 
     async def one(caller: str, method: str, path: str, body: object = None) -> Answer:
-        known = populated.callers.get(caller)
+        known = named(caller) if caller in JOINED else populated.callers.get(caller)
         headers = known.headers if known else bearer(caller)
         return await ask(app, method, path, headers=headers, body=b"" if body is None else json.dumps(body).encode())
 
@@ -72,11 +75,12 @@ async def test_a_key_is_shown_once_and_kept_as_a_digest(asking: Asking, populate
         "name": "a pipeline",
         "prefix": keys.prefix(secret),
         "project": OWN,
+        "personal": False,
         "role": "viewer",
         "scopes": ["resources"],
         "createdAt": parts.AT,
         "createdBy": "user:admin",
-        "expiresAt": None,
+        "expiresAt": IN_400_DAYS,
         "lastUsedAt": None,
     }
     assert await listed(asking, made["id"]) == [made]
@@ -113,13 +117,36 @@ async def test_a_key_that_was_used_meanwhile_is_revoked_all_the_same(asking: Ask
         ("admin", {"project": OTHER}, 404),
         ("admin", {"project": "none"}, 404),
         ("admin", {"project": None}, 403),
-        ("key of a neighbour", {"project": OWN}, 404),
+        ("user", {"project": OWN}, 403),
+        ("viewer", {"project": OWN, "role": "viewer"}, 403),
+        ("key of a admin", {"project": OWN}, 403),
+        ("key of a admin", {"project": OWN, "role": "viewer", "personal": True}, 403),
+        ("key of a neighbour", {"project": OWN}, 403),
+        ("key for logs", {"project": OWN, "scopes": ["logs"]}, 403),
         ("organization key of a user", {"project": OWN}, 403),
+        ("organization key of a admin", {"project": OWN}, 403),
+        ("organization key of a admin", {"project": None}, 403),
+        ("SERVICE_API_KEY", {"project": OWN}, 201),
+        ("SERVICE_API_KEY", {"project": None, "scopes": ["metrics"]}, 201),
+        ("SERVICE_API_KEY", {"project": OWN, "personal": True}, 403),
+        ("user", {"project": OWN, "role": "user", "personal": True}, 201),
+        ("viewer", {"project": None, "role": "viewer", "personal": True}, 201),
+        ("viewer", {"project": OWN, "role": "user", "personal": True}, 400),
+        ("user", {"project": OWN, "role": "user", "personal": True, "scopes": ["logs"]}, 400),
+        ("admin", {"project": OWN, "personal": True, "scopes": ["resources", "raw"]}, 400),
+        ("user", {"project": OTHER, "role": "user", "personal": True}, 404),
+        ("user", {"project": "none", "role": "user", "personal": True}, 404),
+        ("nobodys", {"project": None, "role": "viewer", "personal": True}, 400),
         ("root", {"project": OWN}, 201),
         ("root", {"project": None}, 201),
         ("admin", {"project": OWN, "scopes": ["logs"]}, 201),
         ("admin", {"project": OWN, "scopes": ["resources", "metrics"]}, 403),
+        ("admin", {"project": OWN, "scopes": ["raw"]}, 201),
         ("root", {"project": OWN, "scopes": ["metrics"]}, 201),
+        ("admin", {"project": OWN, "expiry": "9600h"}, 201),
+        ("admin", {"project": OWN, "expiry": "9601h"}, 400),
+        ("admin", {"project": OWN, "expiry": "2027-12-26T06:12:01Z"}, 400),
+        ("root", {"project": None, "expiry": "9601h"}, 400),
     ],
 )
 async def test_nobody_makes_a_key_beyond_what_they_manage(
@@ -132,11 +159,132 @@ async def test_nobody_makes_a_key_beyond_what_they_manage(
 async def test_a_key_is_not_made_for_another_project_than_the_header_chooses(
     app: ASGIApp, populated: Populated
 ) -> None:
-    for caller, project, chosen in (("key of a admin", OWN, OTHER), ("root", OWN, OTHER), ("root", None, "no-project")):
+    for caller, project, chosen in (("admin", OWN, OTHER), ("root", OWN, OTHER), ("root", None, "no-project")):
         headers = [*populated.callers[caller].headers, ("X-Service-Project", chosen)]
         body = json.dumps({"name": "a pipeline", "role": "viewer", "project": project}).encode()
         answer = await ask(app, "POST", "/v1/api-keys", headers=headers, body=body)
         assert (answer.status, json.loads(answer.body)) == (404, {"errors": ["There is no such project."]})
+
+
+JOINED = ("una", "ula", "uri")  # people of one test each
+
+
+def named(person: str) -> Caller:
+    """Somebody whom a test made, with the password of every other."""
+    shown = base64.b64encode(f"{person}:{PASSWORD}".encode()).decode()
+    return Caller(person, (("Authorization", f"Basic {shown}"),), is_person=True)
+
+
+async def join(populated: Populated, name: str, **roles: Role) -> None:
+    """Make one of `JOINED` a member of projects; a dash of their names is written as `_`."""
+    accounts = populated.parts.services.accounts
+    new = directories.user(name, password=accounts.directory.users["root"].password)
+    made = Amendment(
+        Audited("created", "User", name),
+        users=(new,),
+        members=tuple(Member(project.replace("_", "-"), new.id, role) for project, role in roles.items()),
+    )
+    await accounts.amend(lambda _: made, actor="user:root", request=None)
+
+
+async def test_a_member_makes_sees_and_revokes_keys_of_their_own(asking: Asking, populated: Populated) -> None:
+    await join(populated, "una", own_project=Role.USER)
+    made = await make(asking, "una", role="user", personal=True)
+    assert (made["personal"], made["project"], made["createdBy"], made["expiresAt"]) == (True, OWN, "user:una", None)
+    assert json.loads((await asking(made["key"], "GET", "/v1/me")).body)["me"] == {
+        "name": f"key:{made['id']}",
+        "organizationAdmin": False,
+        "scopes": ["resources"],
+        "projects": [{"name": OWN, "role": "user"}],
+    }
+    seen = json.loads((await asking("una", "GET", "/v1/api-keys")).body)["apiKeys"]
+    assert [one["id"] for one in seen] == [made["id"]]
+    assert await listed(asking, made["id"]) == seen  # an admin of the project sees it, too
+    for other in ("user", "neighbour"):
+        theirs = json.loads((await asking(other, "GET", "/v1/api-keys")).body)["apiKeys"]
+        assert made["id"] not in [one["id"] for one in theirs]
+    assert (await asking("user", "DELETE", f"/v1/api-keys/{made['id']}")).status == 403
+    assert (await asking("neighbour", "DELETE", f"/v1/api-keys/{made['id']}")).status == 404
+    assert (await asking(made["key"], "POST", "/v1/api-keys", {"name": "x", "role": "user"})).status == 403
+    assert (await asking("una", "DELETE", f"/v1/api-keys/{made['id']}")).status == 204
+    assert (await asking(made["key"], "GET", "/v1/me")).status == 401
+
+
+async def test_a_personal_key_has_at_most_the_role_of_its_person_at_each_request(
+    asking: Asking, populated: Populated
+) -> None:
+    await join(populated, "ula", own_project=Role.ADMIN, other_project=Role.VIEWER)
+    made = await make(asking, "ula", role="admin", project=OWN, personal=True)
+    everywhere = await make(asking, "ula", role="user", project=None, personal=True)
+    keys_of = f"/v1/projects/{OWN}/members"
+
+    async def may() -> list[int]:
+        """Manage members, change, and read."""
+        apply = {"resources": [parts.destination("of-ula")]}
+        statuses = [(await asking(made["key"], "GET", keys_of)).status]
+        statuses += [(await asking(made["key"], "POST", "/v1/apply?dryRun=true", apply)).status]
+        return [*statuses, (await asking(made["key"], "GET", "/v1/resources/Source")).status]
+
+    async def roles(key: str) -> dict[str, str]:
+        me = json.loads((await asking(key, "GET", "/v1/me")).body)["me"]
+        return {one["name"]: one["role"] for one in me["projects"]}
+
+    assert await may() == [200, 202, 200]
+    assert await roles(everywhere["key"]) == {OWN: "user", OTHER: "viewer"}
+    for role, expected in (("user", [403, 202, 200]), ("viewer", [403, 403, 200]), ("admin", [200, 202, 200])):
+        assert (await asking("root", "PUT", f"/v1/projects/{OWN}/members/ula", {"role": role})).status == 200
+        assert await may() == expected, role
+    assert (await asking("root", "DELETE", f"/v1/projects/{OWN}/members/ula")).status == 204
+    assert await may() == [404, 404, 404]
+    assert (await roles(made["key"]), await roles(everywhere["key"])) == ({}, {OTHER: "viewer"})
+
+
+async def test_a_personal_key_ends_with_its_person_and_the_key_that_they_made_for_the_project_does_not(
+    asking: Asking, populated: Populated
+) -> None:
+    await join(populated, "uri", own_project=Role.ADMIN)
+    own, shared = await make(asking, "uri", role="admin", personal=True), await make(asking, "uri", role="viewer")
+    statuses = [(await asking(one["key"], "GET", "/v1/resources/Source")).status for one in (own, shared)]
+    assert (await asking("root", "DELETE", "/v1/users/uri")).status == 204
+    statuses += [(await asking(one["key"], "GET", "/v1/resources/Source")).status for one in (own, shared)]
+    assert statuses == [200, 200, 401, 200]
+    assert await populated.parts.services.store.directory() == populated.parts.services.accounts.directory
+    await join(populated, "uri", own_project=Role.ADMIN)  # somebody else of that name
+    assert (await asking(own["key"], "GET", "/v1/me")).status == 401
+
+
+RAW = f"/v1/resources/Configuration/{'fleet-wide'}/raw"
+
+
+async def test_a_key_for_loading_is_a_password_there_and_opens_nothing_else(
+    asking: Asking, populated: Populated, app: ASGIApp
+) -> None:
+    raw = {"apiVersion": "service/v1", "kind": "Configuration", "metadata": {"name": "fleet-wide"}}
+    headers = [*populated.callers["root"].headers, ("X-Service-Project", OWN)]
+    body = json.dumps({"resources": [{**raw, "spec": {"raw": "receivers: {}"}}]}).encode()
+    assert (await ask(app, "POST", "/v1/apply", headers=headers, body=body)).status == 202
+    loads = await make(asking, scopes=["raw"])
+    both = await make(asking, role="admin", scopes=["raw", "resources"])
+    plain = await make(asking, role="admin")
+
+    async def load(key: str, path: str = RAW, *, name: str = "collector", **more: str) -> int:
+        shown = base64.b64encode(f"{name}:{key}".encode()).decode()
+        basic = (("Authorization", f"Basic {shown}"), *more.items())
+        return (await ask(app, "GET", path, headers=basic)).status
+
+    answer = await asking(loads["key"], "GET", RAW)
+    assert (answer.status, answer.body) == (200, b"receivers: {}")
+    assert [await load(one["key"]) for one in (loads, both, plain)] == [200, 200, 401]
+    assert (await load(loads["key"], name=""), await load(loads["key"], name="admin")) == (200, 200)
+    # Whatever else the key may do it does in its own header alone.
+    elsewhere = ("/v1/resources/Configuration/fleet-wide", "/v1/api-keys", "/v1/repositories", "/metrics")
+    assert [await load(both["key"], path) for path in elsewhere] == [403, 403, 403, 403]
+    assert [(await asking(both["key"], "GET", path)).status for path in elsewhere] == [200, 200, 200, 403]
+    assert [(await asking(loads["key"], "GET", path)).status for path in elsewhere] == [403, 403, 403, 403]
+    assert await load(loads["key"][:-1] + "_") == 401
+    assert await load(loads["key"], **{"X-Service-Project": OTHER}) == 404
+    assert (await asking("admin", "DELETE", f"/v1/api-keys/{loads['id']}")).status == 204
+    assert await load(loads["key"]) == 401
 
 
 async def test_a_forged_key_with_a_known_prefix_is_as_unknown_as_any_other(asking: Asking) -> None:

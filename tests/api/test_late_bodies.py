@@ -12,7 +12,7 @@ from starlette.types import Message
 import api.app
 from reconciler.access import changing, keys, principals
 from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment
+from reconciler.access.amendments import Amendment, Audited, Member
 from reconciler.access.models import Directory, Key
 from reconciler.accounts import Accounts, Decide
 from reconciler.signing_in.passwords import SigningIn
@@ -116,13 +116,33 @@ async def test_a_key_that_is_revoked_while_the_body_arrives_is_over_and_another_
     services = populated.parts.services
     text = await make_key(services, Role.ADMIN, project=OTHER)
     key = services.accounts.directory.keys[keys.prefix(text) or ""]
-    making: Write = ("POST", "/v1/api-keys", {"name": "late", "role": "admin"})
+    making: Write = ("PUT", f"/v1/projects/{OTHER}/members/neighbour", {"role": "admin"})
     headers = (("Authorization", f"Bearer {text}"),)
     unrelated = await make_key(services, Role.VIEWER, project=OWN)
     of_another = services.accounts.directory.keys[keys.prefix(unrelated) or ""]
     made = await late(populated, making, headers=headers, meanwhile=revoking(of_another))
-    assert made[0] == 201
+    assert made[0] == 200
     assert await late(populated, making, headers=headers, meanwhile=revoking(key)) == (401, GONE)
+
+
+async def test_a_personal_key_is_over_when_its_person_is_removed_while_the_body_arrives(populated: Populated) -> None:
+    accounts = populated.parts.services.accounts
+    new, text = directories.user("brief"), directories.text(1_234)
+    key = directories.key(text, identifier="BRIEF", project=OWN, role=Role.USER, owner="brief")
+    made = Amendment(Audited("created", "User", "brief"), users=(new,), members=(Member(OWN, new.id, Role.ADMIN),))
+    await accounts.amend(lambda _: replace(made, keys=(key,)), actor="user:root", request=None)
+    writing: Write = ("POST", "/v1/apply", {"resources": [parts.destination("late")]})
+    headers = (("Authorization", f"Bearer {text}"),)
+    for role, status in ((Role.USER, 202), (Role.VIEWER, 403)):
+        changed = await late(populated, writing, headers=headers, meanwhile=setting(role))
+        assert changed[0] == status
+    await accounts.amend(setting(Role.ADMIN), actor="user:root", request=None)
+    removing = await late(populated, writing, headers=headers, meanwhile=lambda d: changing.remove_user(d, "brief"))
+    assert removing == (401, GONE)
+
+
+def setting(role: Role) -> Decide:
+    return lambda directory: changing.set_member(directory, project=OWN, name="brief", role=role)
 
 
 def revoking(key: Key) -> Decide:

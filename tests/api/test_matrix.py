@@ -36,71 +36,72 @@ pytestmark = pytest.mark.anyio
 # organization, the caller (`oneself`), or nothing (`everybody`; `signature`, which nobody's credential stands in for).
 # `unnamed` is for no header, where that differs.
 # Whoever has no role there is `outside`. `people` may, and keys may not; `absent` is what people do not find and keys
-# may not; `every` is for whoever has every scope.
+# may not; `every` is for whoever has every scope; `hidden` is what people and the service's own key do not find and
+# other keys may not.
 TABLE = """
-operation           subject       viewer user  admin root  logs  metrics outside
-apply               chosen        403    ok    ok    ok    403   403     404
-delete              chosen        403    ok    ok    ok    403   403     404
-listResources       chosen        ok     ok    ok    ok    403   403     404
-getResource         chosen        ok     ok    ok    ok    403   403     404
-deleteResource      chosen        403    ok    ok    ok    403   403     404
-getRaw              chosen        403    ok    ok    ok    403   403     404
-getHistory          chosen        ok     ok    ok    ok    403   403     404
-redactHistory       chosen        403    403   ok    ok    403   403     404
-listRepositories    reach         ok     ok    ok    ok    403   403     404
-listRepositories    unnamed       ok     ok    ok    ok    403   403     ok
-getRepository       named         ok     ok    ok    ok    403   403     404
-reconcileRepository named         403    ok    ok    ok    403   403     404
-approveRepository   named         403    403   ok    ok    403   403     404
-suspendRepository   named         403    403   ok    ok    403   403     404
-resumeRepository    named         403    403   ok    ok    403   403     404
-listRuns            reach         ok     ok    ok    ok    403   403     404
-listRuns            unnamed       ok     ok    ok    ok    403   403     ok
-getRun              reached       ok     ok    ok    ok    403   403     404
-listAuditEvents     reach         403    403   ok    ok    403   403     404
-listAuditEvents     unnamed       403    403   ok    ok    403   403     403
-makePlan            reached       ok     ok    ok    ok    403   403     404
-listPlans           reach         ok     ok    ok    ok    403   403     404
-listPlans           unnamed       ok     ok    ok    ok    403   403     ok
-getPlan             reached       ok     ok    ok    ok    403   403     404
-sendLogs            chosen        403    403   403   every ok    403     404
-listDeliveries      chosen        ok     ok    ok    ok    403   403     404
-getDelivery         chosen        ok     ok    ok    ok    403   403     404
-replayDelivery      chosen        403    403   ok    ok    403   403     404
-discardDelivery     chosen        403    403   ok    ok    403   403     404
-testDelivery        chosen        403    403   ok    ok    403   403     404
-getMe               oneself       ok     ok    ok    ok    ok    ok      ok
-changeMyPassword    oneself       people people people people people people people
-listProjects        reach         ok     ok    ok    ok    403   403     404
-listProjects        unnamed       ok     ok    ok    ok    403   403     ok
-createProject       organization  403    403   403   ok    403   403     403
-getProject          named         ok     ok    ok    ok    403   403     404
-listMembers         named         403    403   ok    ok    403   403     404
-setMember           named         403    403   ok    ok    403   403     404
-removeMember        named         403    403   ok    ok    403   403     404
-listInvitations     named         403    403   ok    ok    403   403     404
-createInvitation    named         403    403   ok    ok    403   403     404
-withdrawInvitation  named         403    403   ok    ok    403   403     404
-listUsers           organization  403    403   403   ok    403   403     403
-createUser          organization  403    403   403   ok    403   403     403
-getUser             organization  403    403   403   ok    403   403     403
-changeUser          organization  403    403   403   ok    403   403     403
-removeUser          organization  403    403   403   ok    403   403     403
-listApiKeys         chosen        403    403   ok    ok    403   403     404
-listApiKeys         unnamed       403    403   ok    ok    403   403     403
-createApiKey        chosen        403    403   ok    ok    403   403     404
-revokeApiKey        named         403    403   ok    ok    403   403     404
-listNotifications   reach         ok     ok    ok    ok    403   403     404
-listNotifications   unnamed       ok     ok    ok    ok    403   403     ok
-getNotification     reached       ok     ok    ok    ok    403   403     404
-setNotificationStatus reached     people people people people 403 403   absent
-testAlerts          organization  403    403   403   ok    403   403     403
-getVersion          everybody     ok     ok    ok    ok    ok    ok      ok
-live                everybody     ok     ok    ok    ok    ok    ok      ok
-ready               everybody     ok     ok    ok    ok    ok    ok      ok
-readMetrics         organization  403    403   403   every 403   ok      403
-getContract         everybody     ok     ok    ok    ok    ok    ok      ok
-deliverHook         signature     404    404   404   404   404   404     404
+operation           subject       viewer user  admin root  logs  metrics raw   outside
+apply               chosen        403    ok    ok    ok    403   403     403   404
+delete              chosen        403    ok    ok    ok    403   403     403   404
+listResources       chosen        ok     ok    ok    ok    403   403     403   404
+getResource         chosen        ok     ok    ok    ok    403   403     403   404
+deleteResource      chosen        403    ok    ok    ok    403   403     403   404
+getRaw              chosen        403    ok    ok    ok    403   403     ok    404
+getHistory          chosen        ok     ok    ok    ok    403   403     403   404
+redactHistory       chosen        403    403   ok    ok    403   403     403   404
+listRepositories    reach         ok     ok    ok    ok    403   403     403   404
+listRepositories    unnamed       ok     ok    ok    ok    403   403     403   ok
+getRepository       named         ok     ok    ok    ok    403   403     403   404
+reconcileRepository named         403    ok    ok    ok    403   403     403   404
+approveRepository   named         403    403   ok    ok    403   403     403   404
+suspendRepository   named         403    403   ok    ok    403   403     403   404
+resumeRepository    named         403    403   ok    ok    403   403     403   404
+listRuns            reach         ok     ok    ok    ok    403   403     403   404
+listRuns            unnamed       ok     ok    ok    ok    403   403     403   ok
+getRun              reached       ok     ok    ok    ok    403   403     403   404
+listAuditEvents     reach         403    403   ok    ok    403   403     403   404
+listAuditEvents     unnamed       403    403   ok    ok    403   403     403   403
+makePlan            reached       ok     ok    ok    ok    403   403     403   404
+listPlans           reach         ok     ok    ok    ok    403   403     403   404
+listPlans           unnamed       ok     ok    ok    ok    403   403     403   ok
+getPlan             reached       ok     ok    ok    ok    403   403     403   404
+sendLogs            chosen        403    403   403   every ok    403     403   404
+listDeliveries      chosen        ok     ok    ok    ok    403   403     403   404
+getDelivery         chosen        ok     ok    ok    ok    403   403     403   404
+replayDelivery      chosen        403    403   ok    ok    403   403     403   404
+discardDelivery     chosen        403    403   ok    ok    403   403     403   404
+testDelivery        chosen        403    403   ok    ok    403   403     403   404
+getMe               oneself       ok     ok    ok    ok    ok    ok      ok    ok
+changeMyPassword    oneself       people people people people people people people people
+listProjects        reach         ok     ok    ok    ok    403   403     403   404
+listProjects        unnamed       ok     ok    ok    ok    403   403     403   ok
+createProject       organization  403    403   403   ok    403   403     403   403
+getProject          named         ok     ok    ok    ok    403   403     403   404
+listMembers         named         403    403   ok    ok    403   403     403   404
+setMember           named         403    403   ok    ok    403   403     403   404
+removeMember        named         403    403   ok    ok    403   403     403   404
+listInvitations     named         403    403   ok    ok    403   403     403   404
+createInvitation    named         403    403   ok    ok    403   403     403   404
+withdrawInvitation  named         403    403   ok    ok    403   403     403   404
+listUsers           organization  403    403   403   ok    403   403     403   403
+createUser          organization  403    403   403   ok    403   403     403   403
+getUser             organization  403    403   403   ok    403   403     403   403
+changeUser          organization  403    403   403   ok    403   403     403   403
+removeUser          organization  403    403   403   ok    403   403     403   403
+listApiKeys         chosen        people people ok    ok    403   403     403   404
+listApiKeys         unnamed       people people ok    ok    403   403     403   people
+createApiKey        chosen        403    403   people every 403   403     403   hidden
+revokeApiKey        named         403    403   ok    ok    403   403     403   404
+listNotifications   reach         ok     ok    ok    ok    403   403     403   404
+listNotifications   unnamed       ok     ok    ok    ok    403   403     403   ok
+getNotification     reached       ok     ok    ok    ok    403   403     403   404
+setNotificationStatus reached     people people people people 403 403   403   absent
+testAlerts          organization  403    403   403   ok    403   403     403   403
+getVersion          everybody     ok     ok    ok    ok    ok    ok      ok    ok
+live                everybody     ok     ok    ok    ok    ok    ok      ok    ok
+ready               everybody     ok     ok    ok    ok    ok    ok      ok    ok
+readMetrics         organization  403    403   403   every 403   ok      403   403
+getContract         everybody     ok     ok    ok    ok    ok    ok      ok    ok
+deliverHook         signature     404    404   404   404   404   404     404   404
 """
 # Pages look at the cookie alone: a key or a password in a header means nothing to them. A form is sent as JSON here,
 # from a page of ours, so that whoever may send it reads 415 and changes nothing.
@@ -330,6 +331,8 @@ def _expected(operation: str, asked: Asked) -> str:
         return "ok" if asked.caller.is_person else "403"
     if verdict == "absent":
         return "404" if asked.caller.is_person else "403"
+    if verdict == "hidden":
+        return "404" if asked.caller.is_person or asked.caller.name == "SERVICE_API_KEY" else "403"
     if verdict == "every":
         return "ok" if asked.caller.is_person or asked.caller.name == "SERVICE_API_KEY" else "403"
     return verdict

@@ -72,6 +72,22 @@ async def test_a_viewer_sees_those_of_the_project_alone(services: Services, proj
         )
 
 
+async def test_what_names_keys_is_seen_by_whoever_manages_them(services: Services, project: str) -> None:
+    causes = [Cause(Type.KEYS_TO_REVIEW, project, where) for where in (project, "")]
+    await services.board.take(Look(Domain.KEYS, tuple(map(Finding, causes))))
+    seen: dict[Role, tuple[list[str], int]] = {}
+    async with connect(services) as root:
+        assert await types(root, "?limit=2") == ["KeysToReview", "KeysToReview"]
+        found = (await root.get(f"{LIST}?limit=2")).json()["notifications"]
+        (identifier,) = (one["metadata"]["id"] for one in found if "account" in one["spec"])
+    for role in Role:
+        key = await make_key(services, role, project=project)
+        async with connect(services, key=key) as client:
+            seen[role] = await types(client), (await client.get(f"{LIST}/{identifier}")).status_code
+    await services.board.take(Look(Domain.KEYS, ()))
+    assert seen == {Role.ADMIN: (["KeysToReview"], 200), Role.USER: ([], 404), Role.VIEWER: ([], 404)}
+
+
 @pytest.mark.usefixtures("told")
 async def test_pages_go_on_behind_the_last_one_and_a_bad_limit_is_refused(services: Services) -> None:
     async with connect(services) as client:

@@ -1,5 +1,6 @@
 """What somebody tries whose key has a role that does not cover it, or is of another project."""
 
+from api import api_keys
 from tests.attacks.scene import OTHER_PROJECT, Scene, component, resource
 from tests.attacks.table import Attack, Attempt, Holds
 
@@ -37,6 +38,7 @@ def _row(name: str, attempt: Attempt, answer: str) -> Attack:
     return Attack(name, Holds.KEY, attempt, answer)
 
 
+MAKES_NONE = f"403 {api_keys.NO_KEYS_BY_KEYS}"
 KEY = {"name": "mine", "project": "default", "role": "admin"}
 
 ATTACKS = (
@@ -76,12 +78,17 @@ ATTACKS = (
     _row(
         "a key that makes a key of a higher role",
         asking("POST", "/v1/api-keys", KEY),
-        "403 key:<id> may not manage the keys of the project default.",
+        MAKES_NONE,
     ),
     _row(
-        "an admin makes a key of the organization",
+        "a key of an admin that makes another, to stay when it is revoked",
+        asking("POST", "/v1/api-keys", KEY, role="admin"),
+        MAKES_NONE,
+    ),
+    _row(
+        "a key that makes a key of the organization",
         asking("POST", "/v1/api-keys", KEY | {"project": None}, role="admin"),
-        "403 key:<id> may not manage the keys of the organization.",
+        MAKES_NONE,
     ),
     _row(
         "an admin makes a person",

@@ -29,6 +29,7 @@ KEY = {
     "name": "pipeline",
     "prefix": "rck_mfrggzdfmztw",
     "project": "payments",
+    "personal": False,
     "role": "user",
     "scopes": ["logs", "resources"],
     "createdAt": AT,
@@ -82,7 +83,7 @@ LISTS = {
     "project": ("projects", "/v1/projects", [{"name": "payments", "createdAt": AT}]),
     "member": ("members", "/v1/projects/payments/members", [{"user": "ana", "role": "user"}]),
     "user": ("users", "/v1/users", [ANA, ROOT]),
-    "key": ("apiKeys", "/v1/api-keys", [KEY, {**KEY, "project": None, "expiresAt": None}]),
+    "key": ("apiKeys", "/v1/api-keys", [KEY, {**KEY, "project": None, "personal": True, "expiresAt": None}]),
 }
 
 
@@ -110,12 +111,12 @@ def test_a_list_as_json_and_yaml_is_what_the_service_says(program: Program, serv
         (
             "key",
             [
-                ["ID", "NAME", "PREFIX", "PROJECT", "ROLE", "SCOPES", "EXPIRES", "LAST USED", "CREATED BY"],
+                ["ID", "NAME", "PREFIX", "PROJECT", "PERSONAL", "ROLE", "SCOPES", "EXPIRES", "LAST USED", "CREATED BY"],
                 [
-                    *("01KEY", "pipeline", "rck_mfrggzdfmztw", "payments", "user", "logs, resources"),
+                    *("01KEY", "pipeline", "rck_mfrggzdfmztw", "payments", "-", "user", "logs, resources"),
                     *("2026-11-21T06:12:00Z", "-", "user:ana"),
                 ],
-                ["01KEY", "pipeline", "rck_mfrggzdfmztw", "-", "user", "logs, resources", "-", "-", "user:ana"],
+                ["01KEY", "pipeline", "rck_mfrggzdfmztw", "-", "yes", "user", "logs, resources", "-", "-", "user:ana"],
             ],
         ),
     ],
@@ -299,12 +300,41 @@ def test_a_person_is_shown_and_deleted(program: Program, service: Service) -> No
     assert rows(program("user", "show", "ana"))[1][:2] == ["ana", "Ana Ruiz"]
     assert json.loads(program("user", "show", "ana", "-o", "json").out) == ANA
     assert yaml.safe_load(program("user", "show", "ana", "-o", "yaml").out) == ANA
+    service.answer("GET /v1/api-keys", {"apiKeys": []})
     assert program("user", "delete", "ana") == (0, "ana: deleted\n", "")
     mistaken = program("user", "remove", "ana")
     assert (mistaken.code, mistaken.err.splitlines()[-1]) == (
         2,
         "error: no such command 'remove'; did you mean 'delete'?",
     )
+
+
+def test_the_keys_that_a_removed_person_made_are_listed(program: Program, service: Service) -> None:
+    made = {**KEY, "expiresAt": "2999-01-01T00:00:00.000Z"}
+    others = [
+        {**made, "id": "01OWN", "personal": True},
+        {**made, "id": "01OLD", "expiresAt": AT},
+        {**made, "id": "01BEN", "createdBy": "user:ben"},
+        {**made, "id": "01KEYS", "createdBy": "key:01KEY"},
+    ]
+    endless = {**made, "id": "01ORG", "project": None, "expiresAt": None}
+    service.answer("DELETE /v1/users/ana", {}, 204)
+    service.answer("GET /v1/api-keys", {"apiKeys": [*others, made, endless]})
+    outcome = program("user", "delete", "ana", "--project", "payments")
+    assert (outcome.code, outcome.err) == (
+        0,
+        "ana made these keys and may know them; `reconciler key revoke ID` ends one\n",
+    )
+    deleted, *table = rows(outcome)
+    assert (deleted, table) == (
+        ["ana: deleted"],
+        [
+            ["ID", "NAME", "PROJECT", "ROLE"],
+            ["01KEY", "pipeline", "payments", "user"],
+            ["01ORG", "pipeline", "-", "user"],
+        ],
+    )
+    assert projects(service) == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -314,16 +344,24 @@ def test_a_person_is_shown_and_deleted(program: Program, service: Service) -> No
         (["--role", "viewer", "--scope", "logs", "--scope", "logs"], {"role": "viewer", "scopes": ["logs"]}),
         (["--role", "admin", "--expiry", "720h"], {"role": "admin", "expiry": "720h"}),
         (["--role", "admin", "--organization"], {"role": "admin", "project": None}),
+        (["--role", "user", "--personal"], {"role": "user", "personal": True}),
+        (
+            ["--role", "user", "--personal", "--organization"],
+            {"role": "user", "project": None, "personal": True},
+        ),
     ],
 )
 def test_a_key_is_alone_on_standard_output(
     program: Program, service: Service, options: list[str], body: dict[str, Any]
 ) -> None:
-    project = body.get("project", "payments")
-    service.answer("POST /v1/api-keys", {"apiKey": {**KEY, "project": project, "key": TEXT}}, 201)
-    whose = "the organization" if project is None else "the project payments"
+    project, is_personal = body.get("project", "payments"), body.get("personal", False)
+    made = {**KEY, "project": project, "personal": is_personal, "key": TEXT}
+    service.answer("POST /v1/api-keys", {"apiKey": made}, 201)
+    whose = "a key of the organization" if project is None else "a key of the project payments"
+    if is_personal:
+        whose = f"your own key in {'every project of yours' if project is None else 'the project payments'}"
     outcome = program("key", "create", "pipeline", *options, "--project", "payments")
-    note = f"01KEY: a key of {whose}; it is shown this once, so keep it now\n"
+    note = f"01KEY: {whose}; it is shown this once, so keep it now\n"
     assert outcome == (0, f"{TEXT}\n", note)
     assert sent(service) == [("POST", "/v1/api-keys", {"name": "pipeline", **body})]
     assert projects(service) == ["payments"]

@@ -287,7 +287,7 @@ def test_nothing_in_the_working_folder_is_imported(started: Program) -> None:
     [
         ("reconciler user ", ["list", "show", "create", "change", "delete", "password"]),
         ("reconciler member set --role ", ["admin", "user", "viewer"]),
-        ("reconciler key create --scope ", ["resources", "logs", "metrics"]),
+        ("reconciler key create --scope ", ["resources", "logs", "metrics", "raw"]),
     ],
 )
 def test_what_belongs_to_groups_is_completed(alone: Program, words: str, completed: list[str]) -> None:

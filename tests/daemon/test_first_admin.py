@@ -123,7 +123,7 @@ def test_everything_that_changes_access_is_audited_with_who_did_it_and_no_secret
             ).fetchall()
         store.close()
     by_admin = "user:admin"
-    made = {"name": "robot", "role": "user", "scopes": ["resources"], "expiresAt": key["expiresAt"]}
+    made = {"name": "robot", "role": "user", "scopes": ["resources"], "expiresAt": key["expiresAt"], "personal": False}
     detail = {"displayName": "Ana", "organizationAdmin": True, "password": "changed"}
     assert [(*row[:5], None if row[5] is None else json.loads(row[5])) for row in rows] == [
         ("settings", "created", "Project", "default", "default", None),

@@ -225,6 +225,8 @@ PROVIDER = oidc_limits.LIMITS
             f"at least {changing.SHORTEST_PASSWORD} characters, at most {changing.LONGEST_PASSWORD:,} characters",
         ),
         ("a display name, the name of a key", f"one line of {changing.LONGEST_TEXT} characters"),
+        ("the expiry of a key", f"{changing.KEY_LASTS.days} days away"),
+        ("keys of a person's own", f"{changing.MOST_PERSONAL} of each"),
         ("the body of a request about access, a suspension, an approval or a plan", f"{objects.MAX_BYTES // 1024} KiB"),
         (
             "plans that are made at a time; that wait for another one of their repository",

@@ -47,6 +47,7 @@ FACTS: dict[Type, Facts] = {
         "expired": 0,
         "todo": "Renew.",
     },
+    Type.KEYS_TO_REVIEW: {"total": 2, "names": ("pipeline (01K)", "deploy (01L)")},
     Type.STORE_DEGRADED: {"message": "The store could not be read."},
     Type.STORE_DAMAGED: {"total": 1, "names": ("Source file (version 2, project acme)",)},
 }

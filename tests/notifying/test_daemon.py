@@ -310,3 +310,40 @@ def test_a_person_dismisses_for_themselves_and_a_key_may_not(world: World) -> No
     assert daemon.request("POST", f"{address}/status", dismissed).status == 403
     assert daemon.ask("POST", f"{LIST}/unknown/status", dismissed, ana).status == 404
     assert daemon.ask("POST", f"{address}/status", b'{"userStatus": "seen"}', ana).status == 400
+
+
+def test_keys_of_an_admin_who_is_demoted_or_removed_are_told_until_they_are_revoked(world: World) -> None:
+    daemon, password = world.daemon, "canary-password-of-zoe"
+    daemon.post("/v1/projects", {"name": "leaving"})
+    assert daemon.post("/v1/users", {"name": "zoe", "password": password}).status == 201
+
+    def as_role(role: str) -> None:
+        path = "/v1/projects/leaving/members/zoe"
+        assert daemon.request("PUT", path, json.dumps({"role": role}).encode()).status == 200
+
+    def made_by_zoe(**members: object) -> dict[str, Any]:
+        shown = base64.b64encode(f"zoe:{password}".encode()).decode()
+        body = json.dumps({"name": "robot", "role": "viewer", "project": "leaving", **members}).encode()
+        answer = daemon.ask("POST", "/v1/api-keys", body, {"Authorization": f"Basic {shown}"})
+        assert answer.status == 201, answer
+        return dict(answer.body["apiKey"])
+
+    def opens(key: dict[str, Any]) -> int:
+        return daemon.ask("GET", "/v1/resources/Source", None, {"Authorization": f"Bearer {key['key']}"}).status
+
+    as_role("admin")
+    shared, own = made_by_zoe(), made_by_zoe(role="admin", personal=True)
+    assert [opens(shared), opens(own)] == [200, 200]
+    as_role("user")
+    [told] = becomes(daemon, "leaving", ("KeysToReview", "open"))
+    assert told["metadata"]["displayName"] == (
+        "1 key of the project leaving is to be reviewed: user:zoe is no admin there any more"
+    )
+    assert message(told).startswith(f"Made by user:zoe, who may know it: robot ({shared['id']}). ")
+    as_role("admin")
+    becomes(daemon, "leaving", ("KeysToReview", "resolved"))
+    assert daemon.delete("/v1/users/zoe").status == 204
+    assert [opens(shared), opens(own)] == [200, 401]
+    becomes(daemon, "leaving", ("KeysToReview", "open"))
+    assert daemon.delete(f"/v1/api-keys/{shared['id']}").status == 204
+    becomes(daemon, "leaving", ("KeysToReview", "resolved"))

@@ -178,14 +178,32 @@ def test_a_form_for_a_key_that_no_page_made_is_refused(local: Daemon, once: str)
     assert local.get("/v1/api-keys").body == before
 
 
-def test_whoever_may_make_no_keys_reads_who_makes_theirs(world: World) -> None:
-    page = world.member("keyless").get("/account").page
+def test_a_member_makes_keys_of_their_own_alone(world: World) -> None:
+    browser = world.member("keyless")
+    page = browser.get("/account").page
     assert page.words("h2") == ["You", "Projects", "API keys"]
-    assert (
-        "A key is for a program. The admins of a project make its keys, here or with reconciler key create: ask one "
-        "of them for yours."
-    ) in page.words("p")
-    assert world.member("keyless").once() == ""
+    assert "It is your own: it has at most your role, and ends when you are removed." in page.words("p")
+    whose = next(each for each in page.all("input") if each.attributes.get("name") == "whose")
+    assert whose.attributes == {"type": "hidden", "name": "whose", "value": "own"}
+    asked = {"name": "mine", "project": "default", "role": "user", "scopes": ["resources"], "expiry": ""}
+    assert browser.make_key({**asked, "whose": ""}).status == 403
+    assert mistakes(browser.make_key({**asked, "role": "admin", "whose": "own"})) == [
+        ("#key-name", "A personal key has at most your own role, and you are not admin in the project default.")
+    ]
+    seen = browser.make_key({**asked, "whose": "own"})
+    text = next(each.text.strip() for each in seen.page.all("code") if each.attributes.get("class") == "secret")
+    listed = json.loads(browser.ask("GET", "/v1/api-keys").body)["apiKeys"]
+    assert [(one["name"], one["personal"], one["expiresAt"]) for one in listed] == [("mine", True, None)]
+    assert browser.ask("GET", "/v1/me", headers={"Authorization": f"Bearer {text}", "Cookie": ""}).status == 200
+
+
+def test_an_admin_chooses_whose_a_key_is(local: Daemon) -> None:
+    browser = signed_in(local, "ana")
+    asked = {"name": "of ana", "project": "default", "role": "user", "scopes": ["resources"], "expiry": ""}
+    for whose in ("", "own"):
+        assert browser.make_key({**asked, "whose": whose}).status == 201
+    made = [one for one in local.get("/v1/api-keys").body["apiKeys"] if one["name"] == "of ana"]
+    assert [(one["personal"], one["expiresAt"] is None) for one in made] == [(False, False), (True, True)]
 
 
 def test_what_is_wrong_with_a_key_stands_beside_its_field_with_what_was_filled_in(local: Daemon) -> None:

@@ -76,7 +76,7 @@ def test_the_first_person_administers_the_organization_and_every_project(folder:
         assert me(browser) == {
             "name": "user:ada",
             "organizationAdmin": True,
-            "scopes": ["logs", "metrics", "resources"],
+            "scopes": ["logs", "metrics", "raw", "resources"],
             "projects": [{"name": "default", "role": "admin"}, {"name": "payments", "role": "admin"}],
             "email": "",
             "identity": {"issuer": world.provider.issuer, "subject": FIRST},

@@ -66,6 +66,15 @@ class AccessPromises:
         assert (left.users["una"], "vic" in left.users, left.keys) == (una, False, {})
         assert left.members == {"payments": {"id-una": Role.USER}}
 
+    async def test_a_person_s_own_keys_go_with_the_person(self, store: Store) -> None:
+        own = directories.key(directories.text(2), identifier="K2", owner="vic")
+        other = directories.key(directories.text(3), identifier="K3", owner="una")
+        before = directories.directory(KEY, own, other)
+        await amend(store, whole(before))
+        assert (await store.directory()).keys == before.keys
+        await amend(store, Amendment(AUDITED, removed_users=(before.users["vic"],)))
+        assert (await store.directory()).keys == {KEY.prefix: KEY, other.prefix: other}
+
     async def test_an_invitation_goes_when_it_is_ended_and_one_in_its_place_may_come_with_that(
         self, store: Store
     ) -> None:

@@ -302,7 +302,7 @@ def notifications(running: Daemon, people: Mapping[str, str]) -> dict[str, Any]:
                     one["metadata"]["id"],
                     {
                         "type": one["spec"]["notificationType"],
-                        "account": one["spec"]["account"],
+                        "account": one["spec"].get("account", ""),
                         "severity": one["spec"]["severity"],
                         "title": one["metadata"]["displayName"],
                         "occurrences": one["metadata"]["labels"]["service/occurrences"],

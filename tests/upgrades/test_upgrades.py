@@ -186,6 +186,20 @@ def test_what_is_sent_again_as_it_is_changes_nothing(upgraded: Upgraded) -> None
         assert [one for one in updates if one["status"] != "unchanged"] == [], project
 
 
+def test_keys_whose_makers_are_no_admins_now_are_to_be_reviewed(upgraded: Upgraded) -> None:
+    told = [one for one in upgraded.new["notifications"].values() if one["type"] == "KeysToReview"]
+    made = len(make_state.OF_PEOPLE)
+    assert sorted(
+        (one["account"], one["title"].split(": ")[1].split()[0], one["title"].split()[0]) for one in told
+    ) == [
+        ("", "user:olga", str(made)),
+        ("", "user:zoe", str(made)),
+        *(("default", f"user:{name}", str(made)) for name in ("ana", "bob", "olga", "zoe")),
+        *(("shop", f"user:{name}", str(made)) for name in ("ana", "bob")),
+    ]
+    assert not any(key["personal"] for key in upgraded.new["keys"])
+
+
 def test_what_waits_is_delivered_and_what_died_can_be_sent_again(upgraded: Upgraded) -> None:
     assert upgraded.new["deliveries"] == upgraded.old["deliveries"]
     upgraded.sink.choose(lambda _: sinks.says(200))
