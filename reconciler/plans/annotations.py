@@ -41,6 +41,7 @@ _SAID = {
     UpdateStatus.DEPRECATED: "It says of itself that it is deprecated.",
     UpdateStatus.CONFIGURED: "Merging changes it.",
 }
+_HELD = "Merging would delete it; it stays until somebody releases what is held."
 
 
 class _Cause(NamedTuple):
@@ -112,11 +113,15 @@ def _mark(plan: Plan, cause: _Cause) -> Mark:
         return Mark(level, f"{showing.title(status)} note{of}", told, _place(status))
     if named is not None:
         return Mark(level, f"{showing.title(status)} unresolved{of}", _unresolved(named), named.at or status.at)
-    return Mark(level, f"{showing.title(status)} {status.status.value}{of}", _message(status), _place(status))
+    return Mark(level, f"{showing.title(status)} {showing.word(status)}{of}", _message(status), _place(status))
 
 
 def _message(status: Status) -> str:
-    said = [line.text for line in showing.reason(status)] or [*_changed(status)] or [_SAID[status.status]]
+    said = (
+        [line.text for line in showing.reason(status)]
+        or [*_changed(status)]
+        or [_HELD if status.held else _SAID[status.status]]
+    )
     return "\n".join([*said, *([showing.affects(status)] if status.dependants else [])])
 
 

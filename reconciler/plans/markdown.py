@@ -131,7 +131,9 @@ def _sections(plan: Plan) -> Iterator[_Section]:
         if found := [(entry, one) for entry, one in pairs if one.status is status and not one.existing]:
             tally = verdicts.Tally()
             tally.new[status] = len(found)
-            summary = f"{verdicts.SYMBOLS[status]} {verdicts.in_words(tally.new)}"
+            held = sum(one.held for _, one in found)
+            more = f", {held:,} {verdicts.HELD}" if held else ""
+            summary = f"{verdicts.SYMBOLS[status]} {verdicts.in_words(tally.new)}{more}"
             yield _Section(summary, status in _OPEN, tuple(groups(found)))
     if existing := [(entry, one) for entry, one in pairs if one.existing]:
         yield _Section(f"{len(existing):,} already in trouble: it was so before", False, tuple(groups(existing)))
@@ -172,7 +174,8 @@ def _resource(status: Status, address: _Address, room: int) -> str | None:
     """A resource with as many of its lines as fit; None when not even its name does."""
     at = status.at
     place = "" if at is None or not status.name else f" in {linked(showing.at_line(at), address(status))}"
-    why = f"{status.status.value}{showing.briefly(status)}" if status.existing else ""
+    why = showing.word(status) if status.existing or status.held else ""
+    why += showing.briefly(status) if status.existing else ""
     name = f"- {span(showing.title(status))}{place}{f': {span(why)}' if why else ''}"
     lines = [] if status.existing else [f"{line}\n" for line in _lines(status)]
     block = _block(lines, room - size(name) - 1)

@@ -86,7 +86,8 @@ class Status(_Shape, frozen=True):
     """What would become of one resource. `at` is its place in the head, or in the base for what goes.
 
     `existing`: it was so before, and the change did not touch it. `unresolved` are references that lead nowhere, as far
-    as one can tell without a server. `owners` are those of its file (CODEOWNERS), `notes` warnings.
+    as one can tell without a server. `owners` are those of its file (CODEOWNERS), `notes` warnings. `held`: it is
+    deleted only once somebody releases that, and stays until then.
     """
 
     status: UpdateStatus
@@ -102,6 +103,7 @@ class Status(_Shape, frozen=True):
     unresolved: tuple[Named, ...] = ()
     owners: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    held: bool = False
 
     @property
     def title(self) -> str:
@@ -119,7 +121,7 @@ class Entry(_Shape, frozen=True):
 
     `statuses` are in the order of `in_order`, without what is unchanged. `unchanged` counts resources that were read
     and stay as they are, `untouched_files` files that were not read because nothing of them concerns the change. `held`
-    counts deletions that a guard would hold back: these resources stay for now, and are not counted as unchanged.
+    counts the deletions among them that a guard would hold back, and did not before: these resources stay for now.
     `notes` are sentences that a reader should know, in order.
     """
 

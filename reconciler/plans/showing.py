@@ -55,6 +55,11 @@ def title(one: Status | Named) -> str:
     return clean(f"{one.kind} {one.name}", 2 * NAME)
 
 
+def word(one: Status) -> str:
+    """What becomes of it: its status, or that its deletion is held."""
+    return "held" if one.held else one.status.value
+
+
 def at_line(place: Place) -> str:
     """`path:line`."""
     return f"{clean(place.path)}:{place.line}"

@@ -92,7 +92,7 @@ def _resource(status: Status, *, color: bool, width: int | None) -> Iterator[str
 
 def _title(status: Status, *, color: bool) -> str:
     symbol = SYMBOLS[status.status]
-    word = "" if status.status in _PLAIN else f" {status.status.value}"
+    word = "" if status.status in _PLAIN and not status.held else f" {showing.word(status)}"
     place = f" ({showing.at_line(status.at)})" if status.at is not None and status.name else ""
     return f"{_painted(f'{symbol} {showing.title(status)}', symbol, color)}{word}{place}"
 

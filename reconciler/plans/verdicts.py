@@ -58,7 +58,7 @@ class Tally:
     existing: Counter[UpdateStatus] = field(default_factory=Counter)
     unchanged: int = 0
     untouched_files: int = 0
-    held: int = 0  # deletions that would be held back
+    held: int = 0  # deletions that would be held back, which are among `new`
     unresolved: int = 0  # resources that the change touched, with a reference that leads nowhere
     refused: int = 0  # entries of which nothing would be stored
 
@@ -137,7 +137,7 @@ def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
     found = tally(plan.entries)
     there = {status.value for status, number in found.new.items() if number}
     there |= {UNRESOLVED} if found.unresolved else set()
-    there |= {HELD} if found.held else set()
+    there |= {HELD, UpdateStatus.DELETED.value} if found.held else set()  # an older server lists none of them
     there |= {CHANGES} if changes(plan) else set()
     return tuple(word for word in FAIL_ON if word in there and word in wanted)
 

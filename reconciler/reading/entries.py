@@ -8,7 +8,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from reconciler.deciding import changes
-from reconciler.planning.models import Change, Outcome
+from reconciler.planning.models import Change, Outcome, Stored
 from reconciler.planning.statuses import REFUSED, UpdateStatus
 from reconciler.plans import models
 from reconciler.plans.models import Entry, Named, Place, Status
@@ -40,10 +40,21 @@ class Telling:
     assumed: Set[Key]
 
     def statuses(self) -> Iterator[Status]:
-        """Every status but those that say that nothing changes."""
+        """Every status but those that say that nothing changes; what a guard holds is a deletion too."""
         for outcome in self.decision.decided.outcomes:
             if outcome.status is not UpdateStatus.UNCHANGED:
                 yield self._status(outcome)
+        for stored in self.decision.pruning.held:
+            at = _stored_place(stored)
+            yield Status(
+                status=UpdateStatus.DELETED,
+                kind=stored.key.kind,
+                name=stored.key.name,
+                at=at,
+                existing=self._was_held(stored),
+                owners=() if at is None else self.owners.of(at.path),
+                held=True,
+            )
 
     def _status(self, outcome: Outcome) -> Status:
         at = self._place(outcome)
@@ -75,8 +86,7 @@ class Telling:
             if place is None:
                 return None
             return self.fields.lines.place(Place(path=place.path, line=place.line, column=place.column))
-        stored = outcome.stored
-        return None if stored is None or stored.path is None else Place(path=stored.path, line=stored.line or 1)
+        return None if outcome.stored is None else _stored_place(outcome.stored)
 
     def _is_existing(self, outcome: Outcome, at: Place | None) -> bool:
         """Whether it was so before, in a file that the change does not touch."""
@@ -103,13 +113,19 @@ class Telling:
 
     def held(self) -> int:
         """How many deletions would be held back; those that are already were so before."""
-        before = {(row.kind, row.name) for row in self.decision.stayed if row.why == "held"}
-        return sum(stored.key not in before for stored in self.decision.pruning.held)
+        return sum(not self._was_held(stored) for stored in self.decision.pruning.held)
+
+    def _was_held(self, stored: Stored) -> bool:
+        return HeldRow(self.job.repository, *stored.key, "held") in self.decision.stayed
+
+
+def _stored_place(stored: Stored) -> Place | None:
+    return None if stored.path is None else Place(path=stored.path, line=stored.line or 1)
 
 
 def entry(telling: Telling, view: PlanningView, *, live: bool) -> Entry:
     """All that is told; `live` as in `Terms`. Asked for inside the snapshot of the decision."""
-    job, decision, held = telling.job, telling.decision, telling.held()
+    job, decision = telling.job, telling.decision
     told = models.in_order(telling.statuses())
     notes = list(dict.fromkeys(telling.notes()))
     if len(notes) > MOST_NOTES:
@@ -119,8 +135,8 @@ def entry(telling: Telling, view: PlanningView, *, live: bool) -> Entry:
         project=job.context.project,
         path=job.path,
         statuses=told,
-        unchanged=_unchanged(job, decision, view) - held if live else _counted(decision),
-        held=held,
+        unchanged=_unchanged(job, decision, view) - len(decision.pruning.held) if live else _counted(decision),
+        held=telling.held(),
         notes=tuple(notes),
         refused=decision.refused,
     )

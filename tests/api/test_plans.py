@@ -346,7 +346,7 @@ async def test_a_proposal_without_the_followed_folder_deletes_nothing_and_says_s
     source.commit()
     answer = await client.post("/v1/plan", json={"repository": project, "head": TOPIC})
     plan = answer.json()["plan"]
-    assert short(plan) == []
+    assert (short(plan), plan["held"], plan["statuses"][0]["held"]) == ([("deleted", "a")], 1, True)
     [note] = plan["notes"]
     assert note.startswith("there is no folder prod in the commit ")
 

@@ -364,15 +364,22 @@ def test_with_whole_it_says_that_deletions_would_be_held(alone: Program, reposit
     repository.commit()
     assert len(planned(alone).statuses()) == 6
     found = planned(alone, "--whole")
-    assert found.statuses() == {}
+    gone = [(f"more-{number}", "deleted", True) for number in range(6)]
+    assert [(one["name"], one["status"], one["held"]) for one in found.entries[0]["statuses"]] == gone
     assert "6" in found.entries[0]["notes"][0]
     assert (found.entries[0]["held"], found.entries[0]["unchanged"]) == (6, 3)
     outcome = alone("plan", "work", "--whole", "--detailed-exitcode")
-    assert (outcome.code, outcome.out.splitlines()[0].partition(": ")[2]) == (2, "6 held, 3 unchanged")
-    assert alone("plan", "work", "--whole", "--fail-on", "held").code == 3
+    assert (outcome.code, outcome.out.splitlines()[0].partition(": ")[2]) == (2, "-6, 6 held, 3 unchanged")
+    assert "  - Destination more-5 held (more/5.yaml:1)\n" in outcome.out
     assert (
-        "::warning title=Reconciler plan::Nothing is deleted: 6 of 9"
-        in alone("plan", "work", "--whole", "-o", "github").out
+        "- `Destination more-5` in `more/5.yaml:1`: `held`\n" in alone("plan", "work", "--whole", "-o", "markdown").out
+    )
+    assert alone("plan", "work", "--whole", "--fail-on", "deleted").code == 3
+    assert alone("plan", "work", "--whole", "--fail-on", "held").code == 3
+    marks = alone("plan", "work", "--whole", "-o", "github").out
+    assert "::warning title=Reconciler plan::Nothing is deleted: 6 of 9" in marks
+    assert (
+        "::warning file=more/5.yaml,line=1,col=1,title=Destination more-5 held::Merging would delete it; it " in marks
     )
 
 

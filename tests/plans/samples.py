@@ -137,7 +137,9 @@ def trouble() -> Plan:
 def held() -> Plan:
     """So much would go that all of it is held back."""
     note = "Nothing is deleted: 13 of 21 resources would go, more than 25 percent; restore them."
-    return plan(entry(unchanged=8, held=13, notes=(note,)))
+    gone = [one("deleted", "Fleet", f"edge-{number:02}", "edge/all.yaml", number, held=True) for number in range(1, 14)]
+    before = one("deleted", "Fleet", "older", "old.yaml", existing=True, held=True)
+    return plan(entry(*gone, before, unchanged=7, held=13, notes=(note,)))
 
 
 def moved() -> Plan:

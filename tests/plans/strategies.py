@@ -74,6 +74,7 @@ def _statuses(values: st.SearchStrategy[object]) -> st.SearchStrategy[Status]:
         dependants_left_out=st.integers(0, 10**6),
         unresolved=named,
         owners=st.lists(NAMES, max_size=3).map(tuple),
+        held=st.booleans(),
     )
 
 

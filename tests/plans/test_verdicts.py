@@ -27,7 +27,7 @@ def of(*words: str, existing: bool = False) -> Plan:
         (of("created", "created", "configured", "deleted", "invalid"), "Plan for 3f2a1c9: +2 ~1 -1, 1 invalid"),
         (of("in-use"), "Plan for 3f2a1c9: 1 in-use"),
         (of("invalid", existing=True), "Plan for 3f2a1c9: no changes, 1 already in trouble"),
-        (samples.held(), "Plan for 3f2a1c9: 13 held, 8 unchanged"),
+        (samples.held(), "Plan for 3f2a1c9: -13, 13 held, 7 unchanged, 1 already in trouble"),
         (samples.plan(samples.entry(held=1), of("created").entries[0]), "Plan for 3f2a1c9: +1, 1 held"),
         (samples.large(5_000, 0), "Plan for 3f2a1c9: +1,250 ~2,500 -1,250, 5,000 unchanged"),
     ],
@@ -43,7 +43,7 @@ def test_first_line_is_the_verdict(plan: Plan, line: str) -> None:
         (samples.empty(), "No changes. 412 unchanged, 9,990 files not read."),
         (samples.plan(samples.entry(untouched_files=1)), "No changes. 1 file not read."),
         (of("created", "invalid", "configured"), "Plan: 1 to create, 1 to change, 1 invalid"),
-        (samples.held(), "Plan: 13 held; 8 unchanged"),
+        (samples.held(), "Plan: 13 to delete, 13 held; 7 unchanged, 1 already in trouble"),
         (samples.trouble(), "Plan: 1 to create, 1 unresolved; 7 unchanged, 2 already in trouble"),
     ],
 )
@@ -65,8 +65,10 @@ def test_unresolved_and_changes_are_words_too() -> None:
     assert verdicts.tripped(plan, ["changes", "unresolved", "deleted"]) == ("unresolved", "changes")
 
 
-def test_what_is_held_is_a_change_with_a_word_of_its_own() -> None:
-    assert verdicts.tripped(samples.held(), verdicts.FAIL_ON) == ("held", "changes")
+def test_what_is_held_is_a_deletion_with_a_word_of_its_own() -> None:
+    assert verdicts.tripped(samples.held(), verdicts.FAIL_ON) == ("deleted", "held", "changes")
+    unlisted = samples.plan(samples.entry(held=1))  # as an older server tells it
+    assert verdicts.tripped(unlisted, verdicts.FAIL_ON) == ("deleted", "held", "changes")
     assert verdicts.tripped(of("deleted"), ["held"]) == ()
 
 
@@ -86,7 +88,7 @@ def test_a_word_that_does_not_exist_is_refused() -> None:
         (of("deleted"), True, ["deleted"], 3),
         (of("invalid"), True, [], 2),
         (samples.held(), True, [], 2),
-        (samples.held(), False, ["deleted"], 0),
+        (samples.held(), False, ["deleted"], 3),
         (samples.held(), False, ["held"], 3),
         (of("not-found"), True, [], 0),
         (of("invalid", existing=True), True, ["invalid"], 0),

@@ -202,16 +202,23 @@ def test_what_is_invalid_itself_does_not_say_why_twice(world: World) -> None:
     )
 
 
-def test_deletions_that_would_be_held_are_counted_apart_and_those_held_before_are_not(world: World) -> None:
+def test_deletions_that_would_be_held_are_listed_and_those_held_before_are_told_apart(world: World) -> None:
+    def told(one: Status) -> tuple[str | None, str, bool, bool]:
+        assert (one.status, one.at is not None) == (UpdateStatus.DELETED, True)
+        return one.name, str(one.at).partition(":")[0], one.held, one.existing
+
+    order = sorted(range(12), key=str)
     files = {f"{number}.yaml": destination(f"d{number}") for number in range(12)}
     world.push("a", files)
     world.settle()
     entry = world.review("a", world.mirrors["a"].propose({"README": ""}, onto=world.heads["a"]))
-    assert (entry.held, entry.counts, len(entry.notes)) == (12, {}, 1)
+    assert (entry.held, entry.counts, len(entry.notes)) == (12, {"deleted": 12}, 1)
+    assert [told(one) for one in entry.statuses] == [(f"d{number}", f"{number}.yaml", True, False) for number in order]
     world.push("a", {"README": ""})
     world.settle()
     entry = world.review("a", world.mirrors["a"].propose({"README": "1"}, onto=world.heads["a"]))
-    assert (entry.held, entry.counts, len(entry.notes)) == (0, {"unchanged": 12}, 1)
+    assert (entry.held, entry.counts, len(entry.notes)) == (0, {"deleted": 12}, 1)
+    assert [told(one) for one in entry.statuses] == [(f"d{number}", f"{number}.yaml", True, True) for number in order]
 
 
 def test_that_nothing_of_an_atomic_entry_would_be_stored_is_told_once() -> None:
