@@ -170,6 +170,8 @@ def _renamed(head: _Head, decided: Decided, leaving: Sequence[Key]) -> frozenset
             head.world.check()
     found = set()
     for key, document in sorted(head.world.view.documents(head.world.project, leaving).items()):
+        if not document.body:
+            continue  # of one that is damaged nobody knows what it was
         spec = key.kind, _digest(msgspec.json.decode(document.body).get("spec"))
         if created[spec]:
             created[spec] -= 1
