@@ -253,7 +253,9 @@ class World:
         spec_hash = hashlib.sha256(canonical.encode(owned["spec"])).hexdigest()
         body |= {**owned, "metadata": {**owned["metadata"], **kept, "hash": spec_hash}}
         version = (canonical.encode(body), kind, name, row["version"])
-        self._writer.execute("update version_row set body = ? where kind = ? and name = ? and version = ?", version)
+        self._writer.execute(
+            "update version_row set body = ?, checksum = null where kind = ? and name = ? and version = ?", version
+        )
         digest = (drafts.digest(owned, hmac_key=HMAC_KEY), kind, name)
         self._writer.execute("update resource_row set digest = ? where kind = ? and name = ? and until is null", digest)
 
