@@ -150,11 +150,6 @@ def shown(parts: Parts) -> bytes:
     return b'%b,"status":%b,"source":%b%b%b}}' % (body[:-1], status[:-1], head, place, tail)
 
 
-def is_framed(status: bytes | None, head: bytes, tail: bytes) -> bool:
-    """Whether a status and a source are JSON still: what `shown` joins, it does not read."""
-    return (status is None or status == _LATEST or _is_json(status)) and _is_source(head, tail)
-
-
 def damaged(kind: str, name: str, *, version: int, latest: bool) -> bytes:
     """What stands in a list or a history for a version that is damaged in the store.
 
@@ -167,16 +162,19 @@ def damaged(kind: str, name: str, *, version: int, latest: bool) -> bytes:
 
 
 DAMAGED = "the {kind} {name} is damaged in the store; apply it anew, let Git be read in full, or restore a backup"
-_LATEST = b'{"latest":true}'  # of most resources
+LATEST = b'{"latest":true}'  # the status of most resources
 
 
 @lru_cache(maxsize=256)
-def _is_source(head: bytes, tail: bytes) -> bool:
-    """One source is that of all that a change stored, so that few are looked at."""
-    return _is_json(head + tail)
+def is_source(head: bytes, tail: bytes) -> bool:
+    """Whether both halves of a source are JSON still: what `shown` joins, it does not read. One source is that of all
+    that a change stored, so that few are looked at.
+    """
+    return is_json(head + tail)
 
 
-def _is_json(text: bytes) -> bool:
+def is_json(text: bytes) -> bool:
+    """Whether a status or a source is JSON still."""
     try:
         msgspec.json.decode(text.decode(), type=msgspec.Raw)
     except (msgspec.DecodeError, UnicodeError):

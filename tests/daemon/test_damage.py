@@ -15,6 +15,18 @@ MARKER = "marker-of-one-description"
 DAMAGED = "the Destination {} is damaged in the store; apply it anew, let Git be read in full, or restore a backup"
 
 
+WEBHOOK = """
+apiVersion: service/v1
+kind: Destination
+metadata: {name: s}
+spec:
+  type: webhook
+  parameters:
+    - {name: hostname, value: logs.example.org}
+    - {name: headers, value: {Authorization: marker-of-one-secret}}
+"""
+
+
 def asked(name: str, description: str) -> dict[str, Any]:
     metadata = {"name": name, "description": description}
     return {"apiVersion": "service/v1", "kind": "Destination", "metadata": metadata, "spec": {"type": "otlp"}}
@@ -40,30 +52,34 @@ def whole() -> dict[str, Any]:
 
 @pytest.fixture
 def daemon(tmp_path: Path, source: Repository, whole: dict[str, Any]) -> Iterator[Daemon]:
-    """One that has read a marker in a description of Git's, and taken another in one of the API's; both are damaged."""
+    """One that has read a marker in a description of Git's and another in a secret, and taken one in a description from
+    the API; all are damaged.
+    """
     source.write("a.yaml", destination("a", f"{MARKER}-git"))
+    source.write("s.yaml", WEBHOOK)
     source.commit()
     settings = {"notifications": {"interval": "1s"}}
     repositories = [watched("one", source.path)]
     with daemons.running(tmp_path / "daemon", repositories=repositories, settings=settings) as daemon:
         daemon.run_of("one", source.head())
         daemon.apply(asked("x", f"{MARKER}-api"), asked("y", "whole"))
-        whole.update({name: daemon.resource("Destination", name) for name in ("a", "x")})
+        whole.update({name: daemon.resource("Destination", name) for name in ("a", "s", "x")})
         daemon.stop()
         flip(daemon.state / "store.db", f"{MARKER}-git".encode())
         flip(daemon.state / "store.db", f"{MARKER}-api".encode())
+        flip(daemon.state / "store.db", b"marker-of-one-secret")
         yield daemon.start()
 
 
 def test_what_is_damaged_is_an_error_by_itself_until_it_is_restored(
     daemon: Daemon, source: Repository, whole: dict[str, Any]
 ) -> None:
-    for name in ("a", "x"):
+    for name in ("a", "s", "x"):
         answer = daemon.get(f"/v1/resources/Destination/{name}")
         told = DAMAGED.format(name)
         assert (answer.status, answer.body) == (500, {"errors": [f"T{told[1:]}."]})
-    assert broken(daemon) == {name: DAMAGED.format(name) for name in ("a", "x")}
-    assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "x", "y"]
+    assert broken(daemon) == {name: DAMAGED.format(name) for name in ("a", "s", "x")}
+    assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "s", "x", "y"]
     daemons.until(lambda: "StoreDamaged" in opened(daemon), "the damage is notified of")
     # What Git owns, the API cannot restore; what the API owns, it can, with the document that was stored.
     of_git, of_api = daemon.apply(asked("a", f"{MARKER}-git"), asked("x", f"{MARKER}-api"))
@@ -71,7 +87,7 @@ def test_what_is_damaged_is_an_error_by_itself_until_it_is_restored(
     assert (of_git["status"], of_git["reason"]) == ("error", reason)
     assert (of_api["status"], of_api["resource"]["metadata"]["description"]) == ("configured", f"{MARKER}-api")
     assert daemon.resource("Destination", "x") == of_api["resource"] == whole["x"]
-    assert broken(daemon) == {"a": DAMAGED.format("a")}
+    assert broken(daemon) == {name: DAMAGED.format(name) for name in ("a", "s")}
     # Another setting of the repository has it read in full.
     daemon.follow(watched("one", source.path, acceptInvalid=True))
 
@@ -80,12 +96,15 @@ def test_what_is_damaged_is_an_error_by_itself_until_it_is_restored(
 
     daemons.until(is_restored, "the full read restores it")
     [run, *_] = [run for run in daemon.runs("one") if run["counts"].get("configured")]
-    assert statuses(daemon.run(run["id"])) == {"a": "configured"}
-    assert (daemon.resource("Destination", "a"), daemon.history("Destination", "a")) == (whole["a"], [whole["a"]])
+    assert statuses(daemon.run(run["id"])) == {"a": "configured", "s": "configured"}
+    for name in ("a", "s"):
+        now = daemon.resource("Destination", name)
+        assert (now, daemon.history("Destination", name)) == (whole[name], [whole[name]])
     daemons.until(lambda: "StoreDamaged" not in opened(daemon), "it is resolved")
     events = daemon.get("/v1/audit-events?action=restored").body["events"]
     assert sorted((one["name"], one["versionBefore"], one["versionAfter"]) for one in events) == [
         ("a", 1, 1),
+        ("s", 1, 1),
         ("x", 1, 1),
     ]
     daemon.restart()
@@ -103,4 +122,4 @@ def test_another_version_takes_the_place_of_a_damaged_one_and_what_is_damaged_ca
         "status": {"error": DAMAGED.format("x")},
     }
     assert daemon.delete("/v1/resources/Destination/x").status == 204
-    assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "y"]
+    assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "s", "y"]
