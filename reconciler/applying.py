@@ -224,6 +224,8 @@ class Applier:
                     planned_at=planned.revision,
                     footprint=footprints.of_all(request.project),
                 )
+                if planned.ends_routes:
+                    self._tell(Told(None, project=request.project))
             return planned
 
         attempt = self._attempt(job, project=request.project, store=store)
@@ -384,6 +386,7 @@ async def _joined(parts: Iterable[bytes], *, project: str, revision: int) -> Rou
         routes=tuple(one for part in found for one in part.routes),
         destinations=tuple(one for part in found for one in part.destinations),
         former=tuple(one for part in found for one in part.former),
+        wanting=tuple(one for part in found for one in part.wanting),
     )
 
 

@@ -17,6 +17,7 @@ class Type(StrEnum):
     RECONCILE_FAILED = "ReconcileFailed"
     RESOURCES_INVALID = "ResourcesInvalid"
     CONFIGURATION_INCOMPLETE = "ConfigurationIncomplete"
+    DELIVERY_STALE = "DeliveryStale"
     RESOURCE_DEPRECATED = "ResourceDeprecated"
     DELIVERY_FAILING = "DeliveryFailing"
     DEAD_LETTERS = "DeadLetters"

@@ -352,6 +352,7 @@ class World:
             routes=tuple(one for part in found for one in part.routes),
             destinations=tuple(one for part in found for one in part.destinations),
             former=tuple(one for part in found for one in part.former),
+            wanting=tuple(one for part in found for one in part.wanting),
         )
         assert ended.restated == sum(len(part.head_statuses) for part in parts)
         return joined, tuple(parts)

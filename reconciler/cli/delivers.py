@@ -14,14 +14,24 @@ Specs = Mapping[tuple[str, str], Value]
 
 
 def word(resource: Value) -> str:
-    """`yes` or `no`; nothing for what says neither."""
+    """`yes` or `no`, `stale` where an earlier version is in force; nothing for what says neither."""
     delivers = _delivers(resource)
+    if at(resource, "status", "delivery", "stale") is not None:
+        return "stale"
     return "" if delivers is None else "yes" if delivers else "no"
 
 
 def why_not(resource: Value) -> str:
     """One sentence for a Configuration that does not deliver; nothing for any other resource."""
     return text(resource, "status", "delivery", "reason") if _delivers(resource) is False else ""
+
+
+def stale(resource: Value) -> str:
+    """One sentence for a Configuration that delivers by an earlier version; nothing for any other resource."""
+    found = at(resource, "status", "delivery", "stale")
+    if found is None:
+        return ""
+    return f"delivers by its version {at(found, 'version')} still: {text(found, 'reason')}"
 
 
 def is_wanted(resource: Value, known: Specs) -> bool:

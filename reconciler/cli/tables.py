@@ -23,7 +23,7 @@ COLOURS = {
     **dict.fromkeys(("invalid", "error", "in-use", "forbidden", "not-found", "refused", "failed"), BAD),
     **dict.fromkeys(("unreachable", "unauthorized", "branch-missing", "path-missing", "empty"), BAD),
     **dict.fromkeys(("idle", "sending"), GOOD),
-    **dict.fromkeys(("waiting", "closed", "orphaned", "unused"), BUSY),
+    **dict.fromkeys(("waiting", "closed", "held", "orphaned", "unused"), BUSY),
     "down": BAD,
     **dict.fromkeys(("unrelated-root", "unsigned", "unsupported-format", "mirror-corrupt", "prune-held"), BAD),
 }

@@ -49,8 +49,12 @@ def _missing(update: Value) -> list[str]:
 
 
 def _undelivered(update: Value, known: delivers.Specs) -> list[str]:
-    """Why a Configuration that is stored does not deliver, where somebody seems to want that it does."""
+    """Why a Configuration that is stored does not deliver, where somebody seems to want that it does, or why an earlier
+    version does.
+    """
     resource = at(update, "resource")
+    if text(update, "status") in STORED and (stale := delivers.stale(resource)):
+        return [stale]
     reason = delivers.why_not(resource) if text(update, "status") in STORED else ""
     return [f"does not deliver: {reason}"] if reason and delivers.is_wanted(resource, known) else []
 

@@ -30,6 +30,7 @@ from reconciler.store.contract import (
     HeadStatusRow,
     KeyRow,
     OriginRow,
+    PastRouteRow,
     ReferenceRow,
     RewrittenRow,
     SourcePlace,
@@ -129,6 +130,10 @@ def parts(decided: Decided, *, stock: Stock, origin: Origin, first: int = 0) -> 
         rows.head_statuses.append(row)
         if rows.add(len(row.status)):
             yield rows.take()
+    for past in decided.standing.past_routes:
+        rows.past_routes.append(past)
+        if rows.add(len(past.past or b"")):
+            yield rows.take()
     for rank, outcome in enumerate(decided.outcomes, first):
         told = _tell(outcome, decided, rows, rank=rank, origin=origin)
         if rows.add(told + _change(outcome, decided, rows, stock=stock, known=known)):
@@ -156,6 +161,8 @@ def _change(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock
         assert outcome.key is not None
         project, who = known.origin.project, known.row(None)
         rows.removed.append(KeyRow(project, *outcome.key))
+        if outcome.key.kind == "Configuration":
+            rows.past_routes.append(PastRouteRow(project, outcome.key.name, 0, None))
         rows.origins[who.id] = who
         rows.changed.append(_changed(outcome, version_after=None, project=project, origin=who.id))
     return 0

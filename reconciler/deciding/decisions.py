@@ -366,6 +366,7 @@ def _standing(
         storing,
         world.view,
         project=world.project,
+        at=world.at,
         lookup=lookup,
         type_of=lookup.of_extension,
         available=world.available,

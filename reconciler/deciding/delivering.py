@@ -1,39 +1,145 @@
-"""What `status.delivery` of Configurations says once a change is made.
+"""What `status.delivery` of Configurations says once a change is made, and which last good routes it leaves.
 
 Belongs here: finding the Configurations that a change concerns, and what they name. Does not: what delivers
-(`routing.compiling`), whether something is incomplete (`dependants`), which asks here afterwards.
+(`routing.compiling`), when a last good route ends (`routing.stale`), whether something is incomplete (`dependants`),
+which asks here afterwards.
 
 A component concerns the Configurations that use it only when that changes of it which decides whether they deliver: its
-type, whether it is disabled, its processors. So another password of a destination costs nothing here, however many
-name it.
+type, whether it is disabled, its processors; and a Destination those whose last good route goes there. So another
+password of a destination costs nothing here, however many name it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
 
 from reconciler.deciding import stored_secrets
 from reconciler.documents.values import Value
-from reconciler.resources import builtins, components, drafts
+from reconciler.resources import builtins, components, drafts, rendering
 from reconciler.resources.drafts import Draft
+from reconciler.resources.fitting import Lookup
 from reconciler.resources.keys import Key
-from reconciler.routing import compiling, parts
+from reconciler.resources.rendering import Delivery
+from reconciler.routing import compiling, parameters, parts, stale
+from reconciler.routing.compiling import Use
 from reconciler.routing.parts import Part
-from reconciler.store.contract import Damaged
+from reconciler.routing.stale import Past
+from reconciler.store.contract import Damaged, PastRouteRow
 from reconciler.store.planning_view import BATCH, PlanningView, StoredDocument
 
 
-class Delivering:
-    """Answers for one change that stores `written`, inside one snapshot of the store."""
+class Asked(NamedTuple):
+    """A Configuration as it will be: its spec, and whether it is complete. `stored` is what is stored of it, None for
+    one that this change writes.
+    """
 
-    def __init__(self, view: PlanningView, *, project: str, written: Mapping[Key, Draft]) -> None:
+    spec: Value
+    ready: bool
+    stored: StoredDocument | None = None
+
+
+class Delivering:
+    """Answers for one change that stores `written`, inside one snapshot of the store; `at` is when, as RFC 3339.
+
+    `is_dry_run`: whether a secret is the stored one is not looked at, lest the answer tell. `past_routes` are the rows
+    that go with the answers.
+    """
+
+    def __init__(
+        self,
+        view: PlanningView,
+        *,
+        project: str,
+        at: str,
+        written: Mapping[Key, Draft],
+        lookup: Lookup,
+        is_dry_run: bool,
+    ) -> None:
         self._view = view
         self._project = project
+        self._at = at
         self._written = written
+        self._lookup = lookup
+        self._compared = [name for name in parameters.WHERE if not (is_dry_run and name == "headers")]
         self._parts: dict[Key, Part | None] = {}
+        self._parts_before: dict[Key, Part | None] = {}
+        self.past_routes: list[PastRouteRow] = []
 
-    def reason(self, name: str, spec: Value, *, ready: bool) -> str:
-        """Why the Configuration of this name does not deliver, '' when it does."""
-        return compiling.verdict(name, spec, ready=ready, known=self._part).reason
+    def answers(self, asked: Mapping[Key, Asked]) -> dict[Key, Delivery]:
+        """Whether each of these Configurations delivers then."""
+        reasons = {key: self._reason(key.name, one) for key, one in asked.items()}
+        written = [key for key, reason in reasons.items() if reason and asked[key].stored is None]
+        before: dict[Key, StoredDocument] = {}
+        for start in range(0, len(written), BATCH):
+            before |= self._view.documents(self._project, written[start : start + BATCH])
+        return {
+            key: self._answer(key, one, reasons[key], before=one.stored or before.get(key))
+            for key, one in asked.items()
+        }
+
+    def _reason(self, name: str, asked: Asked) -> str:
+        return compiling.verdict(name, asked.spec, ready=asked.ready, known=self._part).reason
+
+    def _answer(self, key: Key, asked: Asked, reason: str, *, before: StoredDocument | None) -> Delivery:
+        known = self._past.get(key.name)
+        if not reason:
+            if known is not None:
+                self.past_routes.append(PastRouteRow(self._project, key.name, 0, None))
+            return Delivery()
+        said = None if before is None else rendering.delivery(before.status)
+        past = None
+        if before is not None and said is not None:
+            with suppress(Damaged):  # of what nobody can read, nobody can say which route was good
+                past = self._past_of(key, before, known=known, delivered=not said.reason)
+        if past is None:
+            return Delivery(reason)
+        wanted = compiling.wants(key.name, asked.spec, self._part)
+        leads_elsewhere = partial(self._leads_elsewhere, key, past, asked)
+        left = stale.after(past, wanted, leads_elsewhere=leads_elsewhere)
+        delivery = stale.told(reason, left)
+        if left != known or delivery != said or asked.stored is None:
+            left = structs.replace(left, at=self._at)
+            row = PastRouteRow(self._project, key.name, int(bool(left.uses)), msgspec.json.encode(left))
+            self.past_routes.append(row)
+        return delivery
+
+    @cached_property
+    def _past(self) -> dict[str, Past]:
+        """What is remembered, by the names of the Configurations."""
+        found = self._view.past_routes(self._project)
+        return {name: msgspec.json.decode(past, type=Past) for name, past in found.items()}
+
+    def _past_of(self, key: Key, before: StoredDocument, *, known: Past | None, delivered: bool) -> Past | None:
+        """What is remembered of this Configuration, or is to be, since it delivered before. Raises Damaged."""
+        body = stored_secrets.masked(key, before)
+        identity = rendering.identity(body)
+        if known is not None and known.id == identity.id:
+            return known
+        found = compiling.verdict(key.name, body["spec"], ready=not before.incomplete, known=self._part_before)
+        if not delivered or found.reason:
+            return None
+        named = [use.key for use in found.webhooks if use.key is not None]
+        versions = {one: stored.version for one, stored in self._view.stored(self._project, named).items()}
+        uses = tuple((use.name, 0 if use.key is None else versions[use.key]) for use in found.webhooks)
+        return Past(id=identity.id, version=identity.version, since=self._at, at=self._at, uses=uses)
+
+    def _leads_elsewhere(self, key: Key, past: Past, asked: Asked, name: str, now: Use) -> bool:
+        """Whether a webhook of the route leads elsewhere by this change, or nobody can say where it led."""
+        if now.key is not None and now.key in self._written:
+            later = parts.given(drafts.owned(self._written[now.key])["spec"])
+        elif now.key is None and asked.stored is None:
+            later = now.given
+        else:
+            return False
+        component_type = self._lookup(parameters.WEBHOOK_TYPE)
+        good = given_at(self._view, self._project, key.name, past, name)
+        if component_type is None or good is None:
+            return True
+        return parameters.leads_elsewhere(good, later, component_type, names=self._compared)
 
     def concerned(self) -> Iterator[tuple[Key, StoredDocument]]:
         """The stored Configurations, none of those that are written, that may have another answer than before."""
@@ -41,9 +147,21 @@ class Delivering:
         users = self._users(changed)
         # A processor may be named by a component that a Configuration names.
         users |= self._users([key for key in users if key.kind in components.KINDS])
+        users |= self._with_past_route()
         keys = sorted(key for key in users - self._written.keys() if key.kind == "Configuration")
         for start in range(0, len(keys), BATCH):
             yield from sorted(self._view.documents(self._project, keys[start : start + BATCH]).items())
+
+    def _with_past_route(self) -> set[Key]:
+        """The Configurations whose last good route goes to a Destination that is written."""
+        written = {key.name for key in self._written if key.kind == "Destination"}
+        if not written:
+            return set()
+        return {
+            Key("Configuration", name)
+            for name, past in self._past.items()
+            if any(use in written and use not in past.held for use, _ in past.uses)
+        }
 
     def _changed(self) -> list[Key]:
         """The components whose part is another one than before."""
@@ -69,11 +187,34 @@ class Delivering:
     def _found(self, key: Key) -> Part | None:
         if key in self._written:
             return parts.part(drafts.owned(self._written[key])["spec"])
+        return self._part_before(key)
+
+    def _part_before(self, key: Key) -> Part | None:
+        """A component as it is stored, read once."""
+        if key not in self._parts_before:
+            self._parts_before[key] = self._stored_or_built_in(key)
+        return self._parts_before[key]
+
+    def _stored_or_built_in(self, key: Key) -> Part | None:
         stored = self._view.documents(self._project, [key]).get(key)
         if stored is not None:
             return _stored_part(key, stored)
         built_in = builtins.built_in().get(key)
         return None if built_in is None else parts.part(built_in["spec"])
+
+
+def given_at(view: PlanningView, project: str, configuration: str, past: Past, name: str) -> list[Value] | None:
+    """The parameters of a webhook of a last good route, as they were, secrets in clear; None when nobody can say."""
+    _, colon, given_id = name.partition(":")
+    key = Key("Configuration", configuration) if colon else Key("Destination", name)
+    version = view.version(project, key, past.version if colon else dict(past.uses)[name])
+    if version is None:
+        return None
+    with suppress(Damaged):
+        spec = stored_secrets.in_clear(key, version)["spec"]
+        component = parts.in_place(spec, given_id) if colon else spec
+        return parts.given(component) if parts.is_webhook(parts.part(component)) else None
+    return None
 
 
 def _stored_part(key: Key, stored: StoredDocument) -> Part | None:

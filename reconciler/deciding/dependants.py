@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 
 from reconciler.deciding import resolving, stored_secrets, type_lookup
 from reconciler.deciding.blinding import Blinding
-from reconciler.deciding.delivering import Delivering
+from reconciler.deciding.delivering import Asked, Delivering
 from reconciler.documents.values import Value, pointer_text
 from reconciler.resources import components, fitting, references, rendering, violations
 from reconciler.resources.drafts import Draft, owned
 from reconciler.resources.fitting import Fit, Lookup, TypeOf
 from reconciler.resources.keys import Key
+from reconciler.resources.rendering import Delivery
 from reconciler.resources.secret_references import Available
-from reconciler.store.contract import Damaged, HeadStatusRow
+from reconciler.store.contract import Damaged, HeadStatusRow, PastRouteRow
 from reconciler.store.planning_view import PlanningView, StoredDocument
 
 Lines = tuple[str, ...]
@@ -36,15 +37,16 @@ class Standing:
     """What each resource's status lists under `incomplete`; `owners` are the repositories whose resources changed so.
 
     `written` has the lines of what the change stores, where there are any. `stored` has those of what it does not
-    store, but whose status changes; `rows` are theirs. `delivery` has, of every Configuration among both, why it does
-    not deliver, '' when it does.
+    store, but whose status changes; `rows` are theirs. `delivery` has, of every Configuration among both, whether it
+    delivers; `past_routes` are the rows that go with that.
     """
 
     written: Mapping[Key, Lines] = field(default_factory=dict)
     stored: Mapping[Key, Lines] = field(default_factory=dict)
     rows: tuple[HeadStatusRow, ...] = ()
     owners: frozenset[str] = frozenset()
-    delivery: Mapping[Key, str] = field(default_factory=dict)
+    delivery: Mapping[Key, Delivery] = field(default_factory=dict)
+    past_routes: tuple[PastRouteRow, ...] = ()
 
 
 NOTHING = Standing()
@@ -55,6 +57,7 @@ def find(
     view: PlanningView,
     *,
     project: str,
+    at: str,
     lookup: Lookup,
     type_of: TypeOf,
     available: Available | None,
@@ -65,10 +68,27 @@ def find(
     """The standing of everything that storing `written` touches; `incomplete` are those of it that were so before.
 
     `type_of` tells the types of the Extensions that are there before, `available` the secrets that may be referred to.
+    `at` is when, as RFC 3339.
     `doubtful` are stored resources that are judged again whatever is written. `blinding` is for a dry run.
     """
     judging = blinding or Blinding(lookup, frozenset())
-    search = _Search(view, project=project, judging=judging, type_of=type_of, available=available, written=written)
+    delivering = Delivering(
+        view,
+        project=project,
+        at=at,
+        written={key: draft for key, (draft, _) in written.items()},
+        lookup=lookup,
+        is_dry_run=blinding is not None,
+    )
+    search = _Search(
+        view,
+        project=project,
+        judging=judging,
+        type_of=type_of,
+        available=available,
+        written=written,
+        delivering=delivering,
+    )
     search.spread(incomplete, doubtful)
     return search.settled()
 
@@ -83,6 +103,7 @@ class _Search:
         type_of: TypeOf,
         available: Available | None,
         written: Mapping[Key, tuple[Draft, Fit]],
+        delivering: Delivering,
     ) -> None:
         self._view = view
         self._project = project
@@ -91,6 +112,7 @@ class _Search:
         self._drafts = {key: draft for key, (draft, _) in written.items()}
         self._type_of = type_lookup.after(self._drafts, type_of)
         self._written = written
+        self._delivering = delivering
         self._stored: dict[Key, StoredDocument] = {}  # those whose standing may change
         self._documents: dict[Key, dict[str, Value]] = {}
         self._own: dict[Key, Lines] = {
@@ -174,27 +196,30 @@ class _Search:
         changed = {key: lines for key, lines in stored.items() if key in restated}
         rows = tuple(self._row(key, lines, delivery.get(key)) for key, lines in changed.items())
         told = frozenset(owner for owner in owners if owner is not None)
-        return Standing(written, changed, rows, told, delivery)
+        return Standing(written, changed, rows, told, delivery, tuple(self._delivering.past_routes))
 
-    def _delivery(self, stored: dict[Key, Lines], incomplete: set[Key]) -> dict[Key, str]:
-        """Of each Configuration that is written or judged here why it does not deliver; others that have another
-        answer than before are added to what is `stored`.
+    def _delivery(self, stored: dict[Key, Lines], incomplete: set[Key]) -> dict[Key, Delivery]:
+        """Of each Configuration that is written or judged here whether it delivers; others that have another answer
+        than before are added to what is `stored`.
         """
-        delivering = Delivering(self._view, project=self._project, written=self._drafts)
-        told = {}
-        for key in (*self._written, *stored):
-            if key.kind == "Configuration":
-                told[key] = delivering.reason(key.name, self._document(key)["spec"], ready=key not in incomplete)
-        for key, one in delivering.concerned():
-            if key in told:
-                continue
+        told = self._delivering.answers(
+            {
+                key: Asked(self._document(key)["spec"], key not in incomplete, self._stored.get(key))
+                for key in (*self._written, *stored)
+                if key.kind == "Configuration"
+            }
+        )
+        others = {}
+        for key, one in self._delivering.concerned():
             with suppress(Damaged):
-                spec = stored_secrets.masked(key, one)["spec"]
-                reason = delivering.reason(key.name, spec, ready=not one.incomplete)
-                if reason != rendering.delivery(one.status):
-                    told[key] = reason
-                    self._stored[key] = one
-                    stored[key] = rendering.incomplete(one.status)
+                if key not in told:
+                    others[key] = Asked(stored_secrets.masked(key, one)["spec"], not one.incomplete, one)
+        for key, delivery in self._delivering.answers(others).items():
+            before = others[key].stored
+            if before is not None and delivery != rendering.delivery(before.status):
+                told[key] = delivery
+                self._stored[key] = before
+                stored[key] = rendering.incomplete(before.status)
         return told
 
     def _lines(self, key: Key, incomplete: set[Key]) -> Lines:
@@ -205,6 +230,6 @@ class _Search:
     def _document(self, key: Key) -> dict[str, Value]:
         return owned(self._written[key][0]) if key in self._written else self._documents[key]
 
-    def _row(self, key: Key, lines: Lines, delivery: str | None) -> HeadStatusRow:
+    def _row(self, key: Key, lines: Lines, delivery: Delivery | None) -> HeadStatusRow:
         status = rendering.with_standing(key.kind, self._stored[key].status, incomplete=lines, delivery=delivery)
         return HeadStatusRow(self._project, key.kind, key.name, int(bool(lines)), status)

@@ -10,6 +10,7 @@ from reconciler.store.contract import (
     HeadStatusRow,
     KeyRow,
     OriginRow,
+    PastRouteRow,
     ReferenceRow,
     RewrittenRow,
     StatusRow,
@@ -35,6 +36,7 @@ class Gathering:
         self.references: list[ReferenceRow] = []
         self.heads: list[HeadRow] = []
         self.head_statuses: list[HeadStatusRow] = []
+        self.past_routes: list[PastRouteRow] = []
         self.rewritten: list[RewrittenRow] = []
         self.removed: list[KeyRow] = []
         self.changed: list[ChangeRow] = []
@@ -56,6 +58,7 @@ class Gathering:
             references=tuple(self.references),
             heads=tuple(self.heads),
             head_statuses=tuple(self.head_statuses),
+            past_routes=tuple(self.past_routes),
             rewritten=tuple(self.rewritten),
             removed=tuple(self.removed),
             changed=tuple(self.changed),

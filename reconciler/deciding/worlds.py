@@ -24,6 +24,7 @@ class World:
     view: PlanningView
     project: str
     hmac_key: bytes = field(repr=False)
+    at: str = ""  # when it happens, RFC 3339
     hide_guesses: bool = False  # a dry run: nothing may show whether a secret that comes in is the stored one
     suspended: frozenset[str] = frozenset()  # repositories whose resources an admin may write
     available: Available | None = NOTHING  # the secrets that the project may refer to; None when nobody can say

@@ -31,7 +31,7 @@ from reconciler.queueing.contract import Queue, QueueFault
 from reconciler.queueing.memory import MemoryQueue
 from reconciler.queueing.queues import Found, Queues
 from reconciler.routing.matching import Matcher
-from reconciler.routing.models import Destination, Routes
+from reconciler.routing.models import Destination, Route, Routes
 from reconciler.sending.exporter import Exporter
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,11 @@ MEMORY_BYTES = 64 << 20  # of one queue in memory
 TOLD = 10  # queues that cannot be opened, in one line of the log
 
 NOBODY = "No Configuration of the project takes {}; status.delivery of each says why not."
+
+WANTED = (
+    "A Configuration that wants these records cannot deliver by its present version; status.delivery says what to "
+    "correct. Keep the records and send them again."
+)
 
 UNKNOWN = (
     "There is no such destination that log records are delivered to; status.delivery of the project's Configurations "
@@ -77,6 +82,7 @@ class Manager:
         self._intake = Intake(clock=clock, chance=chance)
         self._matchers: dict[str, Matcher] = {}
         self._routes: dict[str, Routes] = {}
+        self._wanting: dict[str, Matcher] = {}
         self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
         self._without_queue: set[str] = set()  # projects that have a destination without one
         self._hangs = 0  # of disks, each once for each queue
@@ -103,6 +109,8 @@ class Manager:
         if divided.unrouted and self._is_behind(project):
             # Who is told that nobody takes a record gives it up; the Configuration that does may just have been stored.
             raise Full(READING, seconds=UNREAD_SECONDS)
+        if divided.unrouted and self._is_wanted(project, logs, matcher):
+            raise Full(WANTED, seconds=self._intake.patience())
         wanted = [(self._open_lane(project, name), share) for name, share in divided.shares.items()]
         await self._intake.take(wanted)
         if not divided.unrouted:
@@ -110,6 +118,15 @@ class Manager:
         self._unrouted[project] = (self._unrouted.get(project, (0, 0))[0] + divided.unrouted, self._clock())
         which = "these records" if divided.unrouted == logs.records else f"{divided.unrouted} of these records"
         return Taken(divided.unrouted, NOBODY.format(which))
+
+    def _is_wanted(self, project: str, logs: Logs, matcher: Matcher) -> bool:
+        """Whether what no route takes of a request is wanted by a Configuration that delivered, and was changed a short
+        while ago.
+        """
+        wanting = self._wanting[project]
+        now = self._clock()
+        unrouted = (group.attributes for group in logs.groups if not matcher.of(group.attributes))
+        return any(int(until) > now for attributes in unrouted for until in wanting.of(attributes))
 
     def enqueue(self, project: str, logs: Logs) -> Heard | None:
         """See the contract."""
@@ -157,6 +174,7 @@ class Manager:
             except QueueFault as fault:
                 faults.append(fault)
         self._matchers[routes.project] = Matcher(routes)
+        self._wanting[routes.project] = _wanting(routes)
         if all(one.buffering.queue for one in routes.destinations):
             self._without_queue.discard(routes.project)
         else:
@@ -378,6 +396,12 @@ class Manager:
 
     def _everyone(self) -> list[Lane]:
         return [*(lane for named in self._lanes.values() for lane in named.values()), *self._leaving]
+
+
+def _wanting(routes: Routes) -> Matcher:
+    """Finds until when the records of a resource are wanted, in the place of where they go."""
+    wanted = [Route(configuration="", labels=one.labels, destinations=(str(one.until),)) for one in routes.wanting]
+    return Matcher(Routes(project=routes.project, routes=tuple(wanted)))
 
 
 def _together(faults: Sequence[QueueFault]) -> QueueFault:

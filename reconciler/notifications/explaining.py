@@ -58,8 +58,16 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
         Type.CONFIGURATION_INCOMPLETE: Explained(
             "Configurations of a project, or components that they use, miss parameters or hold wrong ones; they were "
             "stored with `acceptInvalid`, or a type changed. There is one notification for each project.",
-            "They have `status.ready: false`: they are not rolled out, and nothing is delivered for them.",
+            "They have `status.ready: false`: they are not rolled out, and nothing is delivered for them, save by a "
+            "last good route (`DeliveryStale`).",
             "`status.incomplete` of each says what is missing; complete it.",
+        ),
+        Type.DELIVERY_STALE: Explained(
+            "Configurations of a project delivered, and cannot by their present version: something in it is wrong, or "
+            "is nothing that the service runs. There is one notification for each project.",
+            "The last version that delivered stays in force. Where a later version names another endpoint or other "
+            "headers, nothing is sent and records wait in the queue.",
+            "`status.delivery` of each says why: `stale.reason`, or `reason` where records wait. Correct it.",
         ),
         Type.RESOURCE_DEPRECATED: Explained(
             "A resource that says `deprecated: true` of itself is used by others.",

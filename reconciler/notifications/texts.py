@@ -152,8 +152,18 @@ def _configuration_incomplete(text: _Text) -> Said:
     return Said(
         f"{counted(total, 'Configuration')} of the project {text['project']} {are} incomplete",
         f"Parameters are missing or wrong in {text.names('names', of=total)}, or in a component that is used there. "
-        f"{they} not rolled out and nothing is delivered for {'it' if total == 1 else 'them'}. `status.incomplete` of "
-        "each names what to complete.",
+        f"{they} not rolled out and nothing is delivered for {'it' if total == 1 else 'them'}, save by a last good "
+        "route. `status.incomplete` of each names what to complete.",
+    )
+
+
+def _delivery_stale(text: _Text) -> Said:
+    total = text.number("total")
+    its = "its" if total == 1 else "their"
+    return Said(
+        f"{counted(total, 'Configuration')} of the project {text['project']} cannot deliver by {its} present version",
+        f"An earlier version stays in force for {text.names('names', of=total)}, or records wait there, since a later "
+        "version named another endpoint. `status.delivery` of each says why; correct it.",
     )
 
 
@@ -280,6 +290,7 @@ _SAID: Mapping[Type, Callable[[_Text], Said]] = MappingProxyType(
         Type.RECONCILE_FAILED: _reconcile_failed,
         Type.RESOURCES_INVALID: _resources_invalid,
         Type.CONFIGURATION_INCOMPLETE: _configuration_incomplete,
+        Type.DELIVERY_STALE: _delivery_stale,
         Type.RESOURCE_DEPRECATED: _resource_deprecated,
         Type.DELIVERY_FAILING: _delivery_failing,
         Type.DEAD_LETTERS: _dead_letters,

@@ -1,4 +1,5 @@
-"""Configurations that are incomplete, and what is deprecated and in use: looked for in a project after it changed.
+"""Configurations that are incomplete or deliver by an earlier version, and what is deprecated and in use: looked for
+in a project after it changed.
 
 Belongs here: when to look at which project. Does not: finding it (`Store.attention`), sentences.
 
@@ -60,6 +61,9 @@ async def _findings(project: str, found: Attention) -> list[Finding]:
     if found.incomplete.total:
         facts: Facts = {"total": found.incomplete.total, "names": found.incomplete.first}
         findings.append(Finding(Cause(Type.CONFIGURATION_INCOMPLETE, "", project), Severity.WARNING, facts))
+    if found.stale.total:
+        facts = {"total": found.stale.total, "names": found.stale.first}
+        findings.append(Finding(Cause(Type.DELIVERY_STALE, "", project), Severity.WARNING, facts))
     async for slice_ in slices(found.deprecated, QUICK):
         for one in slice_:
             cause = Cause(Type.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)

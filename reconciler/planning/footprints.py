@@ -26,6 +26,8 @@ EVERYTHING = b""
 whichever project.
 """
 ALL, SOME = "all", "some"
+PAST_ROUTES = Key("past routes", "")
+"""Stands for all that is remembered of a project's routes, which few changes touch: no resource has such a kind."""
 OF_PLAN, OF_COMMIT, OF_BOTH = (ALL,), (SOME,), (ALL, SOME)
 
 

@@ -125,6 +125,7 @@ def world_of(job: CommitJob, view: PlanningView, allowance: Allowance, *, terms:
         view,
         context.project,
         context.hmac_key,
+        at=context.at,
         available=available,
         check=allowance.time,
         assumed=terms.assumed,

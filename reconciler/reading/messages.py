@@ -275,6 +275,7 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     """The end of a search: the versions that hold the text where a reader sees it, in order, and how many strings.
 
     `exists`: there is, or was, such a resource. `obstacle` is why nothing may be rewritten.
+    `ends_routes`: a version that held it was in force for a Configuration that cannot deliver by its present one.
     """
 
     number: int
@@ -283,6 +284,7 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     versions: tuple[int, ...] = ()
     places: int = 0
     obstacle: str | None = None
+    ends_routes: bool = False
 
 
 class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):

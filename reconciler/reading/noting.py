@@ -98,6 +98,14 @@ class NotingView(PlanningView):
         self._noting(self._keys, project, [key])
         return super().versions_of(project, key)
 
+    def version(self, project: str, key: Key, number: int) -> StoredVersion | None:
+        self._noting(self._keys, project, [key])
+        return super().version(project, key, number)
+
+    def past_routes(self, project: str) -> dict[str, bytes]:
+        self._noting(self._keys, project, [footprints.PAST_ROUTES])
+        return super().past_routes(project)
+
     def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[StoredVersion]:
         self._noting(self._keys, project, [key])
         return super().versions_back(project, key, most=most)

@@ -7,13 +7,18 @@ What a resource holds now is never rewritten: it would come back with the next c
 secret, that is where a secret belongs. A dry run looks at what readers see, and at nothing else.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import msgspec
+from msgspec import structs
 
 from reconciler.planning.models import Stored
 from reconciler.reading.messages import RedactJob, RedactPlanned
 from reconciler.resources import redacting, rendering
 from reconciler.resources.keys import Key
-from reconciler.store.contract import AuditRow, Changes, HeadStatusRow, RewrittenRow
+from reconciler.routing import stale
+from reconciler.routing.stale import Past
+from reconciler.store.contract import AuditRow, Changes, HeadStatusRow, PastRouteRow, RewrittenRow
 from reconciler.store.planning_view import PlanningView, StoredVersion
 
 Emit = Callable[[Changes], None]
@@ -48,6 +53,7 @@ class _Parts:
             self._emit(
                 Changes(
                     head_statuses=tuple(row for part in self._gathered for row in part.head_statuses),
+                    past_routes=tuple(row for part in self._gathered for row in part.past_routes),
                     rewritten=tuple(row for part in self._gathered for row in part.rewritten),
                     quotes=tuple(row for part in self._gathered for row in part.quotes),
                     audit=tuple(row for part in self._gathered for row in part.audit),
@@ -64,20 +70,26 @@ def plan(job: RedactJob, view: PlanningView, *, number: int, emit: Emit) -> Reda
         if not view.last_versions(job.context.project, [key]):
             return RedactPlanned(number, revision, exists=False)
         try:
-            versions, places = _versions(job, key, view, parts)
+            versions, places, rewritten = _versions(job, key, view, parts)
         except _Obstacle as obstacle:
             return RedactPlanned(number, revision, exists=True, obstacle=str(obstacle))
         places += _status(job, key, view, parts) + _quotes(job, view, parts)
+        ends_routes = _end_routes(job, key, view, parts, rewritten=rewritten)
     parts.add(Changes(audit=(_audit(job, versions, places),)))
     parts.flush()
-    return RedactPlanned(number, revision, exists=True, versions=tuple(versions), places=places)
+    return RedactPlanned(
+        number, revision, exists=True, versions=tuple(versions), places=places, ends_routes=ends_routes
+    )
 
 
-def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tuple[list[int], int]:
-    """The versions that a reader sees the text in, and in how many strings. Raises _Obstacle."""
+def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tuple[list[int], int, set[int]]:
+    """The versions that a reader sees the text in, and in how many strings; and all that are rewritten, also those that
+    hold it as a secret. Raises _Obstacle.
+    """
     project = job.context.project
     present = view.stored(project, [key]).get(key)
     seen: list[int] = []
+    rewritten: set[int] = set()
     places = 0
     for version in view.versions_of(project, key):
         left = _left(job, version, present)
@@ -85,10 +97,46 @@ def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tu
             continue
         row = RewrittenRow(project, *key, version.version, left.body, left.secrets)
         parts.add(Changes(rewritten=(row,)), size=len(left.body) + len(left.secrets or b""))
+        rewritten.add(version.version)
         places += left.places
         if left.places:
             seen.append(version.version)
-    return seen, places
+    return seen, places, rewritten
+
+
+def _end_routes(job: RedactJob, key: Key, view: PlanningView, parts: _Parts, *, rewritten: Collection[int]) -> bool:
+    """End the last good routes that a rewritten version is in force in; whether there were any."""
+    project = job.context.project
+    ended = False
+    for name, encoded in view.past_routes(project).items():
+        before = past = msgspec.json.decode(encoded, type=Past)
+        for use, number in before.uses:
+            if key.kind == "Configuration":
+                ends = key.name == name and before.version in rewritten
+            else:
+                ends = key == Key("Destination", use) and number in rewritten
+            past = stale.without(past, use) if ends else past
+        if past != before:
+            ended = True
+            past = structs.replace(past, at=job.context.at)
+            row = PastRouteRow(project, name, int(bool(past.uses)), msgspec.json.encode(past))
+            parts.add(Changes(past_routes=(row,)))
+            _restate(job, Key("Configuration", name), past, view, parts)
+    return ended
+
+
+def _restate(job: RedactJob, key: Key, past: Past, view: PlanningView, parts: _Parts) -> None:
+    """Write what a Configuration says of delivery without the webhooks that were redacted."""
+    project = job.context.project
+    stored = view.documents(project, [key]).get(key)
+    said = None if stored is None else rendering.delivery(stored.status)
+    if stored is not None and said is not None:
+        reason = said.reason.removesuffix(f" {stale.HELD}") if said.stale is None else said.stale.reason
+        status = rendering.with_delivery(stored.status, stale.told(reason, past))
+        lines = [redacting.sentence(line, job.text) for line in rendering.incomplete(status)]
+        status = rendering.with_incomplete(key.kind, status, lines)
+        row = HeadStatusRow(project, *key, stored.incomplete, status)
+        parts.add(Changes(head_statuses=(row,)), size=len(status))
 
 
 def _left(job: RedactJob, version: StoredVersion, present: Stored | None) -> redacting.Left | None:

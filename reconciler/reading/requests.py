@@ -74,6 +74,7 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
             view,
             origin.project,
             origin.hmac_key,
+            at=origin.at,
             hide_guesses=job.dry_run,
             suspended=view.suspended(job.context.at),
             available=job.context.secrets,

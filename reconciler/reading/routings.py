@@ -8,25 +8,28 @@ What `status.delivery` says is compared on the way. It is written with every cha
 something else; that is stored anew.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import msgspec
+from msgspec import structs
 
 from reconciler import errors
-from reconciler.deciding import stored_secrets
+from reconciler.deciding import delivering, stored_secrets
 from reconciler.deciding.type_lookup import Types
 from reconciler.documents.values import Value
 from reconciler.reading.messages import RoutesFound, RoutesJob
 from reconciler.resources import builtins, components, rendering
 from reconciler.resources.component_types import ComponentType
 from reconciler.resources.keys import Key
-from reconciler.routing import compiling, parameters, parts
-from reconciler.routing.compiling import Compiled, Use
-from reconciler.routing.models import Destination, Route, Routes, Storage
+from reconciler.resources.rendering import Delivery
+from reconciler.routing import compiling, parameters, parts, stale
+from reconciler.routing.compiling import Use
+from reconciler.routing.models import Destination, Route, Routes, Storage, Wanting
 from reconciler.routing.parameters import Webhook
 from reconciler.routing.parts import Part
+from reconciler.routing.stale import Past
 from reconciler.store.contract import Changes, Damaged, HeadStatusRow
 from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
 
@@ -56,7 +59,7 @@ def find(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, route: 
             emit(Changes(head_statuses=rows))
             restated += len(rows)
         former = search.former(job.left)
-    sent = _parts(search.routes, sorted(search.destinations.values(), key=_name), former)
+    sent = _parts(search.routes, sorted(search.destinations.values(), key=_name), former, search.wanting)
     size = 0
     for part in sent:
         size += len(msgspec.msgpack.encode(part))
@@ -76,22 +79,25 @@ class _Search:
         self._parts: dict[Key, Part | None] = {}
         self._webhooks: dict[str, Destination | None] = {}
         self._storages: dict[str, Storage | None] = {}
+        self._last_good: dict[str, tuple[int, Destination]] = {}  # with the version of the Destination
+        self.wanting: list[Wanting] = []
         self.routes: list[Route] = []
         self.destinations: dict[str, Destination] = {}
 
     def compile(self) -> Iterator[HeadStatusRow]:
         """Gather the routes and their destinations; yields the statuses that say otherwise."""
+        past = self._view.past_routes(self._project)
         for key, stored in self._view.configurations(self._project):
             try:
-                compiled = self._compiled(key, stored)
+                delivery = self._delivery(key, stored, past.get(key.name))
             except Damaged:  # of what nobody can read, nothing can be said
                 continue
-            if compiled.route is not None:
-                self.routes.append(compiled.route)
-                self.destinations |= {one.name: one for one in compiled.destinations}
-            if rendering.delivery(stored.status) != compiled.reason:
-                status = rendering.with_delivery(stored.status, compiled.reason)
+            if rendering.delivery(stored.status) != delivery:
+                status = rendering.with_delivery(stored.status, delivery)
                 yield HeadStatusRow(self._project, *key, stored.incomplete, status)
+        # Where a Destination is delivered to by its present version, that is the one.
+        last_good = {name: destination for name, (_, destination) in self._last_good.items()}
+        self.destinations = last_good | self.destinations
 
     def former(self, names: Sequence[str]) -> list[Destination]:
         """What is known of those of these destinations that nothing routes to."""
@@ -99,17 +105,57 @@ class _Search:
         found = (self._former(name) for name in gone)
         return [destination for destination in found if destination is not None]
 
-    def _compiled(self, key: Key, stored: StoredDocument) -> Compiled:
+    def _delivery(self, key: Key, stored: StoredDocument, remembered: bytes | None) -> Delivery:
+        """What the status is to say of a Configuration, with its route and destinations gathered. Raises Damaged."""
         document = stored_secrets.in_clear(key, stored)
-        ready = not stored.incomplete
-        return compiling.compiled(key.name, document["spec"], ready=ready, known=self._part, make=self._make)
+        spec, ready = document["spec"], not stored.incomplete
+        compiled = compiling.compiled(key.name, spec, ready=ready, known=self._part, make=self._make)
+        if compiled.route is not None:
+            self.routes.append(compiled.route)
+            self.destinations |= {one.name: one for one in compiled.destinations}
+            return Delivery()
+        past = None if remembered is None else msgspec.json.decode(remembered, type=Past)
+        if past is None or past.id != rendering.identity(document).id:
+            return Delivery(compiled.reason)
+        wanted = compiling.wants(key.name, spec, self._part)
+        if wanted:
+            self.wanting.append(Wanting(labels=compiling.labels(spec), until=stale.wanted_until(past)))
+        return stale.told(compiled.reason, self._in_force(key, past, wanted))
+
+    def _in_force(self, key: Key, past: Past, wanted: Sequence[Use]) -> Past:
+        """What is left of a last good route, which is gathered: not what cannot be read, or fits its type no more."""
+        version = self._view.version(self._project, key, past.version)
+        spec = None if version is None else _spec_of(version)
+        for name, number in past.uses:
+            now = next((use for use in wanted if use.name == name), None)
+            destination = None if spec is None else self._good(key, past, name, now)
+            if destination is None:
+                past = stale.without(past, name)
+            elif name not in self._last_good or self._last_good[name][0] <= number:
+                self._last_good[name] = (number, structs.replace(destination, held=name in past.held))
+        if past.uses:
+            names = tuple(name for name, _ in past.uses)
+            self.routes.append(Route(configuration=key.name, labels=compiling.labels(spec), destinations=names))
+        return past
+
+    def _good(self, key: Key, past: Past, name: str, now: Use | None) -> Destination | None:
+        """A webhook of a last good route by the version in force, and by what a later one says of TLS."""
+        good = delivering.given_at(self._view, self._project, key.name, past, name)
+        component_type = self._type(parameters.WEBHOOK_TYPE)
+        if good is None or component_type is None:
+            return None
+        later: list[Value] = []
+        if now is not None:
+            later = now.given if now.key is None else parts.given(self._spec(now.key))
+        with_tls = parameters.with_later_tls(good, later, component_type)
+        return self._destination(name, with_tls) or self._destination(name, good)
 
     def _part(self, key: Key) -> Part | None:
         if key not in self._parts:
             spec = self._spec(key)
             self._parts[key] = None if spec is None else parts.part(spec)
             if key.kind == "Destination" and parts.is_webhook(self._parts[key]):
-                self._webhooks[key.name] = self._destination(key.name, _parameters(spec))
+                self._webhooks[key.name] = self._destination(key.name, parts.given(spec))
         return self._parts[key]
 
     def _make(self, use: Use) -> Destination | None:
@@ -128,14 +174,21 @@ class _Search:
         return None if storage is None else webhook.destination(name, storage)
 
     def _storage(self, name: str) -> Storage | None:
+        """By its present version, or else by the newest that fits: a queue stays where it is while that is mended."""
         if name not in self._storages:
-            spec = self._spec(Key("Extension", name))
-            fits = components.type_of(spec) == parameters.STORAGE_TYPE.name
-            given = _parameters(spec)
-            self._storages[name] = (
-                parameters.storage(name, given, self._type(parameters.STORAGE_TYPE)) if fits else None
-            )
+            key = Key("Extension", name)
+            spec = self._spec(key)
+            found = self._fitting_storage(name, spec)
+            if found is None and spec is not None:
+                older = map(_spec_of, self._view.versions_back(self._project, key, most=MOST_VERSIONS))
+                found = next(filter(None, (self._fitting_storage(name, one) for one in older)), None)
+            self._storages[name] = found
         return self._storages[name]
+
+    def _fitting_storage(self, name: str, spec: Value) -> Storage | None:
+        if components.type_of(spec) != parameters.STORAGE_TYPE.name:
+            return None
+        return parameters.storage(name, parts.given(spec), self._type(parameters.STORAGE_TYPE))
 
     def _spec(self, key: Key) -> Value:
         """The spec of a resource that is stored or built in, secrets in clear; None when nobody can read it."""
@@ -160,9 +213,9 @@ class _Search:
         key = Key("Configuration", configuration) if colon else Key("Destination", name)
         for version in self._view.versions_back(self._project, key, most=MOST_VERSIONS):
             spec = _spec_of(version)
-            component = _in_place(spec, given_id) if colon else spec
+            component = parts.in_place(spec, given_id) if colon else spec
             if parts.is_webhook(parts.part(component)):
-                return self._destination(name, _parameters(component))
+                return self._destination(name, parts.given(component))
         return None
 
 
@@ -173,22 +226,13 @@ def _spec_of(version: StoredVersion) -> Value:
         return None
 
 
-def _in_place(spec: Value, given_id: str) -> Value:
-    """The destination in place that has this id."""
-    listed = parts.entries(cast("Mapping[str, Value]", spec).get("destinations")) if isinstance(spec, Mapping) else []
-    return next((each for each in listed if parts.name(each) is None and each.get("id") == given_id), None)
-
-
-def _parameters(spec: Value) -> list[Value]:
-    given = spec.get("parameters") if isinstance(spec, Mapping) else None
-    return given if isinstance(given, list) else []
-
-
 def _name(destination: Destination) -> str:
     return destination.name
 
 
-def _parts(routes: list[Route], destinations: list[Destination], former: list[Destination]) -> Iterator[Routes]:
+def _parts(
+    routes: list[Route], destinations: list[Destination], former: list[Destination], wanting: list[Wanting]
+) -> Iterator[Routes]:
     """At least one, so that somebody is told that there is nothing."""
     empty = Routes(project="")
     yield empty
@@ -198,6 +242,8 @@ def _parts(routes: list[Route], destinations: list[Destination], former: list[De
         yield msgspec.structs.replace(empty, destinations=some_destinations)
     for some_former in _batches(iter(former), PART):
         yield msgspec.structs.replace(empty, former=some_former)
+    for some_wanting in _batches(iter(wanting), PART):
+        yield msgspec.structs.replace(empty, wanting=some_wanting)
 
 
 def _batches(items: Iterator[T], size: int) -> Iterator[tuple[T, ...]]:

@@ -32,6 +32,21 @@ is made of one.
 """
 
 
+class Stale(NamedTuple):
+    """A Configuration delivers by an earlier version: which one, since when, and why not by the present one."""
+
+    version: int
+    since: str  # RFC 3339, UTC
+    reason: str
+
+
+class Delivery(NamedTuple):
+    """Whether the service delivers for a Configuration: `reason` says why not, '' when it does."""
+
+    reason: str = ""
+    stale: Stale | None = None
+
+
 class Identity(NamedTuple):
     """What the server adds to a resource's metadata."""
 
@@ -59,11 +74,11 @@ def identity(body: Mapping[str, Value]) -> Identity:
     return Identity(id=str(metadata["id"]), version=number, date_modified=str(metadata["dateModified"]))
 
 
-def status(kind: str, *, incomplete: Sequence[str], delivery: str | None = None) -> bytes:
+def status(kind: str, *, incomplete: Sequence[str], delivery: Delivery | None = None) -> bytes:
     """The `status` of a stored resource without its `source`, canonical JSON: what is missing of the resource.
 
-    A Configuration says whether it is `ready` to be used, and in `delivery` whether the service delivers for it: '' or
-    why not, None where that is not the question.
+    A Configuration says whether it is `ready` to be used, and in `delivery` whether the service delivers for it; None
+    where that is not the question.
     """
     delivers = b"" if delivery is None else b'"delivery":%b,' % canonical.encode(_delivery(delivery))
     listed = b'"incomplete":%b,' % msgspec.json.encode(incomplete) if incomplete else b""
@@ -81,27 +96,41 @@ def with_incomplete(kind: str, status: bytes, incomplete: Sequence[str]) -> byte
     return canonical.encode(members)
 
 
-def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delivery: str | None) -> bytes:
+def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delivery: Delivery | None) -> bytes:
     """The same status with another list of what is missing, and another answer about delivery if there is one."""
     other = with_incomplete(kind, status, incomplete)
     return other if delivery is None else with_delivery(other, delivery)
 
 
-def delivery(status: bytes) -> str | None:
-    """Why a Configuration does not deliver, as its status says; '' when it does, None when it does not say."""
+def delivery(status: bytes) -> Delivery | None:
+    """Whether the service delivers for a Configuration, as its status says; None when it does not say."""
     said = _members(status).get("delivery")
     if not isinstance(said, dict):
         return None
-    return "" if said.get("delivers") is True else str(said.get("reason"))
+    if said.get("delivers") is not True:
+        return Delivery(str(said.get("reason")))
+    stale = said.get("stale")
+    return Delivery(stale=msgspec.convert(stale, _Stale).stale() if isinstance(stale, dict) else None)
 
 
-def with_delivery(status: bytes, reason: str) -> bytes:
-    """The same status of a Configuration that delivers, or does not for a reason."""
-    return canonical.encode({**_members(status), "delivery": _delivery(reason)})
+def with_delivery(status: bytes, delivery: Delivery) -> bytes:
+    """The same status of a Configuration with another answer about delivery."""
+    return canonical.encode({**_members(status), "delivery": _delivery(delivery)})
 
 
-def _delivery(reason: str) -> dict[str, Value]:
-    return {"delivers": False, "reason": reason} if reason else {"delivers": True}
+def _delivery(delivery: Delivery) -> dict[str, Value]:
+    if delivery.reason:
+        return {"delivers": False, "reason": delivery.reason}
+    return {"delivers": True} if delivery.stale is None else {"delivers": True, "stale": dict(delivery.stale._asdict())}
+
+
+class _Stale(msgspec.Struct):
+    version: int
+    since: str
+    reason: str
+
+    def stale(self) -> Stale:
+        return Stale(self.version, self.since, self.reason)
 
 
 def without_drift(status: bytes) -> bytes:

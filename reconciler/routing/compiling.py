@@ -97,8 +97,34 @@ def compiled(name: str, spec: Value, *, ready: bool, known: Parts, make: Make) -
         destinations.append(destination)
     named = tuple(dict.fromkeys(one.name for one in destinations))
     return Compiled(
-        route=Route(configuration=name, labels=_labels(spec), destinations=named), destinations=(*destinations,)
+        route=Route(configuration=name, labels=labels(spec), destinations=named), destinations=(*destinations,)
     )
+
+
+def wants(name: str, spec: Value, known: Parts) -> tuple[Use, ...]:
+    """The webhooks to which the Configuration of this name wants records to go, whether it can deliver or not; none
+    when it has `raw`, or no enabled source of type `otlp`.
+
+    Of a component that cannot be read, nobody can say that it was taken out. The name of a webhook in place without a
+    fitting `id` ends with the colon.
+    """
+    has_source, found = False, list[Use]()
+    if isinstance(spec, Mapping) and spec.get("raw") is not None:
+        return ()
+    for kind, at, component in _components(spec):
+        target = parts.name(component)
+        part = parts.part(component) if target is None else known(Key(kind, target))
+        if parts.is_disabled(component) or (part is not None and part.disabled):
+            continue
+        has_source = has_source or (kind == "Source" and (part is None or part.type == OTLP))
+        if kind == "Destination" and (part is None or parts.is_webhook(part)):
+            given_id = component.get("id")
+            fits = isinstance(given_id, str) and names.name(given_id) is None
+            called = target or f"{name}:{given_id if fits else ''}"
+            key = None if target is None else Key(kind, target)
+            given = component.get("parameters")
+            found.append(Use(called, at, key, given if isinstance(given, list) else []))
+    return tuple(found) if has_source else ()
 
 
 def named(spec: Value) -> Iterator[Key]:
@@ -198,8 +224,8 @@ def _components(spec: Value) -> Iterator[tuple[str, Pointer, dict[str, Value]]]:
                 yield kind, ("spec", key, index), component
 
 
-def _labels(spec: Value) -> tuple[tuple[str, str], ...]:
+def labels(spec: Value) -> tuple[tuple[str, str], ...]:
     """What a record's resource must have."""
     selector = spec.get("selector") if isinstance(spec, Mapping) else None
-    labels = selector.get("matchLabels") if isinstance(selector, Mapping) else None
-    return tuple(sorted((key, str(value)) for key, value in labels.items())) if isinstance(labels, Mapping) else ()
+    given = selector.get("matchLabels") if isinstance(selector, Mapping) else None
+    return tuple(sorted((key, str(value)) for key, value in given.items())) if isinstance(given, Mapping) else ()

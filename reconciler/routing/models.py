@@ -101,13 +101,17 @@ class Buffering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """One webhook. `name` is unique in the project: that of the resource, or `configuration:id` of one in place."""
+    """One webhook. `name` is unique in the project: that of the resource, or `configuration:id` of one in place.
+
+    `held`: nothing is sent to it. Records join its queue, and wait there.
+    """
 
     name: str
     endpoint: Endpoint
     retry: Retry = Retry()
     buffering: Buffering = Buffering()
     schedule: Schedule | None = None
+    held: bool = False
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +123,15 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str
     labels: tuple[tuple[str, str], ...] = ()
     destinations: tuple[str, ...] = ()
+
+
+class Wanting(msgspec.Struct, frozen=True, kw_only=True):
+    """A Configuration that delivered, and that wants the records whose resource has all of `labels`, but cannot deliver
+    them: until an instant, in Unix milliseconds, their senders are asked to keep them.
+    """
+
+    labels: tuple[tuple[str, str], ...] = ()
+    until: int
 
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,3 +146,4 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...] = ()
     destinations: tuple[Destination, ...] = ()
     former: tuple[Destination, ...] = ()
+    wanting: tuple[Wanting, ...] = ()

@@ -4,6 +4,7 @@ Belongs here: one component's parameters over the defaults of its type. Does not
 (`compiling`), what values are allowed (`resources.fitting`).
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +19,10 @@ from reconciler.routing.models import Buffering, Destination, Endpoint, Format, 
 
 WEBHOOK_TYPE = references.WEBHOOK
 STORAGE_TYPE = Key("ExtensionType", references.STORAGE_TYPE)
+
+
+WHERE = ("scheme", "hostname", "port", "path", "headers")  # where records go, and what opens the door there
+TLS = frozenset({"insecure_skip_verify", "ca_file", "mutual_tls", "cert_file", "key_file"})
 
 
 class Webhook(NamedTuple):
@@ -99,6 +104,40 @@ def webhook(given: list[Value], component_type: ComponentType | None) -> Webhook
         schedule=schedule,
         storage=unversioned(values.persistent_queue_storage) if is_stored else "",
     )
+
+
+def leads_elsewhere(
+    good: list[Value], later: list[Value], component_type: ComponentType, *, names: Iterable[str] = WHERE
+) -> bool:
+    """Whether a later version of a webhook has other values of these parameters. A value that is missing or wrong there
+    is no change.
+    """
+    before = conforming.settled(good, component_type)
+    after = _valid(later, component_type)
+    return any(_compared(name, after[name]) != _compared(name, before.get(name)) for name in names if name in after)
+
+
+def with_later_tls(good: list[Value], later: list[Value], component_type: ComponentType) -> list[Value]:
+    """The same with what a later version says about TLS, as far as that is right."""
+    said = {name: value for name, value in _valid(later, component_type).items() if name in TLS}
+    kept = [one for one in good if not (isinstance(one, dict) and one.get("name") in said)]
+    added: list[Value] = [{"name": name, "value": value} for name, value in said.items()]
+    return [*kept, *added]
+
+
+def _valid(given: list[Value], component_type: ComponentType) -> dict[str, Value]:
+    """The values that break no rule, by name."""
+    component = Component("Destination", component_type.name, (), given)
+    wrong = {one.pointer[1] for one in fitting.misfitting(component, component_type) if len(one.pointer) > 1}
+    right = [one for position, one in enumerate(given) if position not in wrong]
+    return conforming.canonical(right, component_type)
+
+
+def _compared(name: str, value: Value) -> Value:
+    if name != "path":
+        return value or None
+    text = value if isinstance(value, str) else ""
+    return f"/{text.removeprefix('/')}"  # a request has one slash there, also for none
 
 
 def storage(name: str, given: list[Value], component_type: ComponentType | None) -> Storage | None:

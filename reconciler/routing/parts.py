@@ -55,6 +55,18 @@ def entries(listed: Value) -> list[dict[str, Value]]:
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
+def given(component: Value) -> list[Value]:
+    """The parameters of a component."""
+    listed = component.get("parameters") if isinstance(component, Mapping) else None
+    return listed if isinstance(listed, list) else []
+
+
+def in_place(spec: Value, given_id: str) -> Value:
+    """The destination in place of a Configuration that has this id."""
+    listed = entries(spec.get("destinations")) if isinstance(spec, Mapping) else []
+    return next((each for each in listed if name(each) is None and each.get("id") == given_id), None)
+
+
 def is_disabled(component: Mapping[str, Value]) -> bool:
     """Whether it is left out."""
     return component.get("disabled") is True

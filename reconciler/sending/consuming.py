@@ -201,7 +201,7 @@ class Consumers:
     def state(self) -> State:
         """What it is doing."""
         if not self._gate.is_open:
-            return State.CLOSED
+            return State.HELD if self._gate.is_held else State.CLOSED
         if not self._gate.is_up:
             return State.DOWN
         if self._attempts.sending or self._running:

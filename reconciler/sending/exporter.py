@@ -26,6 +26,10 @@ from reconciler.sending.verdicts import Verdict
 __all__ = ["Environment", "Exporter", "Undelivered"]
 
 TEST_MESSAGE = "A test of this destination, asked for by a person."
+HELD = (
+    "Nothing is sent: the Configurations that deliver to it cannot by their present version, and their last good route "
+    "led elsewhere. status.delivery of each says what to correct; records wait in the queue."
+)
 TOLD_SECONDS = 60.0  # the shortest wait whose end is shown: that of a `Retry-After`, or of a long interval
 
 
@@ -41,7 +45,7 @@ class Exporter:
         self._environment = environment
         self._channel = outlet.channel(destination, project=project)
         self._report = Report(environment, project=project, name=destination.name)
-        self._gate = Gate(environment, retry=destination.retry, schedule=destination.schedule)
+        self._gate = Gate(environment, retry=destination.retry, schedule=destination.schedule, held=destination.held)
         self._inline = Inline(
             destination,
             self._channel,
@@ -73,7 +77,7 @@ class Exporter:
             self._channel = self._outlet.channel(destination, project=self._project)
             self._gate.hurry()
         self._destination = destination
-        self._gate.change(retry=destination.retry, schedule=destination.schedule)
+        self._gate.change(retry=destination.retry, schedule=destination.schedule, held=destination.held)
         self._inline.change(destination, self._channel)
         if self._consumers is not None:
             self._consumers.change(destination, self._channel)
@@ -130,8 +134,10 @@ class Exporter:
 
     async def test(self) -> Tested:
         """Send one made-up record, once, whatever the window and the breaker say. It is counted nowhere; one that
-        arrives proves the endpoint well, and one that fails changes nothing.
+        arrives proves the endpoint well, and one that fails changes nothing. Nothing is sent while it is held.
         """
+        if self._gate.is_held:
+            return Tested(False, None, 0.0, HELD, b"")
         now = self._environment.clock()
         text = json.dumps({"message": TEST_MESSAGE, "destination": self._destination.name})
         (record,) = await payloads.records(made_up.request(text, at=now))
@@ -178,12 +184,14 @@ class Exporter:
         if self._consumers is not None:
             return self._consumers.state
         if not self._gate.is_open:
-            return State.CLOSED
+            return State.HELD if self._gate.is_held else State.CLOSED
         if not self._gate.is_up:
             return State.DOWN
         return State.SENDING if self._inline.under_way else State.IDLE
 
     def _message(self, state: State) -> str:
+        if state is State.HELD:
+            return HELD
         if state is State.CLOSED:
             return "Outside of its delivery window; records are queued until it opens."
         last = self._report.last_failure

@@ -1,4 +1,4 @@
-"""Whether requests may go now: the breaker and the delivery window together.
+"""Whether requests may go now: the breaker, the delivery window, and whether the destination is held, together.
 
 Belongs here: asking both, and when to ask again. Does not: the rules of either (`breaker`, `routing.windows`).
 """
@@ -20,16 +20,20 @@ LOOK_AGAIN_SECONDS = 30.0  # the longest wait for a window to open: the clock ma
 class Gate:
     """Of one destination."""
 
-    def __init__(self, environment: Environment, *, retry: Retry, schedule: Schedule | None) -> None:
+    def __init__(
+        self, environment: Environment, *, retry: Retry, schedule: Schedule | None, held: bool = False
+    ) -> None:
         self._environment = environment
         self._retry = retry
         self._schedule = schedule
+        self.is_held = held
         self._window: Window | None = None
         self._looked_at = datetime.max.replace(tzinfo=UTC)  # for which the window is known, until it ends
         self.breaker: Breaker = breaker.CLOSED
 
-    def change(self, *, retry: Retry, schedule: Schedule | None) -> None:
+    def change(self, *, retry: Retry, schedule: Schedule | None, held: bool = False) -> None:
         """Other settings from now on."""
+        self.is_held = held
         self._retry, self._schedule, self._window = retry, schedule, None
 
     @property
@@ -50,14 +54,17 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether the window lets anything through."""
+        """Whether the window lets anything through, and the destination is not held."""
+        if self.is_held:
+            return False
         seen = self.window()
         return seen is None or seen.open
 
-    def opens_in(self) -> float:
-        """Seconds after which to ask the window again."""
+    def opens_in(self) -> float | None:
+        """Seconds after which to ask again; None while it is held, which only other settings end."""
         seen = self.window()
-        assert seen is not None
+        if self.is_held or seen is None:
+            return None
         return min(max((seen.next - self._instant()).total_seconds(), LOOK_SECONDS), LOOK_AGAIN_SECONDS)
 
     @property

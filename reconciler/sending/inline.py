@@ -138,6 +138,8 @@ class Inline:
     def _refuse_at_once(self) -> None:
         """Raises Undelivered when nothing may be sent now."""
         name = self._destination.name
+        if self._gate.is_held:
+            raise Undelivered(f"Nothing is sent to {name} until a version of its Configurations can deliver.")
         if not self._gate.is_open:
             raise Undelivered(f"The delivery window of {name} is closed.")
         if not self._gate.is_up and not self._gate.breaker.may_probe(self._environment.monotonic()):

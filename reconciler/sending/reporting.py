@@ -28,6 +28,7 @@ class State(StrEnum):
     WAITING = "waiting"  # something failed, and waits for another attempt
     DOWN = "down"  # the endpoint is; it is probed
     CLOSED = "closed"  # outside of its window
+    HELD = "held"  # nothing is sent until a version can deliver
 
 
 class Failure(NamedTuple):

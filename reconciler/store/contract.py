@@ -151,6 +151,17 @@ class HeadStatusRow(NamedTuple):
     digest: bytes | None = None
 
 
+class PastRouteRow(NamedTuple):
+    """What is remembered of a Configuration that delivered and does not, as JSON (`routing.stale.Past`); None: nothing
+    any more. It comes with the row that says so in the Configuration's status, or removes that.
+    """
+
+    project: str
+    configuration: str
+    is_in_force: int
+    past: bytes | None
+
+
 class RewrittenRow(NamedTuple):
     """A stored version, the present one or an older one, with less to see than before: what became a secret is masked,
     or what should not have been there is redacted.
@@ -434,10 +445,13 @@ class DeprecatedRow(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """What somebody should look at in a project: Configurations that are incomplete, and what is deprecated."""
+    """What somebody should look at in a project: Configurations that are incomplete, those whose last good route is in
+    force since their present version cannot deliver, and what is deprecated.
+    """
 
     incomplete: Some
     deprecated: tuple[DeprecatedRow, ...]
+    stale: Some = Some(0, ())
 
 
 class Remembered(NamedTuple):
@@ -458,6 +472,7 @@ class Changes:
     references: tuple[ReferenceRow, ...] = ()  # of the versions in the same part: all of them, older ones go
     heads: tuple[HeadRow, ...] = ()
     head_statuses: tuple[HeadStatusRow, ...] = ()
+    past_routes: tuple[PastRouteRow, ...] = ()
     rewritten: tuple[RewrittenRow, ...] = ()
     quotes: tuple[QuoteRow, ...] = ()
     removed: tuple[KeyRow, ...] = ()

@@ -111,6 +111,8 @@ class Touching:
         self._repositories |= {row.repository for row in part.held} | {row.repository for row in part.pruned}
         if self._is_all:
             return
+        if any(row.is_in_force for row in part.past_routes):  # what ends is looked at under its own key, too
+            self._keys.add(footprints.PAST_ROUTES)
         keys = {Key(kind, name) for _, kind, name in named}
         self._keys |= keys
         self._is_all = len(self._keys) > MOST_KEYS

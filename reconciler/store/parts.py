@@ -64,6 +64,11 @@ def _write_resources(connection: sqlite3.Connection, part: Changes, *, revision:
     connection.executemany(sql["put_head"], heads)
     restated = ((*row[3:], *row[:3], revision) for row in part.head_statuses)
     connection.executemany(sql["put_head_status"], restated)
+    for row in part.past_routes:
+        if row.past is None:
+            connection.execute(sql["forget_past_route"], row[:2])
+        else:
+            connection.execute(sql["put_past_route"], row)
     rewritten = ((row.body, row.secrets, checksums.of(row.body, row.secrets), *row[:4]) for row in part.rewritten)
     connection.executemany(sql["rewrite_version"], rewritten)
 

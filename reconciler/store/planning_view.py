@@ -185,6 +185,15 @@ class PlanningView:
             for version, *held in rows:
                 yield StoredVersion(key, version, *_whole(*held))
 
+    def version(self, project: str, key: Key, number: int) -> StoredVersion | None:
+        """One version under this key, present or not."""
+        row = self._reader.execute(self._sql["version"], (project, *key, number)).fetchone()
+        return None if row is None else StoredVersion(key, row[0], *_whole(*row[1:]))
+
+    def past_routes(self, project: str) -> dict[str, bytes]:
+        """What is remembered of the Configurations of a project that delivered and do not, as JSON, by their names."""
+        return dict(self._reader.execute(self._sql["past_routes"], (project,)))
+
     def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[StoredVersion]:
         """The newest versions under this key, the newest first, a row at a time."""
         with closing(self._reader.execute(self._sql["versions_back"], (project, *key, most))) as rows:

@@ -119,6 +119,12 @@ join version v on v.id = r.version_id
 where r.project = ? and r.kind = 'Configuration'
 order by r.name;
 
+-- name: version
+select version, body, secrets, checksum from version where project = ? and kind = ? and name = ? and version = ?;
+
+-- name: past_routes
+select configuration, past from past_route where project = ? order by configuration;
+
 -- name: versions_back
 select version, body, secrets, checksum from version
 where project = ? and kind = ? and name = ?
@@ -436,6 +442,12 @@ set until = null, version = excluded.version, resource_id = excluded.resource_id
 update resource_row set incomplete = ?1, status = nullif(?2, x'7b226c6174657374223a747275657d'),
                         digest = ifnull(?3, digest)
 where project = ?4 and kind = ?5 and name = ?6 and since <= ?7 and ifnull(until > ?7, 1);
+
+-- name: put_past_route
+insert or replace into past_route (project, configuration, is_in_force, past) values (?, ?, ?, ?);
+
+-- name: forget_past_route
+delete from past_route where project = ? and configuration = ?;
 
 -- name: rewrite_version
 update version_row set body = ?, secrets = ?, checksum = ?
@@ -927,6 +939,9 @@ insert or replace into fact (key, value) values ('auth_type', ?);
 select name from resource
 where project = ? and kind = 'Configuration' and incomplete = 1
 order by name;
+
+-- name: stale_configurations
+select configuration from past_route where project = ? and is_in_force = 1 order by configuration;
 
 -- What something refers to and that says of itself that it is deprecated. Canonical JSON has one way to write that, which
 -- may stand elsewhere in a document as well.

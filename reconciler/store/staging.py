@@ -110,8 +110,14 @@ def _keep(connection: sqlite3.Connection, staged: Staged, part: Changes) -> Chan
     """What of a part can be written unseen; the rest is kept: it changes rows where they are, or belongs to a second
     repository or run.
     """
-    kept = Changes(rewritten=part.rewritten, quotes=part.quotes, lineages=part.lineages, pruned=part.pruned)
-    ahead = replace(part, rewritten=(), quotes=(), lineages=(), pruned=())
+    kept = Changes(
+        past_routes=part.past_routes,
+        rewritten=part.rewritten,
+        quotes=part.quotes,
+        lineages=part.lineages,
+        pruned=part.pruned,
+    )
+    ahead = replace(part, past_routes=(), rewritten=(), quotes=(), lineages=(), pruned=())
     if not _is_index_of_one(staged, part):
         kept = replace(kept, forgotten_files=part.forgotten_files, files=part.files, wanted=part.wanted)
         ahead = replace(ahead, forgotten_files=(), files=(), wanted=())

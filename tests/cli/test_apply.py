@@ -351,6 +351,16 @@ def test_a_configuration_that_does_not_deliver_says_why_where_somebody_wants_it(
     assert outcome == (0, f"Configuration/edge created\n{beneath}", "1 created\n")
 
 
+def test_a_configuration_that_delivers_by_an_earlier_version_says_so(program: Program, service: Service) -> None:
+    sent = configuration("", {"sources": [{"type": "otlp"}]})
+    stale = {"version": 3, "since": "2026-11-23T09:12:44.104Z", "reason": "/spec/processors/0 cannot run."}
+    sent["status"]["delivery"] = {"delivers": True, "stale": stale}
+    service.answer("POST /v1/apply", {"updates": [{"resource": sent, "status": "configured"}]}, 202)
+    told = "  delivers by its version 3 still: /spec/processors/0 cannot run.\n"
+    outcome = program("apply", "-f", "-", stdin=json.dumps(sent))
+    assert outcome == (0, f"Configuration/edge configured\n{told}", "1 configured\n")
+
+
 @pytest.mark.parametrize(("type_", "is_told"), [("otlp", True), ("filelog", False)])
 def test_a_source_that_is_sent_along_says_itself_what_it_is(
     program: Program, service: Service, type_: str, *, is_told: bool

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.clock import rfc3339
 from tests import worlds
 from tests.projects import destination, resource, type_of
 from tests.worlds import Following, Options, World
@@ -25,6 +26,11 @@ def world() -> Iterator[World]:
 
 def no(reason: str) -> dict[str, Any]:
     return {"delivers": False, "reason": reason}
+
+
+def stale(world: World, reason: str) -> dict[str, Any]:
+    """It delivers by its first version, since the last change."""
+    return {**DELIVERS, "stale": {"version": 1, "since": rfc3339(world.now), "reason": reason}}
 
 
 def source(name: str = "in", type_: str = "otlp", **more: Any) -> dict[str, Any]:
@@ -83,7 +89,7 @@ def test_it_follows_a_processor_that_a_component_names(world: World) -> None:
     world.apply([processor(disabled=True)])
     assert [delivery(world), delivery(world, "own")] == [DELIVERS, DELIVERS]
     world.apply([processor()])
-    assert delivery(world) == no("/spec/destinations/0" + PROCESSOR)
+    assert delivery(world) == stale(world, "/spec/destinations/0" + PROCESSOR)
 
 
 def test_it_follows_a_type_by_which_something_becomes_incomplete_and_whole_again(world: World) -> None:
@@ -91,7 +97,7 @@ def test_it_follows_a_type_by_which_something_becomes_incomplete_and_whole_again
     shadow = type_of("otlp", needed, kind="SourceType")
     world.apply([source(), webhook(), configuration()])
     world.apply([shadow])
-    assert delivery(world) == no("It is incomplete; complete what `status.incomplete` lists.")
+    assert delivery(world) == stale(world, "It is incomplete; complete what `status.incomplete` lists.")
     world.delete([shadow])
     world.apply([type_of("otlp", kind="SourceType")])
     assert delivery(world) == DELIVERS

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.delivery import showing
@@ -22,7 +23,18 @@ from reconciler.otlp.models import Group, Logs
 from reconciler.queueing.contract import BATCH_BYTES, Queue, QueueFault
 from reconciler.queueing.queues import Queues
 from reconciler.queueing.system import System
-from reconciler.routing.models import Buffering, Destination, Endpoint, OnFull, Retry, Route, Routes, Schedule, Storage
+from reconciler.routing.models import (
+    Buffering,
+    Destination,
+    Endpoint,
+    OnFull,
+    Retry,
+    Route,
+    Routes,
+    Schedule,
+    Storage,
+    Wanting,
+)
 from reconciler.secrets.directory import Directory
 from reconciler.secrets.sources import Sources
 from reconciler.sending.exporter import Environment, Exporter
@@ -102,6 +114,50 @@ async def test_what_nobody_takes_is_tried_again_while_the_routes_are_older_than_
         taken = await manager.take(PROJECT, LOGS)
     assert taken.rejected == 3
     assert "takes these records" in taken.message
+
+
+@pytest.mark.parametrize(
+    ("wanting", "is_kept"),
+    [
+        (Wanting(labels=(("team", "edge"),), until=1_001), True),
+        (Wanting(until=1_001), True),
+        (Wanting(labels=(("team", "edge"),), until=1_000), False),
+        (Wanting(labels=(("team", "core"),), until=1_001), False),
+    ],
+)
+async def test_what_no_route_takes_is_kept_by_its_sender_while_it_is_wanted(
+    tmp_path: Path, wanting: Wanting, is_kept: bool
+) -> None:
+    elsewhere = routes(webhook("siem"), labels=(("team", "other"),))
+    async with managing(tmp_path) as manager:
+        await manager.change(msgspec.structs.replace(elsewhere, wanting=(wanting,)))
+        if is_kept:
+            with pytest.raises(Full, match="cannot deliver by its present version"):
+                await manager.take(PROJECT, LOGS)
+        else:
+            assert (await manager.take(PROJECT, LOGS)).rejected == 3
+        await manager.change(msgspec.structs.replace(routes(webhook("siem")), wanting=(wanting,)))
+        assert await manager.take(PROJECT, LOGS) == Taken()
+
+
+async def test_nothing_is_sent_to_what_is_held_and_its_records_wait(tmp_path: Path) -> None:
+    with sinks.listening() as sink:
+        destination = sending(sink)
+        held = msgspec.structs.replace(destination, held=True)
+        async with managing(tmp_path) as manager:
+            await manager.change(routes(held))
+            await manager.take(PROJECT, await reading.read(made_up.request("waits", at=1), json=False))
+            shown = manager.shown(PROJECT, "siem", answers=False)
+            assert (shown["state"], shown["queue"]["batches"], shown["window"]) == ("held", 1, None)
+            assert "records wait in the queue" in shown["message"]
+            assert (await manager.test(PROJECT, "siem"))["delivered"] is False
+            inline = msgspec.structs.replace(held, name="inline", buffering=Buffering(queue=False))
+            await manager.change(routes(inline))
+            with pytest.raises(NotTaken, match="Nothing is sent to inline until"):
+                await manager.take(PROJECT, LOGS)
+            assert sink.records == []
+            await manager.change(routes(destination))
+            await until(lambda: sink.records == ["waits"])
 
 
 async def test_only_what_somebody_takes_whole_is_queued_without_a_wait(tmp_path: Path) -> None:

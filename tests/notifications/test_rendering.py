@@ -35,6 +35,7 @@ FACTS: dict[Type, Facts] = {
         "first": "a.yaml:3:1: /spec/x is missing",
     },
     Type.CONFIGURATION_INCOMPLETE: {"total": 1, "names": ("edge",)},
+    Type.DELIVERY_STALE: {"total": 2, "names": ("edge", "web")},
     Type.RESOURCE_DEPRECATED: {"users": 2, "names": ("Destination a", "Destination b"), "instead": "use otlp"},
     Type.DELIVERY_FAILING: {"cause": "The destination siem answered 503."},
     Type.DEAD_LETTERS: {"batches": 3},

@@ -74,6 +74,8 @@ READS: dict[str, tuple[Callable[[PlanningView], Any], bytes]] = {
     "versions_holding": (lambda view: list(view.versions_holding("p", ONE, [b"1"])), footprints.of("p", [ONE])),
     "versions_of": (lambda view: list(view.versions_of("p", ONE)), footprints.of("p", [ONE])),
     "versions_back": (lambda view: list(view.versions_back("p", ONE, most=1)), footprints.of("p", [ONE])),
+    "version": (lambda view: view.version("p", ONE, 1), footprints.of("p", [ONE])),
+    "past_routes": (lambda view: view.past_routes("p"), footprints.of("p", [footprints.PAST_ROUTES])),
     "referrers": (lambda view: view.referrers("p", [ONE, OTHER]), TARGETS),
     "taken_ids": (lambda view: view.taken_ids("p", ["id", "other"]), IDS),
     "owned": (lambda view: view.owned("r", "p"), OWNED),
