@@ -87,6 +87,7 @@ class Limits:
 
     api_versions: frozenset[str]
     max_resources: int
+    refuse_unknown: bool = False  # parameters that a type does not know
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +368,7 @@ class Applier:
             project=project,
             hmac_key=await self._store.hmac_key(),
             api_versions=self._limits.api_versions,
+            refuse_unknown=self._limits.refuse_unknown,
             at=rfc3339(now),
             milliseconds=int(now.timestamp() * 1000),
             seed=os.urandom(SEED_BYTES),

@@ -82,12 +82,16 @@ def judge(resources: Sequence[Given]) -> list[Told]:
     types = _types(resources, alone)
     lookup = _lookup(types.usable)
     extensions = _extensions(resources)
+    fits = [_parameters(each, lookup) for each in resources]
     violations = [
-        (*found, *_parameters(each, lookup), *_secrets(each, lookup), *_storages(each, extensions))
-        for each, found in zip(resources, alone, strict=True)
+        (*found, *broken, *_secrets(each, lookup), *_storages(each, extensions))
+        for each, found, (broken, _) in zip(resources, alone, fits, strict=True)
     ]
-    warnings = zip(_missed(resources, types.broken), _unresolved(resources), strict=True)
-    return [Told(found, (*missed, *missing)) for found, (missed, missing) in zip(violations, warnings, strict=True)]
+    warnings = zip(_missed(resources, types.broken), fits, _unresolved(resources), strict=True)
+    return [
+        Told(found, (*missed, *unknown, *missing))
+        for found, (missed, (_, unknown), missing) in zip(violations, warnings, strict=True)
+    ]
 
 
 def _reserved(given: Given) -> Iterator[Violation]:
@@ -122,11 +126,17 @@ def _lookup(usable: dict[Key, Value]) -> Callable[[Key], ComponentType | None]:
     return lookup
 
 
-def _parameters(given: Given, lookup: Callable[[Key], ComponentType | None]) -> Iterator[Violation]:
+def _parameters(given: Given, lookup: Callable[[Key], ComponentType | None]) -> tuple[list[Violation], list[Violation]]:
+    """What is wrong with the parameters, and what is a warning alone: one that a type does not know."""
+    broken: list[Violation] = []
+    unknown: list[Violation] = []
     for component in components.find(given.kind, given.spec):
         component_type = lookup(component.type_key)
         if component_type is not None and component.at not in given.wrong:
-            yield from fitting.misfitting(component, component_type)
+            wrong, tolerated = fitting.judged(component, component_type, refuse_unknown=False)
+            broken += wrong
+            unknown += tolerated
+    return broken, unknown
 
 
 def _secrets(given: Given, lookup: Callable[[Key], ComponentType | None]) -> Iterator[Violation]:

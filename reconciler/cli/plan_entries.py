@@ -4,6 +4,7 @@ Belongs here: from options to entries. Does not: planning, the repository itself
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from reconciler.settings.repositories import Repository
 
 WHOLE = "repository"  # what the only entry is called
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What settings say of how documents are judged."""
+
+    api_versions: frozenset[str]
+    refuse_unknown: bool = False
 
 
 def of_folders(paths: Sequence[str]) -> tuple[EntrySettings, ...]:
@@ -52,9 +61,9 @@ def _has(side: Snapshot, folder: str) -> bool:
 
 def of_settings(
     config: Path, names: Sequence[str], *, base: str
-) -> tuple[tuple[EntrySettings, ...], frozenset[str], list[str]]:
-    """These repositories of a settings file, or all when there is one remote; the accepted apiVersions; and sentences
-    about what is left out. `base` is what the base was called.
+) -> tuple[tuple[EntrySettings, ...], Judging, list[str]]:
+    """These repositories of a settings file, or all when there is one remote; what documents are judged by; and
+    sentences about what is left out. `base` is what the base was called.
 
     Raises SettingsError, Refused.
     """
@@ -76,7 +85,8 @@ def of_settings(
     if not entries:
         raise Refused(f"no repository of {config} follows the branch {branch}; choose with --repository or --base")
     notes = [f"The repository {one.name} follows {one.branch} and is left out." for one in left_out]
-    return entries, frozenset(settings.api.api_versions), notes
+    judging = Judging(frozenset(settings.api.api_versions), refuse_unknown=settings.resources.refuse_unknown)
+    return entries, judging, notes
 
 
 def _entry(one: "Repository") -> EntrySettings:

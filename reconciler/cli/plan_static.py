@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import click
 
 from reconciler.cli import output, plan_entries
+from reconciler.cli.plan_entries import Judging
 from reconciler.cli.plan_options import Asked
 from reconciler.errors import Refused
 from reconciler.git.checkouts import Checkout
@@ -26,15 +27,15 @@ def plan(asked: Asked) -> Plan:
     with Checkout.open(asked.folder) as checkout:
         base = _tip(checkout, asked.base or checkout.default_base())
         head = _tip(checkout, asked.head or "HEAD", worktree=asked.worktree)
-        chosen, api_versions = _entries(asked, base=base.ref)
+        chosen, judging = _entries(asked, base=base.ref)
         merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
         plan_entries.check_folders(merged, chosen, config=asked.config)
         entries = static.plan(
             merged,
             chosen,
-            api_versions=api_versions,
+            api_versions=judging.api_versions,
             now=datetime.now(UTC),
-            options=Options(strict=asked.strict, whole=asked.whole),
+            options=Options(strict=asked.strict, whole=asked.whole, refuse_unknown=judging.refuse_unknown),
         )
         return Plan(
             base=base,
@@ -69,12 +70,12 @@ def _tip(checkout: Checkout, name: str, *, worktree: bool = False) -> Tip:
     return Tip(ref=ref, commit=commit, worktree=worktree)
 
 
-def _entries(asked: Asked, *, base: str) -> tuple[Sequence[EntrySettings], frozenset[str]]:
+def _entries(asked: Asked, *, base: str) -> tuple[Sequence[EntrySettings], Judging]:
     if asked.config is None:
         if asked.repositories:
             raise click.UsageError("--repository names one of --config or of --server; give one of these too")
-        return plan_entries.of_folders(asked.paths), API_VERSIONS
-    chosen, api_versions, notes = plan_entries.of_settings(asked.config, asked.repositories, base=base)
+        return plan_entries.of_folders(asked.paths), Judging(API_VERSIONS)
+    chosen, judging, notes = plan_entries.of_settings(asked.config, asked.repositories, base=base)
     for note in notes:
         output.note(note)
-    return chosen, api_versions
+    return chosen, judging

@@ -95,7 +95,11 @@ async def built(
         _reading(bound) as reader,
     ):
         path = str(settings.store.path)
-        limits = Limits(api_versions=settings.api.accepted_versions, max_resources=settings.api.max_resources)
+        limits = Limits(
+            api_versions=settings.api.accepted_versions,
+            max_resources=settings.api.max_resources,
+            refuse_unknown=settings.resources.refuse_unknown,
+        )
         secrets = partial(available.of, sources.configured(settings, environment=environment))
         applier = Applier(kept.store, reader, store_path=path, limits=limits, secrets=secrets, clock=clock.now)
         auditing = Keeping(kept.store, Refusals(), retention=settings.audit.retention, clock=clock.now)
@@ -264,6 +268,7 @@ def _surroundings(settings: Settings, *, store: SqliteStore, applier: Applier, a
         remotes=Remotes(following.places(settings), clock=asyncio.get_running_loop().time),
         ensure_project=accounts.ensure_project,
         api_versions=settings.api.accepted_versions,
+        refuse_unknown=settings.resources.refuse_unknown,
         schemas=_schemas_digest(),
         clock=clock.now,
     )

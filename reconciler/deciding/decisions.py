@@ -193,7 +193,7 @@ class _Change:
         targets = set[Key]().union(*[draft.references for _, draft in judged.values()])
         stored = self._world.view.stored(self._world.project, targets)
         there = stored.keys() | (targets & builtins.built_in().keys()) | (targets & self._world.assumed)
-        return Coming(judged, arriving, there, accepting)
+        return Coming(judged, arriving, there, accepting, refuse_unknown=self._world.refuse_unknown)
 
 
 def _noted(outcome: Outcome, resolved: Resolved) -> Outcome:
@@ -373,6 +373,7 @@ def _standing(
         incomplete=were,
         doubtful=doubtful,
         blinding=blinding,
+        refuse_unknown=world.refuse_unknown,
     )
     # A head that is replaced gets its status with it.
     return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))

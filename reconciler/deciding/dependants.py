@@ -64,12 +64,14 @@ def find(
     incomplete: Iterable[Key],
     doubtful: Collection[Key] = (),
     blinding: Blinding | None = None,
+    refuse_unknown: bool = False,
 ) -> Standing:
     """The standing of everything that storing `written` touches; `incomplete` are those of it that were so before.
 
     `type_of` tells the types of the Extensions that are there before, `available` the secrets that may be referred to.
     `at` is when, as RFC 3339.
     `doubtful` are stored resources that are judged again whatever is written. `blinding` is for a dry run.
+    `refuse_unknown` as in `fitting.fit`.
     """
     judging = blinding or Blinding(lookup, frozenset())
     delivering = Delivering(
@@ -88,6 +90,7 @@ def find(
         available=available,
         written=written,
         delivering=delivering,
+        refuse_unknown=refuse_unknown,
     )
     search.spread(incomplete, doubtful)
     return search.settled()
@@ -104,11 +107,13 @@ class _Search:
         available: Available | None,
         written: Mapping[Key, tuple[Draft, Fit]],
         delivering: Delivering,
+        refuse_unknown: bool,
     ) -> None:
         self._view = view
         self._project = project
         self._judging = judging
         self._available = available
+        self._refuse_unknown = refuse_unknown
         self._drafts = {key: draft for key, (draft, _) in written.items()}
         self._type_of = type_lookup.after(self._drafts, type_of)
         self._written = written
@@ -152,7 +157,7 @@ class _Search:
             with suppress(Damaged):  # of what nobody can read, nothing new can be said
                 document = stored_secrets.in_clear(key, stored)
                 lookup = self._judging.of(document, stored_secrets.held(key, stored))
-                fit = fitting.fit(document, lookup, available=self._available)
+                fit = fitting.fit(document, lookup, available=self._available, refuse_unknown=self._refuse_unknown)
                 fit = fitting.with_storages(fit, document, self._type_of)
                 self._own[key] = resolving.lines(fit.violations)
                 self._stored[key] = stored

@@ -34,7 +34,7 @@ class Coming:
     `arriving` are those that will be stored, or are already, if nothing is wrong with them; the rest is judged as well,
     so that whoever may not change a resource still learns what is wrong with the document. `there` is what is stored
     or built in, of all that they refer to. `accepting` are those whose parameters may be wrong. `blinded` are the types
-    of those that must not be judged by all that their types say (`blinding`).
+    of those that must not be judged by all that their types say (`blinding`). `refuse_unknown` as in `fitting.fit`.
     """
 
     judged: Mapping[int, tuple[Key, Draft]]
@@ -42,6 +42,7 @@ class Coming:
     there: Collection[Key]
     accepting: Collection[int]
     blinded: Mapping[int, Lookup] = field(default_factory=dict)
+    refuse_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ def _fits(
             check()
             unchecked = 0
         try:
-            fits[ordinal] = fitting.of_draft(draft, coming.blinded.get(ordinal, lookup), available=available)
+            judging = coming.blinded.get(ordinal, lookup)
+            fits[ordinal] = fitting.of_draft(draft, judging, available=available, refuse_unknown=coming.refuse_unknown)
         except Damaged as damage:
             faults[ordinal] = damage.message
     return fits, faults

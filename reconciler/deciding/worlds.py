@@ -31,6 +31,7 @@ class World:
     check: Callable[[], object] = bool  # called while documents are judged: raises when there is no time left
     assumed: Set[Key] = frozenset()  # taken to be there, since nobody can say
     lenient: bool = False  # what recent rules have against a document does not count
+    refuse_unknown: bool = False  # parameters without a definition are refused whoever executes their type
     known: Mapping[Key, bytes] = field(default_factory=dict)  # by digest: what whoever asks has read; it is no guess
 
     def stored(self, keys: Iterable[Key]) -> dict[Key, Stored]:

@@ -16,12 +16,19 @@ from reconciler.plans.models import RISK, Entry, Plan, Status, Tip
 
 UNRESOLVED = "unresolved"
 HELD = "held"
+WARNING = "warning"
 CHANGES = "changes"
 _NO_CHANGE = frozenset({UpdateStatus.UNCHANGED, UpdateStatus.NOT_FOUND})
 
-FAIL_ON = (*(status.value for status in RISK if status is not UpdateStatus.UNCHANGED), UNRESOLVED, HELD, CHANGES)
-"""The words that `--fail-on` takes: each status, a reference that leads nowhere, a deletion that would be held back,
-and any change at all.
+FAIL_ON = (
+    *(status.value for status in RISK if status is not UpdateStatus.UNCHANGED),
+    UNRESOLVED,
+    HELD,
+    WARNING,
+    CHANGES,
+)
+"""The words that `--fail-on` takes: each status, a reference that leads nowhere, a deletion that would be held back, a
+resource with a note, and any change at all.
 """
 
 STALE = "this plan is stale: a side of it or the store has moved since; ask for a new one"
@@ -60,6 +67,7 @@ class Tally:
     untouched_files: int = 0
     held: int = 0  # deletions that would be held back, which are among `new`
     unresolved: int = 0  # resources that the change touched, with a reference that leads nowhere
+    warned: int = 0  # resources that the change touched, with notes
     refused: int = 0  # entries of which nothing would be stored
 
     def add(self, status: Status) -> None:
@@ -71,6 +79,7 @@ class Tally:
         else:
             self.new[status.status] += 1
         self.unresolved += bool(status.unresolved) and not status.existing
+        self.warned += bool(status.notes) and not status.existing
 
 
 def tally(entries: Iterable[Entry]) -> Tally:
@@ -99,6 +108,7 @@ def verdict(found: Tally) -> str:
     parts += [f"{found.held:,} {HELD}"] if found.held else []
     parts = parts or ["no changes"]
     parts += [f"{found.unresolved:,} {UNRESOLVED}"] if found.unresolved else []
+    parts += [counted(found.warned, WARNING)] if found.warned else []
     parts += [f"{found.unchanged:,} unchanged"] if found.unchanged else []
     parts += [f"{found.existing.total():,} already in trouble"] if found.existing else []
     parts += [f"{counted(found.refused, 'entry', 'entries')} refused"] if found.refused else []
@@ -138,6 +148,7 @@ def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
     there = {status.value for status, number in found.new.items() if number}
     there |= {UNRESOLVED} if found.unresolved else set()
     there |= {HELD, UpdateStatus.DELETED.value} if found.held else set()  # an older server lists none of them
+    there |= {WARNING} if found.warned else set()
     there |= {CHANGES} if changes(plan) else set()
     return tuple(word for word in FAIL_ON if word in there and word in wanted)
 

@@ -130,6 +130,7 @@ def world_of(job: CommitJob, view: PlanningView, allowance: Allowance, *, terms:
         check=allowance.time,
         assumed=terms.assumed,
         lenient=terms.lenient,
+        refuse_unknown=context.refuse_unknown,
     )
 
 

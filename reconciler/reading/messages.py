@@ -35,6 +35,7 @@ class Context(msgspec.Struct, frozen=True):
     milliseconds: int
     seed: bytes
     secrets: Available = NOTHING
+    refuse_unknown: bool = False  # the setting `resources.unknownParameters`
 
     def __repr__(self) -> str:
         """Without the key."""

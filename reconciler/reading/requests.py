@@ -78,6 +78,7 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
             hide_guesses=job.dry_run,
             suspended=view.suspended(job.context.at),
             available=job.context.secrets,
+            refuse_unknown=job.context.refuse_unknown,
             check=time_left.check,
         )
         decided = _decide(job, found, world, items, actor=actor)

@@ -42,6 +42,7 @@ class Environment:
     remotes: Remotes
     ensure_project: Callable[[str], Awaitable[bool]]
     api_versions: frozenset[str]
+    refuse_unknown: bool
     schemas: str
     clock: Clock
     tally: Tally = field(default_factory=Tally)
@@ -272,7 +273,11 @@ class Repositories:
     def _fingerprint(self, one: Watched, secrets: Available) -> str:
         environment = self._environment
         return watched.fingerprint(
-            one, api_versions=environment.api_versions, schemas=environment.schemas, secrets=secrets
+            one,
+            api_versions=environment.api_versions,
+            refuse_unknown=environment.refuse_unknown,
+            schemas=environment.schemas,
+            secrets=secrets,
         )
 
     def _neighbours(self, one: Watched) -> tuple[Neighbour, ...]:

@@ -67,7 +67,9 @@ def origin(watched: Watched) -> str:
     return hashlib.sha256(msgspec.json.encode([watched.url, _followed(watched)])).hexdigest()
 
 
-def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str, secrets: Available) -> str:
+def fingerprint(
+    watched: Watched, *, api_versions: frozenset[str], refuse_unknown: bool, schemas: str, secrets: Available
+) -> str:
     """A digest of all that decides what a commit means: when it changes, the same commit is read again, whole.
 
     `schemas` is the digest of the schemas that documents are judged by, `secrets` what they may refer to now.
@@ -76,6 +78,7 @@ def fingerprint(watched: Watched, *, api_versions: frozenset[str], schemas: str,
         READING_VERSION,
         schemas,
         sorted(api_versions),
+        refuse_unknown,
         watched.url,
         _followed(watched),
         watched.path,

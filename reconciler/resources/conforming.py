@@ -7,6 +7,8 @@ A value is judged by its type first. One that the type takes, but that is empty,
 is one, stands in for it.
 """
 
+from dataclasses import replace
+
 from reconciler.documents.values import Pointer, Value
 from reconciler.resources import explaining, parameters, validators, violations
 from reconciler.resources.component_types import ComponentType
@@ -60,7 +62,7 @@ def _placed(violation: Violation, index: dict[Value, int], component_type: Compo
     name, *below = violation.pointer
     position = index.get(name)
     if violation.at_key and not below:
-        return _parameter((position or 0, "name"), _unknown(component_type))
+        return replace(_parameter((position or 0, "name"), _unknown(component_type)), of_unknown=True)
     if position is None:
         return _parameter((), f"`{name}` is required and has no default")
     if not below and violation.message == validators.MISSING:
@@ -79,7 +81,7 @@ def _parameter(pointer: Pointer, message: str) -> Violation:
 
 
 def _below(at: Pointer, violation: Violation) -> Violation:
-    return Violation((*at, *violation.pointer), violation.message, of_parameter=violation.of_parameter)
+    return replace(violation, pointer=(*at, *violation.pointer))
 
 
 def _name(parameter: Value) -> Value:

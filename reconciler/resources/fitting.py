@@ -48,48 +48,68 @@ FITTING = Fit()
 """Nothing is wrong, and nothing is a secret."""
 
 
-def fit(owned: dict[str, Value], lookup: Lookup, *, available: Available | None = None) -> Fit:
+def fit(
+    owned: dict[str, Value], lookup: Lookup, *, available: Available | None = None, refuse_unknown: bool = False
+) -> Fit:
     """Judge every component of a valid document. Of an unknown type, nothing is wrong and everything is a secret.
 
     `available` are the secrets that its project may refer to; None when nobody can say, or asks for secrets alone.
+    `refuse_unknown`: a parameter that a type does not know is a violation, whoever executes the type.
     """
     spec, kind = owned["spec"], owned["kind"]
     found = components.find(kind, spec) if isinstance(kind, str) else ()
     types = components.types(found, lookup)
-    broken, notes = _judged([(component, types[component.at[1:]]) for component in found])
+    broken, notes = _judged(
+        [(component, types[component.at[1:]]) for component in found], refuse_unknown=refuse_unknown
+    )
     held = parameters.find(spec, types)
     broken += secret_rules.broken(held.mentions, found, types, available)
     return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in held.secrets), notes)
 
 
-def of_draft(draft: Draft, lookup: Lookup, *, available: Available | None = None) -> Fit:
+def of_draft(draft: Draft, lookup: Lookup, *, available: Available | None = None, refuse_unknown: bool = False) -> Fit:
     """The same for a draft. Most hold no secret and nothing that may be one: then their values need no search."""
     owned = drafts.owned(draft)
     spec, kind = owned["spec"], owned["kind"]
     found = components.find(kind, spec) if isinstance(kind, str) else ()
     types = [lookup(component.type_key) for component in found]
     if parameters.may_tell(draft.owned) or not all(map(_is_open, found, types)):
-        return fit(owned, lookup, available=available)
-    broken, notes = _judged(zip(found, types, strict=True))
+        return fit(owned, lookup, available=available, refuse_unknown=refuse_unknown)
+    broken, notes = _judged(zip(found, types, strict=True), refuse_unknown=refuse_unknown)
     return Fit(tuple(broken), notes=notes) if broken or notes else FITTING
 
 
 def _judged(
-    found: Iterable[tuple[Component, ComponentType | None]],
+    found: Iterable[tuple[Component, ComponentType | None]], *, refuse_unknown: bool
 ) -> tuple[list[Violation], tuple[Violation, ...]]:
-    """What the values of components break, and what is noted of those that break nothing."""
+    """What the values of components break, and what is noted of values that are taken all the same."""
     broken: list[Violation] = []
     notes: list[Violation] = []
     for component, component_type in found:
         # As far as somebody reads it: thousands of components may each lack a thousand parameters.
         if component_type is None or max(len(broken), len(notes)) > violations.MOST_LINES:
             continue
-        wrong = misfitting(component, component_type)
+        wrong, tolerated = judged(component, component_type, refuse_unknown=refuse_unknown)
         broken += wrong
+        notes += tolerated
         if not wrong and component.type_key == references.WEBHOOK:
             settled = partial(conforming.settled, component.parameters, component_type)
             notes += webhooks.noted(component.parameters, settled, at=component.at)
     return broken, tuple(notes)
+
+
+def judged(
+    component: Component, component_type: ComponentType, *, refuse_unknown: bool
+) -> tuple[list[Violation], list[Violation]]:
+    """What is wrong with the values of one component, and what is a warning alone."""
+    broken = misfitting(component, component_type)
+    if refuse_unknown or component.type_key in secret_rules.EXECUTED:
+        return [*broken], []
+    return [one for one in broken if not one.of_unknown], [_tolerated(one) for one in broken if one.of_unknown]
+
+
+def _tolerated(violation: Violation) -> Violation:
+    return replace(violation, message=f"{violation.message}; it is kept all the same, and masked")
 
 
 def _is_open(component: Component, component_type: ComponentType | None) -> bool:

@@ -23,6 +23,7 @@ class Violation:
     `pointer` may lead to something that is missing. `at_key`: the key itself is wrong, not the value under it.
     `of_parameter`: a parameter is missing, unknown, or has a bad value; the one sort that `acceptInvalid` lets pass.
     `recent`: earlier versions of the service had no such rule, so a stored document that breaks it stays as it is.
+    `of_unknown`: the parameter has no definition, which may be a warning alone.
     """
 
     pointer: Pointer
@@ -30,6 +31,7 @@ class Violation:
     at_key: bool = False
     of_parameter: bool = False
     recent: bool = False
+    of_unknown: bool = False
 
 
 class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):

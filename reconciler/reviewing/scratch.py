@@ -30,8 +30,9 @@ SEED_BYTES = 16
 class Scratch(AbstractContextManager["Scratch"]):
     """The store; use it in a `with` statement. Only its owner may read it, since bases hold secrets too."""
 
-    def __init__(self, *, api_versions: frozenset[str], now: datetime) -> None:
+    def __init__(self, *, api_versions: frozenset[str], now: datetime, refuse_unknown: bool = False) -> None:
         self._now = now
+        self._refuse_unknown = refuse_unknown
         self._stack = ExitStack()
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="reconciler-plan-"))
         self._path = Path(folder) / "store.db"
@@ -61,6 +62,7 @@ class Scratch(AbstractContextManager["Scratch"]):
             project=project,
             hmac_key=self.rules.hmac_key,
             api_versions=self.rules.api_versions,
+            refuse_unknown=self._refuse_unknown,
             at=at,
             milliseconds=int(self._now.timestamp() * 1000),
             seed=os.urandom(SEED_BYTES),

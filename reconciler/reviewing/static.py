@@ -54,18 +54,19 @@ class EntrySettings:
 @dataclass(frozen=True, slots=True)
 class Options:
     """`strict`: a reference that leads nowhere is refused. `whole`: every file is read, so that guards of deletions are
-    judged too.
+    judged too. `refuse_unknown`: the setting `resources.unknownParameters` is `refuse`.
     """
 
     strict: bool = False
     whole: bool = False
+    refuse_unknown: bool = False
 
 
 def plan(
     merged: Merged, entries: Sequence[EntrySettings], *, api_versions: frozenset[str], now: datetime, options: Options
 ) -> tuple[Entry, ...]:
     """The plan of each entry, in order. Raises GitFault, Refused."""
-    with Scratch(api_versions=api_versions, now=now) as scratch:
+    with Scratch(api_versions=api_versions, now=now, refuse_unknown=options.refuse_unknown) as scratch:
         run = _Run(merged, scratch, options)
         found = [(entry, run.relevant(entry)) for entry in entries]
         held: dict[str, frozenset[Key]] = defaultdict(frozenset)

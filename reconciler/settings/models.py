@@ -99,6 +99,21 @@ class API(Topic):
         return frozenset((API_VERSION, *self.api_versions))
 
 
+class Judging(Topic):
+    """How documents of resources are judged."""
+
+    unknown_parameters: Annotated[Literal["warn", "refuse"], Allowed("warn or refuse")] = Field(
+        default="warn",
+        description="A parameter that its type does not know: `warn` keeps it, masked, with a note; `refuse` makes the "
+        "resource invalid, as it always is for the types that the service runs itself, `webhook` and `file_storage`.",
+    )
+
+    @property
+    def refuse_unknown(self) -> bool:
+        """Whether a parameter without a definition makes any resource invalid."""
+        return self.unknown_parameters == "refuse"
+
+
 class Secrets(Topic):
     """Where references to secrets may point."""
 
@@ -248,6 +263,7 @@ class Settings(BaseSettings):
     outbound: Outbound = Field(default=Outbound(), description="Connections that the service opens.")
     api: API = Field(default=API(), description="What the HTTP interface accepts.")
     repositories: tuple[Repository, ...] = Field(default=(), description="The repositories to follow.")
+    resources: Judging = Field(default=Judging(), description="How documents of resources are judged.")
     secrets: Secrets = Field(default=Secrets(), description="Where references to secrets may point.")
     auth: Auth = Field(default=Auth(), description="How people sign in.")
     delivery: Delivery = Field(default=Delivery(), description="Taking in log records and sending them on.")

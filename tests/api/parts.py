@@ -98,6 +98,7 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
                 remotes=Remotes(lambda source: _place(source, folder), clock=asyncio.get_running_loop().time),
                 ensure_project=accounts.ensure_project,
                 api_versions=API_VERSIONS,
+                refuse_unknown=False,
                 schemas="",
                 clock=clock,
             )

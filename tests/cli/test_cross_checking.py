@@ -37,10 +37,10 @@ EMPTY = document("Destination", "d", "{type: acme}")
             [UNFIT, ACME],
             [
                 "0.yaml:5:53: /spec/parameters/0/value: is less than 1",
-                "0.yaml:5:64: /spec/parameters/1/name: is not a parameter of the type `acme`;"
-                " its parameters are `size`, `mode`",
+                "0.yaml:5:64: warning: /spec/parameters/1/name: is not a parameter of the type `acme`;"
+                " its parameters are `size`, `mode`; it is kept all the same, and masked",
             ],
-            "2 resources, 0 skipped, 2 violations",
+            "2 resources, 0 skipped, 1 violation, 1 warning",
             id="what does not, though the type comes later",
         ),
         pytest.param(
@@ -210,14 +210,15 @@ def test_warnings_and_violations_share_one_order(alone: Program) -> None:
     alone.write("b.yaml", MISSING + "---\n" + bad)
     alone.write("a.yaml", document("Fleet", "a", "[]") + "---\n" + MISSING.replace("name: d", "name: e"))
     known = "its parameters are `listen_address`, `grpc_enabled`, `grpc_port`, `http_enabled`, `http_port`"
+    known += "; it is kept all the same, and masked"
     assert alone("validate", "b.yaml", "a.yaml") == (
         3,
         "a.yaml:5:7: /spec: is not an object\n"
         f"a.yaml:11:14: warning: /spec/type: {WARNING}\n"
         f"b.yaml:5:14: warning: /spec/type: {WARNING}\n"
-        f"b.yaml:11:40: /spec/parameters/0/name: is not a parameter of the type `otlp`; {known}\n"
+        f"b.yaml:11:40: warning: /spec/parameters/0/name: is not a parameter of the type `otlp`; {known}\n"
         "b.yaml:11:82: /spec/parameters/1/value: is not an integer\n",
-        "2 files, 4 resources, 0 skipped, 3 violations, 2 warnings\n",
+        "2 files, 4 resources, 0 skipped, 2 violations, 3 warnings\n",
     )
 
 

@@ -19,8 +19,8 @@ from reconciler.resources.violations import Violation
 from tests.resources.lookups import look_up, type_of
 
 CUSTOM = Key("ProcessorType", "custom")
-BAD: list[Value] = [{"name": "unknown", "value": "x"}]
-UNKNOWN = "is not a parameter of the type `custom`; its parameters are `telemetry_types`, `configuration`"
+BAD: list[Value] = [{"name": "configuration", "value": 5}]
+WRONG = "is not a string"
 
 
 def document(kind: str, name: str, **spec: Value) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def test_what_refers_to_something_refused_is_refused_and_says_why() -> None:
 def test_what_refers_to_something_refused_is_judged_against_the_stored_version() -> None:
     stored = [Key("Processor", "b")]
     assert reasons(processor("a", "b"), processor("b", bad=True), there=stored) == {
-        1: f"/spec/parameters/0/name: {UNKNOWN}"
+        1: f"/spec/parameters/0/value: {WRONG}"
     }
 
 
@@ -185,9 +185,9 @@ def test_everything_that_is_wrong_is_told_in_one_order() -> None:
     mixed = document("Processor", "a", processors=[{"name": "gone"}, {"type": "custom", "parameters": BAD}])
     mixed["spec"] |= {"type": "custom", "parameters": BAD}
     assert reasons(mixed)[0].splitlines() == [
-        f"/spec/parameters/0/name: {UNKNOWN}",
+        f"/spec/parameters/0/value: {WRONG}",
         f"/spec/processors/0/name: {MISSING.format('Processor gone')}",
-        f"/spec/processors/1/parameters/0/name: {UNKNOWN}",
+        f"/spec/processors/1/parameters/0/value: {WRONG}",
     ]
 
 
@@ -195,14 +195,14 @@ def test_parameters_that_do_not_fit_may_be_accepted_and_missing_references_never
     found = resolve(coming([processor("a", bad=True), processor("b", "gone", bad=True)], accept_invalid=True))
     assert found.reasons == {1: f"/spec/processors/0/name: {MISSING.format('Processor gone')}"}
     assert {ordinal: resolving.lines(fit.violations) for ordinal, fit in found.fits.items()} == {
-        0: (f"/spec/parameters/0/name: {UNKNOWN}",)
+        0: (f"/spec/parameters/0/value: {WRONG}",)
     }
 
 
 def test_what_may_not_be_stored_is_judged_and_nobody_can_refer_to_it() -> None:
     assert reasons(processor("a", "b"), processor("b", bad=True), processor("c"), barred=[1, 2]) == {
         0: f"/spec/processors/0/name: {REFUSED.format('Processor b')}",
-        1: f"/spec/parameters/0/name: {UNKNOWN}",
+        1: f"/spec/parameters/0/value: {WRONG}",
     }
 
 

@@ -89,10 +89,6 @@ def test_a_version_in_a_reference_does_not_matter(project: Project) -> None:
         ({}, MISSING),
         ({"needed": ""}, "/spec/parameters/0/value: is empty; `needed` is required and has no default"),
         ({"needed": 5}, "/spec/parameters/0/value: is not a string"),
-        (
-            {"needed": "x", "other": "y"},
-            "/spec/parameters/1/name: is not a parameter of the type `own`; its parameters are `needed`, `optional`",
-        ),
         ({"needed": "x", "optional": "y"}, "/spec/parameters/1/value: is not an integer"),
     ],
 )
@@ -105,6 +101,29 @@ def test_a_parameter_that_does_not_fit_its_type_is_invalid_and_may_be_accepted_a
     assert project.status("Destination", "one") == {"incomplete": [reason]}
     assert project.apply(destination("one", needed="z")) == {"one": "configured"}
     assert project.status("Destination", "one") == {}
+
+
+UNKNOWN = "/spec/parameters/1/name: is not a parameter of the type `own`; its parameters are `needed`"
+
+
+def test_a_parameter_that_its_type_does_not_know_is_kept_masked_and_told(project: Project) -> None:
+    project.apply(type_of("own", NEEDED))
+    sent = destination("one", needed="x", other="canary-unknown")
+    for status in ("created", "unchanged"):
+        [update] = project.updates(sent)
+        assert update["status"] == status
+        assert update["notes"] == [f"{UNKNOWN}; it is kept all the same, and masked"]
+        shown = {one["name"]: one["value"] for one in update["resource"]["spec"]["parameters"]}
+        assert shown == {"needed": "x", "other": "(sensitive)"}
+    assert project.status("Destination", "one") == {}
+
+
+def test_a_parameter_that_a_type_of_the_service_itself_does_not_know_is_invalid(project: Project) -> None:
+    webhook = destination("one", "webhook", hostname="a.example.com", hostnam="x")
+    storage = resource("Extension", "two", type="file_storage", parameters=[{"name": "max_byte", "value": 1}])
+    told = project.apply(webhook, storage)
+    assert told["one"].startswith("invalid: /spec/parameters/1/name: is not a parameter of the type `webhook`")
+    assert told["two"].startswith("invalid: /spec/parameters/0/name: is not a parameter of the type `file_storage`")
 
 
 def test_accepting_what_is_incomplete_does_not_trip_an_atomic_apply(project: Project) -> None:

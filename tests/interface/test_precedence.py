@@ -42,7 +42,7 @@ CASES = (
     Case(INVALID, OWNER, "a broken document of a reserved name", "apply", (broken(type_of("webhook")),)),
     Case(INVALID, OWNER, "what Git owns, named twice", "delete", (OWNED, OWNED)),
     Case(INVALID, OWNER, "what Git owns, of no type", "apply", (destination("owned", "nothing"),)),
-    Case(INVALID, OWNER, "what Git owns, with a bad parameter", "apply", (destination("owned", "otlp", no=1),)),
+    Case(INVALID, OWNER, "what Git owns, with a bad parameter", "apply", (destination("owned", "otlp", port="no"),)),
     Case(INVALID, NOT_FOUND, "what does not exist, named twice", "delete", (NOBODY, NOBODY)),
     Case(INVALID, IN_USE, "what is used, named twice", "delete", (USED, USED)),
     Case(INVALID, DEPRECATED, "a broken deprecated new one", "apply", (broken(labelled(NEW, deprecated=True)),)),
@@ -105,9 +105,11 @@ def status(update: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_is_accepted_although_it_is_incomplete_is_forbidden_all_the_same(world: World) -> None:
-    updates = world.project.updates(destination("owned", "otlp", no=1), query="?acceptInvalid=true")
+    updates = world.project.updates(destination("owned", "otlp", port="no"), query="?acceptInvalid=true")
     assert [status(update) for update in updates] == [{"status": "forbidden"}]
-    told = world.project.apply(labelled(destination("new", "otlp", no=1), deprecated=True), query="?acceptInvalid=true")
+    told = world.project.apply(
+        labelled(destination("new", "otlp", port="no"), deprecated=True), query="?acceptInvalid=true"
+    )
     assert told == {"new": "deprecated"}
 
 

@@ -132,7 +132,9 @@ def test_everything_that_is_wrong_is_told_in_document_order() -> None:
 
     assert conforming.broken(listed, type_, at=AT) == (
         Violation(AT, "`token` is required and has no default", of_parameter=True),
-        Violation((*AT, 0, "name"), f"is not a parameter of the type `nginx`; {known}", of_parameter=True),
+        Violation(
+            (*AT, 0, "name"), f"is not a parameter of the type `nginx`; {known}", of_parameter=True, of_unknown=True
+        ),
         Violation((*AT, 1, "value"), "is greater than 9", of_parameter=True),
         Violation((*AT, 2, "value"), "is empty; `endpoint` is required and has no default", of_parameter=True),
         # Two values for one name are no matter of the parameter's value: nobody may let it pass.

@@ -46,7 +46,18 @@ def places(fit: Fit) -> dict[str, Value]:
 
 
 MISSING = "`host` is required and has no default"
-UNKNOWN = "is not a parameter of the type `sink`; its parameters are `host`, `token`, `keys`"
+UNKNOWN = "/spec/parameters/1/name: is not a parameter of the type `sink`; its parameters are `host`, `token`, `keys`"
+
+
+def test_an_unknown_parameter_is_a_warning_unless_it_is_to_be_refused() -> None:
+    owned = document("Connector", **sink(host="x", more="y"))
+    warned, refused = (fitting.fit(owned, SINKS, refuse_unknown=one) for one in (False, True))
+    assert (told(warned), told(refused)) == ([], [UNKNOWN])
+    assert [one.message for one in warned.notes] == [
+        f"{UNKNOWN.partition(': ')[2]}; it is kept all the same, and masked"
+    ]
+    assert refused.notes == ()
+    assert places(warned) == places(refused) == {"/spec/parameters/1/value": "y"}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,7 @@ UNKNOWN = "is not a parameter of the type `sink`; its parameters are `host`, `to
         # What nobody knows may be a secret.
         (
             document("Connector", **sink(host="x", more="y")),
-            [f"/spec/parameters/1/name: {UNKNOWN}"],
+            [],
             {"/spec/parameters/1/value": "y"},
         ),
         (document("Processor", type="gone", parameters=[{"name": "host", "value": "x"}]), [],
@@ -134,7 +145,7 @@ def test_a_fit_is_that_of_its_components_one_by_one(each: list[dict[str, Value]]
     ]
 
     owned = document("Configuration", sources=[*given_], connectors=[{"type": other}])
-    fit = fitting.fit(owned, SINKS)
+    fit = fitting.fit(owned, SINKS, refuse_unknown=True)
 
     assert fit.violations == (*broken, *referring)
     assert all(value == at(owned, pointer) for pointer, value in fit.secrets)
