@@ -203,7 +203,7 @@ def test_a_type_and_its_users_change_together(project: Project) -> None:
 def test_a_built_in_type_is_shadowed_until_the_project_deletes_its_own(project: Project) -> None:
     project.apply(destination("one", "otlp", port=4317))
     assert project.apply(type_of("otlp", NEEDED)) == {"otlp": "created"}
-    assert len(project.status("Destination", "one")["incomplete"]) == 2
+    assert project.status("Destination", "one")["incomplete"] == [MISSING]
     assert project.delete(type_of("otlp"))[0] == {"otlp": "in-use"}
 
 
