@@ -4,6 +4,7 @@ A first read makes one of each for every document, hence structs that the garbag
 leads back to itself.
 """
 
+from dataclasses import dataclass
 from enum import Enum, auto
 
 import msgspec
@@ -12,6 +13,7 @@ from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Place
 
+PRUNE_WINDOW_MILLISECONDS = 24 * 60 * 60 * 1000  # the budget of deletions is for any so long a time
 BUILT_IN = "(built-in)"
 """The owner of what the service brings along; no repository can be called so."""
 
@@ -84,3 +86,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     def is_of_another(self, repository: str) -> bool:
         """Whether what is stored belongs to another repository: it may be free one day."""
         return self.stored is not None and self.stored.owner not in (None, BUILT_IN, repository)
+
+
+@dataclass(frozen=True, slots=True)
+class PruneWindow:
+    """The last 24 hours of a repository: the most that it owned before a deletion, and the deletions not approved."""
+
+    owned: int = 0
+    deleted: int = 0

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.planning.models import Change, Outcome, Stored
+from reconciler.planning.models import Change, Outcome, PruneWindow, Stored
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources.keys import Key
 
@@ -21,7 +21,6 @@ LOST = (
     "Nobody knows whether the head has history in common with the commit that was applied last, which the mirror lacks"
     " and the remote gives out no more"
 )
-WINDOW_MILLISECONDS = 24 * 60 * 60 * 1000  # the budget is for any so long a time
 
 
 class Hold(StrEnum):
@@ -53,14 +52,6 @@ class Budget:
     def spares(self, deletions: int, *, owned: int) -> bool:
         """Whether so many deletions by one head leave enough: one may always go, more only with at most half."""
         return self.is_off or deletions < 2 or deletions * 2 <= owned
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """What was in the last 24 hours: the most that was owned before a deletion, and how many went without approval."""
-
-    owned: int = 0
-    deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +124,7 @@ def decide(
     tree: Tree,
     owned: int,
     budget: Budget | None,
-    window: Window,
+    window: PruneWindow,
     in_use: Mapping[Key, tuple[Key, ...]],
     passing: Set[Key],
     approved: Set[Key] | None,
@@ -197,7 +188,7 @@ def _reason(
     tree: Tree,
     owned: int,
     budget: Budget | None,
-    window: Window,
+    window: PruneWindow,
     renamed: Set[Key],
 ) -> tuple[Hold, str] | None:
     """What holds a head whose files can all be read, and the sentence for it. `lost` is what nobody takes over of what

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from reconciler.git.faults import State
 from reconciler.git.snapshots import Snapshot
-from reconciler.planning.pruning import WINDOW_MILLISECONDS, Pruning, Window
+from reconciler.planning.models import PRUNE_WINDOW_MILLISECONDS, PruneWindow
+from reconciler.planning.pruning import Pruning
 from reconciler.reading.messages import CommitJob
 from reconciler.resources.keys import Key
 from reconciler.store.contract import Changes, HeldRow, PruneRow, RepositoryRow
@@ -22,7 +23,7 @@ class Circumstances:
     `released`: it held nothing, and was of this very tree. `lost`: what was applied last is nowhere any more.
     """
 
-    window: Window
+    window: PruneWindow
     approved: frozenset[Key] | None
     unrelated: bool
     lost: bool
@@ -41,7 +42,7 @@ def look(
     if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
         approval = None
     return Circumstances(
-        window=view.pruned_since(job.repository, job.context.milliseconds - WINDOW_MILLISECONDS),
+        window=view.pruned_since(job.repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
         approved=None if approval is None else approval.keys,
         unrelated=unrelated,
         lost=lost,

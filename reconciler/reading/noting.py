@@ -23,8 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from reconciler.planning import footprints
-from reconciler.planning.models import Stored
-from reconciler.planning.pruning import Window
+from reconciler.planning.models import PruneWindow, Stored
 from reconciler.resources.keys import Key
 from reconciler.store.contract import FileRow, HeldRow, QuoteRow, RepositoryRow, WantedRow
 from reconciler.store.planning_view import (
@@ -162,7 +161,7 @@ class NotingView(PlanningView):
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         return super().blobs(self._remembering(repository), paths)
 
-    def pruned_since(self, repository: str, at: int) -> Window:
+    def pruned_since(self, repository: str, at: int) -> PruneWindow:
         return super().pruned_since(self._remembering(repository), at)
 
     def stays(self, repository: str) -> set[HeldRow]:

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
-from reconciler.planning.pruning import WINDOW_MILLISECONDS
+from reconciler.planning.models import PRUNE_WINDOW_MILLISECONDS
 from reconciler.store import checksums, events, listing, queries, resource_rows
 from reconciler.store.contract import Changes, FileRow, HeldRow, QuoteRow, WantedRow
 from reconciler.store.events import Group
@@ -37,7 +37,7 @@ def write(connection: sqlite3.Connection, part: Changes, *, revision: int, group
     sql = queries.load()
     events.write(connection, group, since=ALWAYS, origins=part.origins, changed=part.changed, audit=part.audit)
     _write_files(connection, part, revision=revision)
-    older = [(row.repository, row.at - WINDOW_MILLISECONDS) for row in part.pruned]
+    older = [(row.repository, row.at - PRUNE_WINDOW_MILLISECONDS) for row in part.pruned]
     connection.executemany(sql["forget_pruned"], older)
     connection.executemany(sql["insert_pruned"], part.pruned)
     connection.executemany(sql["insert_run_status"], part.statuses)

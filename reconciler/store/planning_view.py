@@ -12,8 +12,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from reconciler.planning.models import Stored
-from reconciler.planning.pruning import Window
+from reconciler.planning.models import PruneWindow, Stored
 from reconciler.resources.keys import Key
 from reconciler.store import checksums, connections, queries, resource_rows
 from reconciler.store.contract import FileRow, HeldRow, OriginRow, QuoteRow, RepositoryRow, WantedRow
@@ -282,9 +281,9 @@ class PlanningView:
         """
         return [path for (path,) in self._reader.execute(self._sql["unconverged"], (repository,))]
 
-    def pruned_since(self, repository: str, at: int) -> Window:
+    def pruned_since(self, repository: str, at: int) -> PruneWindow:
         """What a repository pruned after an instant, in milliseconds of Unix time."""
-        return Window(*self._reader.execute(self._sql["pruned_since"], (repository, at)).fetchone())
+        return PruneWindow(*self._reader.execute(self._sql["pruned_since"], (repository, at)).fetchone())
 
     def stays(self, repository: str) -> set[HeldRow]:
         """What the applied head does not hold and stays all the same."""

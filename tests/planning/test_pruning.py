@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.planning import pruning
-from reconciler.planning.models import Change, Outcome, Stored
-from reconciler.planning.pruning import Budget, Hold, Pruning, Tree, Window
+from reconciler.planning.models import Change, Outcome, PruneWindow, Stored
+from reconciler.planning.pruning import Budget, Hold, Pruning, Tree
 from reconciler.planning.statuses import UpdateStatus
 from reconciler.resources.keys import Key
 
@@ -92,7 +92,7 @@ class Case(NamedTuple):
     expected: Pruning
     tree: Tree = FULL
     budget: Budget | None = Budget()
-    window: Window = Window()
+    window: PruneWindow = PruneWindow()
     in_use: Sequence[Stored] = ()
     passing: Sequence[Stored] = ()
     approved: frozenset[Key] | None = None
@@ -175,12 +175,12 @@ CASES = {
         [*ALL, E], held(Hold.HELD, OVER.format("4 of 8", ""), *ALL), in_use=[E]
     ),
     "too many went today already": Case(
-        ALL, held(Hold.HELD, OVER.format("4 of 20", ", after 2 within 24 hours"), *ALL), window=Window(20, 2)
+        ALL, held(Hold.HELD, OVER.format("4 of 20", ", after 2 within 24 hours"), *ALL), window=PruneWindow(20, 2)
     ),
-    "what went today already leaves room": Case(ALL, Pruning(deletions(*ALL)), window=Window(24, 2)),
-    "more was owned today": Case(ALL, Pruning(deletions(*ALL)), window=Window(16, 0)),
-    "too many went today, and nothing is gone": Case([], Pruning(), window=Window(20, 20)),
-    "few a day are always allowed": Case([A], Pruning(deletions(A)), window=Window(3, 2)),
+    "what went today already leaves room": Case(ALL, Pruning(deletions(*ALL)), window=PruneWindow(24, 2)),
+    "more was owned today": Case(ALL, Pruning(deletions(*ALL)), window=PruneWindow(16, 0)),
+    "too many went today, and nothing is gone": Case([], Pruning(), window=PruneWindow(20, 20)),
+    "few a day are always allowed": Case([A], Pruning(deletions(A)), window=PruneWindow(3, 2)),
     "and not one more": Case(
         [A],
         held(
@@ -190,7 +190,7 @@ CASES = {
             ),
             A,
         ),
-        window=Window(3, 3),
+        window=PruneWindow(3, 3),
     ),
     # Most of what there is
     "most of a small repository is gone": Case(
@@ -200,7 +200,7 @@ CASES = {
     "the only one is gone": Case([A], Pruning(deletions(A)), owned=1),
     "two of three are gone": Case([A, B], held(Hold.HELD, MOST.format("2 of 3", "a, Destination b"), A, B), owned=3),
     "more was owned today, and most of the rest is gone": Case(
-        [A, B], held(Hold.HELD, MOST.format("2 of 3", "a, Destination b"), A, B), owned=3, window=Window(100, 0)
+        [A, B], held(Hold.HELD, MOST.format("2 of 3", "a, Destination b"), A, B), owned=3, window=PruneWindow(100, 0)
     ),
     "most is gone, and only in part": Case([A, B, KEPT], noted(Pruning(deletions(A, B))), owned=4),
     "most is gone, and one is in use": Case([A, B, C], Pruning(deletions(A, B), staying(C)), owned=4, in_use=[C]),
@@ -379,7 +379,7 @@ def test_whatever_comes_together_only_what_is_allowed_goes(
             released=st.booleans(),
         )
     )
-    window = data.draw(st.builds(Window, st.integers(0, 60), st.integers(0, 9)))
+    window = data.draw(st.builds(PruneWindow, st.integers(0, 60), st.integers(0, 9)))
     owned, budget = len(gone) + more, Budget(min_count, max_percent)
     decided = pruning.decide(
         gone,
@@ -416,7 +416,7 @@ def test_heads_in_a_row_never_take_more_than_the_budget_of_their_day(
     budget, deleted, left = Budget(min_count, max_percent), 0, owned
     for size in sizes:
         gone = [stored(f"{number}") for number in range(min(size, left))]
-        window = Window(owned, deleted) if deleted else Window()
+        window = PruneWindow(owned, deleted) if deleted else PruneWindow()
         decided = Case(gone, Pruning(), budget=budget, window=window, owned=left).decide()
         deleted, left = deleted + decided.unapproved, left - len(decided.deletions)
     assert deleted <= max(min_count, max_percent * owned // 100)

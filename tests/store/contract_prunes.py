@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.planning.pruning import WINDOW_MILLISECONDS, Window
+from reconciler.planning.models import PRUNE_WINDOW_MILLISECONDS, PruneWindow
 from reconciler.resources.keys import Key
 from reconciler.store.contract import Changes, Held, Moved, Record, Remembered, Store
 from reconciler.store.planning_view import Approval
@@ -10,7 +10,7 @@ from tests.store import rows
 from tests.store.engines import Engine
 
 NOW = 1_800_000_000_000  # milliseconds of Unix time
-DAY = WINDOW_MILLISECONDS
+DAY = PRUNE_WINDOW_MILLISECONDS
 HEAD = "c" * 40
 
 
@@ -42,14 +42,14 @@ class PrunePromises:
     @pytest.mark.parametrize(
         ("since", "expected"),
         [
-            (NOW - DAY - 1, Window(owned=90, deleted=6)),
-            (NOW - DAY, Window(owned=80, deleted=5)),  # what is a whole window ago does not count
-            (NOW - 10, Window(owned=80, deleted=2)),
-            (NOW, Window()),
+            (NOW - DAY - 1, PruneWindow(owned=90, deleted=6)),
+            (NOW - DAY, PruneWindow(owned=80, deleted=5)),  # what is a whole window ago does not count
+            (NOW - 10, PruneWindow(owned=80, deleted=2)),
+            (NOW, PruneWindow()),
         ],
     )
     async def test_the_ledger_tells_the_most_that_was_owned_and_how_many_went_since(
-        self, engine: Engine, store: Store, since: int, expected: Window
+        self, engine: Engine, store: Store, since: int, expected: PruneWindow
     ) -> None:
         for row in [(NOW - DAY, 90, 1), (NOW - 10, 70, 3), (NOW - 5, 80, 0), (NOW - 1, 60, 2)]:
             at, owned, deleted = row
@@ -136,7 +136,10 @@ class PrunePromises:
         assert seen(engine, "other") == ({"held a"}, Approval(HEAD, frozenset({rows.key("a")})))
         view = engine.view()
         with view.snapshot():
-            assert [view.pruned_since(name, 0) for name in ("telemetry", "other")] == [Window(), Window(10, 1)]
+            assert [view.pruned_since(name, 0) for name in ("telemetry", "other")] == [
+                PruneWindow(),
+                PruneWindow(10, 1),
+            ]
         view.close()
 
     async def test_all_that_is_remembered_of_a_repository_comes_at_once(self, store: Store) -> None:
