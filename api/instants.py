@@ -12,6 +12,7 @@ INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
 )
 LONGEST = timedelta(seconds=scalars.LONGEST)  # a year: beyond it an expiry is a mistake
+READ = 1e9  # seconds, some thirty years: a longer duration is read, so that its mistake can be named
 
 
 def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> datetime | None:
@@ -38,7 +39,7 @@ def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
             raise ValueError(allowed) from None
     else:
         try:
-            until = now + timedelta(seconds=scalars.seconds(value, longest=longest.total_seconds()))
+            until = now + timedelta(seconds=scalars.seconds(value, longest=READ))
         except ValueError:
             raise ValueError(allowed) from None
     if not now < until <= now + longest:

@@ -156,6 +156,17 @@ async def test_nobody_makes_a_key_beyond_what_they_manage(
     assert answer.status == status
 
 
+@pytest.mark.parametrize("expiry", ["9601h", "2027-12-26T06:12:01Z"])
+async def test_an_expiry_that_is_too_far_away_is_told_the_limit(asking: Asking, expiry: str) -> None:
+    answer = await asking(
+        "admin", "POST", "/v1/api-keys", {"name": "mine", "role": "user", "project": OWN, "expiry": expiry}
+    )
+    assert (answer.status, json.loads(answer.body)) == (
+        400,
+        {"errors": ["/expiry: must be in the future, and at most 400 days away"]},
+    )
+
+
 async def test_a_key_is_not_made_for_another_project_than_the_header_chooses(
     app: ASGIApp, populated: Populated
 ) -> None:
