@@ -107,10 +107,15 @@ def _wrapped(words: str, *, indent: str = "  ") -> str:
 def _type(node: Value, root: Value) -> str:
     kind = at(node, "type")
     if isinstance(kind, list):
-        return " or ".join(str(each) for each in kind)
+        # The comma says that it is the list that may be null, and not what is in it.
+        return (", or " if "array" in kind else " or ").join(_named(each, node, root) for each in kind)
     if kind == "array":
-        return f"list of {_type(_resolved(at(node, 'items'), root), root)}"
+        return _named(kind, node, root)
     return str(kind) if kind else "string" if isinstance(at(node, "const"), str) else "any"
+
+
+def _named(kind: Value, node: Value, root: Value) -> str:
+    return f"list of {_type(_resolved(at(node, 'items'), root), root)}" if kind == "array" else str(kind)
 
 
 def _fields(node: Value, root: Value) -> dict[str, Value]:

@@ -199,7 +199,8 @@ async def test_duplicates_are_all_invalid_and_each_names_the_others(client: http
 
 async def test_a_new_resource_that_is_deprecated_is_not_created(client: httpx2.AsyncClient) -> None:
     old = destination("a", deprecated=True)
-    assert await apply(client, old) == [{"resource": _masked(old), "status": "deprecated"}]
+    why = "a new resource cannot be deprecated from the start"
+    assert await apply(client, old) == [{"resource": _masked(old), "status": "deprecated", "notes": [why]}]
     assert await held(client) == []
     await apply(client, destination("a"))
     (update,) = await apply(client, old)
@@ -246,11 +247,16 @@ async def test_what_is_shown_of_a_built_in_type_can_be_edited_and_applied(client
     assert (update["status"], update["resource"]["metadata"]["displayName"]) == ("created", "ours")
 
 
-@pytest.mark.parametrize("text", ["", "-x", "x y", "é", "x" * 129, "x\n"])
+@pytest.mark.parametrize("text", ["-x", "x y", "é", "x" * 129, "x\n"])
 async def test_an_id_of_another_shape_is_invalid(client: httpx2.AsyncClient, text: str) -> None:
     (update,) = await apply(client, destination("a", id=text))
     assert update["status"] == "invalid"
     assert update["reason"].startswith("/metadata/id: ")
+
+
+async def test_an_empty_id_is_none(client: httpx2.AsyncClient) -> None:
+    (update,) = await apply(client, destination("a", id=""))
+    assert (update["status"], len(update["resource"]["metadata"]["id"])) == ("created", 26)
 
 
 async def test_the_ids_of_another_project_are_free(client: httpx2.AsyncClient, everything: Parts, project: str) -> None:

@@ -44,11 +44,13 @@ async def test_a_resource_from_git_says_where_it_stands(
     }
 
 
-async def test_applying_it_is_forbidden_unless_it_is_equal(client: httpx2.AsyncClient, stored: dict[str, Any]) -> None:
+async def test_applying_it_is_forbidden_unless_it_is_equal(
+    client: httpx2.AsyncClient, stored: dict[str, Any], project: str
+) -> None:
     other = destination("siem", displayName="Mine")
     body = {"resources": [other, destination("ours", displayName="x")]}
     updates = (await client.post("/v1/apply", json=body)).json()["updates"]
-    assert updates[0] == {"resource": stored, "status": "forbidden"}
+    assert updates[0] == {"resource": stored, "status": "forbidden", "notes": [_why(project)]}
     assert updates[1]["status"] == "configured"
     (update,) = (await client.post("/v1/apply", json={"resources": [destination("siem")]})).json()["updates"]
     assert update == {"resource": stored, "status": "unchanged"}
@@ -70,7 +72,7 @@ async def test_deleting_it_is_forbidden_in_bulk_and_by_name(
 ) -> None:
     answer = await client.post("/v1/delete", json=[destination("siem"), destination("ours")])
     assert answer.json()["errors"] == [_sentence(project)]
-    assert answer.json()["updates"][0] == {"resource": stored, "status": "forbidden"}
+    assert answer.json()["updates"][0] == {"resource": stored, "status": "forbidden", "notes": [_why(project)]}
     assert answer.json()["updates"][1]["status"] == "deleted"
     answer = await client.delete(PATH)
     assert (answer.status_code, answer.json()) == (403, {"errors": [_sentence(project)]})
@@ -106,5 +108,9 @@ async def test_what_the_api_created_and_git_contains_belongs_to_git(
     assert (await client.delete("/v1/resources/Destination/ours")).status_code == 403
 
 
+def _why(repository: str) -> str:
+    return f"managed by the repository {repository}; change it there"
+
+
 def _sentence(repository: str) -> str:
-    return f"Destination siem: forbidden: managed by the repository {repository}; change it there"
+    return f"Destination siem: forbidden: {_why(repository)}"

@@ -10,7 +10,7 @@ from tests.api.conftest import connect
 
 pytestmark = pytest.mark.anyio
 
-RAW = "receivers:\n  otlp: {}\n# é\u2028<script>\n"
+RAW = "receivers:\n  otlp: {}\n# é\u200b\u202e<script>\n"
 PATH = "/v1/resources/Configuration/by-hand/raw"
 
 

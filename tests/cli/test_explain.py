@@ -80,7 +80,7 @@ def test_every_field_has_a_description(kind: str) -> None:
 def test_a_field_says_its_type_and_what_is_in_it(alone: Program) -> None:
     outcome = alone("explain", "destinations.spec.parameters")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith("KIND:    Destination\nFIELD:   spec.parameters <list of object>\n")
+    assert outcome.out.startswith("KIND:    Destination\nFIELD:   spec.parameters <list of object, or null>\n")
     assert "\nFIELDS:\n" in outcome.out
     assert "\n  name <string, required>\n" in outcome.out
 

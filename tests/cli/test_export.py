@@ -48,7 +48,7 @@ RESOURCES = [
         "edge",
         spec={"sources": [{"name": "in"}], "destinations": [{"name": "Web:latest"}, {"id": "1", "type": "sink"}]},
     ),
-    resource("Configuration", "by-hand", spec={"contentType": "text/yaml", "raw": "a: 1\n# b\n\tc\n"}),
+    resource("Configuration", "by-hand", spec={"contentType": "text/yaml", "raw": "a: 1\n# b\n#\tc\n"}),
 ]
 FILES = [
     "agent-versions/v1.2.yaml.yaml",

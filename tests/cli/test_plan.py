@@ -421,7 +421,7 @@ def test_a_checkout_that_holds_our_own_modules_is_data(alone: Program, repositor
 
 
 def test_a_value_of_any_size_is_cut(alone: Program, repository: Repository) -> None:
-    raw = {"raw": "x: 1\n" * 180_000}
+    raw = {"raw": "x: |\n" + "  x: 1\n" * 130_000}
     document = {"apiVersion": "service/v1", "kind": "Configuration", "metadata": {"name": "web"}, "spec": raw}
     repository.write("web.yaml", json.dumps(document))
     repository.commit()

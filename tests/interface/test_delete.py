@@ -178,7 +178,8 @@ def test_of_a_commit_keeps_what_something_refers_to_until_nothing_does(project: 
 
 
 def test_of_a_commit_takes_what_refers_to_each_other_together(project: Project, followed: Followed) -> None:
-    for one in (type_of("own"), destination("one"), OWNED):
+    # As many stay as go, so that the deletions are not held.
+    for one in (type_of("own"), destination("one"), OWNED, resource("Fleet", "stays")):
         followed.source.write(f"{one['metadata']['name']}.json", json.dumps(one))
     followed.commit()
     for name in ("own", "one"):

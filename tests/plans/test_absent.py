@@ -44,7 +44,7 @@ def test_whatever_is_told_is_quoted_within_any_limit(found: NoPlan, limit: int) 
     assert hostile_text.unseen(comment) == []
 
 
-@given(FOUND)
+@given(FOUND.filter(lambda found: found.sentence != ""))
 def test_an_annotation_is_one_command(found: NoPlan) -> None:
     shown = absent.annotation(found)
     assert hostile_text.unseen(shown) == []
