@@ -93,13 +93,14 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Told:
     """What was stored: by a repository, or None; which others it concerns; whether resources changed, and of which
-    project: None when nothing but whose they are did.
+    project: None when nothing but whose they are did; the webhooks whose endpoint it disabled, deleted or changed.
     """
 
     origin: str | None
     touched: Collection[str] = ()
     changed: bool = True
     project: str | None = None
+    changed_endpoints: Collection[str] = ()
 
 
 Listener: TypeAlias = Callable[[Told], None]
@@ -190,7 +191,8 @@ class Applier:
                     footprint=planned.footprint,
                     ahead=ahead,
                 )
-                self._tell(Told(origin, planned.touched, changed=planned.changed, project=project))
+                endpoints = planned.changed_endpoints
+                self._tell(Told(origin, planned.touched, planned.changed, project, endpoints))
             return planned
 
         attempt = self._attempt(job, project=project, store=store, ahead=self._store.ahead)
@@ -335,7 +337,8 @@ class Applier:
                     planned_at=planned.revision,
                     footprint=planned.footprint,
                 )
-                self._tell(Told(None, planned.touched, project=request.project))
+                endpoints = planned.changed_endpoints
+                self._tell(Told(None, planned.touched, project=request.project, changed_endpoints=endpoints))
             return Answer(planned.status, planned.answer)
 
         return await self._rounds.of_request(request.project, self._attempt(job, project=request.project, store=store))

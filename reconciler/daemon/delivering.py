@@ -88,8 +88,8 @@ async def delivering(
         await queues.start()
         dead_bytes = delivery.dead_letters.max_bytes
         manager = Manager(queues, make, look_up, clock=system_clock, dead_bytes=dead_bytes, chance=chance)
-        routing = Routing(applier.routes, manager)
-        manager.follow(routing.ask, routing.is_behind)
+        routing = Routing(applier.routes, manager, monotonic=time.monotonic)
+        manager.follow(routing.ask, routing.behind)
         applier.listen(routing.heard)
         schedules = Upkeep(manager, queues, max_age=delivery.dead_letters.max_age, now=_now).scheduled()
         try:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from reconciler import errors
 from reconciler.applying import Told
+from reconciler.delivery.contract import Behind
 from reconciler.routing.models import Routes
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 AGAIN_SECONDS = 5.0  # after a project could not be read or followed; twice as long each time that it is the same fault
 LONGEST_SECONDS = 60.0
 PAUSE_SECONDS = 0.05  # between two readings, for what changes together
+LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of before are used
 
 
 class Follower(Protocol):
@@ -44,11 +46,27 @@ class Fault(NamedTuple):
     timer: asyncio.TimerHandle
 
 
+class Change(NamedTuple):
+    """What changed in a project since its routes were read: the first time of it, by the monotonic clock."""
+
+    at: float
+    endpoints: frozenset[str]
+
+    def and_then(self, later: "Change | None") -> "Change":
+        """Both as one."""
+        return self if later is None else Change(self.at, self.endpoints | later.endpoints)
+
+
 class Routing:
     """The projects whose routes are to be read, in the order in which that was found."""
 
-    def __init__(self, read: Read, follower: Follower, *, again_seconds: float = AGAIN_SECONDS) -> None:
+    def __init__(
+        self, read: Read, follower: Follower, *, monotonic: Callable[[], float], again_seconds: float = AGAIN_SECONDS
+    ) -> None:
         self._again_seconds = again_seconds
+        self._monotonic = monotonic
+        self._unread: dict[str, Change] = {}  # what no reading that has begun sees
+        self._being_read: Change | None = None  # what the reading that has begun sees
         self._read = read
         self._follower = follower
         self._waiting: dict[str, None] = {}
@@ -59,6 +77,9 @@ class Routing:
     def heard(self, told: Told) -> None:
         """The store changed."""
         if told.changed and told.project is not None:
+            change = Change(self._monotonic(), frozenset(told.changed_endpoints))
+            before = self._unread.get(told.project)
+            self._unread[told.project] = change if before is None else before.and_then(change)
             self.ask(told.project)
 
     def ask(self, project: str) -> None:
@@ -66,9 +87,14 @@ class Routing:
         self._waiting[project] = None
         self._woken.set()
 
-    def is_behind(self, project: str) -> bool:
-        """Whether a project changed since its routes were read, or nobody has read them."""
-        return project in self._waiting or project == self._reading
+    def behind(self, project: str) -> Behind | None:
+        """How far the routes of a project are behind the store; None if all that changed was read."""
+        change = self._unread.get(project)
+        if project == self._reading and self._being_read is not None:
+            change = self._being_read.and_then(change)
+        if change is None:
+            return None
+        return Behind(self._monotonic() - change.at > LATE_SECONDS, change.endpoints)
 
     async def keep(self, projects: Iterable[str]) -> None:
         """Read these projects, then for ever those that change."""
@@ -80,15 +106,28 @@ class Routing:
                 project = self._reading = next(iter(self._waiting))
                 del self._waiting[project]
                 self._came(project, await self._follow(project))
-                self._reading = None
             self._woken.clear()
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _follow(self, project: str) -> str | None:
         """Why it is not followed in full; None when it is."""
+        self._being_read = self._unread.pop(project, None)
         try:
-            await self._follower.change(await self._read(project, await self._follower.left(project)))
+            routes = await self._read(project, await self._follower.left(project))
         except errors.ReconcilerError as problem:
+            # What only a person can mend may last: until then the routes of before are in force.
+            if self._being_read is not None and not isinstance(problem, errors.Refused):
+                self._unread[project] = self._being_read.and_then(self._unread.get(project))
+            return problem.message
+        else:
+            return await self._change(routes)
+        finally:
+            self._reading = self._being_read = None
+
+    async def _change(self, routes: Routes) -> str | None:
+        try:
+            await self._follower.change(routes)
+        except errors.ReconcilerError as problem:  # the rest is followed
             return problem.message
         return None
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from reconciler.access.actors import Actor
-from reconciler.deciding import dependants, resolving, stored_secrets
+from reconciler.deciding import delivering, dependants, resolving, stored_secrets
 from reconciler.deciding.blinding import Blinding
 from reconciler.deciding.candidates import Candidate
 from reconciler.deciding.changes import WRITING, Decided
@@ -30,6 +30,7 @@ from reconciler.resources.fitting import Fit
 from reconciler.resources.keys import Key
 from reconciler.resources.violations import Violation
 from reconciler.store.contract import Damaged
+from reconciler.store.planning_view import PlanningView
 
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
@@ -113,6 +114,20 @@ def written(decided: Decided, kinds: Collection[str] | None = None) -> dict[Key,
             key, draft = _draft(outcome, decided.candidates)
             found[key] = draft
     return found
+
+
+def changed_endpoints(decided: Iterable[Decided], view: PlanningView, *, project: str) -> tuple[str, ...]:
+    """Return the webhooks whose endpoint a change deletes, disables or points elsewhere; see `delivering`."""
+    later: dict[Key, Draft | None] = {}
+    for one in decided:
+        for outcome in one.outcomes:
+            if outcome.change is Change.UPDATE:
+                key, draft = _draft(outcome, one.candidates)
+                later[key] = draft
+            elif outcome.change is Change.DELETE and outcome.key is not None:
+                later[outcome.key] = None
+    lookup = Types(view, project=project, coming={})
+    return delivering.changed_endpoints(view, project=project, later=later, lookup=lookup)
 
 
 class _Change:

@@ -12,7 +12,7 @@ password of a destination costs nothing here, however many name it.
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import structs
@@ -215,6 +215,55 @@ def given_at(view: PlanningView, project: str, configuration: str, past: Past, n
         component = parts.in_place(spec, given_id) if colon else spec
         return parts.given(component) if parts.is_webhook(parts.part(component)) else None
     return None
+
+
+def changed_endpoints(
+    view: PlanningView, *, project: str, later: Mapping[Key, Draft | None], lookup: Lookup
+) -> tuple[str, ...]:
+    """Return the names of the stored webhooks that a change deletes, disables or points elsewhere, sorted. One that a
+    Configuration names no more is among them, even if another one still names it.
+
+    `later` are the resources that the change updates, and None for those that it deletes.
+    """
+    keys = sorted(key for key in later if key.kind in ("Configuration", "Destination"))
+    found: set[str] = set()
+    for start in range(0, len(keys), BATCH):
+        for key, stored in view.documents(project, keys[start : start + BATCH]).items():
+            draft = later[key]
+            after = {} if draft is None else _endpoints(key, drafts.owned(draft)["spec"])
+            for name, good in _stored_endpoints(key, stored).items():
+                if name not in after or _is_another(good, after[name], lookup):
+                    found.add(name)
+    return tuple(sorted(found))
+
+
+_Endpoints: TypeAlias = dict[str, list[Value] | None]
+"""The enabled webhooks of a resource by their names, with their parameters; None for one that it only names."""
+
+
+def _endpoints(key: Key, spec: Value) -> _Endpoints:
+    if key.kind == "Destination":
+        part = parts.part(spec)
+        return {key.name: parts.given(spec)} if parts.is_webhook(part) and not part.disabled else {}
+    found: _Endpoints = {}
+    for component in parts.entries(spec.get("destinations")) if isinstance(spec, Mapping) else ():
+        named = parts.name(component)
+        if not parts.is_disabled(component) and (named is not None or parts.is_webhook(parts.part(component))):
+            found[named or f"{key.name}:{component.get('id')}"] = None if named else parts.given(component)
+    return found
+
+
+def _stored_endpoints(key: Key, stored: StoredDocument) -> _Endpoints:
+    with suppress(Damaged):
+        return _endpoints(key, stored_secrets.in_clear(key, stored)["spec"])
+    return {key.name: None}  # the route may be older than the damage
+
+
+def _is_another(good: list[Value] | None, later: list[Value] | None, lookup: Lookup) -> bool:
+    if good is None or later is None:
+        return good is not later
+    component_type = lookup(parameters.WEBHOOK_TYPE)
+    return component_type is None or parameters.leads_elsewhere(good, later, component_type)
 
 
 def _stored_part(key: Key, stored: StoredDocument) -> Part | None:

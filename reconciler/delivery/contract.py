@@ -41,6 +41,17 @@ class Taken:
 ALL = Taken()
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The routes of a project are older than what is stored: too old to be used when `is_late`.
+
+    `changed_endpoints` are the webhooks that were disabled, deleted or pointed elsewhere meanwhile.
+    """
+
+    is_late: bool = False
+    changed_endpoints: frozenset[str] = frozenset()
+
+
 class Delivery(Protocol):
     """Log records in, and what operators do. Names of destinations are as in `routing.models.Destination`."""
 

@@ -18,14 +18,14 @@ from typing import Any
 
 from reconciler.counting import counted
 from reconciler.delivery import handling, lanes, showing
-from reconciler.delivery.contract import ALL, Full, Taken, UnknownDestination
+from reconciler.delivery.contract import ALL, Behind, Full, Taken, UnknownDestination
 from reconciler.delivery.figures import Figures, Past
 from reconciler.delivery.gathering import Gathering, Heard
 from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.leaving import Leaving
 from reconciler.delivery.remnants import Remnants
-from reconciler.delivery.splitting import split
+from reconciler.delivery.splitting import Split, split
 from reconciler.otlp.models import Logs
 from reconciler.queueing.contract import Queue, QueueFault
 from reconciler.queueing.memory import MemoryQueue
@@ -73,7 +73,7 @@ class Manager:
     ) -> None:
         """`clock` gives Unix milliseconds; `dead_bytes` bounds the dead letters of each queue."""
         self._unread: Callable[[str], None] = lambda _: None
-        self._is_behind: Callable[[str], bool] = lambda _: False
+        self._behind: Callable[[str], Behind | None] = lambda _: None
         self._queues = queues
         self._make = make
         self._look_up = look_up
@@ -92,11 +92,11 @@ class Manager:
         self._changing = asyncio.Lock()
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
 
-    def follow(self, ask: Callable[[str], None], is_behind: Callable[[str], bool]) -> None:
-        """Have `ask` called with a project that sends records and whose routes nobody has said; `is_behind` says
-        whether those of a project are older than what is stored.
+    def follow(self, ask: Callable[[str], None], behind: Callable[[str], Behind | None]) -> None:
+        """Have `ask` called with a project that sends records and whose routes nobody has said; `behind` says how far
+        those of a project are behind what is stored, None if they are not.
         """
-        self._unread, self._is_behind = ask, is_behind
+        self._unread, self._behind = ask, behind
 
     # Taking in.
 
@@ -106,8 +106,7 @@ class Manager:
         if matcher is None:
             raise self._not_read(project)
         divided = split(logs, matcher.of)
-        if divided.unrouted and self._is_behind(project):
-            # Who is told that nobody takes a record gives it up; the Configuration that does may just have been stored.
+        if self._is_outdated(project, divided):
             raise Full(READING, seconds=UNREAD_SECONDS)
         if divided.unrouted and self._is_wanted(project, logs, matcher):
             raise Full(WANTED, seconds=self._intake.patience())
@@ -118,6 +117,14 @@ class Manager:
         self._unrouted[project] = (self._unrouted.get(project, (0, 0))[0] + divided.unrouted, self._clock())
         which = "these records" if divided.unrouted == logs.records else f"{divided.unrouted} of these records"
         return Taken(divided.unrouted, NOBODY.format(which))
+
+    def _is_outdated(self, project: str, divided: Split) -> bool:
+        """Whether the present routes may not divide a request, since other ones are being read."""
+        behind = self._behind(project)
+        if behind is None:
+            return False
+        # Who is told that nobody takes a record gives it up; the Configuration that does may just have been stored.
+        return bool(divided.unrouted) or behind.is_late or not behind.changed_endpoints.isdisjoint(divided.shares)
 
     def _is_wanted(self, project: str, logs: Logs, matcher: Matcher) -> bool:
         """Whether what no route takes of a request is wanted by a Configuration that delivered, and was changed a short
@@ -135,7 +142,7 @@ class Manager:
             return None
         divided, present = split(logs, matcher.of), self._lanes[project]
         wanted = [(lane, share) for name, share in divided.shares.items() if (lane := present.get(name)) is not None]
-        if divided.unrouted or len(wanted) < len(divided.shares):
+        if divided.unrouted or len(wanted) < len(divided.shares) or self._is_outdated(project, divided):
             return None
         return self._intake.enqueue(wanted)
 

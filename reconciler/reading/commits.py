@@ -15,7 +15,7 @@ from msgspec import structs
 
 from reconciler.access import actors
 from reconciler.clock import rfc3339
-from reconciler.deciding import changes, worlds
+from reconciler.deciding import changes, decisions, worlds
 from reconciler.deciding.changes import Origin, Stock
 from reconciler.deciding.dependants import NOTHING
 from reconciler.deciding.remasking import Remasking
@@ -99,6 +99,7 @@ def plan_snapshot(
         index = _index_parts(job, view, reading, decision=decision, remembered=remembered)
         index_changed = _emit_each(index, emit)
         _emit_each(_pruning_parts(job, decision), emit)
+        endpoints = _changed_endpoints(view, job.context.project, decision)
     return _planned(
         reading,
         decision,
@@ -108,7 +109,15 @@ def plan_snapshot(
         rewound=_is_rewound(snapshot, remembered, job.commit),
         index_changed=index_changed,
         explained=decision.paths <= changed_by.keys(),
+        changed_endpoints=endpoints,
     )
+
+
+def _changed_endpoints(view: PlanningView, project: str, decision: Decision) -> tuple[str, ...]:
+    if decision.refused:
+        return ()
+    decided = (decision.decided, *(handover.decided for handover in decision.handovers))
+    return decisions.changed_endpoints(decided, view, project=project)
 
 
 def _planned(
@@ -121,6 +130,7 @@ def _planned(
     rewound: bool,
     index_changed: bool,
     explained: bool,
+    changed_endpoints: tuple[str, ...],
 ) -> CommitPlanned:
     pruned = decision.pruning
     kinds = statuses.by_kind((outcome.key and outcome.key.kind, outcome.status) for outcome in decision.outcomes)
@@ -144,6 +154,7 @@ def _planned(
         held_changed=guarding.stays(pruned, repository=repository) != decision.stayed,
         explained=explained,
         damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
+        changed_endpoints=changed_endpoints,
     )
 
 

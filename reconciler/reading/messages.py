@@ -226,7 +226,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     nothing is stored.
     `hold` and `message` say in which state the repository is when nothing was pruned, and why; `approvable` is as in
     the repository's row. `note` tells what is as it should be, and worth knowing. `held_changed`: the parts hold all
-    that stays though the head does not hold it.
+    that stays though the head does not hold it. `changed_endpoints` are as in `deciding.delivering`.
     """
 
     number: int
@@ -249,6 +249,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     footprint: bytes = EVERYTHING  # what the plan looked at and may change: see `footprints`
     kinds: dict[str, dict[str, int]] = {}
     damaged: tuple[tuple[str, str, int], ...] = ()  # kind, name and version of what was compared and is damaged
+    changed_endpoints: tuple[str, ...] = ()
 
 
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
@@ -262,6 +263,7 @@ class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     touched: tuple[str, ...] = ()  # other repositories' resources changed their standing
     footprint: bytes = EVERYTHING  # as of a commit
     damaged: tuple[tuple[str, str, int], ...] = ()
+    changed_endpoints: tuple[str, ...] = ()  # as of a commit
 
 
 class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):

@@ -95,6 +95,7 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
         bodies |= remasking.shown(bodies)
         parts = tuple(changes.parts(decided, stock=stock, origin=origin))
         changed = not job.dry_run and _emit(decided, chain(parts, remasking.parts()), emit=emit)
+        endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
     written = _written(parts)
     bodies |= _restored(decided.outcomes, parts, stock)
     restated = _restated(bodies, parts)
@@ -104,6 +105,7 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
     return structs.replace(
         _answer(number, revision, status=202, body={"updates": updates}, changed=changed, touched=touched),
         damaged=planner.damaged(decided.outcomes, limit=messages.MOST_DAMAGED),
+        changed_endpoints=endpoints,
     )
 
 
@@ -220,9 +222,11 @@ def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, num
         bodies |= remasking.shown(bodies)
         parts = chain(changes.parts(decided, stock=stock, origin=origin), remasking.parts())
         changed = not job.dry_run and _emit(decided, parts, emit=emit)
+        endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
     updates = [_update(outcome, _present(outcome, items, bodies)) for outcome in outcomes]
     errors = [_line(outcome) for outcome in outcomes if outcome.status in REFUSED]
-    return _answer(number, revision, status=202, body={"errors": errors, "updates": updates}, changed=changed)
+    answer = _answer(number, revision, status=202, body={"errors": errors, "updates": updates}, changed=changed)
+    return structs.replace(answer, changed_endpoints=endpoints)
 
 
 def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], world: World) -> list[str]:

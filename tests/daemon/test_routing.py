@@ -10,10 +10,16 @@ import pytest
 from reconciler import errors
 from reconciler.applying import Told
 from reconciler.daemon.routing import Routing
+from reconciler.delivery.contract import Behind
 from reconciler.routing.models import Routes
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
+
+
+def clock() -> float:
+    """It stands still."""
+    return 0.0
 
 
 class Followed:
@@ -37,19 +43,19 @@ async def test_every_project_is_read_at_the_start_and_again_when_it_changes() ->
         asked.append((project, left))
         return Routes(project=project)
 
-    routing = Routing(read, followed)
+    routing = Routing(read, followed, monotonic=clock)
     task = asyncio.create_task(routing.keep(["a", "b"]))
     await until(lambda: followed.routes == ["a", "b"])
     routing.heard(Told(None, project="b"))
     routing.heard(Told(None, project="b"))
     routing.heard(Told(None, project="a", changed=False))
     routing.heard(Told("repository"))
-    assert routing.is_behind("b")
-    assert not routing.is_behind("a")
+    assert routing.behind("b") == Behind()
+    assert routing.behind("a") is None
     await until(lambda: followed.routes == ["a", "b", "b"])
     task.cancel()
     assert asked == [("a", ("of-a",)), ("b", ("of-b",)), ("b", ("of-b",))]
-    assert not routing.is_behind("b")
+    assert routing.behind("b") is None
 
 
 async def test_a_change_while_a_project_is_read_reads_it_once_more() -> None:
@@ -61,14 +67,15 @@ async def test_a_change_while_a_project_is_read_reads_it_once_more() -> None:
         await go.wait()
         return Routes(project=project)
 
-    routing = Routing(read, followed)
+    routing = Routing(read, followed, monotonic=clock)
     task = asyncio.create_task(routing.keep(["a"]))
     await begun.wait()
-    assert routing.is_behind("a")
+    assert routing.behind("a") is None  # as far as anybody told
     for _ in range(5):
-        routing.ask("a")
+        routing.heard(Told(None, project="a"))
+    assert routing.behind("a") == Behind()
     go.set()
-    await until(lambda: followed.routes == ["a", "a"] and not routing.is_behind("a"))
+    await until(lambda: followed.routes == ["a", "a"] and routing.behind("a") is None)
     task.cancel()
 
 
@@ -82,9 +89,56 @@ async def test_a_project_that_cannot_be_read_keeps_its_routes_and_is_read_again(
             raise errors.Transient("The reader ended.")
         return Routes(project=project)
 
-    routing = Routing(read, followed, again_seconds=0.01)
+    routing = Routing(read, followed, monotonic=clock, again_seconds=0.01)
     task = asyncio.create_task(routing.keep(["a"]))
     await until(lambda: followed.routes == ["a"])
+    task.cancel()
+
+
+async def test_routes_are_behind_since_the_first_change_that_no_reading_saw() -> None:
+    now = [10.0]
+    reads: list[asyncio.Future[None]] = []
+
+    async def read(project: str, _left: tuple[str, ...]) -> Routes:
+        reads.append(asyncio.get_running_loop().create_future())
+        await reads[-1]
+        return Routes(project=project)
+
+    followed = Followed()
+    routing = Routing(read, followed, monotonic=lambda: now[0], again_seconds=0.01)
+    task = asyncio.create_task(routing.keep(()))
+    routing.heard(Told(None, project="a", changed_endpoints=("siem",)))
+    await until(lambda: len(reads) == 1)
+    now[0] = 11.5
+    routing.heard(Told(None, project="a", changed_endpoints=("lake",)))
+    assert routing.behind("a") == Behind(changed_endpoints=frozenset({"siem", "lake"}))
+    now[0] = 12.5
+    assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem", "lake"}))
+    assert routing.behind("b") is None
+    reads[0].set_exception(errors.Transient("The reader ended."))
+    await until(lambda: len(reads) == 2)
+    assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem", "lake"}))
+    routing.heard(Told(None, project="a"))
+    reads[1].set_result(None)
+    await until(lambda: len(reads) == 3)
+    assert routing.behind("a") == Behind()
+    reads[2].set_result(None)
+    await until(lambda: routing.behind("a") is None)
+    task.cancel()
+    assert followed.routes == ["a", "a"]
+
+
+async def test_routes_that_are_refused_stay_as_they_were_for_good() -> None:
+    async def read(project: str, _left: tuple[str, ...]) -> Routes:
+        raise errors.Refused(f"{project} routes too much.")
+
+    now = [0.0]
+    routing = Routing(read, Followed(), monotonic=lambda: now[0])
+    routing.heard(Told(None, project="a", changed_endpoints=("siem",)))
+    now[0] = 3.0
+    assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem"}))
+    task = asyncio.create_task(routing.keep(()))
+    await until(lambda: routing.behind("a") is None)
     task.cancel()
 
 
@@ -111,7 +165,7 @@ async def test_a_fault_that_stands_is_told_once_and_tried_again_ever_later_and_i
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     followed = Failing("The disk is full.", "The disk is full.", "The disk is full.", "The disk is gone.")
-    task = asyncio.create_task(Routing(found, followed, again_seconds=0.05).keep(["a"]))
+    task = asyncio.create_task(Routing(found, followed, monotonic=clock, again_seconds=0.05).keep(["a"]))
     await until(lambda: followed.routes == ["a"])
     task.cancel()
     pauses = [after - before for before, after in pairwise(followed.times)]
@@ -127,10 +181,10 @@ async def test_a_fault_that_stands_is_told_once_and_tried_again_ever_later_and_i
 async def test_a_project_that_changes_is_read_at_once_whatever_it_waited_for_and_then_not_again() -> None:
     async def followed_in_full() -> weakref.ref[Routing]:
         followed = Failing("The disk is full.", "The disk is full.")
-        routing = Routing(found, followed, again_seconds=60.0)
+        routing = Routing(found, followed, monotonic=clock, again_seconds=60.0)
         task = asyncio.create_task(routing.keep(["a"]))
         for times in (1, 2):
-            await until(lambda times=times: len(followed.times) == times and not routing.is_behind("a"))  # type: ignore[misc]
+            await until(lambda times=times: len(followed.times) == times and routing.behind("a") is None)  # type: ignore[misc]
             routing.heard(Told(None, project="a"))
         await until(lambda: followed.routes == ["a"])
         task.cancel()

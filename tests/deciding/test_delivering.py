@@ -155,3 +155,62 @@ def test_an_answer_that_shows_it_has_what_the_request_makes_of_it(world: World) 
     answered = world.apply([source(disabled=True), configuration()])
     assert answered.statuses == ["configured", "unchanged"]
     assert answered.body["updates"][1]["resource"]["status"]["delivery"] == no(NO_SOURCE)
+
+
+def in_place(given_id: str, host: str = "siem.example.com", **more: Any) -> dict[str, Any]:
+    parameters = [{"name": "hostname", "value": host}]
+    return {"id": given_id, "type": "webhook", "parameters": parameters, **more}
+
+
+@pytest.mark.parametrize(
+    ("changed", "endpoints"),
+    [
+        (webhook(), ()),
+        (webhook(parameters=[{"name": "hostname", "value": "siem.example.com"}, {"name": "timeout", "value": 9}]), ()),
+        (webhook(parameters=[{"name": "hostname", "value": "other.example.com"}]), ("siem",)),
+        (webhook(disabled=True), ("siem",)),
+        (destination("siem", "otlp"), ("siem",)),
+        (webhook("new"), ()),
+        (source(disabled=True), ()),
+        (configuration(selector={"matchLabels": {"role": "edge"}}), ("all:one", "all:two")),
+        (configuration(destinations=[{"name": "siem"}, in_place("one"), in_place("two")]), ()),
+        (
+            configuration(destinations=[{"name": "siem", "disabled": True}, in_place("one", "b.example.com")]),
+            ("all:one", "all:two", "siem"),
+        ),
+        (configuration(destinations=[in_place("one"), in_place("two", disabled=True)]), ("all:two", "siem")),
+    ],
+)
+def test_a_change_names_the_webhooks_that_it_disables_or_points_elsewhere(
+    world: World, changed: dict[str, Any], endpoints: tuple[str, ...]
+) -> None:
+    world.apply([source(), webhook(), configuration(destinations=[{"name": "siem"}, in_place("one"), in_place("two")])])
+    assert world.apply([changed], Options(dry_run=True)).planned.changed_endpoints == ()
+    assert world.apply([changed]).planned.changed_endpoints == endpoints
+
+
+def test_a_change_names_the_webhooks_that_it_deletes_and_that_have_other_secrets(world: World) -> None:
+    def with_token(token: str) -> dict[str, Any]:
+        headers = {"name": "headers", "value": {"Authorization": token}, "sensitive": True}
+        return webhook(parameters=[{"name": "hostname", "value": "siem.example.com"}, headers])
+
+    everything = [source(), with_token("one"), configuration(destinations=[{"name": "siem"}, in_place("own")])]
+    assert world.apply(everything).planned.changed_endpoints == ()
+    assert world.apply([with_token("(sensitive)")]).planned.changed_endpoints == ()
+    assert world.apply([with_token("two")]).planned.changed_endpoints == ("siem",)
+    assert world.delete([configuration()]).planned.changed_endpoints == ("all:own", "siem")
+    assert world.delete([webhook()]).planned.changed_endpoints == ("siem",)
+
+
+def test_a_commit_names_them_as_a_request_does(world: World) -> None:
+    def pushed(**resources: dict[str, Any]) -> tuple[str, ...]:
+        world.push("a", {f"{name}.yaml": json.dumps(one) for name, one in resources.items()})
+        ran = world.look("a")
+        assert ran is not None
+        return ran.planned.changed_endpoints
+
+    own = configuration(destinations=[{"name": "siem"}, in_place("own")])
+    assert pushed(source=source(), siem=webhook(), own=own) == ()
+    assert pushed(source=source(), siem=webhook(disabled=True), own=own) == ("siem",)
+    assert pushed(source=source(), siem=webhook(), own=own) == ()
+    assert pushed(source=source()) == ("all:own", "siem")

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from reconciler.delivery import showing
-from reconciler.delivery.contract import Full, NotTaken, Taken
+from reconciler.delivery.contract import Behind, Full, NotTaken, Taken
 from reconciler.delivery.figures import fullness
 from reconciler.delivery.manager import Manager
 from reconciler.egress.client import Client
@@ -97,23 +97,49 @@ def routes(*destinations: Destination, labels: tuple[tuple[str, str], ...] = ())
 async def test_nothing_is_taken_before_the_routes_are_known(tmp_path: Path) -> None:
     asked: list[str] = []
     async with managing(tmp_path) as manager:
-        manager.follow(asked.append, lambda _: False)
+        manager.follow(asked.append, lambda _: None)
         with pytest.raises(Full):
             await manager.take(PROJECT, LOGS)
     assert asked == [PROJECT]
 
 
 async def test_what_nobody_takes_is_tried_again_while_the_routes_are_older_than_the_store(tmp_path: Path) -> None:
-    behind = True
+    behind: Behind | None = Behind()
     async with managing(tmp_path) as manager:
         manager.follow(lambda _: None, lambda _: behind)
         await manager.change(routes(webhook("siem"), labels=(("team", "shop"),)))
         with pytest.raises(Full):
             await manager.take(PROJECT, LOGS)
-        behind = False
+        behind = None
         taken = await manager.take(PROJECT, LOGS)
     assert taken.rejected == 3
     assert "takes these records" in taken.message
+
+
+@pytest.mark.parametrize(
+    ("behind", "is_taken"),
+    [
+        (Behind(), True),
+        (Behind(changed_endpoints=frozenset({"other"})), True),
+        (Behind(changed_endpoints=frozenset({"other", "siem"})), False),
+        (Behind(is_late=True), False),
+    ],
+)
+async def test_old_routes_are_used_unless_they_are_late_or_lead_to_a_changed_endpoint(
+    tmp_path: Path, behind: Behind, is_taken: bool
+) -> None:
+    async with managing(tmp_path) as manager:
+        await manager.change(routes(webhook("siem")))
+        manager.follow(lambda _: None, lambda _: behind)
+        waits = manager.enqueue(PROJECT, LOGS)
+        if is_taken:
+            assert waits is not None
+            await waits
+            assert await manager.take(PROJECT, LOGS) == Taken()
+        else:
+            assert waits is None
+            with pytest.raises(Full, match="reading the project's Configurations"):
+                await manager.take(PROJECT, LOGS)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +210,7 @@ async def test_nothing_is_queued_without_a_wait_where_one_of_its_queues_cannot_b
 
 async def test_what_somebody_takes_does_not_wait_for_newer_routes(tmp_path: Path) -> None:
     async with managing(tmp_path) as manager:
-        manager.follow(lambda _: None, lambda _: True)
+        manager.follow(lambda _: None, lambda _: Behind())
         await manager.change(routes(webhook("siem")))
         taken = await manager.take(PROJECT, LOGS)
         shown = manager.shown(PROJECT, "siem", answers=False)

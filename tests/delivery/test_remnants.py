@@ -37,7 +37,7 @@ async def test_a_queue_of_which_nobody_can_read_whose_it_is_keeps_nobody_from_th
     refused.add(unread)
     async with managing(tmp_path) as manager:
         asked: list[str] = []
-        manager.follow(asked.append, lambda _: False)
+        manager.follow(asked.append, lambda _: None)
         assert await manager.projects() == {PROJECT}
         assert await manager.left(OTHER) == ()
         for wanted in (routes(webhook("siem")), of_other(routes(webhook("memory", buffering=IN_MEMORY)))):
