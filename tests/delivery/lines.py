@@ -59,8 +59,14 @@ class Line:
         return send(self.daemon, *texts, label=label or self.name)
 
     def sent(self, *texts: str) -> None:
-        """The same, which are taken."""
-        answer = self.send(*texts)
+        """The same, which are taken, after a change of the endpoint as soon as the routes are read."""
+
+        def said() -> Answer | None:
+            answer = self.send(*texts)
+            is_reading = answer.status == 503 and "reading the project's Configurations" in answer.body["message"]
+            return None if is_reading else answer
+
+        answer = daemons.until(said, f"{texts} are answered when the routes are read")
         assert (answer.status, answer.body) == (200, {}), answer
 
     def shown(self) -> dict[str, Any] | None:
