@@ -132,8 +132,12 @@ async def test_what_is_shown_in_place_of_a_secret_stands_for_it_and_for_nothing_
         ),
         (holding({"name": "unknown", "value": CANARY}), "/spec/parameters/0/name: is not a parameter of"),
         (
-            holding(processors=[{"type": "custom", "parameters": [{"name": "unknown", "value": CANARY}]}]),
-            "/spec/processors/0/parameters/0/name: is not a parameter of",
+            holding(
+                processors=[
+                    {"type": "custom", "parameters": [{"name": "configuration", "value": [CANARY], "sensitive": True}]}
+                ]
+            ),
+            "/spec/processors/0/parameters/0/value: is not a string",
         ),
     ],
 )
@@ -147,6 +151,19 @@ async def test_a_secret_that_does_not_fit_its_type_is_masked_refused_or_not(
     [line] = accepted["resource"]["status"]["incomplete"]
     assert line == refused["reason"]
     assert (await watchful.get(PATH)).json() == {"resource": accepted["resource"]}
+    assert (await watchful.get("/v1/Destination/a/history")).status_code == 200
+
+
+async def test_a_value_of_a_parameter_that_a_collectors_type_does_not_know_is_a_secret(
+    watchful: httpx2.AsyncClient,
+) -> None:
+    unknown = {"name": "unknown", "value": CANARY}
+    update = await apply(watchful, holding(processors=[{"type": "custom", "parameters": [unknown]}]))
+    assert (update["status"], "incomplete" in update["resource"]["status"]) == ("created", False)
+    [note] = update["notes"]
+    assert note.startswith("/spec/processors/0/parameters/0/name: is not a parameter of")
+    assert update["resource"]["spec"]["processors"][0]["parameters"] == [{**unknown, "value": "(sensitive)"}]
+    assert (await watchful.get(PATH)).json() == {"resource": update["resource"]}
     assert (await watchful.get("/v1/Destination/a/history")).status_code == 200
 
 
@@ -256,11 +273,11 @@ def of_type(name: str, *parameters: dict[str, Any], **metadata: Any) -> dict[str
 async def test_why_a_secret_does_not_fit_is_told_without_it(
     watchful: httpx2.AsyncClient, definition: dict[str, Any], value: object
 ) -> None:
-    """By its definition, by itself, and because nobody knows the parameter."""
+    """By its definition, and by itself; of a parameter that nobody knows, it is told that nobody does."""
     secret = {"name": "secret", "options": {"sensitive": True}, **definition}
     assert (await apply(watchful, typed("bad", secret, {**definition, "name": "open"})))["status"] == "created"
     for query in ("?dryRun=true", "?acceptInvalid=true"):
-        for name in ("secret", "open", "unknown"):
+        for name in ("secret", "open"):
             parameter = {"name": name, "value": value, "sensitive": True}
             update = await apply(watchful, of_type("bad", parameter, displayName=f"{query}{name}"), query)
             shown = json.dumps(update)
@@ -270,6 +287,13 @@ async def test_why_a_secret_does_not_fit_is_told_without_it(
             assert ("incomplete" in update["resource"]["status"]) if is_accepted else update["reason"]
     atomic = await watchful.post("/v1/apply?atomic=true", json={"resources": [of_type("bad", parameter)]})
     assert atomic.status_code == 409
+    for query in ("?dryRun=true", ""):
+        update = await apply(watchful, of_type("bad", {"name": "unknown", "value": value}, displayName=query), query)
+        assert update["status"] == "configured"
+        assert [note.partition(" of ")[0] for note in update["notes"]] == [
+            "/spec/parameters/0/name: is not a parameter"
+        ]
+        assert "11712321" not in json.dumps(update)
 
 
 SYNTAX = [

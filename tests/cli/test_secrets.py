@@ -37,7 +37,7 @@ def test_validate_tells_what_is_wrong_with_a_secret_without_it(alone: Program, o
         (type_of(type="yaml"), destination(f"[{SECRET}")),
         (type_of(type="map"), destination({"k": [SECRET]})),
         (type_of(type="string"), destination([SECRET], sensitive=True)),
-        (type_of(type="string"), destination(SECRET, name="unknown")),
+        (type_of(type="string"), destination(SECRET, name="unknown").replace('"own"', '"webhook"')),
         (type_of(type="string"), destination(SECRET, colour="red")),
         (type_of(type="string"), destination(SECRET) + SECRET),
         (type_of(type="string"), f"apiVersion: service/v1\nkind: Destination\nvalue: 'x'{SECRET}\n"),
@@ -48,3 +48,16 @@ def test_validate_tells_what_is_wrong_with_a_secret_without_it(alone: Program, o
         outcome = alone("validate", *output, str(number))
         assert outcome.code == 3, outcome
         assert f"{number}/one.yaml" in outcome.out
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "json")])
+def test_validate_warns_of_a_parameter_that_a_type_does_not_know_without_its_value(
+    alone: Program, output: tuple[str, ...]
+) -> None:
+    alone.write("own/type.yaml", type_of(type="string"))
+    alone.write("own/one.yaml", destination(SECRET, name="unknown"))
+    outcome = alone("validate", *output, "own")
+    assert outcome.code == 0, outcome
+    assert "/spec/parameters/0/name" in outcome.out
+    assert "is not a parameter of the type `own`" in outcome.out
+    assert SECRET not in outcome.out + outcome.err

@@ -33,6 +33,7 @@ def test_a_queue_of_which_nothing_is_known_is_shown_and_can_be_discarded(tmp_pat
         assert daemon.stop() == 0
         for file in daemon.state.glob("store.db*"):
             file.unlink()
+        daemon.options = ("--new-store",)
         daemon.start()
         left = line.becomes(lambda found: found["state"] == "orphaned", "it is orphaned")
         assert (left["queue"]["batches"], left["queue"]["records"]) == (1, 1)

@@ -86,7 +86,10 @@ def test_what_one_repository_gives_up_another_that_holds_it_takes_over(
     assert first.commit()["counts"] == {status: 1}
     stored = first.destination("shared")
     assert stored is not None
-    assert (stored["metadata"]["description"], stored["status"]["source"]["repository"]) == (description, second.name)
+    assert (stored["metadata"].get("description", ""), stored["status"]["source"]["repository"]) == (
+        description,
+        second.name,
+    )
     until(lambda: second.state()["message"] is None, "the other repository has nothing to tell any more")
 
 
