@@ -21,6 +21,7 @@ LOST = (
     "Nobody knows whether the head has history in common with the commit that was applied last, which the mirror lacks"
     " and the remote gives out no more"
 )
+LEAVE_OUT = "A file that is not meant for the service is left out with a `.serviceignore` or the setting `exclude`."
 
 
 class Hold(StrEnum):
@@ -149,7 +150,7 @@ def decide(
         return _unrelated(tree, wanted)
     if tree.unreadable:  # told even when nothing is ever pruned: what is in such a file is not applied
         held = _elsewhere(wanted, tree.unreadable)
-        message = f"{_faults(tree.unreadable)}. Until then nothing is deleted{_would_go(len(held))}."
+        message = f"{_faults(tree.unreadable)}. Until then nothing is deleted{_would_go(len(held))}. {LEAVE_OUT}"
         return Pruning(held=tuple(held), hold=Hold.HELD, message=message, unreadable=True)
     protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
     reason = _reason(wanted, lost, tree=tree, owned=owned, budget=budget, window=window, renamed=renamed)
@@ -271,7 +272,7 @@ def _unsure_message(unsure: Sequence[Stored], refused: Mapping[str, str]) -> Ite
         told = ", ".join(files[:NAMED]) + (f" and {len(files) - NAMED} more" if len(files) > NAMED else "")
         yield (
             f"Not deleted: {_named(unsure)}, since a document in the same file is refused ({told}); correct that "
-            "document, or release this with `reconciler approve`."
+            f"document, or release this with `reconciler approve`. {LEAVE_OUT}"
         )
 
 

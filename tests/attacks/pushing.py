@@ -3,12 +3,13 @@
 import json
 import re
 
+from reconciler.planning.pruning import LEAVE_OUT
 from tests.attacks.scene import Scene, component, resource
 from tests.attacks.table import Attack, Attempt, Holds
 from tests.daemons import destination
 
 FLEET = "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: f}\n"
-UNTIL = " Until then nothing is deleted."
+UNTIL = f" Until then nothing is deleted. {LEAVE_OUT}"
 FINE = "succeeded, ready"
 PARTIAL = "partial, ready\nNot stored as the head says: 1 {}; the run names them.\n"
 LEVELS = zip("abcdef", "bcdefg", strict=True)

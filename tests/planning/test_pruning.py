@@ -32,7 +32,8 @@ BAD = [("x.yaml", "x.yaml:3:1: is not YAML")]
 FULL, EMPTY = Tree([], 5), Tree([], 0)
 MISSING = Tree([], 0, missing="there is no folder x; add it")
 UNRELATED = Tree([], 5, unrelated=True)
-TOLD = "x.yaml:3:1: is not YAML. Until then nothing is deleted{}."
+LEFT_OUT = "A file that is not meant for the service is left out with a `.serviceignore` or the setting `exclude`."
+TOLD = "x.yaml:3:1: is not YAML. Until then nothing is deleted{}. " + LEFT_OUT
 NO_FOLDER = "there is no folder x; add it. Until then nothing is deleted{}."
 NOTHING_LEFT = "The head holds no resource at all; commit one, or correct `path`, `include` or `exclude`."
 NOTHING = (
@@ -50,7 +51,7 @@ MOST = (
 UNSURE, REFUSED = stored("unsure", path="u.yaml"), {"u.yaml": "u.yaml:7:1 is invalid"}
 WAITS = (
     "Not deleted: Destination unsure, since a document in the same file is refused (u.yaml:7:1 is invalid); correct "
-    "that document, or release this with `reconciler approve`."
+    f"that document, or release this with `reconciler approve`. {LEFT_OUT}"
 )
 ROOT = (
     "The head has no history in common with the commit that was applied last, so nothing of it is applied{}; "
@@ -440,7 +441,7 @@ def test_the_first_five_files_are_named_and_the_rest_counted(files: int, more: s
     unreadable = [(f"{number}.yaml", f"{number}.yaml:1:1: bad") for number in range(files)]
     named = "; ".join(fault for _, fault in unreadable[:5])
     decided = Case([], Pruning(), Tree(unreadable, 1)).decide()
-    assert decided.message == f"{named}{more}. Until then nothing is deleted."
+    assert decided.message == f"{named}{more}. Until then nothing is deleted. {LEFT_OUT}"
 
 
 def test_the_first_five_resources_over_the_budget_are_named_and_the_rest_counted() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.planning.pruning import LEAVE_OUT
 from tests import daemons
 from tests.daemons import Followed, destination, statuses
 from tests.following import Follow
@@ -202,7 +203,7 @@ def test_below_an_ignore_file_that_cannot_be_used_nothing_changes_until_it_is_me
     run = followed.commit()
     assert (run["outcome"], run["counts"]) == ("partial", {"configured": 1, "invalid": 1})
     assert run["message"].startswith("team/.serviceignore:1:1: ")
-    assert run["message"].endswith(f"{why}. Until then nothing is deleted.")
+    assert run["message"].endswith(f"{why}. Until then nothing is deleted. {LEAVE_OUT}")
     # The next commit is read from what changed, and everything anew when somebody asks for it.
     source.write("team/new.yaml", destination("new"))
     source.write("other.yaml", destination("other", "again"))
@@ -249,7 +250,7 @@ def test_several_bad_files_are_all_named_and_others_counted(followed: Followed) 
     message = run["message"]
     assert "(1 would go)" in message
     assert [f"x{number}.yaml:1:5: " in message for number in range(7)] == [True] * 5 + [False] * 2
-    assert message.endswith("; and 2 more. Until then nothing is deleted (1 would go).")
+    assert message.endswith(f"; and 2 more. Until then nothing is deleted (1 would go). {LEAVE_OUT}")
     assert run["counts"] == {"invalid": 7}
     assert followed.names() == ["bad", "edit", "keep"]
     followed.source.remove("x*.yaml")

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from reconciler.planning.pruning import LEAVE_OUT
 from tests import daemons
 from tests.daemons import Answer, Followed, destination
 from tests.following import Follow
@@ -215,7 +216,7 @@ def ignore_file_too_large(followed: Followed) -> None:
 
 INVALID = destination("b").replace("  type:", "  tipe:")
 TWICE = destination("b", "x") + "---\n" + destination("b", "y")
-VACATED = "gave resources and now {}; delete it or restore it. " + KEPT + " (1 would go)."
+VACATED = "gave resources and now {}; delete it or restore it. " + KEPT + " (1 would go). " + LEAVE_OUT
 EMPTIED = "conf/moved.yaml:1:1: " + VACATED.format("is empty")
 
 CAUSES = {
@@ -232,34 +233,34 @@ CAUSES = {
         f"there is no folder conf in the commit {{head}}; add it, or correct `path`. {KEPT} (6 would go).",
     ),
     "a file that is no YAML": Cause(
-        content(BAD_YAML), "prune-held", ("conf/b.yaml:2:1: is not valid YAML", f"{KEPT}.")
+        content(BAD_YAML), "prune-held", ("conf/b.yaml:2:1: is not valid YAML", f"{KEPT}. {LEAVE_OUT}")
     ),
     "a file that is no UTF-8": Cause(
         content(b"a: \xff"),
         "prune-held",
-        ("conf/b.yaml:1:", f"{KEPT}."),
+        ("conf/b.yaml:1:", f"{KEPT}. {LEAVE_OUT}"),
     ),
     "an empty file": Cause(
         content(""),
         "prune-held",
-        f"conf/b.yaml:1:1: gave resources and now is empty; delete it or restore it. {KEPT}.",
+        f"conf/b.yaml:1:1: gave resources and now is empty; delete it or restore it. {KEPT}. {LEAVE_OUT}",
     ),
     "a typo in kind": Cause(
         content(destination("b").replace("Destination", "Destinatoin")),
         "prune-held",
-        ("conf/b.yaml:2:7: /kind: ", f"{KEPT}."),
+        ("conf/b.yaml:2:7: /kind: ", f"{KEPT}. {LEAVE_OUT}"),
     ),
     "a typo in apiVersion": Cause(
         content(destination("b").replace("service/v1", "servise/v1")), "ready", ("Not stored as the head says: ", "")
     ),
     "no name": Cause(
-        content(destination("b").replace("name: b", "nam: b")), "prune-held", ("conf/b.yaml:", f"{KEPT}.")
+        content(destination("b").replace("name: b", "nam: b")), "prune-held", ("conf/b.yaml:", f"{KEPT}. {LEAVE_OUT}")
     ),
     "a foreign manifest in its place": Cause(
         content(FOREIGN),
         "prune-held",
         "conf/b.yaml:1:1: gave resources and now holds only documents that are not ours; delete it or restore it. "
-        f"{KEPT}.",
+        f"{KEPT}. {LEAVE_OUT}",
     ),
     "an invalid resource": Cause(
         content(destination("b").replace("  type:", "  tipe:")),
@@ -277,7 +278,7 @@ CAUSES = {
         link,
         "prune-held",
         "conf/b.yaml:1:1: gave resources and now is a symbolic link, which is not followed; delete it or restore it. "
-        f"{KEPT}.",
+        f"{KEPT}. {LEAVE_OUT}",
     ),
     "an invalid resource that moved and is emptied": Cause(
         vacated(INVALID, content("", "conf/moved.yaml")), "prune-held", EMPTIED
@@ -308,7 +309,7 @@ CAUSES = {
         ignore_file_too_large,
         "prune-held",
         "conf/.serviceignore:1:1: says which files count and cannot be read, so nothing below its folder changes: the "
-        f"file has 70000 bytes, and at most 65536 are read; split it. {KEPT}.",
+        f"file has 70000 bytes, and at most 65536 are read; split it. {KEPT}. {LEAVE_OUT}",
     ),
     "a .serviceignore that hides everything": Cause(
         content("*\n", "conf/.serviceignore"),

@@ -12,7 +12,8 @@ from tests.repositories import Repository
 NAMES = ("f0", "f1", "f2", "f3", "f4", "f5")
 WAITS = (
     "Not deleted: Destination f0, since a document in the same file is refused ({}); correct that document, or release "
-    "this with `reconciler approve`."
+    "this with `reconciler approve`. A file that is not meant for the service is left out with a `.serviceignore` or "
+    "the setting `exclude`."
 )
 
 
