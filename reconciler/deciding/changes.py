@@ -398,6 +398,15 @@ def why(outcome: Outcome) -> str | None:
 
 def in_use(outcome: Outcome) -> str:
     """The resources that refer to it, the first few by name."""
-    named = ", ".join(f"{kind} {name}" for kind, name in outcome.users[:NAMED])
-    more = f" and {len(outcome.users) - NAMED} more" if len(outcome.users) > NAMED else ""
-    return f"{named}{more} {'refers' if len(outcome.users) == 1 else 'refer'} to it; change that first"
+    return f"{named(outcome.users)} {'refers' if len(outcome.users) == 1 else 'refer'} to it; change that first"
+
+
+def makes_incomplete(others: Sequence[Key]) -> str:
+    """A note on a resource after which others, which the change does not store, miss something."""
+    return f"makes {named(others)} incomplete; `status.incomplete` of each says what to complete"
+
+
+def named(keys: Sequence[Key]) -> str:
+    """`Fleet a, Fleet b and 2 more`."""
+    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    return ", ".join(f"{kind} {name}" for kind, name in keys[:NAMED]) + more

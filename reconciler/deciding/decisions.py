@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from reconciler.access.actors import Actor
-from reconciler.deciding import delivering, dependants, resolving, stored_secrets
+from reconciler.deciding import changes, delivering, dependants, resolving, stored_secrets
 from reconciler.deciding.blinding import Blinding
 from reconciler.deciding.candidates import Candidate
 from reconciler.deciding.changes import WRITING, Decided
@@ -77,6 +77,8 @@ def decide(batches: Sequence[Batch], world: World) -> tuple[Decided, ...]:
     )
     outcomes = tuple(map(change.outcomes, range(len(batches)), resolved))
     standing = _standing(change.batches, outcomes, resolved, world, lookup=lookup, blinding=blinding)
+    if standing.made_incomplete:
+        outcomes = tuple(tuple(_with_others(one, standing) for one in planned) for planned in outcomes)
     return tuple(
         Decided(
             candidates=batch.candidates,
@@ -217,6 +219,14 @@ def _noted(outcome: Outcome, resolved: Resolved) -> Outcome:
     if lines is None or outcome.status not in ARRIVING:
         return outcome
     return structs.replace(outcome, notes=(*outcome.notes, *lines.split("\n")))
+
+
+def _with_others(outcome: Outcome, standing: Standing) -> Outcome:
+    """With a note of which others become incomplete by it."""
+    others = None if outcome.key is None else standing.made_incomplete.get(outcome.key)
+    if others is None or outcome.change not in WRITING:
+        return outcome
+    return structs.replace(outcome, notes=(*outcome.notes, changes.makes_incomplete(others)))
 
 
 def _part(whole: Mapping[int, T], first: int, length: int) -> dict[int, T]:

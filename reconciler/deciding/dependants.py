@@ -8,15 +8,15 @@ The cost follows what the change touches: users of a changed type or extension, 
 incomplete or complete, those that name it.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.deciding import resolving, stored_secrets, type_lookup
 from reconciler.deciding.blinding import Blinding
 from reconciler.deciding.delivering import Asked, Delivering
-from reconciler.documents.values import Value, pointer_text
+from reconciler.documents.values import Pointer, Value, pointer_text
 from reconciler.resources import components, fitting, references, rendering, violations
 from reconciler.resources.drafts import Draft, owned
 from reconciler.resources.fitting import Fit, Lookup, TypeOf
@@ -28,6 +28,9 @@ from reconciler.store.planning_view import PlanningView, StoredDocument
 
 Lines = tuple[str, ...]
 
+MOST_CAUSES = 10  # of one resource that becomes incomplete
+MOST_PLACES = 100  # violations of one resource whose cause is looked for
+
 JUDGES = components.TYPES | {"Extension"}
 """The kinds that say what fits: a type of its components, an Extension of the webhooks that keep their queues there."""
 
@@ -38,7 +41,8 @@ class Standing:
 
     `written` has the lines of what the change stores, where there are any. `stored` has those of what it does not
     store, but whose status changes; `rows` are theirs. `delivery` has, of every Configuration among both, whether it
-    delivers; `past_routes` are the rows that go with that.
+    delivers; `past_routes` are the rows that go with that. `made_incomplete` has, of what the change stores, which
+    others become incomplete by it, in order.
     """
 
     written: Mapping[Key, Lines] = field(default_factory=dict)
@@ -47,6 +51,7 @@ class Standing:
     owners: frozenset[str] = frozenset()
     delivery: Mapping[Key, Delivery] = field(default_factory=dict)
     past_routes: tuple[PastRouteRow, ...] = ()
+    made_incomplete: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
 
 
 NOTHING = Standing()
@@ -123,6 +128,7 @@ class _Search:
         self._own: dict[Key, Lines] = {
             key: resolving.lines(fit.violations) if fit.violations else () for key, (_, fit) in written.items()
         }
+        self._wrong: dict[Key, list[Pointer]] = {}  # where, of what is stored and was whole
         self._named_by: dict[Key, list[Key]] = defaultdict(list)  # of the components that what is written names
         for key, draft in self._drafts.items():
             for target in draft.references:
@@ -160,6 +166,8 @@ class _Search:
                 fit = fitting.fit(document, lookup, available=self._available, refuse_unknown=self._refuse_unknown)
                 fit = fitting.with_storages(fit, document, self._type_of)
                 self._own[key] = resolving.lines(fit.violations)
+                if not stored.incomplete:
+                    self._wrong[key] = [one.pointer for one in fit.violations[:MOST_PLACES]]
                 self._stored[key] = stored
                 self._documents[key] = document
         return {key for key in fresh & self._stored.keys() if self._own[key] or self._stored[key].incomplete}
@@ -178,7 +186,41 @@ class _Search:
             if key not in incomplete:
                 incomplete.add(key)
                 unsettled += named_by[key]
-        return self._standing(incomplete)
+        return replace(self._standing(incomplete), made_incomplete=self._caused(incomplete, named_by))
+
+    def _caused(self, incomplete: set[Key], named_by: Mapping[Key, Sequence[Key]]) -> dict[Key, tuple[Key, ...]]:
+        """Of what is written, the stored resources that were whole and become incomplete by it."""
+        fresh = sorted(incomplete & self._wrong.keys())
+        if not fresh:
+            return {}
+        causes: dict[Key, list[Key]] = defaultdict(list)
+        todo = deque((key, key) for key in sorted(incomplete & self._written.keys()))
+        todo.extend((key, judge) for key in fresh for judge in self._judged_by(key))
+        while todo:
+            key, cause = todo.popleft()
+            if cause in causes[key] or len(causes[key]) >= MOST_CAUSES:
+                continue
+            causes[key].append(cause)
+            users = set(named_by.get(key, ()))
+            todo.extend((user, cause) for user in sorted(users & incomplete) if user not in self._written)
+        found: dict[Key, list[Key]] = defaultdict(list)
+        for key in fresh:
+            for cause in causes[key]:
+                found[cause].append(key)
+        return {cause: tuple(keys) for cause, keys in found.items()}
+
+    def _judged_by(self, key: Key) -> list[Key]:
+        """What is written and says that a stored resource is wrong: for each place what is named next to it."""
+        named = [
+            one
+            for one in references.references(self._documents[key])
+            if one.key.kind in JUDGES and one.key in self._written
+        ]
+        judges = set()
+        for pointer in self._wrong[key] if named else ():
+            near = [_shared(pointer, one.pointer) for one in named]
+            judges |= {one.key for one, shared in zip(named, near, strict=True) if shared == max(near)}
+        return sorted(judges)
 
     def _incomplete(self, targets: Iterable[Key]) -> list[Key]:
         """Those of the targets that are incomplete and stay so, since this change does not touch them."""
@@ -238,3 +280,8 @@ class _Search:
     def _row(self, key: Key, lines: Lines, delivery: Delivery | None) -> HeadStatusRow:
         status = rendering.with_standing(key.kind, self._stored[key].status, incomplete=lines, delivery=delivery)
         return HeadStatusRow(self._project, key.kind, key.name, int(bool(lines)), status)
+
+
+def _shared(one: Pointer, other: Pointer) -> int:
+    """How many steps two pointers have in common from the root."""
+    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))

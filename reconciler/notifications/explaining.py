@@ -56,10 +56,10 @@ EXPLAINED: Mapping[Type, Explained] = MappingProxyType(
             "them in Git.",
         ),
         Type.CONFIGURATION_INCOMPLETE: Explained(
-            "Configurations of a project, or components that they use, miss parameters or hold wrong ones; they were "
-            "stored with `acceptInvalid`, or a type changed. There is one notification for each project.",
-            "They have `status.ready: false`: they are not rolled out, and nothing is delivered for them, save by a "
-            "last good route (`DeliveryStale`).",
+            "Resources of a project miss parameters or hold wrong ones, or use what does; they were stored with "
+            "`acceptInvalid`, or a type changed. There is one notification for each project, which names them.",
+            "Configurations among them have `status.ready: false`: they are not rolled out, and nothing is delivered "
+            "for them, save by a last good route (`DeliveryStale`).",
             "`status.incomplete` of each says what is missing; complete it.",
         ),
         Type.DELIVERY_STALE: Explained(

@@ -147,13 +147,26 @@ def _resources_invalid(text: _Text) -> Said:
 
 
 def _configuration_incomplete(text: _Text) -> Said:
-    total = text.number("total")
+    total, others = text.number("total"), text.number("others")
+    if others:
+        return _resources_incomplete(text, total=total, others=others)
     are, they = ("is", "It is") if total == 1 else ("are", "They are")
     return Said(
         f"{counted(total, 'Configuration')} of the project {text['project']} {are} incomplete",
         f"Parameters are missing or wrong in {text.names('names', of=total)}, or in a component that is used there. "
         f"{they} not rolled out and nothing is delivered for {'it' if total == 1 else 'them'}, save by a last good "
         "route. `status.incomplete` of each names what to complete.",
+    )
+
+
+def _resources_incomplete(text: _Text, *, total: int, others: int) -> Said:
+    """Of an earlier version, facts have no `others`."""
+    held = f" Configurations that use them are not rolled out: {text.names('names', of=total)}." if total else ""
+    return Said(
+        f"{counted(total + others, 'resource')} of the project {text['project']} "
+        f"{'is' if total + others == 1 else 'are'} incomplete",
+        f"Parameters are missing or wrong in {text.names('other_names', of=others)}, or in a component that is used "
+        f"there.{held} `status.incomplete` of each names what to complete.",
     )
 
 

@@ -1,5 +1,5 @@
-"""Configurations that are incomplete or deliver by an earlier version, and what is deprecated and in use: looked for
-in a project after it changed.
+"""Resources that are incomplete, Configurations that deliver by an earlier version, and what is deprecated and in use:
+looked for in a project after it changed.
 
 Belongs here: when to look at which project. Does not: finding it (`Store.attention`), sentences.
 
@@ -58,8 +58,10 @@ class Observer:
 
 async def _findings(project: str, found: Attention) -> list[Finding]:
     findings = []
-    if found.incomplete.total:
+    if found.incomplete.total or found.others.total:
         facts: Facts = {"total": found.incomplete.total, "names": found.incomplete.first}
+        if found.others.total:
+            facts = {**facts, "others": found.others.total, "other_names": found.others.first}
         findings.append(Finding(Cause(Type.CONFIGURATION_INCOMPLETE, "", project), Severity.WARNING, facts))
     if found.stale.total:
         facts = {"total": found.stale.total, "names": found.stale.first}

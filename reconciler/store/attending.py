@@ -1,5 +1,5 @@
-"""What somebody should look at in a project, as it is stored: Configurations that are incomplete, those whose
-present version cannot deliver, and what is deprecated and in use.
+"""What somebody should look at in a project, as it is stored: what is incomplete, Configurations whose present version
+cannot deliver, and what is deprecated and in use.
 
 Belongs here: finding it. Does not: what is said of it (`reconciler.notifications`).
 """
@@ -20,6 +20,7 @@ def attention(connection: sqlite3.Connection, project: str, *, named: int) -> At
     connection.execute("begin deferred")
     incomplete = [str(name) for (name,) in connection.execute(sql["incomplete_configurations"], (project,))]
     stale = [str(name) for (name,) in connection.execute(sql["stale_configurations"], (project,))]
+    others = [f"{kind} {name}" for kind, name in connection.execute(sql["incomplete_others"], (project,))]
     deprecated = []
     for kind, name, body in connection.execute(sql["deprecated_in_use"], (project, MOST_DEPRECATED)).fetchall():
         users = [f"{user_kind} {user}" for user_kind, user in connection.execute(sql["users"], (project, kind, name))]
@@ -29,6 +30,7 @@ def attention(connection: sqlite3.Connection, project: str, *, named: int) -> At
         incomplete=Some(len(incomplete), tuple(incomplete[:named])),
         deprecated=tuple(deprecated),
         stale=Some(len(stale), tuple(stale[:named])),
+        others=Some(len(others), tuple(others[:named])),
     )
 
 

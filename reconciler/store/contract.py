@@ -446,12 +446,13 @@ class DeprecatedRow(NamedTuple):
 
 class Attention(NamedTuple):
     """What somebody should look at in a project: Configurations that are incomplete, those whose last good route is in
-    force since their present version cannot deliver, and what is deprecated.
+    force since their present version cannot deliver, what is deprecated, and what else is incomplete.
     """
 
     incomplete: Some
     deprecated: tuple[DeprecatedRow, ...]
     stale: Some = Some(0, ())
+    others: Some = Some(0, ())  # resources of other kinds that are incomplete, with their kinds
 
 
 class Remembered(NamedTuple):

@@ -940,6 +940,11 @@ select name from resource
 where project = ? and kind = 'Configuration' and incomplete = 1
 order by name;
 
+-- name: incomplete_others
+select kind, name from resource
+where project = ? and kind <> 'Configuration' and incomplete = 1
+order by kind, name;
+
 -- name: stale_configurations
 select configuration from past_route where project = ? and is_in_force = 1 order by configuration;
 

@@ -1,6 +1,7 @@
 """Documents that are judged together: references, types and incomplete resources, through the API."""
 
 import itertools
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,36 @@ def test_a_type_change_is_never_refused_and_judges_its_users_again(project: Proj
     assert project.apply(destination("one", optional=5)) == {
         "one": "invalid: /spec/parameters/0/value: is greater than 4"
     }
+
+
+def test_what_makes_others_incomplete_names_them(project: Project) -> None:
+    """A type, and what is named by others; the first are named, and the rest is counted."""
+    names = [f"d{number:02}" for number in range(11)]
+    project.apply(type_of("own", OPTIONAL), type_of("free"), destination("fine"))
+    project.apply(*[destination(name, optional=5) for name in names])
+    project.apply(configuration("edge", "d10"))
+    changed = (type_of("own", {**OPTIONAL, "maximum": 4}), type_of("free", OPTIONAL))
+    first = ", ".join(["Configuration edge", *(f"Destination {name}" for name in names[:9])])
+    told = [f"makes {first} and 2 more incomplete; `status.incomplete` of each says what to complete"]
+    for query in ("?dryRun=true", ""):
+        own, free = project.updates(*changed, query=query)
+        assert own["notes"] == told
+        assert "notes" not in free
+    [again] = project.updates(type_of("own", {**OPTIONAL, "maximum": 3}))
+    assert "notes" not in again  # they are incomplete already
+
+
+def test_a_run_names_what_becomes_incomplete(source: Repository, follow: Follow) -> None:
+    source.write("own.yaml", json.dumps(type_of("own", OPTIONAL)))
+    source.write("one.yaml", json.dumps(destination("one", optional=5)))
+    source.commit()
+    followed = follow(source)
+    assert followed.head()["counts"] == {"created": 2}
+    source.write("own.yaml", json.dumps(type_of("own", {**OPTIONAL, "maximum": 4})))
+    statuses = {one["name"]: one for one in followed.commit()["statuses"]}
+    told = "makes Destination one incomplete; `status.incomplete` of each says what to complete"
+    assert statuses["own"]["notes"] == [told]
+    assert statuses["one"]["status"] == "invalid"
 
 
 def test_a_type_and_its_users_change_together(project: Project) -> None:

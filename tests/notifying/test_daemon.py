@@ -220,7 +220,11 @@ def test_an_incomplete_configuration_and_a_deprecated_type_in_use_are_told(world
     updates = daemon.apply(source, empty, using, query="?acceptInvalid=true", project=project)
     assert [update["status"] for update in updates] == ["created"] * 3, updates
     [incomplete] = becomes(daemon, project, ("ConfigurationIncomplete", "open"))
-    assert incomplete["metadata"]["displayName"] == "1 Configuration of the project incomplete is incomplete"
+    assert incomplete["metadata"]["displayName"] == "2 resources of the project incomplete are incomplete"
+    assert message(incomplete) == (
+        "Parameters are missing or wrong in Destination d, or in a component that is used there. Configurations that "
+        "use them are not rolled out: edge. `status.incomplete` of each names what to complete."
+    )
     assert [update["status"] for update in daemon.apply(old, project=project)] == ["configured"]
     deprecated, _ = becomes(daemon, project, ("ResourceDeprecated", "open"), ("ConfigurationIncomplete", "open"))
     assert message(deprecated) == (

@@ -274,10 +274,13 @@ async def test_a_project_that_takes_long_is_left_twenty_times_as_long() -> None:
 async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
     stored: Any = Stored()
     old = DeprecatedRow("SourceType", "old", "Use new.", Some(2, ("Source a", "Source b")))
-    stored.found = Attention(Some(7, ("a", "b")), (old,), Some(1, ("c",)))
+    stored.found = Attention(Some(7, ("a", "b")), (old,), Some(1, ("c",)), Some(1, ("Source s",)))
     [look, _] = await configurations.Observer(stored, monotonic=lambda: 0.0).look()
     assert [(one.cause, one.facts) for one in look.findings] == [
-        ((Type.CONFIGURATION_INCOMPLETE, "", "acme", ""), {"total": 7, "names": ("a", "b")}),
+        (
+            (Type.CONFIGURATION_INCOMPLETE, "", "acme", ""),
+            {"total": 7, "names": ("a", "b"), "others": 1, "other_names": ("Source s",)},
+        ),
         ((Type.DELIVERY_STALE, "", "acme", ""), {"total": 1, "names": ("c",)}),
         (
             (Type.RESOURCE_DEPRECATED, "SourceType old", "acme", ""),

@@ -47,6 +47,14 @@ class AttentionPromises:
         assert found == Attention(Some(3, ("a", "b")), ())
         assert await store.attention("other", named=2) == NOTHING
 
+    async def test_what_else_is_incomplete_is_told_with_its_kind(self, store: Store) -> None:
+        part = rows.stored("b", number=9)
+        heads = tuple(head._replace(kind="Destination", incomplete=1) for head in part.heads)
+        versions = tuple(version._replace(kind="Destination") for version in part.versions)
+        await commit(store, replace(part, heads=heads, versions=versions))
+        found = await store.attention(rows.PROJECT, named=2)
+        assert found == Attention(Some(0, ()), (), others=Some(1, ("Destination b",)))
+
     async def test_what_is_deprecated_and_in_use_is_told_with_its_users(self, store: Store) -> None:
         info = {"message": "use `new`"}
         await commit(store, holding("old", deprecated=True, additionalInfo=info), holding("plain"))
