@@ -254,6 +254,41 @@ def test_trouble_that_was_there_before_is_told_apart_and_fails_nothing(alone: Pr
     assert alone("plan", "work", "--fail-on", "invalid").code == 0
 
 
+def test_a_note_is_a_warning_that_a_pipeline_may_fail_on(alone: Program, repository: Repository) -> None:
+    spec = {"type": "otlp", "parameters": [{"name": "compresion", "value": "gzip"}]}
+    document = {"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": "c"}, "spec": spec}
+    repository.write("team/c.yaml", json.dumps(document))
+    repository.commit()
+    [note] = planned(alone).of("c")["notes"]
+    assert note.startswith("team/c.yaml:1:")
+    assert alone("plan", "work", "--fail-on", "warning").code == 3
+    assert alone("plan", "work", "--fail-on", "invalid").code == 0
+
+
+def test_what_stood_in_the_base_before_a_rule_came_is_noted_and_not_refused(
+    alone: Program, repository: Repository
+) -> None:
+    def type_of(**metadata: object) -> str:
+        spec = {"parameters": [{"name": "a", "type": "strng"}]}
+        document = {"apiVersion": "service/v1", "kind": "SourceType", "metadata": {"name": "old", **metadata}}
+        return json.dumps({**document, "spec": spec})
+
+    repository.switch("main")
+    repository.write("old.yaml", type_of())
+    source = {"apiVersion": "service/v1", "kind": "Source", "metadata": {"name": "s"}, "spec": {"type": "old"}}
+    repository.write("s.yaml", json.dumps(source))
+    repository.commit()
+    repository.git("switch", "--quiet", "-C", "change")
+    repository.write("s.yaml", json.dumps({**source, "metadata": {"name": "s", "description": "another"}}))
+    repository.commit()
+    assert planned(alone).statuses() == {"Source s": "configured"}
+    repository.write("old.yaml", type_of(description="another"))
+    repository.commit()
+    found = planned(alone)
+    assert found.of("old")["status"] == "invalid"
+    assert "did you mean `string`?" in found.of("old")["reason"]
+
+
 def test_a_bad_value_is_refused_with_its_place(alone: Program, repository: Repository) -> None:
     repository.write("team/a.yaml", destination("a", port=0))
     repository.commit()

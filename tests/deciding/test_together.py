@@ -119,6 +119,19 @@ def test_a_parameter_that_its_type_does_not_know_is_kept_masked_and_told(project
     assert project.status("Destination", "one") == {}
 
 
+def test_unknown_parameters_are_refused_where_the_settings_say_so(tmp_path: Path, source: Repository) -> None:
+    """In a request, and in a commit."""
+    source.write("git.yaml", json.dumps(destination("git", "otlp", compresion="gzip")))
+    source.commit()
+    settings = {"resources": {"unknownParameters": "refuse"}}
+    with daemons.running(tmp_path, settings=settings) as daemon:
+        [update] = daemon.apply(destination("api", "otlp", compresion="gzip"))
+        assert (update["status"], "notes" in update) == ("invalid", False)
+        run = daemons.Followed(daemon, source, name="r").head()
+        assert [(one["name"], one["status"]) for one in run["statuses"]] == [("git", "invalid")]
+        assert daemon.resource("Destination", "git", project="r") is None
+
+
 def test_a_parameter_that_a_type_of_the_service_itself_does_not_know_is_invalid(project: Project) -> None:
     webhook = destination("one", "webhook", hostname="a.example.com", hostnam="x")
     storage = resource("Extension", "two", type="file_storage", parameters=[{"name": "max_byte", "value": 1}])

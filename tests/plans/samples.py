@@ -142,6 +142,21 @@ def held() -> Plan:
     return plan(entry(*gone, before, unchanged=7, held=13, notes=(note,)))
 
 
+def noted() -> Plan:
+    """Warnings of a resource, and what becomes incomplete by it."""
+    unknown = (
+        "teams/orders/all.yaml:9:5: /spec/parameters/0: is not known to its type; it is kept all the same, and masked"
+    )
+    makes = "makes Configuration edge and 3 more incomplete; `status.incomplete` of each says what to complete"
+    return plan(
+        entry(
+            one("configured", "DestinationType", "own", notes=(makes,)),
+            one("created", "Destination", "new", line=7, notes=(unknown, "a second sentence")),
+            unchanged=7,
+        )
+    )
+
+
 def moved() -> Plan:
     """The base has commits that the head lacks."""
     return plan(entry(one("configured", "Fleet", "edge")), behind=3, merge_base="1" * 40)
@@ -207,6 +222,6 @@ def _numbered(status: str, number: int, each: int) -> Status:
 
 def all_of_them() -> Iterator[tuple[str, Plan]]:
     """The plans that golden files show, by name."""
-    for make in (empty, every, two, trouble, held, moved, hostile):
+    for make in (empty, every, two, trouble, held, noted, moved, hostile):
         yield make.__name__, make()
     yield "cut", large(5_000, 3)
