@@ -11,13 +11,13 @@ from starlette.responses import Response
 from api import errors, objects, queries
 from api.answers import Json
 from api.calls import Call
-from reconciler.notifying.outbox import Tried
+from reconciler.notifying.outbox import TriedAlert
 
 
-async def test(call: Call) -> Response:
+async def send_test_alert(call: Call) -> Response:
     """POST /v1/alerts/test"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=("target",))
+    body = await objects.read_object(call, known=("target",))
     target = body.text("target")
     body.check()
     outbox = call.services.outbox
@@ -31,7 +31,7 @@ async def test(call: Call) -> Response:
     return Json(json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
 
 
-def _shown(one: Tried) -> dict[str, Any]:
+def _shown(one: TriedAlert) -> dict[str, Any]:
     return {
         "target": one.target,
         "taken": one.came.is_taken,

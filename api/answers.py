@@ -35,11 +35,11 @@ class Empty(Response):
         self.raw_headers = list(headers)
 
 
-def member(name: bytes, value: bytes) -> bytes:
+def json_member(name: bytes, value: bytes) -> bytes:
     """A JSON object with one member."""
     return b'{"%b":%b}' % (name, value)
 
 
-def array(name: bytes, values: Iterable[bytes]) -> bytes:
+def json_array(name: bytes, values: Iterable[bytes]) -> bytes:
     """A JSON object with one member, an array."""
     return b'{"%b":[%b]}' % (name, b",".join(values))

@@ -14,45 +14,43 @@ from api import answers, errors, instants, judging, objects, queries
 from api.answers import Empty, Json
 from api.calls import Call
 from api.objects import Members
-from reconciler import ids
-from reconciler.access import changing, keys, permissions, principals
-from reconciler.access.actors import Role
-from reconciler.access.models import Key
-from reconciler.access.permissions import Permission, Scope
-from reconciler.access.principals import UNLISTED, Principal, Verdict
-from reconciler.clock import rfc3339
+from reconciler.access import changing
+from reconciler.model import directory, ids, principals
+from reconciler.model.clock import rfc3339
+from reconciler.model.directory import Key
+from reconciler.model.principals import UNLISTED, AccessVerdict, Permission, Principal, Role, Scope
 
 MEMBERS = ("name", "project", "role", "scopes", "expiry", "personal")
 NO_KEYS_BY_KEYS = "A key makes no keys, so that whoever finds one cannot stay: a person makes them, or SERVICE_API_KEY."
 
 
-async def list_all(call: Call) -> Response:
+async def list_keys(call: Call) -> Response:
     """GET /v1/api-keys"""
     if call.principal.user is not None:
         pass  # who may manage none has keys of their own
     elif judging.HEADER in call.headers:
         _check_may_manage(call, judging.chosen(call))
     elif not may_manage_any(call.principal):
-        takes = permissions.takes(Permission.MANAGE_KEYS, call.principal.scopes)
+        takes = principals.required_for(Permission.MANAGE_KEYS, call.principal.scopes)
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
-    return Json(answers.array(b"apiKeys", (json.dumps(_shown(one)).encode() for one in visible(call))))
+    return Json(answers.json_array(b"apiKeys", (json.dumps(_shown_key(one)).encode() for one in visible(call))))
 
 
-async def create(call: Call) -> Response:
+async def create_key(call: Call) -> Response:
     """POST /v1/api-keys"""
     queries.none_known(call.query)
-    key, text = await make(call, await objects.read(call, known=MEMBERS))
-    return Json(answers.member(b"apiKey", json.dumps({**_shown(key), "key": text}).encode()), status=201)
+    key, text = await make_key(call, await objects.read_object(call, known=MEMBERS))
+    return Json(answers.json_member(b"apiKey", json.dumps({**_shown_key(key), "key": text}).encode()), status=201)
 
 
-async def revoke(call: Call) -> Response:
+async def revoke_key(call: Call) -> Response:
     """DELETE /v1/api-keys/{id}"""
     queries.none_known(call.query)
-    await end(call, call.parameter("id"))
+    await end_key(call, call.parameter("id"))
     return Empty(status=204)
 
 
-async def make(call: Call, body: Members) -> tuple[Key, str]:
+async def make_key(call: Call, body: Members) -> tuple[Key, str]:
     """Make the key that somebody asks for; with the key itself, which nobody sees again.
 
     Raises `BadRequest`, `NotFound`, `Forbidden`, and what refuses the change.
@@ -60,9 +58,9 @@ async def make(call: Call, body: Members) -> tuple[Key, str]:
     principal = call.principal
     if principal.user is None and principal not in UNLISTED:
         raise errors.Forbidden(NO_KEYS_BY_KEYS)
-    text = keys.make(os.urandom(keys.RANDOM_BYTES))
+    text = directory.make_key(os.urandom(directory.RANDOM_BYTES))
     now = call.services.clock()
-    key = _read(body, text, call=call, now=now)
+    key = _read_key(body, text, call=call, now=now)
     body.check()
     if key.owner is None and body.value.get("personal") is True:
         raise errors.Forbidden(f"A personal key is of a person, and {principal.name} is none.")
@@ -84,7 +82,7 @@ async def make(call: Call, body: Members) -> tuple[Key, str]:
     return key, text
 
 
-async def end(call: Call, identifier: str) -> None:
+async def end_key(call: Call, identifier: str) -> None:
     """Revoke a key. Raises `Missing`, `NotFound`, `Forbidden`."""
     key = _within_reach(call, identifier)
     if not _is_own(call, key):
@@ -94,7 +92,7 @@ async def end(call: Call, identifier: str) -> None:
     )
 
 
-def _read(body: Members, text: str, *, call: Call, now: datetime) -> Key:
+def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
     """The key that a body asks for: of the chosen project, unless it says `"project": null`."""
     name = body.text("name", required=True)
     role = body.choice("role", list(Role), required=True)
@@ -108,14 +106,14 @@ def _read(body: Members, text: str, *, call: Call, now: datetime) -> Key:
     return Key(
         id=ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES)),
         name=name or "",
-        prefix=keys.prefix(text) or "",
-        digest=keys.digest(text),
+        prefix=directory.key_prefix(text) or "",
+        digest=directory.key_digest(text),
         project=project,
         role=Role(role or Role.VIEWER),
         scopes=frozenset(map(Scope, scopes)) if scopes is not None else frozenset({Scope.RESOURCES}),
         created_at=rfc3339(now),
         created_by=call.principal.name,
-        expires_at=instants.text(changing.key_expiry(asked, is_personal=is_personal, now=now)),
+        expires_at=instants.instant_text(changing.key_expiry(asked, is_personal=is_personal, now=now)),
         owner=call.principal.user if is_personal else None,
     )
 
@@ -129,10 +127,10 @@ def may_manage_any(principal: Principal) -> bool:
 def _check_may_manage(call: Call, project: str | None) -> None:
     """Raises `NotFound` for a project out of reach, `Forbidden`."""
     is_missing = project is not None and project not in call.services.accounts.directory.projects
-    verdict = Verdict.UNKNOWN if is_missing else _verdict(call, project)
-    if verdict is Verdict.UNKNOWN:
+    verdict = AccessVerdict.UNKNOWN if is_missing else _verdict(call, project)
+    if verdict is AccessVerdict.UNKNOWN:
         raise judging.missing(call, judging.NO_PROJECT, project=project)
-    if verdict is Verdict.FORBIDDEN:
+    if verdict is AccessVerdict.FORBIDDEN:
         whose = "the organization" if project is None else f"the project {project}"
         raise errors.Forbidden(f"{call.principal.name} may not manage the keys of {whose}.")
 
@@ -141,7 +139,9 @@ def visible(call: Call) -> list[Key]:
     """The keys that whoever asks may manage, their own among them, of the projects that they mean, by their ids: the
     oldest first.
     """
-    return [key for key in _reachable(call) if _is_own(call, key) or _verdict(call, key.project) is Verdict.ALLOWED]
+    return [
+        key for key in _reachable(call) if _is_own(call, key) or _verdict(call, key.project) is AccessVerdict.ALLOWED
+    ]
 
 
 def _within_reach(call: Call, identifier: str) -> Key:
@@ -166,12 +166,12 @@ def _is_own(call: Call, key: Key) -> bool:
     return key.owner is not None and key.owner == call.principal.user
 
 
-def _verdict(call: Call, project: str | None) -> Verdict:
+def _verdict(call: Call, project: str | None) -> AccessVerdict:
     permission = Permission.MANAGE_ORGANIZATION if project is None else Permission.MANAGE_KEYS
     return principals.judge(call.principal, permission, project=project)
 
 
-def _shown(key: Key) -> dict[str, object]:
+def _shown_key(key: Key) -> dict[str, object]:
     """All but the key itself."""
     return {
         "id": key.id,

@@ -41,11 +41,11 @@ from api.errors import Told
 from api.judging import in_organization, in_project, known, of_project, of_repository, public, within_reach
 from api.pages import failures, lost
 from api.pages import routes as pages
-from api.places import Places, pattern
+from api.places import RequestPlaces, path_pattern
 from api.shortcut import Shortcut
 from reconciler import browsing
-from reconciler.access.permissions import Permission
 from reconciler.daemon.services import Services
+from reconciler.model.principals import Permission
 
 HANDLE = Permission.HANDLE_DELIVERIES
 READ, CHANGE, APPROVE, SUSPEND = Permission.READ, Permission.CHANGE, Permission.APPROVE, Permission.SUSPEND
@@ -70,8 +70,8 @@ ROUTES = (
     ("/readyz", Endpoint(GET=public(health.ready))),
     ("/v1/resources/{kind}", Endpoint(GET=in_project(resources.list_kind, READ))),
     ("/v1/resources/{kind}/{name}/raw", Endpoint(GET=in_project(resources.raw, Permission.LOAD))),
-    ("/v1/apply", Endpoint(POST=in_project(changes.apply, CHANGE))),
-    ("/v1/delete", Endpoint(POST=in_project(changes.delete, CHANGE))),
+    ("/v1/apply", Endpoint(POST=in_project(changes.apply_resources, CHANGE))),
+    ("/v1/delete", Endpoint(POST=in_project(changes.delete_resources, CHANGE))),
     ("/v1/version", Endpoint(GET=public(health.version))),
     ("/v1/repositories", Endpoint(GET=within_reach(repositories.list_all, READ))),
     ("/v1/repositories/{name}", Endpoint(GET=of_repository(repositories.get, READ))),
@@ -79,11 +79,11 @@ ROUTES = (
         "/v1/repositories/{name}/reconcile",
         Endpoint(POST=of_repository(repositories.reconcile, Permission.RECONCILE)),
     ),
-    ("/v1/repositories/{name}/approve", Endpoint(POST=of_repository(approvals.approve, APPROVE))),
+    ("/v1/repositories/{name}/approve", Endpoint(POST=of_repository(approvals.approve_repository, APPROVE))),
     ("/v1/repositories/{name}/suspend", Endpoint(POST=of_repository(suspensions.suspend, SUSPEND))),
     ("/v1/repositories/{name}/resume", Endpoint(POST=of_repository(suspensions.resume, SUSPEND))),
-    ("/v1/runs", Endpoint(GET=within_reach(runs.list_all, READ))),
-    ("/v1/runs/{id}", Endpoint(GET=within_reach(runs.get, READ))),
+    ("/v1/runs", Endpoint(GET=within_reach(runs.list_runs, READ))),
+    ("/v1/runs/{id}", Endpoint(GET=within_reach(runs.get_run, READ))),
     ("/v1/plan", Endpoint(POST=within_reach(plans.make, READ))),
     ("/v1/plans", Endpoint(GET=within_reach(plans.list_all, READ))),
     ("/v1/plans/{id}", Endpoint(GET=within_reach(plans.get, READ))),
@@ -107,9 +107,12 @@ ROUTES = (
     ),
     (
         "/v1/projects/{name}/invitations",
-        Endpoint(GET=of_project(invitations.list_all, MEMBERS), POST=of_project(invitations.create, MEMBERS)),
+        Endpoint(
+            GET=of_project(invitations.list_invitations, MEMBERS),
+            POST=of_project(invitations.create_invitation, MEMBERS),
+        ),
     ),
-    ("/v1/projects/{name}/invitations/{id}", Endpoint(DELETE=of_project(invitations.withdraw, MEMBERS))),
+    ("/v1/projects/{name}/invitations/{id}", Endpoint(DELETE=of_project(invitations.withdraw_invitation, MEMBERS))),
     (
         "/v1/users",
         Endpoint(GET=in_organization(users.list_all, ORGANIZATION), POST=in_organization(users.create, ORGANIZATION)),
@@ -122,17 +125,17 @@ ROUTES = (
             DELETE=in_organization(users.remove, ORGANIZATION),
         ),
     ),
-    ("/v1/api-keys", Endpoint(GET=known(api_keys.list_all), POST=known(api_keys.create))),
-    ("/v1/api-keys/{id}", Endpoint(DELETE=known(api_keys.revoke))),
+    ("/v1/api-keys", Endpoint(GET=known(api_keys.list_keys), POST=known(api_keys.create_key))),
+    ("/v1/api-keys/{id}", Endpoint(DELETE=known(api_keys.revoke_key))),
     ("/v1/api/notifications", Endpoint(GET=within_reach(notifications.list_all, READ))),
     ("/v1/api/notifications/{id}", Endpoint(GET=within_reach(notifications.get, READ))),
     ("/v1/api/notifications/{id}/status", Endpoint(POST=within_reach(notifications.set_status, READ))),
-    ("/v1/alerts/test", Endpoint(POST=in_organization(alerts.test, ORGANIZATION))),
-    ("/metrics", Endpoint(GET=in_organization(metrics.scrape, Permission.READ_METRICS))),
-    ("/openapi.json", Endpoint(GET=public(openapi.serve))),
-    ("/hooks/{repository}", Endpoint(POST=public(hooks.deliver))),
+    ("/v1/alerts/test", Endpoint(POST=in_organization(alerts.send_test_alert, ORGANIZATION))),
+    ("/metrics", Endpoint(GET=in_organization(metrics.scrape_metrics, Permission.READ_METRICS))),
+    ("/openapi.json", Endpoint(GET=public(openapi.serve_openapi))),
+    ("/hooks/{repository}", Endpoint(POST=public(hooks.deliver_hook))),
     ("/v1/{kind}/{name}/history", Endpoint(GET=in_project(resources.history, READ))),
-    ("/v1/{kind}/{name}/history/redact", Endpoint(POST=in_project(redactions.redact, Permission.REDACT))),
+    ("/v1/{kind}/{name}/history/redact", Endpoint(POST=in_project(redactions.redact_resource, Permission.REDACT))),
 )
 
 
@@ -143,7 +146,7 @@ OF_PROGRAMS = frozenset(path.split("/")[1] for path, _ in ROUTES)
 """The first parts of the paths of the interface: below them nothing is shown as a page."""
 
 _LITERAL = frozenset(path for path, _ in ROUTES if "{" not in path)
-_PUBLIC_PATTERN = re.compile("|".join(pattern(path) for path in sorted(PUBLIC) if "{" in path))
+_PUBLIC_PATTERN = re.compile("|".join(path_pattern(path) for path in sorted(PUBLIC) if "{" in path))
 
 
 class Application(Starlette):
@@ -154,7 +157,7 @@ class Application(Starlette):
 
 def build(services: Services) -> Application:
     """The ASGI application that serves `services`."""
-    openapi.encoded()  # made now, so that a fault in the document stops the start and no request waits for it
+    openapi.encoded_document()  # made now, so that a fault in the document stops the start and no request waits for it
     browsing.built_in_digest()  # likewise
     return _built((*ROUTES, *pages.ROUTES), services, otherwise=unknown, is_lost=is_lost)
 
@@ -186,7 +189,7 @@ def _built(
         public=is_public,
         render=render,
         pages=served,
-        places=Places(paths.values()),
+        places=RequestPlaces(paths.values()),
         is_lost=is_lost,
     )
     return app
@@ -223,8 +226,8 @@ def leading(routes: Iterable[tuple[str, ASGIApp]], *, lifespan: ASGIApp, otherwi
 def failure(scope: Scope, said: Told, *, served: Collection[str], is_lost: Callable[[Scope], bool]) -> Response:
     """What failed, in the form of the path that was asked; `served` are the pages."""
     if scope["path"] in served or is_lost(scope):
-        return failures.failure(said)
-    return rpc.failure(scope["headers"], said) if scope["path"] == LOGS else errors.as_json(said)
+        return failures.failure_page(said)
+    return rpc.failure_message(scope["headers"], said) if scope["path"] == LOGS else errors.as_json(said)
 
 
 def is_public(path: str) -> bool:

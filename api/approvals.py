@@ -14,10 +14,10 @@ from reconciler.reconciling.suspending import Suspended
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-async def approve(call: Call) -> Response:
+async def approve_repository(call: Call) -> Response:
     """POST /v1/repositories/{name}/approve"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=("commit",))
+    body = await objects.read_object(call, known=("commit",))
     commit = body.text("commit", required=True) or ""
     if commit and not COMMIT.fullmatch(commit):
         body.mistake("commit", "must be a commit's full id, 40 hexadecimal digits")
@@ -30,4 +30,4 @@ async def approve(call: Call) -> Response:
         raise errors.Conflict(refusal.message) from refusal
     if run is None:
         raise repositories.missing()
-    return Json(answers.member(b"run", json.dumps(run).encode()), status=202)
+    return Json(answers.json_member(b"run", json.dumps(run).encode()), status=202)

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from api import errors, judging, queries, streams
 from api.calls import Call
-from reconciler.access import permissions
-from reconciler.access.permissions import Permission
 from reconciler.auditing import filters
+from reconciler.model import principals
+from reconciler.model.principals import Permission
 from reconciler.store.contract import AuditPlace, AuditWanted
 
 PARAMETERS = frozenset({"kind", "name", "actor", "action", "since", "until", "project", "limit", "after", "documents"})
@@ -41,7 +41,7 @@ async def list_all(call: Call) -> Response:
     wanted = wanted._replace(projects=_of_one(call, wanted.projects, query.text("project")))
     pages = call.services.store.event_pages(wanted, limit=limit, documents=documents)
     if not as_lines:
-        return streams.Streamed(streams.array(b"events", pages))
+        return streams.Streamed(streams.stream_array(b"events", pages))
     content_type = (b"content-type", LINES)
     return streams.Streamed(_lines(pages), content_type=content_type, whole_seconds=EXPORT_SECONDS)
 
@@ -51,10 +51,10 @@ def _wanted(query: queries.Query) -> AuditWanted:
     if since is not None and until is not None and since > until:
         query.problems.append("The query parameter `since` is later than `until`.")
     return AuditWanted(
-        kind=_known(query, "kind", filters.kind),
+        kind=_known(query, "kind", filters.kind_filter),
         name=query.text("name"),
-        actor=_known(query, "actor", filters.actor),
-        action=_known(query, "action", filters.action),
+        actor=_known(query, "actor", filters.actor_filter),
+        action=_known(query, "action", filters.action_filter),
         since=since,
         until=until,
         after=_after(query),
@@ -99,7 +99,7 @@ def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> f
 
 
 def _forbidden(call: Call) -> errors.Forbidden:
-    takes = permissions.takes(Permission.READ_AUDIT, call.principal.scopes)
+    takes = principals.required_for(Permission.READ_AUDIT, call.principal.scopes)
     return errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
 
 
@@ -107,7 +107,7 @@ def _known(query: queries.Query, name: str, meant: Callable[[str], str]) -> str 
     text = query.text(name)
     try:
         return None if text is None else meant(text)
-    except filters.NotThere as problem:
+    except filters.NoSuchFilter as problem:
         query.problems.append(f"The query parameter `{name}` {problem}")
         return None
 

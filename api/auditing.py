@@ -9,8 +9,8 @@ import json
 import logging
 
 from api.calls import Call
-from reconciler.access.models import User
-from reconciler.clock import rfc3339
+from reconciler.model.clock import rfc3339
+from reconciler.model.directory import User
 from reconciler.store.contract import AuditRow, StoreFault
 
 log = logging.getLogger(__name__)

@@ -10,12 +10,11 @@ from starlette.types import Receive, Scope
 
 from api.answers import Header
 from api.auth import addresses
-from reconciler.access import principals
-from reconciler.access.actors import Actor
-from reconciler.access.models import Directory
-from reconciler.access.principals import Principal
 from reconciler.access.sessions import Session
 from reconciler.daemon.services import Services
+from reconciler.model import principals
+from reconciler.model.directory import Directory
+from reconciler.model.principals import Actor, Principal
 
 
 class State(TypedDict):
@@ -63,7 +62,7 @@ class Call:
     @property
     def address(self) -> str:
         """Where the request comes from, as text."""
-        return addresses.of(self.scope, trusted=self.services.trusted_proxies)
+        return addresses.address_of(self.scope, trusted=self.services.trusted_proxies)
 
     @property
     def query(self) -> bytes:

@@ -5,45 +5,45 @@ from starlette.responses import Response
 from api import bodies, disconnects, queries
 from api.answers import Empty, Json
 from api.calls import Call
-from reconciler.applying import Answer, Options, Request
+from reconciler.applying import ApplyAnswer, ApplyOptions, ApplyRequest
 
 APPLY_PARAMETERS = frozenset({"acceptInvalid", "atomic", "dryRun", "strict"})
 DELETE_PARAMETERS = frozenset({"dryRun"})
 
 
-async def apply(call: Call) -> Response:
+async def apply_resources(call: Call) -> Response:
     """POST /v1/apply"""
     asked = _options(call, known=APPLY_PARAMETERS)
     body = await bodies.read(call)
-    who = request(call)
+    who = change_request(call)
     work = call.services.applier.apply(body, request=who, options=asked)
-    return response(await disconnects.unless_gone(call.receive, work))
+    return change_response(await disconnects.unless_gone(call.receive, work))
 
 
-async def delete(call: Call) -> Response:
+async def delete_resources(call: Call) -> Response:
     """POST /v1/delete"""
     asked = _options(call, known=DELETE_PARAMETERS)
     body = await bodies.read(call)
-    who = request(call)
+    who = change_request(call)
     work = call.services.applier.delete(body, request=who, options=asked)
-    return response(await disconnects.unless_gone(call.receive, work))
+    return change_response(await disconnects.unless_gone(call.receive, work))
 
 
-def request(call: Call) -> Request:
+def change_request(call: Call) -> ApplyRequest:
     """Who asks, in which project, under the id that the answer carries too."""
-    return Request(id=call.request, project=call.project, actor=call.actor)
+    return ApplyRequest(id=call.request, project=call.project, actor=call.actor)
 
 
-def response(answer: Answer) -> Response:
+def change_response(answer: ApplyAnswer) -> Response:
     """What the applier says, as a response."""
     if not answer.body:
         return Empty(status=answer.status)
     return Json(answer.body, status=answer.status)
 
 
-def _options(call: Call, *, known: frozenset[str]) -> Options:
+def _options(call: Call, *, known: frozenset[str]) -> ApplyOptions:
     query = queries.Query(call.query, known=known, strict=True)
-    options = Options(
+    options = ApplyOptions(
         accept_invalid=query.boolean("acceptInvalid"),
         atomic=query.boolean("atomic"),
         dry_run=query.boolean("dryRun"),

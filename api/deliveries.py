@@ -14,13 +14,11 @@ from starlette.responses import Response
 from api import auditing, errors, objects, queries
 from api.answers import Json
 from api.calls import Call
-from reconciler import counting
-from reconciler.access import principals
-from reconciler.access.permissions import Permission
 from reconciler.delivery import contract, showing
-from reconciler.resources import components, names
-from reconciler.resources.keys import Key
-from reconciler.resources.references import WEBHOOK
+from reconciler.model import components, names, principals, text
+from reconciler.model.components import WEBHOOK
+from reconciler.model.names import Key
+from reconciler.model.principals import Permission
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +47,7 @@ async def discard(call: Call) -> Response:
     """POST /v1/destinations/{name}/delivery/discard"""
     queries.none_known(call.query)
     name = _name(call)
-    body = await objects.read(call, known=("what",))
+    body = await objects.read_object(call, known=("what",))
     what = body.choice("what", WHAT, required=True)
     body.check()
     queued, dead = what in (QUEUE, ALL), what in (DEAD_LETTERS, ALL)
@@ -70,9 +68,9 @@ async def _shown(call: Call, name: str) -> dict[str, Any]:
         return call.services.deliveries.shown(call.project, name, answers=_may_see_answers(call))
     except contract.UnknownDestination:
         stored = await call.services.store.get(call.project, Key("Destination", name))
-        if stored is None or components.type_of(json.loads(stored)["spec"]) != WEBHOOK.name:
+        if stored is None or components.type_name_of(json.loads(stored)["spec"]) != WEBHOOK.name:
             raise
-        return showing.idle(name)
+        return showing.idle_delivery(name)
 
 
 def _may_see_answers(call: Call) -> bool:
@@ -85,7 +83,7 @@ async def _nothing_said(call: Call) -> str:
     """The name in the path of a request that says nothing else. Raises `BadRequest`."""
     queries.none_known(call.query)
     name = _name(call)
-    (await objects.read(call, known=())).check()
+    (await objects.read_object(call, known=())).check()
     return name
 
 
@@ -93,7 +91,7 @@ def _name(call: Call) -> str:
     """The destination that the path names: a resource's, or `configuration:id` of one in place. Raises `BadRequest`."""
     name = call.parameter("name")
     first, colon, last = name.partition(":")
-    problem = names.name(first) or (names.name(last) if colon else None)
+    problem = names.wrong_name(first) or (names.wrong_name(last) if colon else None)
     if problem is not None:
         raise errors.BadRequest(f"The name in the path {problem}; that of a webhook in place is `configuration:id`.")
     return name
@@ -119,8 +117,8 @@ def _log(call: Call, name: str, done: str, *, batches: int, records: int) -> Non
         "%s has %s %s (%s) of %s in the project %s.",
         call.principal.name,
         done,
-        counting.counted(batches, "batch", "batches"),
-        counting.counted(records, "record"),
+        text.counted(batches, "batch", "batches"),
+        text.counted(records, "record"),
         name,
         call.project,
         extra={"fields": {"destination": name, "project": call.project, "request": call.request}},

@@ -22,13 +22,13 @@ from api.auth import addresses, browsers, credentials, hosts
 from api.auth.authenticating import Authenticator
 from api.calls import State
 from api.errors import Told
-from api.places import Places
-from reconciler import belonging, ids
-from reconciler.access.principals import Principal
+from api.places import RequestPlaces
 from reconciler.auditing import refusals
 from reconciler.daemon import headers as security
 from reconciler.daemon.connections import WHOLE_ANSWER
 from reconciler.daemon.services import Services
+from reconciler.model import ids, log_context
+from reconciler.model.principals import Principal
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ REFUSED = frozenset({401, 403, 429})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 AT_ONCE = 256  # ids whose random digits are drawn together
-NOWHERE = Places(())
+NOWHERE = RequestPlaces(())
 BUSY_SECONDS = 1  # after which a request over that limit may be tried again
 
 
@@ -106,7 +106,7 @@ class Edge:
         public: Callable[[str], bool],
         render: Rendering = usual,
         pages: Collection[str] = (),
-        places: Places = NOWHERE,
+        places: RequestPlaces = NOWHERE,
         is_lost: Callable[[Scope], bool] = lambda _: False,
     ) -> None:
         self.app = app
@@ -117,12 +117,12 @@ class Edge:
         self.places = places
         self.render = render
         self.service_key = services.api_key.encode()
-        self.hosts = hosts.allowed(services.web_url)
+        self.hosts = hosts.allowed_hosts(services.web_url)
         self.authenticator = Authenticator(services)
         self.in_flight = services.in_flight
         self.note = services.measured.traffic.note
         self.common = Common(services.headers)
-        self.common_of_pages = Common(security.of_pages(services.headers))
+        self.common_of_pages = Common(security.page_headers(services.headers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -130,8 +130,8 @@ class Edge:
             return
         began = perf_counter()
         request = request_id(self.services.clock())
-        belonging.REQUEST.set(request)
-        belonging.PLACE.set(place := partial(addresses.of, scope, trusted=self.services.trusted_proxies))
+        log_context.REQUEST.set(request)
+        log_context.PLACE.set(place := partial(addresses.address_of, scope, trusted=self.services.trusted_proxies))
         scope["state"] = State(services=self.services, request=request)
         is_page = scope["path"] in self.pages or self.is_lost(scope)
         common = self.common_of_pages if is_page else self.common
@@ -159,13 +159,13 @@ class Edge:
         actor = refusals.NOBODY if principal is None else principal.name
         path, named = self.places.of(scope["path"], self.services)
         project = state.get("project") or named
-        self.services.refusals.note(refusals.Attempt(status, actor, address, path, project))
+        self.services.refusals.note(refusals.RefusedAttempt(status, actor, address, path, project))
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, *, is_page: bool) -> None:
         headers: list[Header] = scope["headers"]
         named = dict(headers)  # to see which there are; of one that is repeated, a check below looks at every value
         if self.services.anybody is not None:
-            hosts.check(headers, allowed=self.hosts)
+            hosts.check_host(headers, allowed=self.hosts)
         elif len(named) < len(headers):
             hosts.refuse_several(headers)
         credentials.refuse_in_path(scope["path"])
@@ -180,17 +180,17 @@ class Edge:
         principal = await self._principal(scope, has_cookie=b"cookie" in named, is_write=is_write)
         if is_write and b"cookie" in named:
             _check_type(headers)
-        if not under_way.enter(self.in_flight, principal.name):
+        if not under_way.enter_request(self.in_flight, principal.name):
             raise errors.TooMany(f"You have {under_way.MOST} requests under way; try again.", after=BUSY_SECONDS)
         try:
             await self.app(scope, receive, send)
         finally:
-            under_way.leave(self.in_flight, principal.name)
+            under_way.leave_request(self.in_flight, principal.name)
 
     async def _principal(self, scope: Scope, *, has_cookie: bool, is_write: bool) -> Principal:
         """Who asks. A cookie, which a browser adds by itself, counts where nothing else is shown."""
         headers: list[Header] = scope["headers"]
-        shown = credentials.shown(headers)
+        shown = credentials.shown_credentials(headers)
         if has_cookie and not shown.keys and not shown.passwords and self.services.anybody is None:
             visitor = browsers.visitor(headers, self.services)
             if visitor is not None:
@@ -198,7 +198,7 @@ class Edge:
                     hosts.check_origin(headers, web_url=self.services.web_url, needs_proof=True)
                 scope["state"].update(visitor._asdict())
                 return visitor.principal
-        address = partial(addresses.of, scope, trusted=self.services.trusted_proxies)
+        address = partial(addresses.address_of, scope, trusted=self.services.trusted_proxies)
         principal = await self.authenticator.principal(shown, address=address)
         scope["state"].update(principal=principal, directory=self.services.accounts.directory)
         return principal

@@ -6,13 +6,13 @@ from starlette.types import Receive, Scope, Send
 
 from api import errors, judging
 from api.calls import Call
-from api.judging import Place, Rule
+from api.judging import AccessRule, PermissionPlace
 
 
 class Endpoint:
     """An ASGI application for one path. Starlette's route for functions would wrap each call three times more."""
 
-    def __init__(self, **rules: Rule) -> None:
+    def __init__(self, **rules: AccessRule) -> None:
         self.rules = dict(rules)
         if "GET" in rules:
             self.rules["HEAD"] = rules["GET"]
@@ -22,7 +22,7 @@ class Endpoint:
     @property
     def is_public(self) -> bool:
         """Whether no method of it asks for a credential."""
-        return all(rule.place is Place.PUBLIC for rule in self.rules.values())
+        return all(rule.place is PermissionPlace.PUBLIC for rule in self.rules.values())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         rule = self.rules.get(scope["method"])

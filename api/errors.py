@@ -30,10 +30,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from api.answers import Header, Json
-from reconciler import errors
 from reconciler.access import changing
 from reconciler.delivery import contract
-from reconciler.hanging import Hangs
+from reconciler.hanging import DiskHangs
+from reconciler.model import errors
 from reconciler.otlp import refusals
 from reconciler.reading import client
 from reconciler.signing_in.passwords import Throttled
@@ -205,7 +205,7 @@ def _unknown_encoding(exception: Exception, _request: str) -> Told:
 
 
 def _full(exception: Exception, _request: str) -> Told:
-    assert isinstance(exception, contract.Full)
+    assert isinstance(exception, contract.QueueFull)
     return Told(503, (exception.message,), (retry_after(exception.seconds),))
 
 
@@ -253,15 +253,15 @@ TABLE: Mapping[type, Answering] = {
     client.Busy: _busy,
     client.Overdue: _overdue,
     Throttled: _throttled,
-    refusals.TooLarge: partial(_told, status=413),
+    refusals.RequestTooLarge: partial(_told, status=413),
     refusals.UnknownEncoding: _unknown_encoding,
     contract.UnknownDestination: partial(_told, status=404),
-    contract.Full: _full,
+    contract.QueueFull: _full,
     contract.NotTaken: _not_taken,
     Damaged: _damaged,
     StoreFault: _outside,
     Moved: _moved,
-    Hangs: _outside,
+    DiskHangs: _outside,
     Exception: _failed,
 }
 """The nearest class decides; Transient has no line of its own, so that what else failed outside is a 500."""

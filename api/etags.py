@@ -12,7 +12,7 @@ from api.calls import Call
 _TAG = re.compile(r'(?:W/)?"[!#-+\--~]*"')
 
 
-def header(content: bytes) -> Header:
+def etag_header(content: bytes) -> Header:
     """The ETag of an answer that is a function of `content`."""
     return b"etag", b'"%b"' % hashlib.sha256(content).hexdigest().encode()
 

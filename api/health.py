@@ -10,7 +10,7 @@ from api import errors
 from api.answers import JSON, Json
 from api.at_once import AtOnce
 from api.calls import Call
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
 from reconciler.version import __version__
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from api import bodies, errors, queries
 from api.answers import Empty
 from api.calls import Call
 from reconciler.hooks import secret, signatures
-from reconciler.hooks.signatures import Checking, Verdict
+from reconciler.hooks.signatures import SignatureCheck, SignatureVerdict
 
 logger = logging.getLogger(__name__)
 
@@ -35,30 +35,31 @@ DECOY = Path(secret.__file__)  # read where there is no file of a secret, so tha
 
 UNSET = "`hook.secretFile` of this repository is not set"
 WHY = {
-    Verdict.NONE: "it has no signature; give the webhook the secret in `hook.secretFile`",
-    Verdict.WRONG: "its signature is not made with the secret in `hook.secretFile`; give both sides the same one",
-    Verdict.RIGHT: "",  # with a key that is none
-    Verdict.LATE: f"it was signed more than {signatures.SECONDS // 60} minutes from now; set the clocks right",
+    SignatureVerdict.NONE: "it has no signature; give the webhook the secret in `hook.secretFile`",
+    SignatureVerdict.WRONG: "its signature is not made with the secret in `hook.secretFile`; give both sides the "
+    "same one",
+    SignatureVerdict.RIGHT: "",  # with a key that is none
+    SignatureVerdict.LATE: f"it was signed more than {signatures.SECONDS // 60} minutes from now; set the clocks right",
 }
 
 
-async def deliver(call: Call) -> Response:
+async def deliver_hook(call: Call) -> Response:
     """POST /hooks/{repository}"""
     queries.none_known(call.query)
-    name, headers = call.parameter("repository"), signatures.single(call.scope["headers"])
+    name, headers = call.parameter("repository"), signatures.single_header(call.scope["headers"])
     file = call.services.repositories.hook_secret_file(name)
     key, fault = await _key(file)
-    checking = Checking(headers, secret=key or NO_KEY)
+    checking = SignatureCheck(headers, secret=key or NO_KEY)
     await bodies.pass_on(call, checking.update, limit=MAX_BYTES)
     verdict = checking.verdict(now=call.services.clock().timestamp())
-    if key is None or verdict is not Verdict.RIGHT:
+    if key is None or verdict is not SignatureVerdict.RIGHT:
         # `call_soon`: after this request's answer is written.
         asyncio.get_running_loop().call_soon(_tell, call, name, fault or WHY[verdict])
         raise errors.Hidden(
             "There is no such hook, or this delivery is not signed with its secret; the service's log says which."
         )
     if not signatures.is_ping(headers):
-        _hint(call, name, signatures.delivery(headers), checking.mark())
+        _hint(call, name, signatures.delivery_id(headers), checking.mark())
     return Empty(status=202, headers=((b"content-length", b"0"),))
 
 
@@ -66,8 +67,8 @@ async def _key(file: Path | None) -> tuple[bytes | None, str]:
     """The secret; None, with what is wrong, when there is none."""
     try:
         async with asyncio.timeout(READ_SECONDS):
-            found = await asyncio.get_running_loop().run_in_executor(THREADS, secret.read, file or DECOY)
-    except secret.Unusable as unusable:
+            found = await asyncio.get_running_loop().run_in_executor(THREADS, secret.read_secret, file or DECOY)
+    except secret.UnusableSecret as unusable:
         return None, UNSET if file is None else f"{file} {unusable}; write the webhook's secret into it"
     except TimeoutError:
         slow = f"{file} was not read within {READ_SECONDS:g} seconds; look whether its disk hangs"

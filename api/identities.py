@@ -9,9 +9,8 @@ from api.answers import Empty, Json
 from api.calls import Call
 from api.passwords import chosen_password
 from reconciler.access import changing
-from reconciler.access.amendments import Amendment
-from reconciler.access.models import Directory, User
-from reconciler.access.principals import Principal
+from reconciler.model.directory import Amendment, Directory, User
+from reconciler.model.principals import Principal
 
 
 class WrongPassword(errors.Forbidden):
@@ -20,14 +19,14 @@ class WrongPassword(errors.Forbidden):
 
 async def me(call: Call) -> Response:
     """GET /v1/me"""
-    shown = described(call.principal, call.services.accounts.directory)
-    return Json(answers.member(b"me", json.dumps(shown).encode()))
+    shown = described_person(call.principal, call.services.accounts.directory)
+    return Json(answers.json_member(b"me", json.dumps(shown).encode()))
 
 
 async def change_password(call: Call) -> Response:
     """PUT /v1/me/password"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=("password", "newPassword"))
+    body = await objects.read_object(call, known=("password", "newPassword"))
     old, new = body.text("password", required=True), chosen_password(body, "newPassword")
     body.check()
     await replace_password(call, old or "", new)
@@ -50,7 +49,7 @@ async def replace_password(call: Call, old: str, new: str) -> None:
     )
 
 
-def described(principal: Principal, directory: Directory) -> dict[str, object]:
+def described_person(principal: Principal, directory: Directory) -> dict[str, object]:
     """Who somebody is, and the projects within their reach with their role in each, sorted by name."""
     roles = {name: principal.role_in(name) for name in sorted(directory.projects)}
     person = None if principal.user is None else directory.user(principal.user)
@@ -59,11 +58,11 @@ def described(principal: Principal, directory: Directory) -> dict[str, object]:
         "organizationAdmin": principal.organization_admin,
         "scopes": sorted(principal.scopes),
         "projects": [{"name": name, "role": role} for name, role in roles.items() if role is not None],
-        **({} if person is None else identity(person)),
+        **({} if person is None else shown_identity(person)),
     }
 
 
-def identity(person: User) -> dict[str, object]:
+def shown_identity(person: User) -> dict[str, object]:
     """Who a person is at the provider; nothing for one who signs in with a password."""
     if person.identity is None:
         return {}

@@ -4,8 +4,8 @@ import re
 from datetime import datetime, timedelta
 
 from api.objects import Members
-from reconciler.clock import rfc3339
-from reconciler.documents.values import Value
+from reconciler.model.clock import rfc3339
+from reconciler.model.values import Value
 from reconciler.settings import scalars
 
 INSTANT = re.compile(
@@ -24,7 +24,7 @@ def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> dat
         return None
 
 
-def text(instant: datetime | None) -> str | None:
+def instant_text(instant: datetime | None) -> str | None:
     """As it is kept and shown."""
     return None if instant is None else rfc3339(instant)
 

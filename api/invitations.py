@@ -10,11 +10,11 @@ from api import answers, errors, instants, objects, queries
 from api.answers import Empty, Json
 from api.calls import Call
 from api.objects import Members
-from reconciler import ids
 from reconciler.access import changing, inviting
-from reconciler.access.actors import Role
-from reconciler.access.models import Invitation
-from reconciler.clock import rfc3339
+from reconciler.model import ids
+from reconciler.model.clock import rfc3339
+from reconciler.model.directory import Invitation
+from reconciler.model.principals import Role
 
 MEMBERS = ("role", "email", "expiry")
 NO_PROVIDER = (
@@ -27,19 +27,19 @@ CLAIMS_DECIDE = (
 )
 
 
-async def list_all(call: Call) -> Response:
+async def list_invitations(call: Call) -> Response:
     """GET /v1/projects/{name}/invitations"""
     now = rfc3339(call.services.clock())
     found = inviting.waiting(call.services.accounts.directory, now=now, project=call.project)
-    return Json(answers.array(b"invitations", (json.dumps(_shown(one)).encode() for one in found)))
+    return Json(answers.json_array(b"invitations", (json.dumps(_shown(one)).encode() for one in found)))
 
 
-async def create(call: Call) -> Response:
+async def create_invitation(call: Call) -> Response:
     """POST /v1/projects/{name}/invitations"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=MEMBERS)
+    body = await objects.read_object(call, known=MEMBERS)
     now = call.services.clock()
-    code = "" if "email" in body.value else inviting.make(os.urandom(inviting.RANDOM_BYTES))
+    code = "" if "email" in body.value else inviting.make_code(os.urandom(inviting.RANDOM_BYTES))
     invitation = _read(body, code, call=call, now=now)
     _check_admits(call)
     await call.services.accounts.amend(
@@ -48,10 +48,10 @@ async def create(call: Call) -> Response:
         request=call.request,
     )
     shown = {**_shown(invitation), "code": code} if code else _shown(invitation)
-    return Json(answers.member(b"invitation", json.dumps(shown).encode()), status=201)
+    return Json(answers.json_member(b"invitation", json.dumps(shown).encode()), status=201)
 
 
-async def withdraw(call: Call) -> Response:
+async def withdraw_invitation(call: Call) -> Response:
     """DELETE /v1/projects/{name}/invitations/{id}"""
     queries.none_known(call.query)
     project, identifier, now = call.project, call.parameter("id"), rfc3339(call.services.clock())
@@ -76,7 +76,7 @@ def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
         created_at=rfc3339(now),
         created_by=call.principal.name,
         expires_at=rfc3339(until),
-        digest=inviting.digest(code),
+        digest=inviting.code_digest(code),
         email=email,
     )
 
@@ -86,7 +86,7 @@ def _email(body: Members) -> str:
     text = body.text("email")
     if text is None:
         return ""
-    email = inviting.address(text)
+    email = inviting.invited_address(text)
     if email is None:
         body.mistake("email", inviting.EMAIL_RULE)
     return email or ""
@@ -95,7 +95,7 @@ def _email(body: Members) -> str:
 def _until(body: Members, *, email: str, now: datetime) -> datetime:
     """When it ends; any instant where a mistake in it was noted."""
     try:
-        return inviting.expiry(instants.expiry(body, now=now), email=email, now=now)
+        return inviting.invitation_expiry(instants.expiry(body, now=now), email=email, now=now)
     except changing.Invalid as problem:
         body.mistake("expiry", problem.message.removeprefix("The expiry ").rstrip("."))
         return now

@@ -1,7 +1,7 @@
 """Which request needs what: every method of every path says so, or it cannot be built.
 
 Belongs here: finding the project that a request is about, and turning a verdict into an answer. Does not: the verdict
-(`reconciler.access.principals`), who asks (`api.auth`).
+(`reconciler.model.principals`), who asks (`api.auth`).
 
 What somebody may not know of does not exist for them: that is a 404, whether it exists or not. What they may know of
 and not do is a 403.
@@ -17,9 +17,8 @@ from starlette.responses import Response
 from api import errors
 from api.auth import authenticating
 from api.calls import Call
-from reconciler.access import permissions, principals
-from reconciler.access.permissions import Permission
-from reconciler.access.principals import Verdict
+from reconciler.model import principals
+from reconciler.model.principals import AccessVerdict, Permission
 
 Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
 
@@ -30,7 +29,7 @@ NO_PROJECT = "There is no such project."
 NO_REPOSITORY = "There is no such repository; GET /v1/repositories lists those that are watched."
 
 
-class Place(Enum):
+class PermissionPlace(Enum):
     """What a request is about."""
 
     PUBLIC = auto()  # no credential is asked for
@@ -43,58 +42,58 @@ class Place(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     """A handler, and who may call it."""
 
     handler: Handler
-    place: Place
+    place: PermissionPlace
     permission: Permission | None = None
 
 
-def public(handler: Handler) -> Rule:
+def public(handler: Handler) -> AccessRule:
     """For everybody."""
-    return Rule(handler, Place.PUBLIC)
+    return AccessRule(handler, PermissionPlace.PUBLIC)
 
 
-def known(handler: Handler) -> Rule:
+def known(handler: Handler) -> AccessRule:
     """For whoever has a credential."""
-    return Rule(handler, Place.KNOWN)
+    return AccessRule(handler, PermissionPlace.KNOWN)
 
 
-def within_reach(handler: Handler, permission: Permission) -> Rule:
+def within_reach(handler: Handler, permission: Permission) -> AccessRule:
     """For whoever's credential is for such things at all; the handler shows what `reach` lets it."""
-    return Rule(handler, Place.REACH, permission)
+    return AccessRule(handler, PermissionPlace.REACH, permission)
 
 
-def in_organization(handler: Handler, permission: Permission) -> Rule:
+def in_organization(handler: Handler, permission: Permission) -> AccessRule:
     """For whoever has the permission whatever the project."""
-    return Rule(handler, Place.ORGANIZATION, permission)
+    return AccessRule(handler, PermissionPlace.ORGANIZATION, permission)
 
 
-def in_project(handler: Handler, permission: Permission) -> Rule:
+def in_project(handler: Handler, permission: Permission) -> AccessRule:
     """For whoever has the permission in the chosen project, which `call.project` is."""
-    return Rule(handler, Place.PROJECT, permission)
+    return AccessRule(handler, PermissionPlace.PROJECT, permission)
 
 
-def of_project(handler: Handler, permission: Permission) -> Rule:
+def of_project(handler: Handler, permission: Permission) -> AccessRule:
     """For whoever has the permission in the project that the path names, which `call.project` is."""
-    return Rule(handler, Place.NAMED_PROJECT, permission)
+    return AccessRule(handler, PermissionPlace.NAMED_PROJECT, permission)
 
 
-def of_repository(handler: Handler, permission: Permission) -> Rule:
+def of_repository(handler: Handler, permission: Permission) -> AccessRule:
     """For whoever has the permission in the project of the repository that the path names, which `call.project` is."""
-    return Rule(handler, Place.REPOSITORY, permission)
+    return AccessRule(handler, PermissionPlace.REPOSITORY, permission)
 
 
-def judge(call: Call, rule: Rule) -> None:
+def judge(call: Call, rule: AccessRule) -> None:
     """Set the project that the call is about. Raises `NotFound`, `Forbidden`, `BadRequest`."""
     if rule.permission is None:
         return
     verdict = _verdict(call, rule, rule.permission)
-    if verdict is Verdict.UNKNOWN:
+    if verdict is AccessVerdict.UNKNOWN:
         raise _missing(call, rule, call.project)
-    if verdict is Verdict.FORBIDDEN:
-        takes = permissions.takes(rule.permission, call.principal.scopes)
+    if verdict is AccessVerdict.FORBIDDEN:
+        takes = principals.required_for(rule.permission, call.principal.scopes)
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
 
 
@@ -111,12 +110,12 @@ def again(call: Call) -> None:
     call.judge(call)
 
 
-def _verdict(call: Call, rule: Rule, permission: Permission) -> Verdict:
+def _verdict(call: Call, rule: AccessRule, permission: Permission) -> AccessVerdict:
     match rule.place:
-        case Place.ORGANIZATION:
+        case PermissionPlace.ORGANIZATION:
             return principals.judge(call.principal, permission, project=None)
-        case Place.REACH:
-            return Verdict.ALLOWED if principals.is_for(call.principal, permission) else Verdict.FORBIDDEN
+        case PermissionPlace.REACH:
+            return AccessVerdict.ALLOWED if principals.is_for(call.principal, permission) else AccessVerdict.FORBIDDEN
         case _:
             call.project = call.state["project"] = _project(call, rule)
             return principals.judge(call.principal, permission, project=call.project)
@@ -146,13 +145,13 @@ def is_within(reachable: frozenset[str] | None, project: str) -> bool:
     return reachable is None or project in reachable
 
 
-def _project(call: Call, rule: Rule) -> str:
-    if rule.place is Place.PROJECT:
+def _project(call: Call, rule: AccessRule) -> str:
+    if rule.place is PermissionPlace.PROJECT:
         return chosen(call)
     # What is wrong with the chosen project comes first: told only of names that exist, it would tell which do.
     reachable = reach(call)
     name: str | None = call.parameter("name")
-    if rule.place is Place.REPOSITORY:
+    if rule.place is PermissionPlace.REPOSITORY:
         name = call.services.repositories.project_of(call.parameter("name"))
     if name is None or name not in call.services.accounts.directory.projects or not is_within(reachable, name):
         raise _missing(call, rule, name)
@@ -189,5 +188,5 @@ def _asked(call: Call) -> str | None:
     return values[0].decode("latin-1").strip()
 
 
-def _missing(call: Call, rule: Rule, project: str | None) -> errors.NotFound:
-    return missing(call, NO_REPOSITORY if rule.place is Place.REPOSITORY else NO_PROJECT, project=project)
+def _missing(call: Call, rule: AccessRule, project: str | None) -> errors.NotFound:
+    return missing(call, NO_REPOSITORY if rule.place is PermissionPlace.REPOSITORY else NO_PROJECT, project=project)

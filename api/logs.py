@@ -18,10 +18,10 @@ from api import begun, disconnects, errors, judging, queries, rpc
 from api.answers import Header
 from api.calls import Call
 from reconciler.delivery import limiting
-from reconciler.delivery.limiting import Room
+from reconciler.delivery.limiting import IntakeRoom
 from reconciler.otlp import encodings, reading
 from reconciler.otlp.models import MOST_BYTES
-from reconciler.otlp.refusals import Malformed, TooLarge, UnknownEncoding
+from reconciler.otlp.refusals import MalformedRequest, RequestTooLarge, UnknownEncoding
 
 READ_SECONDS = 60.0  # for a whole body
 FULL_SECONDS = 1  # after which there may be room for a body again
@@ -30,7 +30,12 @@ CLOSE: tuple[Header, ...] = ((b"connection", b"close"),)
 FULL = "Too many log records are being taken in at this moment; try again."
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # how what is compressed begins
 BEGINNINGS = tuple(MAGIC)
-REFUSALS = (Malformed, TooLarge, UnknownEncoding, errors.TooLarge)  # of what was read: that it was costs the sender
+REFUSALS = (
+    MalformedRequest,
+    RequestTooLarge,
+    UnknownEncoding,
+    errors.TooLarge,
+)  # of what was read: that it was costs the sender
 TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
 
 
@@ -52,13 +57,13 @@ async def take(call: Call) -> Response:
             judging.again(call)
         if encoding:
             held.change(held.size + MOST_BYTES)
-            body = await encodings.decoded(body, encoding)
+            body = await encodings.decode_body(body, encoding)
         else:
             _refuse_compressed(body)
         held.change(len(body))
         logs = await reading.read(body, json=json)
     except REFUSALS:
-        services.rates.charge(sender, limiting.cost(held.size), now=monotonic())
+        services.rates.charge(sender, limiting.request_cost(held.size), now=monotonic())
         raise
     else:
         _wait(services.rates.take(sender, logs.records or 1, now=monotonic()))
@@ -66,7 +71,7 @@ async def take(call: Call) -> Response:
         if services.deliveries.sends_at_once(call.project):
             # Who waits for an endpoint and goes away sends all of it again: nobody needs the answer to this.
             taking = disconnects.unless_gone(call.receive, taking)
-        return rpc.taken(await taking, json=json)
+        return rpc.taken_message(await taking, json=json)
     finally:
         held.change(0)
 
@@ -76,7 +81,7 @@ class _Held:
 
     __slots__ = ("room", "sender", "size")
 
-    def __init__(self, room: Room, sender: str, size: int) -> None:
+    def __init__(self, room: IntakeRoom, sender: str, size: int) -> None:
         """Raises `Unavailable`."""
         self.room = room
         self.sender = sender
@@ -134,7 +139,7 @@ def _refuse_compressed(body: bytes) -> None:
     """
     if body.startswith(BEGINNINGS):
         encoding = next(name for magic, name in MAGIC.items() if body.startswith(magic))
-        raise Malformed(f"The body is no OTLP: it looks like {encoding}; send `Content-Encoding: {encoding}`.")
+        raise MalformedRequest(f"The body is no OTLP: it looks like {encoding}; send `Content-Encoding: {encoding}`.")
 
 
 def _length(call: Call) -> int:

@@ -11,16 +11,16 @@ from api.calls import Call
 OPENMETRICS = b"application/openmetrics-text"
 
 
-async def scrape(call: Call) -> Response:
+async def scrape_metrics(call: Call) -> Response:
     """GET /metrics"""
     from reconciler.metrics import collecting, exposition  # noqa: PLC0415 - a service that nobody scrapes needs none of it
-    from reconciler.metrics.sources import Sources  # noqa: PLC0415 - likewise
+    from reconciler.metrics.sources import MetricSources  # noqa: PLC0415 - likewise
 
     services = call.services
-    format_ = exposition.Format.OPENMETRICS if _wants_openmetrics(call) else exposition.Format.TEXT
+    format_ = exposition.TextFormat.OPENMETRICS if _wants_openmetrics(call) else exposition.TextFormat.TEXT
     now = int(services.clock().timestamp() * 1000)
-    sources = Sources(services.measured, services.store, services.in_flight, services.board.open, now)
-    texts = exposition.slices(await collecting.steps(sources), format_=format_)
+    sources = MetricSources(services.measured, services.store, services.in_flight, services.board.open, now)
+    texts = exposition.text_slices(await collecting.all_steps(sources), format_=format_)
     return streams.Streamed(texts, content_type=(b"content-type", format_.value))
 
 

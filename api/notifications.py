@@ -12,11 +12,10 @@ from starlette.responses import Response
 from api import answers, errors, judging, objects, queries, streams
 from api.answers import Json
 from api.calls import Call
-from reconciler.access.permissions import Permission
-from reconciler.access.principals import LOCAL
-from reconciler.concerns import Type
+from reconciler.model.notification_types import NotificationType
+from reconciler.model.principals import LOCAL, Permission
 from reconciler.notifications.ledger import MOST
-from reconciler.notifications.models import Cause, Scope, UserStatus
+from reconciler.notifications.models import Cause, NotificationScope, UserStatus
 from reconciler.notifying.board import Sees
 
 MANAGE_KEYS = Permission.MANAGE_KEYS
@@ -31,7 +30,7 @@ async def list_all(call: Call) -> Response:
     limit = query.integer("limit", lowest=1, highest=MOST, default=MOST)
     query.check()
     pages = call.services.board.pages(sees=_sees(call), user=_person(call), after=query.text("after"), limit=limit)
-    return streams.Streamed(streams.array(b"notifications", pages))
+    return streams.Streamed(streams.stream_array(b"notifications", pages))
 
 
 async def get(call: Call) -> Response:
@@ -45,7 +44,7 @@ async def set_status(call: Call) -> Response:
     person = _person(call)
     if person is None:
         raise errors.Forbidden("A key reads nothing; the status of a notification is a person's.")
-    body = await objects.read(call, known=("userStatus",))
+    body = await objects.read_object(call, known=("userStatus",))
     status = body.choice("userStatus", list(UserStatus), required=True)
     body.check()
     board, sees = call.services.board, _sees(call)
@@ -56,12 +55,12 @@ async def set_status(call: Call) -> Response:
 def _answer(call: Call, notification: bytes | None) -> Response:
     if notification is None:
         raise _missing(call)
-    return Json(answers.member(b"notification", notification))
+    return Json(answers.json_member(b"notification", notification))
 
 
 def _missing(call: Call) -> errors.NotFound:
     cause = call.services.board.cause(call.parameter("id"))
-    if cause is not None and cause.scope is Scope.ORGANIZATION:
+    if cause is not None and cause.scope is NotificationScope.ORGANIZATION:
         return errors.Hidden(MISSING)
     return judging.missing(call, MISSING, project=None if cause is None else cause.project)
 
@@ -71,11 +70,13 @@ def _sees(call: Call) -> Sees:
     principal, reachable = call.principal, judging.reach(call)
 
     def sees(cause: Cause) -> bool:
-        if cause.scope is Scope.USER:
+        if cause.scope is NotificationScope.USER:
             return cause.user == principal.user
-        if cause.scope is Scope.ORGANIZATION:
+        if cause.scope is NotificationScope.ORGANIZATION:
             return principal.organization_admin
-        if cause.type is Type.KEYS_TO_REVIEW and not judging.permits(call, MANAGE_KEYS, project=cause.project):
+        if cause.type is NotificationType.KEYS_TO_REVIEW and not judging.permits(
+            call, MANAGE_KEYS, project=cause.project
+        ):
             return False
         return judging.is_within(reachable, cause.project)
 

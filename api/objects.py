@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 
 from api import bodies, errors
 from api.calls import Call
-from reconciler.documents import limits, reading
-from reconciler.documents.values import Value, pointer_text
+from reconciler.model import documents as model_documents
+from reconciler.model import positions
+from reconciler.model.values import Value, pointer_text
 
 MAX_BYTES = 8_192  # of a body; the longest text in one has 1,024 characters, and JSON may escape each
 
@@ -67,20 +68,22 @@ class Members:
             raise errors.BadRequest(*self.mistakes)
 
 
-async def read(call: Call, *, known: Sequence[str]) -> Members:
+async def read_object(call: Call, *, known: Sequence[str]) -> Members:
     """The members of a request's body; where none is known, there may be no body.
 
     Raises `BadRequest` for what is no object, and whatever reading a body raises.
     """
     body = await bodies.read(call, limit=MAX_BYTES)
-    return members(body, known=known) if body or known else Members({}, known=known)
+    return object_members(body, known=known) if body or known else Members({}, known=known)
 
 
-def members(body: bytes, *, known: Sequence[str]) -> Members:
+def object_members(body: bytes, *, known: Sequence[str]) -> Members:
     """The members of a body. Raises `BadRequest`."""
     try:
-        documents = reading.read(body, syntax=reading.Syntax.JSON, limits=limits.for_body(len(body)))
-    except reading.DocumentError as error:
+        documents = model_documents.read(
+            body, syntax=model_documents.Syntax.JSON, limits=positions.limits_of_body(len(body))
+        )
+    except model_documents.DocumentError as error:
         raise errors.BadRequest(f"body:{error.line}:{error.column}: {error.message}") from error
     value = documents[0].value if documents else None
     if not isinstance(value, dict):

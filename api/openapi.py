@@ -10,41 +10,41 @@ from starlette.responses import Response
 import schemas
 from api.answers import Json
 from api.calls import Call
-from reconciler.documents import limits, reading
-from reconciler.documents.values import Value
-from reconciler.resources.kinds import KINDS
+from reconciler.model import documents, positions
+from reconciler.model.names import KINDS
+from reconciler.model.values import Value
 
 Object: TypeAlias = dict[str, Value]
 
-COMPONENTS = "#/components/schemas/"
+OPENAPI_COMPONENTS = "#/components/schemas/"
 
 
-async def serve(_call: Call) -> Response:
+async def serve_openapi(_call: Call) -> Response:
     """GET /openapi.json"""
-    return Json(encoded())
+    return Json(encoded_document())
 
 
 @cache
-def encoded() -> bytes:
+def encoded_document() -> bytes:
     """The whole document as JSON; the same bytes for the life of the process."""
-    return json.dumps(document(), ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(openapi_document(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def document() -> Object:
+def openapi_document() -> Object:
     """The whole document. Paths and members keep the order of the file, kinds that of `KINDS`."""
     text = resources.files("api").joinpath("openapi.yaml").read_bytes()
-    whole = _object(reading.read(text, syntax=reading.Syntax.YAML, limits=limits.FILE)[0].value)
+    whole = _object(documents.read(text, syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)[0].value)
     components = _object(_object(whole["components"])["schemas"])
-    _object(components["KnownResource"])["anyOf"] = [{"$ref": f"{COMPONENTS}{kind.name}"} for kind in KINDS]
+    _object(components["KnownResource"])["anyOf"] = [{"$ref": f"{OPENAPI_COMPONENTS}{kind.name}"} for kind in KINDS]
     for kind in KINDS:
-        components[kind.name] = component(kind.name, schemas.load(kind.name))
+        components[kind.name] = schema_component(kind.name, schemas.load(kind.name))
     return whole
 
 
-def component(name: str, schema: Object) -> Object:
+def schema_component(name: str, schema: Object) -> Object:
     """A schema as a component: without an identity of its own, so that each reference in it starts at the document."""
     kept = {member: value for member, value in schema.items() if member not in ("$id", "$schema")}
-    return _object(_moved(kept, root=COMPONENTS + name))
+    return _object(_moved(kept, root=OPENAPI_COMPONENTS + name))
 
 
 def _moved(value: Value, *, root: str) -> Value:

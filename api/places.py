@@ -14,30 +14,30 @@ OF_PROJECT = "/v1/projects/{name}"
 OF_REPOSITORY = ("/v1/repositories/{name}", "/hooks/{repository}")
 
 
-class Place(NamedTuple):
+class RequestPlace(NamedTuple):
     """A path as the interface documents it, empty for any other; and an existing project, or none."""
 
     path: str
     project: str
 
 
-class Places:
+class RequestPlaces:
     """Made once of all paths, in the order in which they are tried."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._paths = sorted(paths, key=lambda path: "{" in path)  # a literal path wins
-        self._pattern = re.compile("|".join(f"({pattern(path)})" for path in self._paths))
+        self._pattern = re.compile("|".join(f"({path_pattern(path)})" for path in self._paths))
 
-    def of(self, path: str, services: Services) -> Place:
+    def of(self, path: str, services: Services) -> RequestPlace:
         """Where a request of this path leads."""
         match = self._pattern.fullmatch(path)
         if match is None or match.lastindex is None:
-            return Place("", "")
+            return RequestPlace("", "")
         documented = self._paths[match.lastindex - 1]
-        return Place(documented, _project(documented, path, services) or "")
+        return RequestPlace(documented, _project(documented, path, services) or "")
 
 
-def pattern(path: str) -> str:
+def path_pattern(path: str) -> str:
     """What a path with parameters matches: its fixed parts as they are written, and one part for each parameter."""
     return "[^/]+".join(map(re.escape, re.split(r"\{\w+\}", path)))
 

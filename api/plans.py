@@ -11,14 +11,14 @@ from starlette.responses import Response
 from api import answers, disconnects, errors, etags, judging, objects, queries, repositories, streams
 from api.answers import Header, Json
 from api.calls import Call
-from reconciler.access.permissions import Permission
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model.principals import Permission
 from reconciler.reading.client import Overdue
-from reconciler.remotes.proposable import NotFound
+from reconciler.remotes.proposable import ProposalNotFound
 from reconciler.reviewing import questions, showing
 from reconciler.reviewing.keeping import KeptPlan
 from reconciler.reviewing.questions import PlanRequest
-from reconciler.reviewing.turns import Crowded
+from reconciler.reviewing.turns import TooManyQuestions
 
 LIST_PARAMETERS = frozenset({"repository", "limit"})
 LARGEST_PAGE = 10_000  # plans, as of runs, although fewer are kept
@@ -26,13 +26,20 @@ PAGE = 100  # plans, when no limit is given
 STATUSES_AT_ONCE = 100
 AGAIN_SECONDS = 5.0  # until a plan that there was no room for may be asked for again
 LOOK_AGAIN_SECONDS = 30.0  # until a remote that did not answer may be
-OF_COMMITS = frozenset({State.BRANCH_MISSING, State.PATH_MISSING, State.EMPTY, State.UNSUPPORTED_FORMAT})
+OF_COMMITS = frozenset(
+    {
+        RepositoryState.BRANCH_MISSING,
+        RepositoryState.PATH_MISSING,
+        RepositoryState.EMPTY,
+        RepositoryState.UNSUPPORTED_FORMAT,
+    }
+)
 
 
 async def make(call: Call) -> Response:
     """POST /v1/plan"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=("repository", "head", "base"))
+    body = await objects.read_object(call, known=("repository", "head", "base"))
     asked = PlanRequest(
         body.text("repository", required=True) or "", body.text("head", required=True) or "", body.text("base")
     )
@@ -58,9 +65,9 @@ async def list_all(call: Call) -> Response:
         if repository in (None, plan.repository) and judging.is_within(projects, plan.project)
     ][:limit]
     stale = await call.services.reviewing.are_stale(plans)
-    heads = [showing.head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
-    shown = answers.array(b"plans", heads)
-    etag = etags.header(shown)
+    heads = [showing.plan_head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
+    shown = answers.json_array(b"plans", heads)
+    etag = etags.etag_header(shown)
     return etags.not_modified(call, etag) or Json(shown, headers=(etag,))
 
 
@@ -76,13 +83,13 @@ async def get(call: Call) -> Response:
 async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
     try:
         return await call.services.reviewing.plan(asked)
-    except questions.Unknown:
+    except questions.UnknownProposal:
         raise repositories.missing() from None  # it went while its plan waited
-    except NotFound as problem:
+    except ProposalNotFound as problem:
         raise errors.NotFound(problem.message) from problem
     except questions.Unmergeable as problem:
         raise errors.Conflict(*problem.sentences) from problem
-    except Crowded as problem:
+    except TooManyQuestions as problem:
         raise errors.TooMany(problem.message, after=AGAIN_SECONDS) from problem
     except (questions.TookTooLong, Overdue) as problem:
         raise errors.Unavailable(problem.message, after=AGAIN_SECONDS) from problem
@@ -100,13 +107,13 @@ def _refusal(fault: GitFault) -> errors.Problem:
 async def _etag(call: Call, kept: KeptPlan) -> tuple[Header, bool]:
     """The tag of what whoever asks gets of a plan, and whether it is stale."""
     [stale] = await call.services.reviewing.are_stale([kept])
-    return etags.header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
+    return etags.etag_header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
 
 
 def _shown(call: Call, kept: KeptPlan, *, stale: bool, etag: Header) -> Response:
-    before = b'{"plan":%b,"statuses":[' % showing.head(kept, stale=stale).removesuffix(b"}")
-    pages = _pages(showing.statuses(kept, with_raw=_sees_raw(call, kept)))
-    return streams.Streamed(streams.joined(before, pages, b"]}}"), headers=(etag,))
+    before = b'{"plan":%b,"statuses":[' % showing.plan_head(kept, stale=stale).removesuffix(b"}")
+    pages = _pages(showing.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
+    return streams.Streamed(streams.join_parts(before, pages, b"]}}"), headers=(etag,))
 
 
 def _sees_raw(call: Call, kept: KeptPlan) -> bool:

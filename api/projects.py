@@ -9,9 +9,9 @@ from api import answers, judging, objects, queries
 from api.answers import Empty, Json
 from api.calls import Call
 from reconciler.access import changing
-from reconciler.access.actors import Role
-from reconciler.access.models import Directory, Project
-from reconciler.clock import rfc3339
+from reconciler.model.clock import rfc3339
+from reconciler.model.directory import Directory, Project
+from reconciler.model.principals import Role
 
 
 async def list_all(call: Call) -> Response:
@@ -19,13 +19,13 @@ async def list_all(call: Call) -> Response:
     reachable = judging.reach(call)
     directory = call.services.accounts.directory
     found = [one for name, one in sorted(directory.projects.items()) if judging.is_within(reachable, name)]
-    return Json(answers.array(b"projects", map(_encoded, found)))
+    return Json(answers.json_array(b"projects", map(_encoded, found)))
 
 
 async def create(call: Call) -> Response:
     """POST /v1/projects"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=("name",))
+    body = await objects.read_object(call, known=("name",))
     name = body.text("name", required=True) or ""
     body.check()
     at = rfc3339(call.services.clock())
@@ -34,24 +34,24 @@ async def create(call: Call) -> Response:
         actor=call.principal.name,
         request=call.request,
     )
-    return Json(answers.member(b"project", _encoded(Project(name, at))), status=201)
+    return Json(answers.json_member(b"project", _encoded(Project(name, at))), status=201)
 
 
 async def get(call: Call) -> Response:
     """GET /v1/projects/{name}"""
-    return Json(answers.member(b"project", _encoded(call.services.accounts.directory.projects[call.project])))
+    return Json(answers.json_member(b"project", _encoded(call.services.accounts.directory.projects[call.project])))
 
 
 async def list_members(call: Call) -> Response:
     """GET /v1/projects/{name}/members"""
     members = _members(call.services.accounts.directory, call.project)
-    return Json(answers.array(b"members", (_member(name, role) for name, role in members.items())))
+    return Json(answers.json_array(b"members", (_member(name, role) for name, role in members.items())))
 
 
 async def set_member(call: Call) -> Response:
     """PUT /v1/projects/{name}/members/{user}"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=("role",))
+    body = await objects.read_object(call, known=("role",))
     role = Role(body.choice("role", list(Role), required=True) or Role.VIEWER)
     body.check()
     name, project = call.parameter("user"), call.project
@@ -60,7 +60,7 @@ async def set_member(call: Call) -> Response:
         actor=call.principal.name,
         request=call.request,
     )
-    return Json(answers.member(b"member", _member(name, role)))
+    return Json(answers.json_member(b"member", _member(name, role)))
 
 
 async def remove_member(call: Call) -> Response:

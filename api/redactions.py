@@ -12,25 +12,25 @@ from starlette.responses import Response
 from api import bodies, changes, disconnects, errors, objects, queries, resources
 from api.answers import Json
 from api.calls import Call
+from reconciler.model import rendering
 from reconciler.reading.messages import RedactPlanned
-from reconciler.resources import redacting
 from reconciler.store.contract import Store, StoreFault, Traces
 
 logger = logging.getLogger(__name__)
 
 PARAMETERS = frozenset({"dryRun"})
-MAX_BYTES = redacting.MOST * 12 + 1_024  # JSON may write a character as two escapes, of six bytes each
+MAX_BYTES = rendering.MOST * 12 + 1_024  # JSON may write a character as two escapes, of six bytes each
 ERASE_SECONDS = 20.0  # that an answer waits for the store's files; they are cleared in the background as well
 
 
-async def redact(call: Call) -> Response:
+async def redact_resource(call: Call) -> Response:
     """POST /v1/{kind}/{name}/history/redact"""
     query = queries.Query(call.query, known=PARAMETERS, strict=True)
     dry_run = query.boolean("dryRun")
     query.check()
     key = resources.key_of(call)
     text = read_text(await bodies.read(call, limit=MAX_BYTES))
-    who = changes.request(call)
+    who = changes.change_request(call)
     work = call.services.applier.redact(key, text, request=who, dry_run=dry_run)
     planned = await disconnects.unless_gone(call.receive, work)
     if not planned.exists:
@@ -50,9 +50,9 @@ async def redact(call: Call) -> Response:
 
 def read_text(body: bytes) -> str:
     """The text that a body names. Raises `BadRequest` with every mistake."""
-    members = objects.members(body, known=("value",))
+    members = objects.object_members(body, known=("value",))
     text = members.text("value", required=True)
-    problem = None if text is None else redacting.problem(text)
+    problem = None if text is None else rendering.redaction_problem(text)
     if problem is not None:
         members.mistake("value", problem)
     members.check()

@@ -12,7 +12,7 @@ from reconciler.reconciling.suspending import Suspended
 
 async def list_all(call: Call) -> Response:
     """GET /v1/repositories"""
-    return Json(answers.array(b"repositories", await call.services.repositories.all(projects=judging.reach(call))))
+    return Json(answers.json_array(b"repositories", await call.services.repositories.all(projects=judging.reach(call))))
 
 
 async def get(call: Call) -> Response:
@@ -20,7 +20,7 @@ async def get(call: Call) -> Response:
     repository = await call.services.repositories.one(call.parameter("name"))
     if repository is None:
         raise missing()
-    return Json(answers.member(b"repository", repository))
+    return Json(answers.json_member(b"repository", repository))
 
 
 async def reconcile(call: Call) -> Response:
@@ -32,7 +32,7 @@ async def reconcile(call: Call) -> Response:
         raise errors.Conflict(problem.message) from problem
     if run is None:
         raise missing()
-    return Json(answers.member(b"run", json.dumps(run).encode()), status=202)
+    return Json(answers.json_member(b"run", json.dumps(run).encode()), status=202)
 
 
 def missing() -> errors.NotFound:

@@ -13,10 +13,9 @@ from api.answers import Header, Json
 from api.at_once import AtOnce
 from api.calls import Call
 from reconciler import browsing
-from reconciler.access.permissions import Permission
-from reconciler.resources import kinds, names, selectors
-from reconciler.resources.keys import Key
-from reconciler.resources.selectors import Selector
+from reconciler.model import names
+from reconciler.model.names import Key, Selector
+from reconciler.model.principals import Permission
 
 LIST_PARAMETERS = frozenset({"limit", "after", "selector"})
 LARGEST_PAGE = 10_000  # resources
@@ -31,7 +30,7 @@ async def get(call: Call) -> Response:
         raise missing(key)
     resource = _shown(call, resource, kind=key.kind)
     etag = etags.of_version(resource, version=browsing.version(resource))
-    body = answers.member(b"resource", resource)
+    body = answers.json_member(b"resource", resource)
     return etags.not_modified(call, etag) or AtOnce(body, media_type=answers.JSON, headers=(etag,))
 
 
@@ -48,9 +47,9 @@ async def list_kind(call: Call) -> Response:
     held = etags.not_modified(call, etag)
     if held is not None:
         return held
-    wanted = browsing.Wanted(project, kind, after=after, limit=limit, selector=selector)
+    wanted = browsing.WantedResources(project, kind, after=after, limit=limit, selector=selector)
     pages = browsing.list_pages(call.services.store, wanted)
-    return streams.Streamed(streams.array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
+    return streams.Streamed(streams.stream_array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
 
 
 async def raw(call: Call) -> Response:
@@ -75,16 +74,16 @@ async def delete(call: Call) -> Response:
     """DELETE /v1/resources/{kind}/{name}"""
     queries.none_known(call.query)
     key = key_of(call)
-    request, matching = changes.request(call), etags.matching(call)
+    request, matching = changes.change_request(call), etags.matching(call)
     work = call.services.applier.delete_one(key, request=request, matching=matching)
-    return changes.response(await disconnects.unless_gone(call.receive, work))
+    return changes.change_response(await disconnects.unless_gone(call.receive, work))
 
 
 async def history(call: Call) -> Response:
     """GET /v1/{kind}/{name}/history"""
     key = key_of(call)
     pages = browsing.history_pages(call.services.store, project=call.project, key=key)
-    return streams.Streamed(streams.array(b"versions", _all_shown(call, _existing(pages, key), kind=key.kind)))
+    return streams.Streamed(streams.stream_array(b"versions", _all_shown(call, _existing(pages, key), kind=key.kind)))
 
 
 def _hides(call: Call, kind: str) -> bool:
@@ -122,14 +121,14 @@ async def _existing(pages: AsyncGenerator[list[bytes], None], key: Key) -> Async
 def key_of(call: Call) -> Key:
     """The resource that the path names. Raises `BadRequest`, `NotFound`."""
     name = call.parameter("name")
-    problem = names.name(name)
+    problem = names.wrong_name(name)
     if problem is not None:
         raise errors.BadRequest(f"The name in the path {problem}.")
     return Key(_kind(call), name)
 
 
 def _kind(call: Call) -> str:
-    kind = kinds.find(call.parameter("kind"))
+    kind = names.find_kind(call.parameter("kind"))
     if kind is None:
         raise errors.NotFound("There is no such kind; the kinds are listed in /openapi.json.")
     return kind.name
@@ -137,7 +136,7 @@ def _kind(call: Call) -> str:
 
 def _after(query: queries.Query) -> str:
     after = query.text("after") or ""
-    problem = names.name(after) if after else None
+    problem = names.wrong_name(after) if after else None
     if problem is not None:
         query.problems.append(f"The query parameter `after` {problem}.")
     return after
@@ -145,15 +144,15 @@ def _after(query: queries.Query) -> str:
 
 def _selector(query: queries.Query) -> Selector:
     try:
-        return selectors.parse(query.text("selector") or "")
-    except selectors.BadSelector as bad:
+        return names.parse_selector(query.text("selector") or "")
+    except names.BadSelector as bad:
         query.problems.append(f"The query parameter `selector` is not a label selector: {bad.message}.")
-        return selectors.EVERYTHING
+        return names.EVERYTHING
 
 
 def _text(call: Call, text: bytes) -> Response:
     """Text as it is, under a type that nothing runs: who applied it does not choose what a browser takes it for."""
-    etag = etags.header(text)
+    etag = etags.etag_header(text)
     response = Response(text, media_type="text/plain")
     response.raw_headers.append(etag)
     return etags.not_modified(call, etag) or response
@@ -168,4 +167,4 @@ async def _list_etag(call: Call, *facts: str | int) -> Header:
     # The revision is read before the list: should a commit come between, the list is newer than its tag says, and the
     # next request with that tag gets it again. The other order could hide a change.
     revision = await call.services.store.revision()
-    return etags.header(repr((revision, *facts)).encode())
+    return etags.etag_header(repr((revision, *facts)).encode())

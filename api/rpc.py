@@ -10,9 +10,9 @@ from starlette.responses import Response
 from api.answers import Header
 from api.at_once import AtOnce
 from api.errors import Told
-from reconciler.delivery.contract import Taken
+from reconciler.delivery.contract import TakenRecords
 from reconciler.otlp import answers
-from reconciler.otlp.answers import Answer
+from reconciler.otlp.answers import OtlpAnswer
 
 TYPES = {answers.PROTOBUF.encode(): False, answers.JSON.encode(): True}
 """Whether a media type is JSON, of those that there are."""
@@ -21,7 +21,7 @@ TYPES = {answers.PROTOBUF.encode(): False, answers.JSON.encode(): True}
 class Message(AtOnce):
     """An answer of OTLP: senders of single records pay for little else."""
 
-    def __init__(self, answer: Answer, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+    def __init__(self, answer: OtlpAnswer, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
         super().__init__(answer.body, media_type=answer.media_type.encode(), status=status, headers=headers)
 
 
@@ -34,20 +34,20 @@ def is_json(headers: Iterable[Header]) -> bool | None:
     return TYPES.get(found[0].partition(b";")[0].strip().lower()) if known is None else known
 
 
-SUCCESS = (Message(answers.success(json=False)), Message(answers.success(json=True)))
+SUCCESS = (Message(answers.success_answer(json=False)), Message(answers.success_answer(json=True)))
 """The answer to records that were all taken in, in protobuf and in JSON."""
 
 
-def taken(said: Taken, *, json: bool) -> Response:
+def taken_message(said: TakenRecords, *, json: bool) -> Response:
     """The answer to records that were taken in, with those that nobody takes."""
     if not said.rejected and not said.message:
         return SUCCESS[json]
-    return Message(answers.partial_success(rejected=said.rejected, message=said.message, json=json))
+    return Message(answers.partial_success_answer(rejected=said.rejected, message=said.message, json=json))
 
 
-def failure(headers: Iterable[Header], said: Told) -> Message:
+def failure_message(headers: Iterable[Header], said: Told) -> Message:
     """The answer to a request of these headers that failed. Whose encoding is unknown gets JSON."""
     after = next((float(value) for name, value in said.headers if name == b"retry-after"), None)
     json = is_json(headers) is not False
-    answer = answers.failure(said.status, " ".join(said.sentences), json=json, retry_after=after)
+    answer = answers.failure_answer(said.status, " ".join(said.sentences), json=json, retry_after=after)
     return Message(answer, status=said.status, headers=said.headers)

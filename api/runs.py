@@ -15,7 +15,7 @@ PAGE = 100  # runs, when no limit is given: runs are kept, so that all of them w
 MISSING = "There is no such run; GET /v1/runs lists those that were recorded."
 
 
-async def list_all(call: Call) -> Response:
+async def list_runs(call: Call) -> Response:
     """GET /v1/runs"""
     query = queries.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
@@ -23,10 +23,10 @@ async def list_all(call: Call) -> Response:
     pages = call.services.store.runs_pages(
         repository=query.text("repository"), projects=judging.reach(call), limit=limit
     )
-    return streams.Streamed(streams.array(b"runs", pages))
+    return streams.Streamed(streams.stream_array(b"runs", pages))
 
 
-async def get(call: Call) -> Response:
+async def get_run(call: Call) -> Response:
     """GET /v1/runs/{id}"""
     return streams.Streamed(_one(call, call.parameter("id"), projects=judging.reach(call)))
 
@@ -54,7 +54,7 @@ async def _finished(call: Call, run: str, projects: frozenset[str] | None) -> As
         [head] = first
         _check(call, projects, _project(head))
         before = b'{"run":%b,"statuses":[' % head.removesuffix(b"}")  # the statuses become its last member
-        async with aclosing(streams.joined(before, pages, b"]}}")) as texts:
+        async with aclosing(streams.join_parts(before, pages, b"]}}")) as texts:
             async for text in texts:
                 yield text
 
@@ -64,7 +64,7 @@ async def _pending(call: Call, run: str, projects: frozenset[str] | None) -> Asy
     found = call.services.repositories.run(run)
     if found is not None:
         _check(call, projects, _project(found))
-        yield answers.member(b"run", found)
+        yield answers.json_member(b"run", found)
 
 
 def _check(call: Call, projects: frozenset[str] | None, project: str) -> None:

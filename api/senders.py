@@ -16,8 +16,8 @@ from api.answers import Header
 from api.auth import credentials
 from api.auth.authenticating import Authenticator
 from api.calls import Call, State
-from reconciler.access.models import Directory, Key
 from reconciler.daemon.services import Services
+from reconciler.model.directory import Directory, Key
 
 UNUSUAL = frozenset({b"content-encoding", b"cookie", b"origin", b"sec-fetch-site", b"transfer-encoding"})
 """Headers that the edge asks about, or with which a body is read otherwise. So may one that is repeated be."""
@@ -71,7 +71,7 @@ class Senders:
         is_unusual = len(call.headers) < len(headers) or not UNUSUAL.isdisjoint(call.headers)
         if is_unusual or rpc.is_json(headers) is not False:
             return None
-        shown = credentials.shown(headers)
+        shown = credentials.shown_credentials(headers)
         if len(shown.keys) != 1 or shown.passwords:
             return None
         call.state["principal"] = principal = self._authenticator.holder(shown.keys[0])

@@ -87,16 +87,16 @@ class Shortcut:
 
     def _enter(self, sender: str, size: int) -> bool:
         services = self._services
-        if not under_way.enter(services.in_flight, sender):
+        if not under_way.enter_request(services.in_flight, sender):
             return False
         if services.room.change(sender, 0, size):
             return True
-        under_way.leave(services.in_flight, sender)
+        under_way.leave_request(services.in_flight, sender)
         return False
 
     def _leave(self, sender: str, size: int) -> None:
         self._services.room.change(sender, size, 0)
-        under_way.leave(self._services.in_flight, sender)
+        under_way.leave_request(self._services.in_flight, sender)
 
     def _answer(self, request: WholeRequest, held: _Held, queued: Future[None]) -> None:
         self._leave(held.sender, held.size)
@@ -110,4 +110,4 @@ class Shortcut:
         if failure is None:
             return rpc.SUCCESS[False]
         told = failure if isinstance(failure, Exception) else NotTaken(ENDED)
-        return rpc.failure(request.headers, errors.told(told, request=held.id))
+        return rpc.failure_message(request.headers, errors.told(told, request=held.id))

@@ -76,12 +76,14 @@ class Streamed(Response):
         await asyncio.sleep(0)  # neither the store nor a fast client suspends: without this an answer holds the loop
 
 
-def array(name: bytes, pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[bytes, None]:
+def stream_array(name: bytes, pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[bytes, None]:
     """A JSON object with one member, an array: as `answers.array` makes it at once."""
-    return joined(b'{"%b":[' % name, pages, b"]}")
+    return join_parts(b'{"%b":[' % name, pages, b"]}")
 
 
-async def joined(before: bytes, pages: AsyncGenerator[list[bytes], None], after: bytes) -> AsyncGenerator[bytes, None]:
+async def join_parts(
+    before: bytes, pages: AsyncGenerator[list[bytes], None], after: bytes
+) -> AsyncGenerator[bytes, None]:
     """The values of all pages with commas between them; the pages are closed before the last text is sent."""
     between = before
     async with aclosing(pages):

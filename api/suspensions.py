@@ -19,7 +19,7 @@ REASON = re.compile(r"[^\x00-\x20\x7f-\xa0\u2028\u2029][^\x00-\x1f\x7f-\x9f\u202
 async def suspend(call: Call) -> Response:
     """POST /v1/repositories/{name}/suspend"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=("reason", "expiry"))
+    body = await objects.read_object(call, known=("reason", "expiry"))
     reason, until = _reason(body), instants.expiry(body, now=call.services.clock())
     body.check()
     repository = await call.services.repositories.suspend(
@@ -27,20 +27,20 @@ async def suspend(call: Call) -> Response:
     )
     if repository is None:
         raise repositories.missing()
-    return Json(answers.member(b"repository", repository))
+    return Json(answers.json_member(b"repository", repository))
 
 
 async def resume(call: Call) -> Response:
     """POST /v1/repositories/{name}/resume"""
     queries.none_known(call.query)
-    (await objects.read(call, known=())).check()
+    (await objects.read_object(call, known=())).check()
     try:
         run = await call.services.repositories.resume(call.parameter("name"), actor=call.actor, request=call.request)
     except Suspended as problem:
         raise errors.Conflict(problem.message) from problem
     if run is None:
         raise repositories.missing()
-    return Json(answers.member(b"run", json.dumps(run).encode()), status=202)
+    return Json(answers.json_member(b"run", json.dumps(run).encode()), status=202)
 
 
 def _reason(body: Members) -> str:

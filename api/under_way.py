@@ -11,7 +11,7 @@ Counts: TypeAlias = dict[str, int]
 """By the names of who asks; nobody who has none stands in it."""
 
 
-def enter(counts: Counts, name: str) -> bool:
+def enter_request(counts: Counts, name: str) -> bool:
     """Count one more; False, and nothing is counted, where there are as many as may be."""
     before = counts.get(name, 0)
     if before >= MOST:
@@ -20,7 +20,7 @@ def enter(counts: Counts, name: str) -> bool:
     return True
 
 
-def leave(counts: Counts, name: str) -> None:
+def leave_request(counts: Counts, name: str) -> None:
     """One that entered has ended."""
     left = counts[name] - 1
     if left:

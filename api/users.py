@@ -11,11 +11,10 @@ from api.answers import Empty, Json
 from api.calls import Call
 from api.objects import Members
 from api.passwords import chosen_password
-from reconciler import ids
 from reconciler.access import changing
-from reconciler.access.amendments import Amendment
-from reconciler.access.models import Directory, User
-from reconciler.clock import rfc3339
+from reconciler.model import ids
+from reconciler.model.clock import rfc3339
+from reconciler.model.directory import Amendment, Directory, User
 
 CHANGEABLE = ("displayName", "organizationAdmin", "password")
 BY_PROVIDER = (
@@ -27,13 +26,15 @@ BY_PROVIDER = (
 async def list_all(call: Call) -> Response:
     """GET /v1/users"""
     directory = call.services.accounts.directory
-    return Json(answers.array(b"users", (_encoded(user, directory) for _, user in sorted(directory.users.items()))))
+    return Json(
+        answers.json_array(b"users", (_encoded(user, directory) for _, user in sorted(directory.users.items())))
+    )
 
 
 async def create(call: Call) -> Response:
     """POST /v1/users"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=("name", *CHANGEABLE))
+    body = await objects.read_object(call, known=("name", *CHANGEABLE))
     name = body.text("name", required=True)
     password = chosen_password(body, "password", required=False)
     now = call.services.clock()
@@ -64,7 +65,7 @@ async def get(call: Call) -> Response:
 async def change(call: Call) -> Response:
     """PATCH /v1/users/{name}"""
     queries.none_known(call.query)
-    body = await objects.read(call, known=CHANGEABLE)
+    body = await objects.read_object(call, known=CHANGEABLE)
     name, password = call.parameter("name"), chosen_password(body, "password", required=False)
     change = _Change(body)
     body.check()
@@ -111,7 +112,7 @@ class _Change:
 
 def _shown(call: Call, name: str, *, status: int = 200) -> Response:
     directory = call.services.accounts.directory
-    return Json(answers.member(b"user", _encoded(changing.user(directory, name), directory)), status=status)
+    return Json(answers.json_member(b"user", _encoded(changing.user(directory, name), directory)), status=status)
 
 
 def _encoded(user: User, directory: Directory) -> bytes:
@@ -123,6 +124,6 @@ def _encoded(user: User, directory: Directory) -> bytes:
             "createdAt": user.created_at,
             "hasPassword": user.password is not None,
             "projects": [{"name": name, "role": role} for name, role in directory.roles_of(user).items()],
-            **identities.identity(user),
+            **identities.shown_identity(user),
         }
     ).encode()

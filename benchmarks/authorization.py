@@ -20,15 +20,14 @@ import api.app
 from api.calls import Call
 from api.edge import Edge
 from api.endpoints import Endpoint
-from api.judging import Rule
+from api.judging import AccessRule
 from benchmarks import corpus
 from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure
-from reconciler.access import keys
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, Audited
-from reconciler.access.principals import DEFAULT_PROJECT, SERVICE_KEY
 from reconciler.daemon.services import Services
+from reconciler.model import directory
+from reconciler.model.directory import Amendment, Audited
+from reconciler.model.principals import DEFAULT_PROJECT, SERVICE_KEY, Role
 from tests.access import directories
 from tests.api import callers, parts
 
@@ -77,7 +76,7 @@ def _open(services: Services) -> ASGIApp:
     return app
 
 
-def _given(endpoint: Endpoint) -> dict[str, Rule]:
+def _given(endpoint: Endpoint) -> dict[str, AccessRule]:
     return {method: rule for method, rule in endpoint.rules.items() if method != "HEAD"}
 
 
@@ -104,7 +103,7 @@ async def _fill(services: Services) -> str:
     body = b'{"resources":[{"apiVersion":"service/v1","kind":"Fleet","metadata":{"name":"one"}}]}'
     root = [("X-Service-Api-Key", parts.KEY)]
     await callers.ask(api.app.build(services), "POST", "/v1/apply", headers=root, body=body)
-    texts = [keys.make(os.urandom(keys.RANDOM_BYTES)) for _ in range(KEYS)]
+    texts = [directory.make_key(os.urandom(directory.RANDOM_BYTES)) for _ in range(KEYS)]
     kept = [
         directories.key(text, identifier=f"K{number}", project=DEFAULT_PROJECT, role=Role.VIEWER)
         for number, text in enumerate(texts)

@@ -12,8 +12,8 @@ from pathlib import Path
 from benchmarks import delivery_bodies, processes, sink
 from benchmarks.delivery_daemon import MOST_BATCHES, MOST_BYTES, NAME, Receiver, receiving
 from benchmarks.figures import Figure
+from reconciler.model.routes import Storage, Sync
 from reconciler.queueing.queues import Queues
-from reconciler.routing.models import Storage, Sync
 
 RECORDS = 1_000  # of a request
 TOGETHER = 100  # appends under way

@@ -16,7 +16,7 @@ from benchmarks.figures import Figure
 
 ROUNDS = 5
 WITHOUT_HELPERS = "from reconciler.reading import crew; crew.most = lambda: 0"
-WITHOUT_SHAPES = "from reconciler.documents.shapes import Shapes; Shapes._is_worth_a_look = lambda _: False"
+WITHOUT_SHAPES = "from reconciler.model.yaml_documents import Shapes; Shapes._is_worth_a_look = lambda _: False"
 VARIANTS: Mapping[str, tuple[str, ...]] = {
     "with neither": (WITHOUT_HELPERS, WITHOUT_SHAPES),
     "with helpers": (WITHOUT_SHAPES,),
@@ -27,7 +27,7 @@ CORPORA: Mapping[str, bool] = {"one shape": False, "no common shape": True}
 READER = "from reconciler.reading.child import main; main()"
 DAEMON = """\
 import runpy, sys
-from reconciler.reading.client import Reader
+from reconciler.reading.client import WorkerClient as Reader
 Reader.__init__.__kwdefaults__["command"] = (sys.executable, "-I", "-c", {program!r})
 sys.argv[:] = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")

@@ -22,15 +22,15 @@ from typing import NamedTuple
 from benchmarks.asking import Connection
 from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure
-from reconciler import clock
-from reconciler.concerns import Type
 from reconciler.daemon.daemon import YOUNG_OBJECTS
+from reconciler.model import clock
+from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import Cause, Domain, Finding, Look
-from reconciler.notifications.rendering import Place
+from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.targets import Recipient
+from reconciler.notifying.targets import AlertTarget
 from reconciler.operations.sqlite import SqliteOperations
 
 PATH = "/v1/api/notifications"
@@ -39,7 +39,7 @@ HELD_LIMIT = 0.005  # of processor time that the loop may be held at a stretch
 TICK = 0.0002  # seconds between two looks whether it was
 ROUNDS, LONG_ROUNDS = 20, 5
 CAUSES, TARGETS = MOST // 2, 20
-PLACE = Place("default", "http://127.0.0.1:3001")
+PLACE = NotificationPlace("default", "http://127.0.0.1:3001")
 PROJECT, ANA, BEN = "elsewhere", "ana", "ben"
 FEW = 5  # the oldest, which are one person's
 PASSWORD = "a password of ten thousand"  # noqa: S105 - of a daemon that lives for seconds
@@ -148,7 +148,7 @@ async def _held_by_looks(path: Path, user: str) -> tuple[float, list[str]]:
 async def _held_by_alerts(path: Path) -> float:
     """Begin and end all of them again and again: the longest time for which nothing else had its turn."""
     operations = SqliteOperations(path)
-    recipients = [Recipient(f"target-{number}", url="http://127.0.0.1:1/") for number in range(TARGETS)]
+    recipients = [AlertTarget(f"target-{number}", url="http://127.0.0.1:1/") for number in range(TARGETS)]
     outbox = Outbox(recipients, operations, place=PLACE, clock=clock.now)
     board = Board(operations, clock=clock.now, place=PLACE, outbox=outbox)
     looks = [Look(Domain.DELIVERY, found, PROJECT) for found in (_found(CAUSES, project=PROJECT), ())]
@@ -169,7 +169,7 @@ async def _held_by_alerts(path: Path) -> float:
 
 def _found(number: int, *, project: str = "", user: str = "") -> tuple[Finding, ...]:
     return tuple(
-        Finding(Cause(Type.DEAD_LETTERS, f"destination-{each}", project, user), facts={"batches": each + 1})
+        Finding(Cause(NotificationType.DEAD_LETTERS, f"destination-{each}", project, user), facts={"batches": each + 1})
         for each in range(number)
     )
 

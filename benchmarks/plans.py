@@ -6,9 +6,9 @@ import tracemalloc
 from collections.abc import Callable
 
 from benchmarks.figures import Figure
-from reconciler.planning.statuses import UpdateStatus
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import Plan, PlanDifference, PlanEntry, PlanField, PlanPlace, PlanStatus, PlanTip, in_order
 from reconciler.plans import annotations, document, markdown, text
-from reconciler.plans.models import Difference, Entry, Field, Place, Plan, Status, Tip, in_order
 
 RESOURCES = 5_000
 FIELDS = 5
@@ -17,10 +17,12 @@ MEMORY = 64  # MiB beside the plan, for the skin that takes most
 ROUNDS = 3
 
 SKINS: dict[str, Callable[[Plan], object]] = {
-    "text": lambda plan: sum(map(len, text.render(plan, color=False))),
-    "markdown": lambda plan: markdown.render(plan, marker="benchmark", link=lambda at, _: f"https://forge/{at.path}"),
-    "json": document.render,
-    "github": lambda plan: sum(map(len, annotations.render(plan))),
+    "text": lambda plan: sum(map(len, text.render_text(plan, color=False))),
+    "markdown": lambda plan: markdown.render_markdown(
+        plan, marker="benchmark", link=lambda at, _: f"https://forge/{at.path}"
+    ),
+    "json": document.render_json,
+    "github": lambda plan: sum(map(len, annotations.render_annotations(plan))),
 }
 
 
@@ -40,29 +42,29 @@ def rendering() -> list[Figure]:
 
 def _plan() -> Plan:
     statuses = in_order(_status(number) for number in range(RESOURCES))
-    base, head = Tip(ref="main", commit="9a" * 20), Tip(ref="feature", commit="3f" * 20)
-    return Plan(base=base, head=head, merge_base=base.commit, entries=(Entry(name="shop", statuses=statuses),))
+    base, head = PlanTip(ref="main", commit="9a" * 20), PlanTip(ref="feature", commit="3f" * 20)
+    return Plan(base=base, head=head, merge_base=base.commit, entries=(PlanEntry(name="shop", statuses=statuses),))
 
 
-def _status(number: int) -> Status:
+def _status(number: int) -> PlanStatus:
     path = f"teams/team-{number % 50:02}/destination-{number:05}.yaml"
-    return Status(
+    return PlanStatus(
         status=UpdateStatus.CONFIGURED,
         kind="Destination",
         name=f"destination-{number:05}",
-        at=Place(path=path, line=3),
+        at=PlanPlace(path=path, line=3),
         fields=tuple(_field(path, number, at) for at in range(FIELDS)),
         owners=(f"@shop/team-{number % 50:02}",),
     )
 
 
-def _field(path: str, number: int, at: int) -> Field:
-    return Field(
+def _field(path: str, number: int, at: int) -> PlanField:
+    return PlanField(
         path=f"spec.parameters[parameter-{at}].value",
-        difference=Difference.CHANGED,
+        difference=PlanDifference.CHANGED,
         old=f"https://old-{number}.example/{at}",
         new=f"https://new-{number}.example/{at}",
-        at=Place(path=path, line=5 + at),
+        at=PlanPlace(path=path, line=5 + at),
     )
 
 

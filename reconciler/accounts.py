@@ -12,12 +12,11 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from reconciler import belonging
-from reconciler.access import amendments, changing, losing, reporting
-from reconciler.access.amendments import Amendment
-from reconciler.access.models import Directory, Key, is_expired
-from reconciler.access.principals import Principal
-from reconciler.clock import Clock, rfc3339
+from reconciler.access import changing, losing, reporting
+from reconciler.model import directory, log_context
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.directory import Amendment, Directory, Key, is_expired
+from reconciler.model.principals import Principal
 from reconciler.store.contract import AuditRow, Store, StoreFault
 
 log = logging.getLogger(__name__)
@@ -83,14 +82,14 @@ class Accounts:
             decided = decide(self.directory)
             if decided is None:
                 return None
-            amendment = losing.counted(self.directory, decided)
+            amendment = losing.count_lost(self.directory, decided)
             await self._store.amend(amendment, audit=self._audit(amendment, actor=actor, request=request))
-            self.directory = amendments.amended(self.directory, amendment)
+            self.directory = directory.amended(self.directory, amendment)
             self._changed.set()
             self._changed = asyncio.Event()
         if amendment.audited.kind != "Project":  # a new one alone changes nobody's access
             fields = {} if request is None else {"request": request}
-            log.info("%s", reporting.sentence(amendment.audited, actor=actor), extra={"fields": fields})
+            log.info("%s", reporting.access_sentence(amendment.audited, actor=actor), extra={"fields": fields})
         return amendment
 
     async def change(self) -> None:
@@ -132,7 +131,7 @@ class Accounts:
         except StoreFault as fault:
             log.warning("When keys were used could not be written: %s", fault.message)
             return
-        self.directory = amendments.touched(self.directory, used)
+        self.directory = directory.with_key_use(self.directory, used)
 
     def _audit(self, amendment: Amendment, *, actor: str, request: str | None) -> AuditRow:
         audited = amendment.audited
@@ -148,5 +147,5 @@ class Accounts:
             run=None,
             request=request,
             detail=None if audited.detail is None else json.dumps(audited.detail, sort_keys=True),
-            address=belonging.address(),
+            address=log_context.request_address(),
         )

@@ -15,14 +15,16 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from reconciler import belonging
-from reconciler.access.actors import Actor
-from reconciler.clock import Clock, rfc3339
-from reconciler.hanging import Asking
-from reconciler.planning import footprints
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.reading.client import Answered, Reader
-from reconciler.reading.inflow import Begin, Inflow
+from reconciler.hanging import BoundedIO
+from reconciler.model import log_context, outcomes
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.names import Key
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.principals import Actor
+from reconciler.model.routes import Routes
+from reconciler.model.secret_references import AvailableSecrets
+from reconciler.reading.client import Answered, WorkerClient
+from reconciler.reading.inflow import Begin, ChangeStream
 from reconciler.reading.messages import (
     CommitJob,
     CommitPlanned,
@@ -40,10 +42,7 @@ from reconciler.reading.messages import (
     RoutesJob,
     Verb,
 )
-from reconciler.resources.keys import Key
-from reconciler.resources.secret_references import Available
-from reconciler.rounds import Round, Rounds, to_its_end
-from reconciler.routing.models import Routes
+from reconciler.rounds import ConflictRetry, Round, to_its_end
 from reconciler.store.contract import ApprovalRow, AuditRow, Changes, DamagedVersion, Moved, Record, Store
 
 SEED_BYTES = 16
@@ -54,7 +53,7 @@ _routes = msgspec.msgpack.Decoder(Routes)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApplyRequest:
     """Who asks for a change, in which project. `id` is a ULID that ties the answer, the log and the audit together."""
 
     id: str
@@ -63,7 +62,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ApplyOptions:
     """The query parameters of an apply or a delete."""
 
     accept_invalid: bool = False
@@ -74,7 +73,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApplyAnswer:
     """An HTTP status and a JSON body (empty for 204), ready to be sent."""
 
     status: int
@@ -82,7 +81,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ApplyLimits:
     """What a request may hold."""
 
     api_versions: frozenset[str]
@@ -91,7 +90,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AppliedChange:
     """What was stored: by a repository, or None; which others it concerns; whether resources changed, and of which
     project: None when nothing but whose they are did; the webhooks whose endpoint it disabled, deleted or changed.
     """
@@ -103,9 +102,9 @@ class Told:
     changed_endpoints: Collection[str] = ()
 
 
-Listener: TypeAlias = Callable[[Told], None]
+Listener: TypeAlias = Callable[[AppliedChange], None]
 
-Secrets: TypeAlias = Callable[[str], Available]
+Secrets: TypeAlias = Callable[[str], AvailableSecrets]
 """The names that a project may refer to now. It reads files, which may hang, so it is called on a thread."""
 
 
@@ -113,7 +112,14 @@ class Applier:
     """The one way in which anything changes the store."""
 
     def __init__(
-        self, store: Store, reader: Reader, *, store_path: str, limits: Limits, secrets: Secrets, clock: Clock
+        self,
+        store: Store,
+        reader: WorkerClient,
+        *,
+        store_path: str,
+        limits: ApplyLimits,
+        secrets: Secrets,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._reader = reader
@@ -122,47 +128,49 @@ class Applier:
         self._secrets = secrets
         self._clock = clock
         # Each project may have its own disk for these.
-        self._asking: defaultdict[str, Asking] = defaultdict(lambda: Asking("the files of secrets"))
-        self._rounds = Rounds()
+        self._asking: defaultdict[str, BoundedIO] = defaultdict(lambda: BoundedIO("the files of secrets"))
+        self._rounds = ConflictRetry()
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` called after every change of resources, or of what repositories want."""
         self._listeners.append(listener)
 
-    def _tell(self, told: Told) -> None:
+    def _tell(self, told: AppliedChange) -> None:
         for listener in self._listeners:
             listener(told)
 
-    async def apply(self, body: bytes, *, request: Request, options: Options) -> Answer:
+    async def apply(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         """Create or update what `body` holds: 202 with `updates`, 400 with `errors`, 409 when atomic and refused.
 
         Raises StoreFault, ReaderGone, Hangs.
         """
         return await self._answer(Verb.APPLY, body, request=request, options=options)
 
-    async def delete(self, body: bytes, *, request: Request, options: Options) -> Answer:
+    async def delete(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         """Delete what `body` names: 202 with `errors` and `updates`, 400 with `errors`.
 
         Raises StoreFault, ReaderGone, Hangs.
         """
         return await self._answer(Verb.DELETE, body, request=request, options=options)
 
-    async def delete_one(self, key: Key, *, request: Request, matching: tuple[str, ...] | None = None) -> Answer:
+    async def delete_one(
+        self, key: Key, *, request: ApplyRequest, matching: tuple[str, ...] | None = None
+    ) -> ApplyAnswer:
         """Delete one resource: 204, or 403, 404, 409 with `errors`, 412 where it has none of the versions and hashes
         of `matching`. Raises StoreFault, ReaderGone, Hangs.
         """
         body = msgspec.json.encode([{"kind": key.kind, "metadata": {"name": key.name}}])
-        answer = await self.delete(body, request=request, options=Options(matching=matching))
+        answer = await self.delete(body, request=request, options=ApplyOptions(matching=matching))
         if answer.status != 202:
             return answer
         outcome = msgspec.json.decode(answer.body, type=_Deleted)
         status = outcome.updates[0].status
         if status is UpdateStatus.DELETED:
-            return Answer(204, b"")
+            return ApplyAnswer(204, b"")
         if status is UpdateStatus.NOT_FOUND:
-            return Answer(404, _errors(f"There is no {key.kind} {key.name}."))
-        return Answer(403 if status is UpdateStatus.FORBIDDEN else 409, _errors(*outcome.errors))
+            return ApplyAnswer(404, _errors(f"There is no {key.kind} {key.name}."))
+        return ApplyAnswer(403 if status is UpdateStatus.FORBIDDEN else 409, _errors(*outcome.errors))
 
     async def commit(
         self,
@@ -192,13 +200,13 @@ class Applier:
                     ahead=ahead,
                 )
                 endpoints = planned.changed_endpoints
-                self._tell(Told(origin, planned.touched, planned.changed, project, endpoints))
+                self._tell(AppliedChange(origin, planned.touched, planned.changed, project, endpoints))
             return planned
 
         attempt = self._attempt(job, project=project, store=store, ahead=self._store.ahead)
         return await self._rounds.of_commit(project, attempt)
 
-    async def redact(self, key: Key, text: str, *, request: Request, dry_run: bool) -> RedactPlanned:
+    async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
 
         What it was stays in the files until the store's traces are erased. Others are kept out meanwhile: what quotes
@@ -220,15 +228,15 @@ class Applier:
             planned = answered.planned
             assert isinstance(planned, RedactPlanned)
             if planned.exists and planned.obstacle is None and not dry_run:
-                record = Record(redacts=True, address=belonging.address())
+                record = Record(redacts=True, address=log_context.request_address())
                 await self._store.commit(
                     answered.parts(),
                     record=record,
                     planned_at=planned.revision,
-                    footprint=footprints.of_all(request.project),
+                    footprint=outcomes.footprint_of_all(request.project),
                 )
                 if planned.ends_routes:
-                    self._tell(Told(None, project=request.project))
+                    self._tell(AppliedChange(None, project=request.project))
             return planned
 
         attempt = self._attempt(job, project=request.project, store=store)
@@ -266,7 +274,7 @@ class Applier:
                             answered.parts(),
                             record=Record(),
                             planned_at=found.revision,
-                            footprint=footprints.of_all(project),
+                            footprint=outcomes.footprint_of_all(project),
                         )
                     )
         return await _joined(answered.routes, project=project, revision=found.revision)
@@ -280,7 +288,7 @@ class Applier:
         assert isinstance(answered.planned, ReviewPlanned)
         return answered.planned
 
-    async def secrets(self, project: str) -> Available:
+    async def secrets(self, project: str) -> AvailableSecrets:
         """The names that a project may refer to now, as the next plan is told. Raises Hangs."""
         return await self._asking[project].answer(partial(self._secrets, project))
 
@@ -289,13 +297,13 @@ class Applier:
         async with self._rounds.everywhere():
             record = Record(release_repository=repository, audit=(audit,))
             await to_its_end(self._store.commit((), record=record, planned_at=None))
-        self._tell(Told(repository))
+        self._tell(AppliedChange(repository))
 
     async def approve(self, approval: ApprovalRow, *, audit: AuditRow) -> None:
         """Let go what is held at a commit. Raises Moved when something else is held by now, StoreFault."""
         async with self._rounds.beside(audit.project):
             parts = (Changes(audit=(audit,)),)
-            record = Record(approval=approval, address=belonging.address())
+            record = Record(approval=approval, address=log_context.request_address())
             await to_its_end(self._store.commit(parts, record=record, planned_at=None))
 
     async def tell(self, record: Record, *, project: str) -> None:
@@ -305,11 +313,11 @@ class Applier:
 
     async def note(self, record: Record) -> None:
         """Store what plans must know and no plan made: that a suspension begins or ends. Raises StoreFault."""
-        told = replace(record, address=belonging.address())
+        told = replace(record, address=log_context.request_address())
         async with self._rounds.everywhere():
             await to_its_end(self._store.commit((), record=told, planned_at=None))
 
-    async def _answer(self, verb: Verb, body: bytes, *, request: Request, options: Options) -> Answer:
+    async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         def job(context: Context) -> Job:
             return RequestJob(
                 context=context,
@@ -326,20 +334,20 @@ class Applier:
                 matching=options.matching,
             )
 
-        async def store(answered: Answered) -> Answer:
+        async def store(answered: Answered) -> ApplyAnswer:
             planned = answered.planned
             assert isinstance(planned, RequestPlanned)
             self._suspect(request.project, planned.damaged)
             if planned.changed:
                 await self._store.commit(
                     answered.parts(),
-                    record=Record(address=belonging.address()),
+                    record=Record(address=log_context.request_address()),
                     planned_at=planned.revision,
                     footprint=planned.footprint,
                 )
                 endpoints = planned.changed_endpoints
-                self._tell(Told(None, planned.touched, project=request.project, changed_endpoints=endpoints))
-            return Answer(planned.status, planned.answer)
+                self._tell(AppliedChange(None, planned.touched, project=request.project, changed_endpoints=endpoints))
+            return ApplyAnswer(planned.status, planned.answer)
 
         return await self._rounds.of_request(request.project, self._attempt(job, project=request.project, store=store))
 
@@ -357,7 +365,7 @@ class Applier:
         """One round: plan and store. With `ahead`, a large change is written meanwhile. It raises Moved."""
 
         async def round_() -> T:
-            async with Inflow(ahead) as inflow:  # whatever is not stored of it is dropped
+            async with ChangeStream(ahead) as inflow:  # whatever is not stored of it is dropped
                 answered = await self._reader.plan(job(await self._context(project)), inflow)
                 await inflow.written()  # which takes long, and may be given up
                 return await to_its_end(store(answered))

@@ -17,17 +17,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.resources import builtins
-from reconciler.resources.keys import Key
-from reconciler.resources.parameters import MASK
-from reconciler.resources.selectors import EVERYTHING, Selector
+from reconciler.model import builtins
+from reconciler.model.components import MASK
+from reconciler.model.names import EVERYTHING, Key, Selector
 from reconciler.store.contract import Store
 
 ALL = 2**63 - 1  # a list without a limit: SQL's largest integer
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedResources:
     """What somebody asks of a list: the resources of a kind after a name ('' for all), so many, that match."""
 
     project: str
@@ -44,7 +43,7 @@ class RawText(NamedTuple):
     ready: bool
 
 
-def list_pages(store: Store, wanted: Wanted) -> AsyncGenerator[list[bytes], None]:
+def list_pages(store: Store, wanted: WantedResources) -> AsyncGenerator[list[bytes], None]:
     """The resources in byte order of their names, with their statuses, in pages of one revision; none is empty."""
     built_in = [one for one in _of_kind(wanted.kind) if one.name > wanted.after]
     selects = wanted.selector != EVERYTHING
@@ -158,7 +157,7 @@ def _read(body: bytes) -> _Shown:
 
 
 async def _chosen(
-    stored: AsyncGenerator[list[bytes], None], built_in: Iterable[_Shown], wanted: Wanted
+    stored: AsyncGenerator[list[bytes], None], built_in: Iterable[_Shown], wanted: WantedResources
 ) -> AsyncGenerator[list[bytes], None]:
     """What is stored with what is built in among it, as far as it matches, until there is enough."""
     waiting, left = deque(built_in), wanted.limit

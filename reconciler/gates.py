@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 LOOKS = 10  # at which some gate was shut, until who goes everywhere waits inside those that are open
 
 
-class Gate:
+class ProjectLock:
     """Any number of changes at once, or one alone. Whoever wants to be alone is not overtaken by newcomers."""
 
     def __init__(self) -> None:
@@ -66,14 +66,14 @@ class Gate:
             self._empty.set()
 
 
-class Gates:
+class ProjectLocks:
     """A gate for each of some places, and a way into all of them at once."""
 
     def __init__(self) -> None:
-        self._gates: defaultdict[str, Gate] = defaultdict(Gate)
+        self._gates: defaultdict[str, ProjectLock] = defaultdict(ProjectLock)
         self._going_in = asyncio.Lock()  # two who wait for each other's gates would wait for ever
 
-    def of(self, place: str) -> Gate:
+    def of(self, place: str) -> ProjectLock:
         """The gate of one place."""
         return self._gates[place]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
-from reconciler import errors
+from reconciler.model import errors
 
 SECONDS = 10.0  # until nobody waits any more for an answer but its thread
 TURN_SECONDS = 60.0  # until who waits for a thread is told, though all who came before are answered
@@ -24,7 +24,7 @@ NO_THREAD = "There is no thread left to read {}; look at the machine's memory, a
 T = TypeVar("T")
 
 
-class Hangs(errors.Transient):
+class DiskHangs(errors.Transient):
     """What was asked did not answer in time, or nothing could ask; when its disk does again, so does it."""
 
 
@@ -47,7 +47,7 @@ class _Threads(Executor):
 _THREADS = _Threads()
 
 
-class Asking:
+class BoundedIO:
     """Some files that are asked. As long as they owe an answer that came too late for its asker, nobody waits."""
 
     def __init__(self, what: str, *, again: float = AGAIN_SECONDS, turn: float = TURN_SECONDS) -> None:
@@ -89,7 +89,7 @@ class Asking:
             async with asyncio.timeout(self._turn_seconds):
                 await self._free.acquire()
         except TimeoutError:
-            raise Hangs(
+            raise DiskHangs(
                 f"The disk with {self._what} is too slow for all who wait for it; try again in a moment."
             ) from None
         if self._hangs():
@@ -98,8 +98,8 @@ class Asking:
         if self._try_at is not None:
             self._put_off()  # one question tries the disk; the others need not wait for it
 
-    def _hanging(self) -> Hangs:
-        return Hangs(f"The disk with {self._what} does not answer; look at it.")
+    def _hanging(self) -> DiskHangs:
+        return DiskHangs(f"The disk with {self._what} does not answer; look at it.")
 
     def _hangs(self) -> bool:
         return self._try_at is not None and asyncio.get_running_loop().time() < self._try_at
@@ -118,7 +118,7 @@ class Asking:
         except BaseException as fault:
             self._free.release()
             if isinstance(fault, RuntimeError | MemoryError):  # as `Thread.start` tells it
-                raise Hangs(NO_THREAD.format(self._what)) from fault
+                raise DiskHangs(NO_THREAD.format(self._what)) from fault
             raise
         self._awaited.add(asked)
         asked.add_done_callback(self._answered)

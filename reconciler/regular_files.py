@@ -13,18 +13,18 @@ from typing import TypeAlias
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-Identity: TypeAlias = tuple[int, int, int, int]
+FileIdentity: TypeAlias = tuple[int, int, int, int]
 
 
 class NotAFile(Exception):
     """There is something else: a folder, a pipe, a device."""
 
 
-class TooLarge(Exception):
+class FileTooLarge(Exception):
     """There is more in it than may be read."""
 
 
-def read(path: Path | str, *, limit: int) -> bytes:
+def read_file(path: Path | str, *, limit: int) -> bytes:
     """All bytes of a regular file, of which it may have `limit`. Raises OSError, NotAFile, TooLarge."""
     descriptor = os.open(path, _FLAGS)
     try:
@@ -35,7 +35,7 @@ def read(path: Path | str, *, limit: int) -> bytes:
         os.close(descriptor)
 
 
-def identity(path: Path) -> Identity | None:
+def file_identity(path: Path) -> FileIdentity | None:
     """What changes when somebody replaces or writes a file; None when it is not there, or cannot be reached."""
     try:
         found = path.stat()
@@ -49,5 +49,5 @@ def _bounded(descriptor: int, limit: int) -> bytes:
     while chunk := os.read(descriptor, limit + 1 - len(kept)):
         kept += chunk
         if len(kept) > limit:
-            raise TooLarge
+            raise FileTooLarge
     return bytes(kept)

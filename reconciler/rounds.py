@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from reconciler.gates import Gate, Gates
+from reconciler.gates import ProjectLock, ProjectLocks
 from reconciler.store.contract import Moved
 
 OPTIMISTIC = 2  # rounds that others may overtake, before one that they may not
@@ -22,7 +22,7 @@ T = TypeVar("T")
 Round: TypeAlias = Callable[[], Coroutine[None, None, T]]
 
 
-class Rounds:
+class ConflictRetry:
     """Everybody who changes something is inside the gate of its project, or inside all of them. Before that, requests
     and commits are inside one among their like.
 
@@ -32,9 +32,9 @@ class Rounds:
     """
 
     def __init__(self) -> None:
-        self._changes = Gates()
-        self._requests = Gates()
-        self._commits = Gates()
+        self._changes = ProjectLocks()
+        self._requests = ProjectLocks()
+        self._commits = ProjectLocks()
 
     def beside(self, project: str) -> AbstractAsyncContextManager[None]:
         """Change something of a project beside others."""
@@ -88,19 +88,19 @@ async def to_its_end(work: Coroutine[None, None, T]) -> T:
     return task.result()
 
 
-async def _beside(gate: Gate, round_: Round[T]) -> T:
+async def _beside(gate: ProjectLock, round_: Round[T]) -> T:
     """What a round gives among others."""
     async with gate.shared():
         return await round_()
 
 
-async def _alone(gate: Gate, round_: Round[T]) -> T:
+async def _alone(gate: ProjectLock, round_: Round[T]) -> T:
     """What the first round gives that nobody overtakes although all are kept out. Raises Moved."""
     async with gate.exclusive():
         return await _again(round_)
 
 
-async def _in_rounds(round_: Round[T], *, gate: Gate, last: Round[T]) -> T:
+async def _in_rounds(round_: Round[T], *, gate: ProjectLock, last: Round[T]) -> T:
     """What the first round that is not overtaken gives; the `last` one has the gate for itself."""
     for _ in range(OPTIMISTIC):
         async with gate.shared():

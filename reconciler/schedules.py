@@ -22,7 +22,7 @@ from typing import TypeAlias
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from reconciler import errors
+from reconciler.model import errors
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from api import openapi
-from reconciler.documents import limits, reading
-from reconciler.documents.values import Value
+from reconciler.model import documents, positions
+from reconciler.model.values import Value
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 HERE = "urn:service:openapi"  # the document's own name, so that an example's schema can be pointed at
@@ -26,7 +26,7 @@ HERE = "urn:service:openapi"  # the document's own name, so that an example's sc
 
 def main(arguments: list[str]) -> int:
     name = arguments[0] if arguments else "api/openapi.yaml"
-    found = list(complaints(load(Path(name)) if arguments else openapi.document()))
+    found = list(complaints(load(Path(name)) if arguments else openapi.openapi_document()))
     for line in found:
         print(f"{Path(name).name}: {line}")
     return 1 if found else 0
@@ -35,8 +35,8 @@ def main(arguments: list[str]) -> int:
 def load(path: Path) -> dict[str, Value]:
     """The document, read as strictly as any other file of ours."""
     try:
-        [document] = reading.read(path.read_bytes(), syntax=reading.Syntax.YAML, limits=limits.FILE)
-    except reading.DocumentError as error:
+        [document] = documents.read(path.read_bytes(), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
+    except documents.DocumentError as error:
         sys.exit(f"{path.name}:{error.line}:{error.column}: {error.message}")
     except OSError as error:
         sys.exit(f"{path}: {error.strerror}")

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from jsonschema import Draft202012Validator
 
-from reconciler.resources import kinds
+from reconciler.model import names
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -59,7 +59,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _agree_with_kinds(files: set[str]) -> Iterator[str]:
-    wanted = {kind.name for kind in kinds.KINDS} | {ENVELOPE}
+    wanted = {kind.name for kind in names.KINDS} | {ENVELOPE}
     yield from (f"{name}.json: is missing" for name in sorted(wanted - files))
     yield from (f"{name}.json: is the schema of no kind" for name in sorted(files - wanted))
 

@@ -18,15 +18,15 @@ COLLECT_AFTER = 10_000
 
 # The folders whose tests take longest: their files come first, so that at the end no process is left alone with one.
 FIRST = (
-    "daemon",
+    "server",
     "delivery",
     "properties",
     "canary",
     "attacks",
     "hostile",
-    "reconciling",
+    "reconcile",
     "local_cases",
-    "reading",
+    "worker",
     "api",
 )
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from reconciler.reconciling.watched import Watched
+from reconciler.reconciling.watched import WatchedRepository
 from reconciler.remotes.credentials import Credentials
 
 HOUR = 3600.0
 
 
-def watched(name: str, url: str, **given: Any) -> Watched:
+def watched(name: str, url: str, **given: Any) -> WatchedRepository:
     """One entry; what is given stands in place of the default."""
     defaults: dict[str, Any] = {
         "branch": "main",
@@ -34,4 +34,4 @@ def watched(name: str, url: str, **given: Any) -> Watched:
         "signers_file": None,
         "hook_secret_file": None,
     }
-    return Watched(name=name, url=url, **{**defaults, **given})
+    return WatchedRepository(name=name, url=url, **{**defaults, **given})

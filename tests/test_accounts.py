@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.access import changing
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment
-from reconciler.access.models import Directory
 from reconciler.accounts import Accounts, Decide
+from reconciler.model.directory import Amendment, Directory
+from reconciler.model.principals import Role
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories

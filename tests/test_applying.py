@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.gates import Gate
+from reconciler.gates import ProjectLock
 from tests import daemons
 from tests.daemons import Daemon
 
@@ -154,13 +154,13 @@ def test_a_dry_run_answers_the_same_and_stores_nothing(daemon: Daemon, project: 
 
 
 async def test_the_gate_lets_any_number_in_together() -> None:
-    gate = Gate()
+    gate = ProjectLock()
     async with gate.shared(), gate.shared(), gate.shared():
         pass
 
 
 async def test_who_is_alone_waits_for_those_inside_and_is_not_overtaken() -> None:
-    gate, told = Gate(), []
+    gate, told = ProjectLock(), []
     leave = asyncio.Event()
 
     async def inside() -> None:
@@ -191,7 +191,7 @@ async def test_who_is_alone_waits_for_those_inside_and_is_not_overtaken() -> Non
 
 
 async def test_who_gives_up_waiting_to_be_alone_blocks_nobody() -> None:
-    gate = Gate()
+    gate = ProjectLock()
 
     async def alone() -> None:
         async with gate.exclusive():
@@ -209,7 +209,7 @@ async def test_who_gives_up_waiting_to_be_alone_blocks_nobody() -> None:
 
 
 async def test_who_waits_for_nobody_to_be_inside_is_overtaken_and_then_alone() -> None:
-    gate, told = Gate(), []
+    gate, told = ProjectLock(), []
     leave = asyncio.Event()
 
     async def inside() -> None:
@@ -246,7 +246,7 @@ async def test_who_waits_for_nobody_to_be_inside_is_overtaken_and_then_alone() -
 
 
 async def test_who_waits_for_nobody_to_be_inside_goes_behind_who_is_alone() -> None:
-    gate, told = Gate(), []
+    gate, told = ProjectLock(), []
 
     async def idle() -> None:
         async with gate.idle():

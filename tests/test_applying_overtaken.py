@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.access.actors import Actor, Role
-from reconciler.applying import Applier, Limits, Options, Request
-from reconciler.reading.client import Answered, Reader
-from reconciler.reading.inflow import Inflow
+from reconciler.applying import Applier, ApplyLimits, ApplyOptions, ApplyRequest
+from reconciler.model.principals import Actor, Role
+from reconciler.model.secret_references import NO_SECRETS
+from reconciler.reading.client import Answered, WorkerClient
+from reconciler.reading.inflow import ChangeStream
 from reconciler.reading.messages import CommitJob, CommitPlanned, Job
-from reconciler.resources.secret_references import NOTHING
 from reconciler.store.contract import Record
 from reconciler.store.sqlite import SqliteStore
 from tests import worlds
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.anyio
 SECONDS = 30.0  # what takes longer does not happen
 
 
-class Interleaved(Reader):
+class Interleaved(WorkerClient):
     """The reader, with what happens between a plan and its commit."""
 
     def __init__(self, between: Callable[[Job], Awaitable[None]]) -> None:
         super().__init__()
         self._between = between
 
-    async def plan(self, job: Job, inflow: Inflow | None = None) -> Answered:
+    async def plan(self, job: Job, inflow: ChangeStream | None = None) -> Answered:
         answered = await super().plan(job, inflow)
         await self._between(job)
         return answered
@@ -67,8 +67,8 @@ async def test_a_request_that_is_overtaken_twice_waits_for_no_commit(tmp_path: P
         store,
         reader,
         store_path=str(store.path),
-        limits=Limits(api_versions=worlds.API_VERSIONS, max_resources=10),
-        secrets=lambda _: NOTHING,
+        limits=ApplyLimits(api_versions=worlds.API_VERSIONS, max_resources=10),
+        secrets=lambda _: NO_SECRETS,
         clock=lambda: BEGIN,
     )
     mirror = Mirror(tmp_path / "a.git")
@@ -84,8 +84,8 @@ async def test_a_request_that_is_overtaken_twice_waits_for_no_commit(tmp_path: P
         )
         await is_planned.wait()
         body = msgspec.json.encode({"resources": [resource("Destination", "small", type="otlp")]})
-        asked = Request(id="a request", project=PROJECT, actor=Actor(name="key:test", role=Role.ADMIN))
-        answer = await applier.apply(body, request=asked, options=Options())
+        asked = ApplyRequest(id="a request", project=PROJECT, actor=Actor(name="key:test", role=Role.ADMIN))
+        answer = await applier.apply(body, request=asked, options=ApplyOptions())
         assert (answer.status, overtaken, commit.done()) == (202, 2, False)
         may_go_on.set()
         planned = await commit

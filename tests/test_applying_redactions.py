@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.applying import Applier, Options, Request
-from reconciler.reading.client import Answered, Reader
-from reconciler.reading.inflow import Inflow
+from reconciler.applying import Applier, ApplyOptions, ApplyRequest
+from reconciler.model.names import Key
+from reconciler.reading.client import Answered, WorkerClient
+from reconciler.reading.inflow import ChangeStream
 from reconciler.reading.messages import Job, RedactJob
-from reconciler.resources.keys import Key
 from reconciler.store.contract import Record
 from tests.api.parts import DEFAULT, SERVICE, destination, started
 from tests.store import rows
@@ -22,10 +22,10 @@ SECONDS = 30.0  # what takes longer does not happen
 CANARY = "canary-in-a-description"
 KEY = Key("Destination", "one")
 RUN = Record(run=rows.run("run", message=f"it says {CANARY}"))
-REQUEST = Request(id="a request", project=DEFAULT, actor=SERVICE)
+REQUEST = ApplyRequest(id="a request", project=DEFAULT, actor=SERVICE)
 
 
-class Interleaved(Reader):
+class Interleaved(WorkerClient):
     """The reader, with the redactions that it planned, and what happens between such a plan and its commit."""
 
     def __init__(self, between: Callable[[], Awaitable[None]]) -> None:
@@ -33,7 +33,7 @@ class Interleaved(Reader):
         self.planned: list[bool] = []  # whether each was a dry run
         self._between = between
 
-    async def plan(self, job: Job, inflow: Inflow | None = None) -> Answered:
+    async def plan(self, job: Job, inflow: ChangeStream | None = None) -> Answered:
         answered = await super().plan(job, inflow)
         if isinstance(job, RedactJob):
             self.planned.append(job.dry_run)
@@ -45,7 +45,7 @@ async def described(applier: Applier, *descriptions: str) -> None:
     """A version for each description."""
     for description in descriptions:
         body = msgspec.json.encode({"resources": [destination("one", description=description)]})
-        answer = await applier.apply(body, request=REQUEST, options=Options())
+        answer = await applier.apply(body, request=REQUEST, options=ApplyOptions())
         assert answer.status == 202
 
 

@@ -11,9 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler import browsing
-from reconciler.browsing import RawText, Wanted
-from reconciler.resources import canonical, selectors
-from reconciler.resources.keys import Key
+from reconciler.browsing import RawText, WantedResources
+from reconciler.model import names as model_names
+from reconciler.model import values
+from reconciler.model.names import Key
 from reconciler.store import sqlite
 from reconciler.store.contract import Changes, Record
 from reconciler.store.sqlite import SqliteStore
@@ -27,7 +28,7 @@ BUILT_IN = ["custom", "file", "otlp"]
 
 def body(name: str, labels: dict[str, str] | None, *, number: int = 1) -> bytes:
     metadata: dict[str, Any] = {"name": name, "version": number}
-    return canonical.encode({"metadata": metadata | ({"labels": labels} if labels else {}), "spec": {"raw": "x"}})
+    return values.canonical_json({"metadata": metadata | ({"labels": labels} if labels else {}), "spec": {"raw": "x"}})
 
 
 def stored(kind: str, names: Sequence[str], *, labels: dict[str, str] | None = None, number: int = 1) -> Changes:
@@ -52,11 +53,11 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await opened.close()
 
 
-def wanted(kind: str = TYPE, *, selector: str = "", **more: Any) -> Wanted:
-    return Wanted(rows.PROJECT, kind, selector=selectors.parse(selector), **more)
+def wanted(kind: str = TYPE, *, selector: str = "", **more: Any) -> WantedResources:
+    return WantedResources(rows.PROJECT, kind, selector=model_names.parse_selector(selector), **more)
 
 
-async def names(store: Any, asked: Wanted) -> list[str]:
+async def names(store: Any, asked: WantedResources) -> list[str]:
     found = [json.loads(shown) async for page in browsing.list_pages(store, asked) for shown in page]
     return [resource["metadata"]["name"] for resource in found]
 
@@ -154,7 +155,7 @@ async def test_a_long_list_leaves_the_loop_to_others(store: SqliteStore, selecto
 
 
 @pytest.mark.parametrize("asked", [wanted(selector="a"), wanted(limit=1), wanted(after="otlp")])
-async def test_a_list_that_is_left_early_ends_its_read_at_once(store: SqliteStore, asked: Wanted) -> None:
+async def test_a_list_that_is_left_early_ends_its_read_at_once(store: SqliteStore, asked: WantedResources) -> None:
     await store.commit([stored(TYPE, [*MANY, "z"], labels={"a": "b"})], record=Record(), planned_at=0)
     pages = browsing.list_pages(store, asked)
     await anext(pages)
@@ -184,7 +185,7 @@ async def test_a_history_that_is_left_early_ends_its_read_at_once(store: SqliteS
     ],
 )
 def test_a_raw_text_is_that_of_the_spec(resource: Any, expected: RawText) -> None:
-    assert browsing.raw_text(canonical.encode(resource)) == expected
+    assert browsing.raw_text(values.canonical_json(resource)) == expected
 
 
 class Pages:
@@ -217,7 +218,7 @@ NAMES = st.sampled_from(["Z", "a", "custom", "customs", "file", "fila", "otl", "
 async def test_a_list_is_what_is_left_of_both_sorted(
     found: dict[str, str], size: int, after: str, limit: int, selector: str
 ) -> None:
-    matches = selectors.parse(selector).matches
+    matches = model_names.parse_selector(selector).matches
     shown = dict.fromkeys(BUILT_IN, "") | found
     expected = [
         name for name, team in sorted(shown.items()) if name > after and matches({"team": team} if team else {})

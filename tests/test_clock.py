@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler import clock
+from reconciler.model import clock
 
 EAST = timezone(timedelta(hours=5, minutes=45))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.counting import counted
+from reconciler.model.text import counted
 
 
 @pytest.mark.parametrize(

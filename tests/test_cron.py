@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler import cron
-from reconciler.cron import Cron, Unreadable
+from reconciler.model import cron
+from reconciler.model.cron import Cron, Unreadable
 
 MINUTE = timedelta(minutes=1)
 SATURDAY = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

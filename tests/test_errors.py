@@ -1,6 +1,6 @@
 """The sentences of errors, which go to logs, terminals, answers and the store."""
 
-from reconciler.errors import ReconcilerError, Refused
+from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.settings.loading import SettingsError
 from tests import hostile_text
 

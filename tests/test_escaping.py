@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.escaping import visible, visible_block, visible_json, visible_lines
+from reconciler.model.text import visible, visible_block, visible_json, visible_lines
 from tests import hostile_text
 
 ODD = "\x1b\x07\r\n\x85\x9b\xad\u200b\u200c\u200d\u202e\u2028\ufe0f\ufe0e\u20e3\ufeff\U000e0041\U000e0100\udc9b\uffff"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from reconciler.gates import Gates
+from reconciler.gates import ProjectLocks
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ SECONDS = 5.0  # what takes longer does not happen
 class Overlapping:
     """Two places of which one is shut at each moment: who is alone in one leaves when the other is shut."""
 
-    def __init__(self, gates: Gates) -> None:
+    def __init__(self, gates: ProjectLocks) -> None:
         self._gates = gates
         self.turns = 0
 
@@ -45,13 +45,13 @@ class Overlapping:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def alone(gates: Gates, place: str) -> None:
+async def alone(gates: ProjectLocks, place: str) -> None:
     async with gates.of(place).exclusive():
         pass
 
 
 async def test_who_goes_everywhere_comes_in_although_some_place_is_always_shut() -> None:
-    gates, inside = Gates(), asyncio.Event()
+    gates, inside = ProjectLocks(), asyncio.Event()
     overlapping = Overlapping(gates)
 
     async def everywhere() -> None:
@@ -75,7 +75,7 @@ async def test_who_goes_everywhere_comes_in_although_some_place_is_always_shut()
 
 
 async def test_many_who_go_everywhere_at_once_all_come_in() -> None:
-    gates, came = Gates(), 0
+    gates, came = ProjectLocks(), 0
 
     async def everywhere() -> None:
         nonlocal came
@@ -89,7 +89,7 @@ async def test_many_who_go_everywhere_at_once_all_come_in() -> None:
 
 
 async def test_who_gives_up_going_everywhere_keeps_nobody_out() -> None:
-    gates = Gates()
+    gates = ProjectLocks()
     async with asyncio.timeout(SECONDS):
         for turns in range(60):
             async with Overlapping(gates).going_on():

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from reconciler import belonging
-from reconciler.hanging import NO_THREAD, THREADS, Asking, Hangs
+from reconciler.hanging import NO_THREAD, THREADS, BoundedIO, DiskHangs
+from reconciler.model import log_context
 from tests import waiting
 
 pytestmark = pytest.mark.anyio
@@ -32,8 +32,8 @@ class Disk:
 
 
 async def test_an_answer_is_that_of_the_file_in_the_context_of_who_asks() -> None:
-    with belonging.to_run("R1"):
-        assert await Asking("the files").answer(belonging.RUN.get) == "R1"
+    with log_context.bind_run("R1"):
+        assert await BoundedIO("the files").answer(log_context.RUN.get) == "R1"
 
 
 async def test_a_fault_of_the_file_is_raised() -> None:
@@ -41,14 +41,14 @@ async def test_a_fault_of_the_file_is_raised() -> None:
         raise FileNotFoundError
 
     with pytest.raises(FileNotFoundError):
-        await Asking("the files").answer(missing)
+        await BoundedIO("the files").answer(missing)
 
 
 async def test_a_disk_that_hangs_costs_one_thread_and_the_first_who_asks_some_seconds() -> None:
-    disk, asking = Disk(), Asking("the files of secrets")
+    disk, asking = Disk(), BoundedIO("the files of secrets")
     for seconds in (SOON, SECONDS, SECONDS):
         async with asyncio.timeout(SECONDS / 2):
-            with pytest.raises(Hangs, match=r"^The disk with the files of secrets does not answer; look at it\.$"):
+            with pytest.raises(DiskHangs, match=r"^The disk with the files of secrets does not answer; look at it\.$"):
                 await asking.answer(disk.read, seconds=seconds)
     assert disk.asked == 1
     disk.goes_on.set()
@@ -57,7 +57,7 @@ async def test_a_disk_that_hangs_costs_one_thread_and_the_first_who_asks_some_se
             try:
                 assert await asking.answer(disk.read) == "read"
                 break
-            except Hangs:
+            except DiskHangs:
                 await asyncio.sleep(SOON)
     assert disk.asked == 2
 
@@ -65,16 +65,16 @@ async def test_a_disk_that_hangs_costs_one_thread_and_the_first_who_asks_some_se
 async def test_files_that_hang_keep_no_others_from_answering_nor_what_else_runs_on_threads() -> None:
     disk = Disk()
     for _ in range(100):
-        with pytest.raises(Hangs):
-            await Asking("some files").answer(disk.read, seconds=SOON / 10)
+        with pytest.raises(DiskHangs):
+            await BoundedIO("some files").answer(disk.read, seconds=SOON / 10)
     async with asyncio.timeout(SECONDS):
-        assert await Asking("others").answer(lambda: "read") == "read"
+        assert await BoundedIO("others").answer(lambda: "read") == "read"
         assert await asyncio.to_thread(lambda: "read") == "read"
     disk.goes_on.set()
 
 
 async def test_many_questions_at_once_wait_for_their_turn_and_are_answered() -> None:
-    disk, asking = Disk(), Asking("some files")
+    disk, asking = Disk(), BoundedIO("some files")
     tasks = [asyncio.create_task(asking.answer(disk.read)) for _ in range(20)]
     async with asyncio.timeout(SECONDS):
         await waiting.until(lambda: disk.asked == THREADS)
@@ -84,7 +84,7 @@ async def test_many_questions_at_once_wait_for_their_turn_and_are_answered() -> 
 
 
 async def test_questions_that_wait_longer_for_their_turn_than_for_their_answer_make_no_disk_hang() -> None:
-    disk, asking = Disk(), Asking("some files")
+    disk, asking = Disk(), BoundedIO("some files")
     first = [asyncio.create_task(asking.answer(disk.read)) for _ in range(THREADS)]
     async with asyncio.timeout(SECONDS):
         await waiting.until(lambda: disk.asked == THREADS)
@@ -96,11 +96,11 @@ async def test_questions_that_wait_longer_for_their_turn_than_for_their_answer_m
 
 
 async def test_who_waits_too_long_for_a_turn_is_told_that_the_disk_is_slow_and_who_has_one_is_answered() -> None:
-    disk, asking = Disk(), Asking("the files of secrets", turn=SOON)
+    disk, asking = Disk(), BoundedIO("the files of secrets", turn=SOON)
     first = [asyncio.create_task(asking.answer(disk.read)) for _ in range(THREADS)]
     async with asyncio.timeout(SECONDS):
         await waiting.until(lambda: disk.asked == THREADS)
-        with pytest.raises(Hangs) as told:
+        with pytest.raises(DiskHangs) as told:
             await asking.answer(disk.read)
         slow = "The disk with the files of secrets is too slow for all who wait for it; try again in a moment."
         assert told.value.message == slow
@@ -110,11 +110,11 @@ async def test_who_waits_too_long_for_a_turn_is_told_that_the_disk_is_slow_and_w
 
 
 async def test_where_no_thread_is_left_people_are_told_so_and_the_next_who_ask_are_answered() -> None:
-    asking = Asking("the files of secrets")
+    asking = BoundedIO("the files of secrets")
     before = threading.stack_size(LARGER_THAN_MEMORY)
     try:
         for _ in range(THREADS + 1):
-            with pytest.raises(Hangs) as told:
+            with pytest.raises(DiskHangs) as told:
                 await asking.answer(lambda: "read")
             assert told.value.message == NO_THREAD.format("the files of secrets")
     finally:
@@ -124,33 +124,33 @@ async def test_where_no_thread_is_left_people_are_told_so_and_the_next_who_ask_a
 
 
 async def test_questions_that_wait_behind_a_disk_that_hangs_are_told_and_ask_nothing() -> None:
-    disk, asking = Disk(), Asking("some files")
+    disk, asking = Disk(), BoundedIO("some files")
     tasks = [asyncio.create_task(asking.answer(disk.read, seconds=5 * SOON)) for _ in range(20)]
     async with asyncio.timeout(SECONDS):
         ends = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(end) for end in ends] == [Hangs] * 20
+    assert [type(end) for end in ends] == [DiskHangs] * 20
     assert disk.asked == THREADS
     disk.goes_on.set()
 
 
 async def test_who_is_gone_begins_nothing_more_and_what_was_begun_is_owed() -> None:
-    disk, asking = Disk(), Asking("some files")
+    disk, asking = Disk(), BoundedIO("some files")
     tasks = [asyncio.create_task(asking.answer(disk.read, seconds=5 * SOON)) for _ in range(5)]
     async with asyncio.timeout(SECONDS):
         await waiting.until(lambda: disk.asked == THREADS)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        with pytest.raises(Hangs):  # it waits for its turn behind those
+        with pytest.raises(DiskHangs):  # it waits for its turn behind those
             await asking.answer(disk.read)
-        with pytest.raises(Hangs):
+        with pytest.raises(DiskHangs):
             await asking.answer(disk.read)
     assert disk.asked == THREADS
     disk.goes_on.set()
 
 
 async def test_who_is_gone_makes_no_disk_hang_that_answers() -> None:
-    disk, asking = Disk(), Asking("some files")
+    disk, asking = Disk(), BoundedIO("some files")
     task = asyncio.create_task(asking.answer(disk.read))
     async with asyncio.timeout(SECONDS):
         await waiting.until(lambda: disk.asked == 1)
@@ -161,9 +161,9 @@ async def test_who_is_gone_makes_no_disk_hang_that_answers() -> None:
 
 
 async def test_another_disk_in_the_place_of_one_that_hangs_is_found_out_by_few_threads() -> None:
-    gone, asking = Disk(), Asking("some files", again=SOON)
+    gone, asking = Disk(), BoundedIO("some files", again=SOON)
     while gone.asked < 4:
-        with pytest.raises(Hangs):
+        with pytest.raises(DiskHangs):
             await asking.answer(gone.read, seconds=SOON)
         await asyncio.sleep(0)
     assert threading.active_count() < 20
@@ -172,7 +172,7 @@ async def test_another_disk_in_the_place_of_one_that_hangs_is_found_out_by_few_t
             try:
                 assert await asking.answer(lambda: "read") == "read"
                 break
-            except Hangs:
+            except DiskHangs:
                 await asyncio.sleep(SOON)
         for _ in range(20):  # though the others hang as before
             assert await asyncio.gather(*(asking.answer(lambda: "read") for _ in range(5))) == ["read"] * 5
@@ -182,7 +182,7 @@ async def test_another_disk_in_the_place_of_one_that_hangs_is_found_out_by_few_t
 
 HANGING = """
 import asyncio, threading
-from reconciler.hanging import Asking, Hangs
+from reconciler.hanging import BoundedIO as Asking, DiskHangs as Hangs
 async def main():
     try:
         await Asking("some files").answer(threading.Event().wait, seconds=0.01)

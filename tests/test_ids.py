@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler import ids
+from reconciler.model import ids
 
 MILLISECONDS = st.integers(0, (1 << 48) - 1)
 RANDOMNESS = st.binary(min_size=10, max_size=10)

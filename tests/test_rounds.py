@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from reconciler.rounds import ALONE, OPTIMISTIC, Rounds, to_its_end
+from reconciler.rounds import ALONE, OPTIMISTIC, ConflictRetry, to_its_end
 from reconciler.store.contract import Moved
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def settled() -> None:
 
 
 async def test_a_commit_that_is_overtaken_all_the_time_waits_for_another_and_keeps_no_request_out() -> None:
-    rounds, hung, overtaken = Rounds(), Hung(), Overtaken(OPTIMISTIC)
+    rounds, hung, overtaken = ConflictRetry(), Hung(), Overtaken(OPTIMISTIC)
     async with asyncio.timeout(SECONDS):
         other = asyncio.create_task(rounds.of_commit("p", hung))
         await hung.is_begun.wait()
@@ -63,11 +63,11 @@ async def test_a_commit_that_is_overtaken_all_the_time_waits_for_another_and_kee
     assert overtaken.rounds == OPTIMISTIC + 1
 
 
-@pytest.mark.parametrize("of", [Rounds.of_commit, Rounds.of_request], ids=["commit", "request"])
+@pytest.mark.parametrize("of", [ConflictRetry.of_commit, ConflictRetry.of_request], ids=["commit", "request"])
 async def test_the_last_round_is_alone_in_its_project_and_not_in_others(
-    of: Callable[[Rounds, str, Callable[[], Coroutine[None, None, str]]], Coroutine[None, None, str]],
+    of: Callable[[ConflictRetry, str, Callable[[], Coroutine[None, None, str]]], Coroutine[None, None, str]],
 ) -> None:
-    rounds, hung, most = Rounds(), Hung(), 2 * OPTIMISTIC if of is Rounds.of_request else OPTIMISTIC
+    rounds, hung, most = ConflictRetry(), Hung(), 2 * OPTIMISTIC if of is ConflictRetry.of_request else OPTIMISTIC
     overtaken = Overtaken(most)
 
     async def round_() -> str:
@@ -91,7 +91,7 @@ async def test_the_last_round_is_alone_in_its_project_and_not_in_others(
         await everywhere
 
 
-async def entered(rounds: Rounds) -> None:
+async def entered(rounds: ConflictRetry) -> None:
     async with rounds.everywhere():
         pass
 
@@ -99,7 +99,7 @@ async def entered(rounds: Rounds) -> None:
 @pytest.mark.parametrize("place", ["a", "p", "z"])
 async def test_who_goes_everywhere_keeps_out_nobody_while_it_waits_for_who_is_alone(place: str) -> None:
     """Also a place that was entered first meanwhile is one that it goes to."""
-    rounds, hung = Rounds(), Hung()
+    rounds, hung = ConflictRetry(), Hung()
     for other in ("b", "q"):
         await rounds.of_request(other, Overtaken(0))
     async with asyncio.timeout(SECONDS):
@@ -128,11 +128,11 @@ async def test_who_goes_everywhere_keeps_out_nobody_while_it_waits_for_who_is_al
         assert await news == "stored"
 
 
-@pytest.mark.parametrize("of", [Rounds.of_commit, Rounds.of_request], ids=["commit", "request"])
+@pytest.mark.parametrize("of", [ConflictRetry.of_commit, ConflictRetry.of_request], ids=["commit", "request"])
 async def test_who_is_overtaken_when_alone_tries_again_before_others_are_let_in(
-    of: Callable[[Rounds, str, Callable[[], Coroutine[None, None, str]]], Coroutine[None, None, str]],
+    of: Callable[[ConflictRetry, str, Callable[[], Coroutine[None, None, str]]], Coroutine[None, None, str]],
 ) -> None:
-    rounds, most = Rounds(), 2 * OPTIMISTIC if of is Rounds.of_request else OPTIMISTIC
+    rounds, most = ConflictRetry(), 2 * OPTIMISTIC if of is ConflictRetry.of_request else OPTIMISTIC
     overtaken, others = Overtaken(most + ALONE - 1), []
 
     async def round_() -> str:
@@ -150,15 +150,15 @@ async def test_who_is_overtaken_when_alone_tries_again_before_others_are_let_in(
 
 
 async def test_who_is_overtaken_each_time_is_told() -> None:
-    for of, most in ((Rounds.of_commit, OPTIMISTIC + ALONE), (Rounds.alone, ALONE)):
+    for of, most in ((ConflictRetry.of_commit, OPTIMISTIC + ALONE), (ConflictRetry.alone, ALONE)):
         overtaken = Overtaken(most)
         with pytest.raises(Moved):
-            await of(Rounds(), "p", overtaken)
+            await of(ConflictRetry(), "p", overtaken)
         assert (overtaken.rounds, overtaken.left) == (most, 0)
 
 
 async def test_who_is_alone_at_once_waits_for_the_commits_under_way_and_keeps_no_request_out_before() -> None:
-    rounds, hung, alone = Rounds(), Hung(), Hung()
+    rounds, hung, alone = ConflictRetry(), Hung(), Hung()
     async with asyncio.timeout(SECONDS):
         commit = asyncio.create_task(rounds.of_commit("p", hung))
         await hung.is_begun.wait()

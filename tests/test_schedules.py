@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.schedules import Schedules
 
 pytestmark = pytest.mark.anyio

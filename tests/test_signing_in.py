@@ -50,7 +50,7 @@ def door(accounts: Accounts, stopwatch: Stopwatch) -> SigningIn:
 
 
 async def give_password(accounts: Accounts, password: str) -> None:
-    una = changing.with_password(accounts.directory.users["una"], passwords.encode(password))
+    una = changing.with_password(accounts.directory.users["una"], passwords.encode_password(password))
     await accounts.amend(lambda directory: changing.change_user(directory, una), actor="user:root", request="R")
 
 

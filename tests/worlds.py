@@ -23,9 +23,12 @@ from typing import Any, NamedTuple
 import msgspec
 import pygit2
 
-from reconciler.clock import rfc3339
-from reconciler.git.faults import State
-from reconciler.plans.models import Entry
+from reconciler.git.faults import RepositoryState
+from reconciler.model import resource, values
+from reconciler.model.clock import rfc3339
+from reconciler.model.plan import PlanEntry
+from reconciler.model.routes import Routes
+from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reading import commits, requests, reviews, routings
 from reconciler.reading.messages import (
     CommitJob,
@@ -39,13 +42,10 @@ from reconciler.reading.messages import (
     Verb,
 )
 from reconciler.reconciling import verdicts
-from reconciler.reconciling.verdicts import Findings
-from reconciler.resources import canonical, drafts
-from reconciler.resources.secret_references import Available
-from reconciler.routing.models import Routes
+from reconciler.reconciling.verdicts import RunFindings
 from reconciler.store import connections, migrating, queries, staging, writing
 from reconciler.store.contract import Changes, Record, RepositoryRow
-from reconciler.store.moving import Recent
+from reconciler.store.moving import RecentCommits
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.staging import Staged
 
@@ -53,7 +53,7 @@ PROJECT = "default"
 HMAC_KEY = b"k" * 32
 API_VERSIONS = frozenset({"service/v1"})
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-SECRETS = Available(env=frozenset({"DESTINATION_DEFAULT__TOKEN"}))  # what resources may refer to
+SECRETS = AvailableSecrets(env=frozenset({"DESTINATION_DEFAULT__TOKEN"}))  # what resources may refer to
 UNBOUNDED = 10**9  # deletions: the budget has tests of its own
 ROUNDS = 30  # looks until a world is settled; the longest chain of references is shorter by far
 SIGNATURE = "Ada Lovelace", "ada@example.com"
@@ -191,13 +191,13 @@ class World:
         self.now = BEGIN
         self.number = 0
         self.path = folder / "store.db"
-        self.recent = Recent()  # what the last commits touched
+        self.recent = RecentCommits()  # what the last commits touched
         is_new = not self.path.exists()
         self._writer = connections.open_writer(self.path)
         self._writer.execute("pragma synchronous = off")  # these stores need not survive a power cut
         if is_new:
             migrating.migrate(self._writer, steps=migrating.migrations())
-            self._writer.execute(queries.load()["create_project"], (PROJECT, rfc3339(BEGIN)))
+            self._writer.execute(queries.load_queries()["create_project"], (PROJECT, rfc3339(BEGIN)))
         self.view = PlanningView.open(self.path)
 
     def close(self) -> None:
@@ -250,13 +250,13 @@ class World:
         body = json.loads(row["body"])
         owned = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
         kept = {key: body["metadata"][key] for key in ("id", "version", "dateModified")}
-        spec_hash = hashlib.sha256(canonical.encode(owned["spec"])).hexdigest()
+        spec_hash = hashlib.sha256(values.canonical_json(owned["spec"])).hexdigest()
         body |= {**owned, "metadata": {**owned["metadata"], **kept, "hash": spec_hash}}
-        version = (canonical.encode(body), kind, name, row["version"])
+        version = (values.canonical_json(body), kind, name, row["version"])
         self._writer.execute(
             "update version_row set body = ?, checksum = null where kind = ? and name = ? and version = ?", version
         )
-        digest = (drafts.digest(owned, hmac_key=HMAC_KEY), kind, name)
+        digest = (resource.digest_draft(owned, hmac_key=HMAC_KEY), kind, name)
         self._writer.execute("update resource_row set digest = ? where kind = ? and name = ? and until is null", digest)
 
     # What the daemon does
@@ -291,7 +291,7 @@ class World:
 
     def restart(self) -> None:
         """A new process knows what is stored, and looks where it cannot be sure."""
-        sql = queries.load()
+        sql = queries.load_queries()
         self.due.clear()
         with contextlib.closing(connections.open_reader(self.path)) as reader:
             for name in self.heads:
@@ -310,14 +310,16 @@ class World:
     def plan(self, repository: str, *, full: bool) -> Ran:
         """A plan of the newest head, not stored."""
         parts: list[Changes] = []
-        planned = commits.plan(self.commit_job(repository, full=full), self.view, number=1, emit=parts.append)
+        planned = commits.plan_commit(self.commit_job(repository, full=full), self.view, number=1, emit=parts.append)
         return Ran(planned, tuple(parts))
 
-    def review(self, repository: str, head: str, *, base: str | None = None) -> Entry:
+    def review(self, repository: str, head: str, *, base: str | None = None) -> PlanEntry:
         """What merging a commit into the newest head would do; or into `base`, which nobody follows."""
-        planned = reviews.plan(self.review_job(repository, head, base=base), self.view, number=1, rests=lambda: False)
+        planned = reviews.plan_review(
+            self.review_job(repository, head, base=base), self.view, number=1, rests=lambda: False
+        )
         assert not planned.conflicts
-        return msgspec.msgpack.decode(planned.entry, type=Entry)
+        return msgspec.msgpack.decode(planned.entry, type=PlanEntry)
 
     def request(self, verb: Verb, body: Any, options: Options) -> Answered:
         """A planned request, not stored."""
@@ -338,14 +340,14 @@ class World:
             dry_run=options.dry_run,
             accept_invalid=options.accept_invalid,
         )
-        return Answered(requests.plan(job, self.view, number=1, emit=parts.append), tuple(parts))
+        return Answered(requests.plan_request(job, self.view, number=1, emit=parts.append), tuple(parts))
 
     def routes(self, *left: str) -> tuple[Routes, tuple[Changes, ...]]:
         """What the project routes, and the statuses that say otherwise, which are not stored."""
         found: list[Routes] = []
         parts: list[Changes] = []
         job = RoutesJob(self._context(), left)
-        ended = routings.find(job, self.view, number=1, emit=parts.append, route=found.append)
+        ended = routings.find_routes(job, self.view, number=1, emit=parts.append, route=found.append)
         joined = Routes(
             project=PROJECT,
             revision=ended.revision,
@@ -471,7 +473,7 @@ class World:
     def written_ahead(self, ran: Ran) -> Staged:
         """A planned commit's parts, which nobody sees until they are recorded."""
         staged, coming = Staged(), iter(ran.parts)
-        while staging.step(self._writer, staged, coming):
+        while staging.stage_step(self._writer, staged, coming):
             pass
         return staged
 
@@ -505,7 +507,7 @@ class World:
         (self.waiting.add if planned.waits_for_store else self.waiting.discard)(repository)
 
     def _row(self, repository: str, planned: CommitPlanned, before: RepositoryRow | None) -> RepositoryRow:
-        verdict = verdicts.judge(Findings(planned=planned), before)
+        verdict = verdicts.judge_run(RunFindings(planned=planned), before)
         is_applied = not planned.refused
         return RepositoryRow(
             name=repository,
@@ -547,7 +549,7 @@ def make(folder: Path, following: Mapping[str, Following]) -> World:
 
 def is_held(world: World) -> bool:
     """Whether a guard stops deletions somewhere."""
-    return any(row.state != State.READY for row in world.rows.values())
+    return any(row.state != RepositoryState.READY for row in world.rows.values())
 
 
 def _nested(files: Mapping[str, str]) -> dict[str, Any]:

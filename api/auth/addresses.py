@@ -19,13 +19,13 @@ HOPS = 32  # proxies one behind the other that are followed
 CLIENTS_BITS = 64  # of an IPv6 address; the rest is the client's own to choose
 
 
-def of(scope: Scope, *, trusted: Sequence[Network]) -> str:
+def address_of(scope: Scope, *, trusted: Sequence[Network]) -> str:
     """Where a request comes from, see `client`."""
     peer = scope["client"][0] if scope.get("client") else None
-    return client(peer, scope["headers"], trusted=trusted)
+    return client_address(peer, scope["headers"], trusted=trusted)
 
 
-def client(peer: str | None, headers: Iterable[Header], *, trusted: Sequence[Network]) -> str:
+def client_address(peer: str | None, headers: Iterable[Header], *, trusted: Sequence[Network]) -> str:
     """Whom attempts are counted for: an IPv4 address, or the network of 64 bits around an IPv6 one, as text.
 
     `peer` is the other end of the connection. A proxy appends whom it got the request from; whatever stands before the

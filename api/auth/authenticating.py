@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from api import errors
-from api.auth.credentials import Password, Shown
-from reconciler.access import keys
-from reconciler.access.permissions import Scope
-from reconciler.access.principals import SERVICE_KEY, Principal
+from api.auth.credentials import Password, ShownCredentials
 from reconciler.daemon.services import Services
+from reconciler.model import directory
+from reconciler.model.principals import SERVICE_KEY, Principal, Scope
 
 CHALLENGE = b'Bearer realm="service", Basic realm="service", charset="UTF-8"'
 OF_KEYS = b'Bearer realm="service"'  # where passwords open nothing, a browser must not ask for one
@@ -48,7 +47,7 @@ class Authenticator:
         self._challenge = challenge(services.auth_type)
         self._web_url = services.web_url
 
-    async def principal(self, shown: Shown, *, address: Callable[[], str]) -> Principal:
+    async def principal(self, shown: ShownCredentials, *, address: Callable[[], str]) -> Principal:
         """Who this is. Raises `Unauthenticated`, `Throttled`.
 
         `address` says where the request comes from; it is asked for passwords alone, since keys need no such counting.
@@ -87,7 +86,7 @@ class Authenticator:
         alone. Such a key must have the scope `raw`, and opens nothing else so. It has too much randomness to be
         guessed, so nothing is counted; the name may be any.
         """
-        holder = self._accounts.holder(one.password) if keys.prefix(one.password) is not None else None
+        holder = self._accounts.holder(one.password) if directory.key_prefix(one.password) is not None else None
         if holder is None or Scope.RAW not in holder.scopes:
             return None
         return replace(holder, scopes=frozenset({Scope.RAW}))

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from api.answers import Header
 from api.auth import cookies
-from reconciler.access.models import Directory
-from reconciler.access.principals import Principal
 from reconciler.access.sessions import Session
 from reconciler.daemon.services import Services
+from reconciler.model.directory import Directory
+from reconciler.model.principals import Principal
 
 
 class Visitor(NamedTuple):
@@ -25,7 +25,7 @@ class Visitor(NamedTuple):
 
 def visitor(headers: Iterable[Header], services: Services) -> Visitor | None:
     """Whose browser this is; None without a session, and for one that is over."""
-    token = cookies.read(headers, cookies.of(services.web_url, has_tls=services.has_tls).session)
+    token = cookies.read_cookie(headers, cookies.cookies_of(services.web_url, has_tls=services.has_tls).session)
     session = services.sessions.find(token) if token else None
     if session is None:
         return None

@@ -46,12 +46,12 @@ class Cookies:
         return f"{PREFIX}{name}" if self.is_secure else name
 
 
-def of(web_url: str, *, has_tls: bool) -> Cookies:
+def cookies_of(web_url: str, *, has_tls: bool) -> Cookies:
     """Ours, where people reach the service at this URL, and its listener has TLS or not."""
     return Cookies(is_secure=has_tls or web_url.lower().startswith("https:"))
 
 
-def read(headers: Iterable[Header], name: str) -> str:
+def read_cookie(headers: Iterable[Header], name: str) -> str:
     """The value of one of our cookies; empty when it is not there, or there is doubt which one it is.
 
     Two of a name are doubt: a browser sends those of a neighbouring host or another path as well, in an order that

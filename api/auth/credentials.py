@@ -14,7 +14,8 @@ from urllib.parse import unquote_to_bytes
 
 from api import errors
 from api.answers import Header
-from reconciler.access import inviting, keys
+from reconciler.access import inviting
+from reconciler.model import directory
 
 IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
 """What the name of a parameter holds that carries a key, in lower case. Values may be anybody's names of things."""
@@ -31,19 +32,19 @@ class Password(NamedTuple):
     password: str
 
 
-class Shown(NamedTuple):
+class ShownCredentials(NamedTuple):
     """Everything that a request shows, in the order of its headers."""
 
     keys: list[str]
     passwords: list[Password]
 
 
-def shown(headers: Iterable[Header]) -> Shown:
+def shown_credentials(headers: Iterable[Header]) -> ShownCredentials:
     """The credentials in the headers. Raises `BadRequest` for what is meant as one and cannot be read.
 
     With `X-Service-Api-Key`, a password in `Authorization` is the proxy's for which that header is there.
     """
-    found = Shown([], [])
+    found = ShownCredentials([], [])
     basic: list[bytes] = []
     has_own = False
     for name, value in headers:
@@ -64,9 +65,9 @@ def shown(headers: Iterable[Header]) -> Shown:
 
 def refuse_in_path(path: str) -> None:
     """Raise `BadRequest` for a key or an invitation code of ours in the path of a URL."""
-    if keys.MARK in path and keys.stands_in(path):
+    if directory.KEY_MARK in path and directory.holds_key(path):
         raise errors.BadRequest(IN_A_URL)
-    if inviting.MARK in path and inviting.stands_in(path):
+    if inviting.MARK in path and inviting.holds_code(path):
         raise errors.BadRequest(CODE_IN_A_URL)
 
 
@@ -80,9 +81,9 @@ def refuse_in_query(query: bytes, *, service_key: bytes) -> None:
     is_named = any(sign in name.lower() for name, _ in parameters for sign in IN_URL)
     is_service_key = any(hmac.compare_digest(value, service_key) for _, value in parameters)
     text = unquote_to_bytes(query).decode("latin-1")
-    if is_named or (is_service_key and service_key) or keys.stands_in(text):
+    if is_named or (is_service_key and service_key) or directory.holds_key(text):
         raise errors.BadRequest(IN_A_URL)
-    if inviting.stands_in(text):
+    if inviting.holds_code(text):
         raise errors.BadRequest(CODE_IN_A_URL)
 
 

@@ -17,7 +17,7 @@ OWN_SITE = frozenset({b"same-origin", b"none"})  # `none`: a person typed the ad
 PROVEN = frozenset({b"same-origin"})
 
 
-def check(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
+def check_host(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
     """Raise `Forbidden` unless the Host is one of these, whatever the port."""
     hosts = _values(headers, b"host")
     if len(hosts) != 1 or _name(hosts[0].decode("latin-1").lower()) not in allowed:
@@ -65,7 +65,7 @@ def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool =
         )
 
 
-def allowed(web_url: str) -> frozenset[str]:
+def allowed_hosts(web_url: str) -> frozenset[str]:
     """The names of this machine to itself, and the one that people use."""
     return LOCAL | {_name(urlsplit(web_url).netloc.lower())}
 

@@ -12,12 +12,11 @@ from api.calls import Call
 from api.objects import Members
 from api.pages.forms import Form
 from api.pages.mistakes import Mistake
-from api.pages.shown import Part
+from api.pages.shown import ShownPart
 from reconciler.access import changing
-from reconciler.access.actors import Role
-from reconciler.access.models import Key, is_expired
-from reconciler.access.permissions import Permission, Scope
-from reconciler.clock import rfc3339
+from reconciler.model.clock import rfc3339
+from reconciler.model.directory import Key, is_expired
+from reconciler.model.principals import Permission, Role, Scope
 
 MOST_SHOWN = 200
 MOST_CHOICES = 200  # of projects; where there are more, their names are typed
@@ -46,7 +45,7 @@ CHOOSE = "Choose at least one of the scopes."
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedKey:
     """What was filled in."""
 
     name: str = ""
@@ -57,7 +56,7 @@ class Asked:
     whose: str = ""
 
 
-class Choices(NamedTuple):
+class KeyChoices(NamedTuple):
     """What may be chosen, each as value and words; no `projects` where there are too many to list."""
 
     projects: Sequence[tuple[str, str]] | None
@@ -68,7 +67,7 @@ class Choices(NamedTuple):
     can_share: bool  # make keys that are not their own
 
 
-class Shown(NamedTuple):
+class ShownKey(NamedTuple):
     """A key that there is."""
 
     id: str
@@ -84,9 +83,9 @@ class Mistaken(Exception):
         self.mistakes = mistakes
 
 
-def asked(form: Form) -> Asked:
+def read_asked(form: Form) -> AskedKey:
     """What a form says. Raises `BadRequest` for a field that is given twice."""
-    return Asked(
+    return AskedKey(
         name=form.text("name"),
         project=form.text("project"),
         role=form.text("role"),
@@ -96,28 +95,28 @@ def asked(form: Form) -> Asked:
     )
 
 
-async def make(call: Call, wanted: Asked) -> tuple[Key, str]:
+async def make_form_key(call: Call, wanted: AskedKey) -> tuple[Key, str]:
     """The new key, and its text. Raises Mistaken, `NotFound`, `Forbidden`."""
     try:
-        return await api_keys.make(call, _Fields(wanted))
+        return await api_keys.make_key(call, _Fields(wanted))
     except (changing.Invalid, changing.Conflict) as problem:
         raise Mistaken(Mistake("key-name", problem.message)) from None
 
 
-async def end(call: Call, identifier: str) -> None:
+async def end_form_key(call: Call, identifier: str) -> None:
     """Revoke a key. Raises `Missing`, `NotFound`, `Forbidden`."""
-    await api_keys.end(call, identifier)
+    await api_keys.end_key(call, identifier)
 
 
-def shown(call: Call) -> Part[Shown] | None:
+def shown_keys(call: Call) -> ShownPart[ShownKey] | None:
     """The keys that somebody may see; None for who may have none, of any project."""
     if not call.principal.roles and not api_keys.may_manage_any(call.principal):
         return None
-    part = Part.of(api_keys.visible(call), most=MOST_SHOWN)
-    return Part([_shown(call, key) for key in part.shown], part.more)
+    part = ShownPart.of(api_keys.visible(call), most=MOST_SHOWN)
+    return ShownPart([_shown(call, key) for key in part.shown], part.more)
 
 
-def choices(call: Call) -> Choices:
+def key_choices(call: Call) -> KeyChoices:
     """What may be filled in for another key."""
     admin, can_share = call.principal.organization_admin, api_keys.may_manage_any(call.principal)
     existing = sorted(call.services.accounts.directory.projects)
@@ -125,7 +124,7 @@ def choices(call: Call) -> Choices:
     # Those whose keys one may make come first: the first is the one that is chosen.
     names.sort(key=lambda name: not judging.permits(call, Permission.MANAGE_KEYS, project=name))
     projects = [(name, name) for name in names] + ([("", EVERY_PROJECT)] if admin else [])
-    return Choices(
+    return KeyChoices(
         projects=projects if len(projects) <= MOST_CHOICES else None,
         roles=[role.value for role in Role],
         scopes=[(scope.value, words) for scope, words in SCOPES.items() if admin or scope is not Scope.METRICS],
@@ -135,16 +134,16 @@ def choices(call: Call) -> Choices:
     )
 
 
-def at_first(choices: Choices) -> Asked:
+def at_first(choices: KeyChoices) -> AskedKey:
     """What a form holds before anybody filled it in: the whole organization must be chosen."""
     whose = "" if choices.can_share else OWN
-    return Asked(project=choices.projects[0][0], whose=whose) if choices.projects else Asked(whose=whose)
+    return AskedKey(project=choices.projects[0][0], whose=whose) if choices.projects else AskedKey(whose=whose)
 
 
 class _Fields(Members):
     """A form's fields as the members of a body, each mistake at its field."""
 
-    def __init__(self, wanted: Asked) -> None:
+    def __init__(self, wanted: AskedKey) -> None:
         super().__init__(
             {
                 "name": wanted.name,
@@ -167,10 +166,10 @@ class _Fields(Members):
             raise Mistaken(*self.found)
 
 
-def _shown(call: Call, key: Key) -> Shown:
+def _shown(call: Call, key: Key) -> ShownKey:
     over = is_expired(key, now=rfc3339(call.services.clock()))
     end = "never" if key.expires_at is None else key.expires_at
-    return Shown(
+    return ShownKey(
         key.id,
         key.name,
         (

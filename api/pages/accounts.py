@@ -12,13 +12,13 @@ from starlette.responses import Response
 from api import errors, identities, queries
 from api.calls import Call
 from api.pages import account_keys, forms, paths, provider, visitors
-from api.pages.account_keys import Asked
+from api.pages.account_keys import AskedKey
 from api.pages.mistakes import Mistake
 from api.pages.rendering import Elsewhere, Page, page
-from api.pages.shown import Part
+from api.pages.shown import ShownPart
 from reconciler.access import changing, sent_forms
-from reconciler.access.models import User
-from reconciler.signing_in.sessions import Gone
+from reconciler.model.directory import User
+from reconciler.signing_in.sessions import SessionGone
 
 MOST_SHOWN = 200  # projects: the page of an admin of thousands stays one that can be read
 DONE = {
@@ -41,7 +41,7 @@ async def show(call: Call) -> Response:
     if visitors.recognise(call):
         return _page(call, done=DONE.get(query.text("done") or "", ""))
     if call.services.auth_type == "oidc":
-        return await provider.lead(call, back=paths.ACCOUNT)
+        return await provider.lead_to_provider(call, back=paths.ACCOUNT)
     return Elsewhere(f"{paths.SIGN_IN}?back={quote(paths.ACCOUNT)}")
 
 
@@ -49,14 +49,14 @@ async def make_key(call: Call) -> Response:
     """POST /account/keys"""
     queries.none_known(call.query)
     visitors.require(call)
-    form = await forms.read(call)
-    asked, once = account_keys.asked(form), form.text("once")
-    if not sent_forms.is_value(once):
+    form = await forms.read_form(call)
+    asked, once = account_keys.read_asked(form), form.text("once")
+    if not sent_forms.is_form_token(once):
         raise errors.BadRequest(NO_VALUE)
     if not call.services.sent_forms.take(call.principal.name, once):
         return Elsewhere(f"{paths.ACCOUNT}?done=sent")
     try:
-        key, text = await account_keys.make(call, asked)
+        key, text = await account_keys.make_form_key(call, asked)
     except Exception as problem:
         call.services.sent_forms.give_back(call.principal.name, once)
         if not isinstance(problem, account_keys.Mistaken):
@@ -70,8 +70,8 @@ async def revoke_key(call: Call) -> Response:
     """POST /account/keys/revoke"""
     queries.none_known(call.query)
     visitors.require(call)
-    form = await forms.read(call)
-    await account_keys.end(call, form.text("id"))
+    form = await forms.read_form(call)
+    await account_keys.end_form_key(call, form.text("id"))
     return Elsewhere(f"{paths.ACCOUNT}?done=revoked")
 
 
@@ -79,7 +79,7 @@ async def change_password(call: Call) -> Response:
     """POST /account/password"""
     queries.none_known(call.query)
     visitors.require(call)
-    form = await forms.read(call)
+    form = await forms.read_form(call)
     try:
         await _replace_password(call, form)
     except _Wrong as problem:
@@ -87,12 +87,12 @@ async def change_password(call: Call) -> Response:
     # Another password ends every session of the person, this one too: a new one begins, with another cookie.
     directory = call.services.accounts.directory
     user = directory.user(call.principal.user or "")
-    jar, cookie = visitors.jar(call), None
+    jar, cookie = visitors.cookie_jar(call), None
     if user is not None:
         try:
-            token = await call.services.sessions.begin(user, since=directory, instead_of=visitors.token(call))
+            token = await call.services.sessions.begin(user, since=directory, instead_of=visitors.session_token(call))
             cookie = jar.given(jar.session, token)
-        except Gone:
+        except SessionGone:
             cookie = None
     return Elsewhere(f"{paths.ACCOUNT}?done=password", headers=(cookie or jar.taken(jar.session),))
 
@@ -120,9 +120,9 @@ async def _replace_password(call: Call, form: forms.Form) -> None:
         raise _Wrong("old-password", problem.message) from None
 
 
-def _page(call: Call, *, done: str = "", asked: Asked | None = None, mistakes: tuple[Mistake, ...] = ()) -> Page:
+def _page(call: Call, *, done: str = "", asked: AskedKey | None = None, mistakes: tuple[Mistake, ...] = ()) -> Page:
     """The whole page as it is now; `asked` is what was filled in for a key."""
-    user, choices = _user(call), account_keys.choices(call)
+    user, choices = _user(call), account_keys.key_choices(call)
     return page(
         "account",
         status=400 if mistakes else 200,
@@ -132,11 +132,11 @@ def _page(call: Call, *, done: str = "", asked: Asked | None = None, mistakes: t
         done=done,
         facts=_facts(call, user),
         projects=_projects(call),
-        keys=account_keys.shown(call),
+        keys=account_keys.shown_keys(call),
         choices=choices,
         own=account_keys.OWN,
         values=asked or account_keys.at_first(choices),
-        once=sent_forms.value(os.urandom(sent_forms.RANDOM_BYTES)),
+        once=sent_forms.form_token(os.urandom(sent_forms.RANDOM_BYTES)),
         has_password=call.services.auth_type == "local" and user is not None and user.password is not None,
         username="" if user is None else user.name,
         shortest=changing.SHORTEST_PASSWORD,
@@ -169,7 +169,7 @@ def _facts(call: Call, user: User | None) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _projects(call: Call) -> Part[tuple[str, str]]:
+def _projects(call: Call) -> ShownPart[tuple[str, str]]:
     directory = call.services.accounts.directory
     roles = ((name, call.principal.role_in(name)) for name in sorted(directory.projects))
-    return Part.of([(name, role.value) for name, role in roles if role is not None], most=MOST_SHOWN)
+    return ShownPart.of([(name, role.value) for name, role in roles if role is not None], most=MOST_SHOWN)

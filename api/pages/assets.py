@@ -14,12 +14,12 @@ from api.calls import Call
 ASSETS = Path(__file__).with_name("assets")
 
 
-async def style(_call: Call) -> Response:
+async def serve_style(_call: Call) -> Response:
     """GET /assets/style.css"""
     return _file("style.css", b"text/css; charset=utf-8")
 
 
-async def icon(_call: Call) -> Response:
+async def serve_icon(_call: Call) -> Response:
     """GET /assets/icon.svg, GET /favicon.ico"""
     return _file("icon.svg", b"image/svg+xml")
 

@@ -16,7 +16,7 @@ from reconciler.notifications.explaining import EXPLAINED
 _CODE = re.compile(r"`([^`]*)`")
 
 
-async def show(_call: Call) -> Response:
+async def show_explained(_call: Call) -> Response:
     """GET /docs/notifications"""
     types = [(type_.value, [_pieces(sentence) for sentence in explained]) for type_, explained in EXPLAINED.items()]
     return rendering.page("notifications", types=types)

@@ -27,17 +27,17 @@ HEADINGS: Mapping[int, str] = {
 CHALLENGE = b"www-authenticate"
 
 
-class Link(NamedTuple):
+class FailureLink(NamedTuple):
     """Where somebody may go from a page."""
 
     place: str
     words: str
 
 
-ACCOUNT = Link(paths.ACCOUNT, "Go to your account")
+ACCOUNT = FailureLink(paths.ACCOUNT, "Go to your account")
 
 
-def failure(said: Told) -> Response:
+def failure_page(said: Told) -> Response:
     """The page of a failure."""
     heading = HEADINGS.get(said.status) or HTTPStatus(said.status).phrase
     # With `Basic` among them a browser would ask for a password in a window of its own.

@@ -33,7 +33,7 @@ class Form:
         return list(self._fields.get(name, ()))
 
 
-async def read(call: Call) -> Form:
+async def read_form(call: Call) -> Form:
     """The form in a request's body.
 
     Where somebody is signed in, the call is judged again when the body has arrived. Raises `Forbidden` for what no page

@@ -17,24 +17,24 @@ from reconciler.oidc import faults
 NO_CODE = "This is no invitation code: it begins with rci_ and has 47 characters."
 
 
-async def show(call: Call) -> Response:
+async def show_invitation(call: Call) -> Response:
     """GET /invitation"""
     _has_invitations(call)
-    return _form()
+    return _invitation_form()
 
 
-async def use(call: Call) -> Response:
+async def use_invitation(call: Call) -> Response:
     """POST /invitation"""
     _has_invitations(call)
     queries.none_known(call.query)
-    form = await forms.read(call)
-    pacing.check(call, paths.INVITATION)
+    form = await forms.read_form(call)
+    pacing.check_pace(call, paths.INVITATION)
     code = form.text("code").strip()
-    if inviting.digest(code) is None:
-        return _form(Mistake("code", NO_CODE))
+    if inviting.code_digest(code) is None:
+        return _invitation_form(Mistake("code", NO_CODE))
     try:
         place, cookie = await leave_for_provider(call, back=paths.ACCOUNT, invitation=code)
-    except (faults.Unreachable, faults.Unfit) as problem:
+    except (faults.ProviderUnreachable, faults.ProviderUnfit) as problem:
         return unusable(call, problem)
     # A redirect of a form would count as one to the provider, which `form-action` of these pages forbids.
     sentence = "Your invitation counts when the provider has signed you in."
@@ -46,5 +46,5 @@ def _has_invitations(call: Call) -> None:
         raise errors.NotFound("Invitations admit nobody here.")
 
 
-def _form(*mistakes: Mistake) -> Page:
+def _invitation_form(*mistakes: Mistake) -> Page:
     return page("invitation", status=400 if mistakes else 200, mistakes=mistakes)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from api import auditing, queries
 from api.calls import Call
 from api.pages import forms, paths, visitors
-from api.pages.failures import Link
+from api.pages.failures import FailureLink
 from api.pages.rendering import Elsewhere, page
 from reconciler.access.sessions import Session
 from reconciler.store.contract import StoreFault
@@ -23,8 +23,8 @@ OUT = "You are signed out"
 async def sign_out(call: Call) -> Response:
     """POST /sign-out"""
     queries.none_known(call.query)
-    await forms.read(call)
-    session, jar = await _end(call), visitors.jar(call)
+    await forms.read_form(call)
+    session, jar = await _end(call), visitors.cookie_jar(call)
     if session is not None:
         await auditing.signed_out(call, call.services.accounts.directory.user(session.user))
     cookie = jar.taken(jar.session)
@@ -39,16 +39,16 @@ async def sign_out(call: Call) -> Response:
     return Elsewhere(paths.SIGNED_OUT, headers=(cookie,))
 
 
-async def show(_call: Call) -> Response:
+async def show_signed_out(_call: Call) -> Response:
     """GET /signed-out"""
     sentences = ("This browser is not signed in here any more.",)
-    return page("message", heading=OUT, sentences=sentences, links=(Link(paths.ACCOUNT, "Sign in again"),))
+    return page("message", heading=OUT, sentences=sentences, links=(FailureLink(paths.ACCOUNT, "Sign in again"),))
 
 
 async def _end(call: Call) -> Session | None:
     """What ended. It counts no more, even where the disk fails; the browser is told so in any case."""
     try:
-        return await call.services.sessions.end(visitors.token(call))
+        return await call.services.sessions.end(visitors.session_token(call))
     except StoreFault as fault:
         log.error("That somebody signed out could not be written, and is tried again: %s", fault.message)
         return None

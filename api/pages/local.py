@@ -13,17 +13,17 @@ from api.pages import forms, pacing, paths, provider, visitors
 from api.pages.mistakes import Mistake
 from api.pages.rendering import Elsewhere, Page, page
 from reconciler.oidc import flows
-from reconciler.signing_in.sessions import Gone
+from reconciler.signing_in.sessions import SessionGone
 
 WRONG = "The name or the password is wrong."
 CHANGED = "Your access was changed while you signed in; sign in once more."
 
 
-async def show(call: Call) -> Response:
+async def show_sign_in(call: Call) -> Response:
     """GET /sign-in"""
     back = visitors.asked_back(call)
     if call.services.auth_type == "oidc":
-        return await provider.lead(call, back=back)
+        return await provider.lead_to_provider(call, back=back)
     if call.services.auth_type == "none":
         return Elsewhere(paths.ACCOUNT)
     return _form(back=back)
@@ -33,8 +33,8 @@ async def sign_in(call: Call) -> Response:
     """POST /sign-in"""
     if call.services.auth_type != "local":
         raise errors.NotFound("People do not sign in with a password here.")
-    form = await forms.read(call)
-    pacing.check(call, paths.SIGN_IN)
+    form = await forms.read_form(call)
+    pacing.check_pace(call, paths.SIGN_IN)
     name, password, back = form.text("name"), form.text("password"), flows.local_path(form.text("back"))
     directory = call.services.accounts.directory
     principal = await call.services.signing_in.principal(name, password, address=call.address)
@@ -42,11 +42,11 @@ async def sign_in(call: Call) -> Response:
     if user is None:
         return _form(back=back, name=name, mistakes=(Mistake("name", WRONG),))
     try:
-        token = await call.services.sessions.begin(user, since=directory, instead_of=visitors.token(call))
-    except Gone:
+        token = await call.services.sessions.begin(user, since=directory, instead_of=visitors.session_token(call))
+    except SessionGone:
         return _form(back=back, name=name, mistakes=(Mistake("", CHANGED),))
     await auditing.signed_in(call, user)
-    jar = visitors.jar(call)
+    jar = visitors.cookie_jar(call)
     return Elsewhere(back, headers=(jar.given(jar.session, token),))
 
 

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from api import errors
 from api.calls import Call
 from api.pages import paths
-from reconciler.access.paces import Pace
+from reconciler.access.paces import RateLimit
 
-PACES: Mapping[str, Pace] = {
-    paths.PROVIDER: Pace(burst=60, seconds=1.0),  # an office that comes to work behind one address
-    paths.CALLBACK: Pace(burst=60, seconds=1.0),  # each asks the provider for a token
-    paths.INVITATION: Pace(burst=20, seconds=10.0),
-    paths.SIGN_IN: Pace(burst=60, seconds=1.0),  # of passwords that are wrong, far fewer
+PACES: Mapping[str, RateLimit] = {
+    paths.PROVIDER: RateLimit(burst=60, seconds=1.0),  # an office that comes to work behind one address
+    paths.CALLBACK: RateLimit(burst=60, seconds=1.0),  # each asks the provider for a token
+    paths.INVITATION: RateLimit(burst=20, seconds=10.0),
+    paths.SIGN_IN: RateLimit(burst=60, seconds=1.0),  # of passwords that are wrong, far fewer
 }
 
 
-def check(call: Call, what: str) -> None:
+def check_pace(call: Call, what: str) -> None:
     """Count a request of this page. Raises `TooMany`."""
     now = asyncio.get_running_loop().time()
     seconds = call.services.paces.take(what, call.address, pace=PACES[what], now=now)

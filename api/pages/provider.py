@@ -17,22 +17,22 @@ from api import auditing, errors, queries
 from api.auth import authenticating, cookies
 from api.calls import Call
 from api.pages import pacing, paths, visitors
-from api.pages.failures import ACCOUNT, Link
+from api.pages.failures import ACCOUNT, FailureLink
 from api.pages.rendering import Elsewhere, Page, page
 from reconciler.access import profiles
-from reconciler.access.admitting import NotAdmitted, Why
-from reconciler.access.identities import Proved
-from reconciler.errors import ReconcilerError
+from reconciler.access.admitting import AdmissionReason, NotAdmitted
+from reconciler.model.directory import ProvedIdentity
+from reconciler.model.errors import ReconcilerError
 from reconciler.oidc import callbacks, faults, flows
 from reconciler.oidc.flows import Flow
 
 log = logging.getLogger(__name__)
 
-AGAIN = Link(paths.ACCOUNT, "Sign in again")
+AGAIN = FailureLink(paths.ACCOUNT, "Sign in again")
 ANOTHER = "Sign out at the provider, to come as somebody else"
 OPENS_NOTHING = "This code opens nothing"
 KEPT = "What you had here you still have."
-ANOTHER_CODE = Link(paths.INVITATION, "Use another code")
+ANOTHER_CODE = FailureLink(paths.INVITATION, "Use another code")
 LOST = (
     "This sign-in was begun in another browser or window, took longer than ten minutes, or the browser keeps no "
     "cookies."
@@ -45,34 +45,34 @@ ELSEWHERE = (  # for the log
 )
 
 
-async def begin(call: Call) -> Response:
+async def begin_sign_in(call: Call) -> Response:
     """GET /oidc/sign-in"""
     _has_provider(call)
-    return await lead(call, back=visitors.asked_back(call))
+    return await lead_to_provider(call, back=visitors.asked_back(call))
 
 
-async def lead(call: Call, *, back: str) -> Response:
+async def lead_to_provider(call: Call, *, back: str) -> Response:
     """Straight to the provider, and to `back`, a path of ours, from there."""
-    pacing.check(call, paths.PROVIDER)
+    pacing.check_pace(call, paths.PROVIDER)
     try:
         place, cookie = await leave_for_provider(call, back=back)
-    except (faults.Unreachable, faults.Unfit) as problem:
+    except (faults.ProviderUnreachable, faults.ProviderUnfit) as problem:
         return unusable(call, problem)
     return Elsewhere(place, headers=(cookie,))
 
 
 async def leave_for_provider(call: Call, *, back: str, invitation: str = "") -> tuple[str, tuple[bytes, bytes]]:
     """Where the browser goes to sign in, and the cookie that it takes along. Raises Unreachable, Unfit."""
-    services, jar = call.services, visitors.jar(call)
+    services, jar = call.services, visitors.cookie_jar(call)
     assert services.provider is not None
-    flow = flows.begin(
+    flow = flows.begin_flow(
         back=back,
         invitation=invitation,
         now=services.clock().timestamp(),
         randomness=os.urandom(flows.RANDOM_BYTES),
     )
     place = await services.provider.authorization(flow)
-    sealed = flows.seal(flow, key=services.flow_key)
+    sealed = flows.seal_flow(flow, key=services.flow_key)
     return place, jar.given(jar.flow, sealed, seconds=int(flows.LIFETIME_SECONDS))
 
 
@@ -81,12 +81,12 @@ async def come_back(call: Call) -> Response:
     _has_provider(call)
     if call.scope["method"] != "GET":
         raise errors.MethodNotAllowed("GET")  # a look without an answer would use up the code
-    pacing.check(call, paths.CALLBACK)
-    jar, services = visitors.jar(call), call.services
-    sealed = cookies.read(call.scope["headers"], jar.flow)
-    flow = flows.opened(sealed, key=services.flow_key, now=services.clock().timestamp()) if sealed else None
+    pacing.check_pace(call, paths.CALLBACK)
+    jar, services = visitors.cookie_jar(call), call.services
+    sealed = cookies.read_cookie(call.scope["headers"], jar.flow)
+    flow = flows.open_flow(sealed, key=services.flow_key, now=services.clock().timestamp()) if sealed else None
     callback = _parameters(call.query)
-    if flow is None or not callbacks.is_of(callback, flow):
+    if flow is None or not callbacks.is_callback_of(callback, flow):
         return _of_another_way(call)
     try:
         return await _enter(call, flow, callback)
@@ -96,7 +96,7 @@ async def come_back(call: Call) -> Response:
     except faults.Declined as problem:
         log.info("The provider signed nobody in: %s", problem.told, extra={"fields": {"request": call.request}})
         return _message(call, 403, "You are not signed in", (problem.message,), links=(AGAIN,))
-    except (faults.Unreachable, faults.Unfit) as problem:
+    except (faults.ProviderUnreachable, faults.ProviderUnfit) as problem:
         return unusable(call, problem)
 
 
@@ -115,13 +115,13 @@ def _of_another_way(call: Call) -> Response:
 
 async def _enter(call: Call, flow: Flow, callback: Mapping[str, list[str]]) -> Response:
     """Let somebody in who came back. Raises what `Provider.proved` does."""
-    services, jar = call.services, visitors.jar(call)
+    services, jar = call.services, visitors.cookie_jar(call)
     assert services.provider is not None
     assert services.people is not None
     proved = await services.provider.proved(callback, flow)
     try:
         entered = await services.people.enter(
-            proved, code=flow.invitation, instead_of=visitors.token(call), request=call.request
+            proved, code=flow.invitation, instead_of=visitors.session_token(call), request=call.request
         )
     except NotAdmitted as refusal:
         return await _not_admitted(call, proved, refusal)
@@ -129,21 +129,21 @@ async def _enter(call: Call, flow: Flow, callback: Mapping[str, list[str]]) -> R
     return Elsewhere(flow.back, headers=(jar.given(jar.session, entered.token), jar.taken(jar.flow)))
 
 
-async def _not_admitted(call: Call, proved: Proved, refusal: NotAdmitted) -> Page:
+async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted) -> Page:
     """The provider knows this person, and nothing here is theirs."""
     assert call.services.provider is not None
-    if refusal.why is Why.WRONG_CODE and _has_something(call, proved):
+    if refusal.why is AdmissionReason.WRONG_CODE and _has_something(call, proved):
         return _message(call, 403, OPENS_NOTHING, (refusal.message, KEPT), links=(ACCOUNT, ANOTHER_CODE))
-    links = [Link(paths.INVITATION, "Use an invitation code")] if call.services.takes_invitations else []
+    links = [FailureLink(paths.INVITATION, "Use an invitation code")] if call.services.takes_invitations else []
     links.append(AGAIN)
     elsewhere = await call.services.provider.end_session(id_token=proved.id_token)
     if elsewhere is not None:
-        links.append(Link(elsewhere, ANOTHER))
-    came_as = f"You came as {profiles.name(proved, taken=())}."
+        links.append(FailureLink(elsewhere, ANOTHER))
+    came_as = f"You came as {profiles.user_name(proved, taken=())}."
     return _message(call, 403, "No access yet", (refusal.message, came_as), links=tuple(links))
 
 
-def _has_something(call: Call, proved: Proved) -> bool:
+def _has_something(call: Call, proved: ProvedIdentity) -> bool:
     """Whether the person has a role here, of which a code that opens nothing takes nothing."""
     directory = call.services.accounts.directory
     person = directory.person(proved.identity)
@@ -164,7 +164,7 @@ def unusable(call: Call, problem: ReconcilerError) -> Page:
     """The provider does not answer, or is not fit for use; the log has why, and the page the id to find it by."""
     asking = f"Tell whoever runs this service: its log has the cause under the id {call.request}."
     fields = {"fields": {"request": call.request}}
-    if isinstance(problem, faults.Unfit):
+    if isinstance(problem, faults.ProviderUnfit):
         log.error("Nobody can sign in: %s", problem.message, extra=fields)
         return _message(call, 500, "Something went wrong", ("The provider cannot be used.", asking), links=(ACCOUNT,))
     log.warning("Somebody could not sign in: %s", problem.message, extra=fields)
@@ -180,11 +180,11 @@ def _message(
     heading: str,
     sentences: tuple[str, ...],
     *,
-    links: tuple[Link, ...],
+    links: tuple[FailureLink, ...],
     headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> Page:
     """A page at the end of a way; its cookie is not needed any more."""
-    jar = visitors.jar(call)
+    jar = visitors.cookie_jar(call)
     return page(
         "message",
         status=status,

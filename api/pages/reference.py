@@ -17,7 +17,7 @@ from api import openapi
 from api.calls import Call
 from api.pages import paths
 from api.pages.rendering import Elsewhere, Page, page
-from api.reference.contents import contents
+from api.reference.contents import reference_contents
 
 _making = threading.Lock()  # so that it is made once, however many ask at first
 
@@ -41,4 +41,4 @@ def _whole() -> bytes:
 @cache
 def rendered() -> bytes:
     """The page; the same bytes for the life of the process."""
-    return bytes(page("reference", contents=contents(json.loads(openapi.encoded()))).body)
+    return bytes(page("reference", contents=reference_contents(json.loads(openapi.encoded_document()))).body)

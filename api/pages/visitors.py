@@ -40,11 +40,11 @@ def asked_back(call: Call) -> str:
     return flows.local_path(query.text("back") or "")
 
 
-def jar(call: Call) -> Cookies:
+def cookie_jar(call: Call) -> Cookies:
     """Our cookies."""
-    return cookies.of(call.services.web_url, has_tls=call.services.has_tls)
+    return cookies.cookies_of(call.services.web_url, has_tls=call.services.has_tls)
 
 
-def token(call: Call) -> str:
+def session_token(call: Call) -> str:
     """What the cookie of a session holds, whatever it is worth; empty for none."""
-    return cookies.read(call.scope["headers"], jar(call).session)
+    return cookies.read_cookie(call.scope["headers"], cookie_jar(call).session)

@@ -9,8 +9,8 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from api.reference import commands, shapes
-from api.reference.prose import Piece, paragraphs, pieces
-from api.reference.shapes import Field
+from api.reference.prose import Piece, paragraphs, prose_pieces
+from api.reference.shapes import SchemaField
 
 METHODS = ("get", "put", "post", "patch", "delete")
 WHERE = {"path": "in the path", "query": "in the query", "header": "a header"}
@@ -49,7 +49,7 @@ class Operation(NamedTuple):
     summary: str
     description: tuple[tuple[Piece, ...], ...]
     public: bool
-    parameters: tuple[Field, ...]
+    parameters: tuple[SchemaField, ...]
     bodies: tuple[Body, ...]
     answers: tuple[Answer, ...]
     curl: str
@@ -70,7 +70,7 @@ class Shape(NamedTuple):
     anchor: str
     type: tuple[Piece, ...]
     description: tuple[tuple[Piece, ...], ...]
-    fields: tuple[Field, ...]
+    fields: tuple[SchemaField, ...]
 
 
 class Contents(NamedTuple):
@@ -84,7 +84,7 @@ class Contents(NamedTuple):
     shapes: tuple[Shape, ...]
 
 
-def contents(document: Mapping[str, Any]) -> Contents:
+def reference_contents(document: Mapping[str, Any]) -> Contents:
     """The page of a contract. Tags, paths and schemas keep their order."""
     operations = list(_operations(document))
     schemes = document["components"]["securitySchemes"]
@@ -92,7 +92,7 @@ def contents(document: Mapping[str, Any]) -> Contents:
         title=document["info"]["title"],
         version=document["info"]["version"],
         description=paragraphs(document["info"]["description"]),
-        credentials=tuple((name, pieces(scheme["description"])) for name, scheme in schemes.items()),
+        credentials=tuple((name, prose_pieces(scheme["description"])) for name, scheme in schemes.items()),
         sections=tuple(
             Section(tag["name"], tag["description"], tuple(made for name, made in operations if name == tag["name"]))
             for tag in document["tags"]
@@ -134,22 +134,22 @@ def _operation(
     )
 
 
-def _parameter(told: Mapping[str, Any], document: Mapping[str, Any]) -> Field:
-    kind = (*shapes.words(told.get("schema", {}), document), Piece(f", {WHERE[told['in']]}"))
-    return Field(told["name"], kind, told.get("required", False), pieces(told.get("description", "")))
+def _parameter(told: Mapping[str, Any], document: Mapping[str, Any]) -> SchemaField:
+    kind = (*shapes.type_words(told.get("schema", {}), document), Piece(f", {WHERE[told['in']]}"))
+    return SchemaField(told["name"], kind, told.get("required", False), prose_pieces(told.get("description", "")))
 
 
 def _answer(status: str, told: Mapping[str, Any], document: Mapping[str, Any]) -> Answer:
     whole = _resolved(told, document)
     phrase = HTTPStatus(int(status)).phrase
-    return Answer(status, phrase, pieces(whole["description"]), _bodies(whole, document))
+    return Answer(status, phrase, prose_pieces(whole["description"]), _bodies(whole, document))
 
 
 def _bodies(told: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[Body, ...]:
     return tuple(
         Body(
             media_type,
-            shapes.words(content.get("schema", {}), document),
+            shapes.type_words(content.get("schema", {}), document),
             tuple(_example(_resolved(one, document)) for one in content.get("examples", {}).values()),
         )
         for media_type, content in told.get("content", {}).items()
@@ -166,10 +166,10 @@ def _example(told: Mapping[str, Any]) -> Example:
 def _shape(name: str, schema: Mapping[str, Any], document: Mapping[str, Any]) -> Shape:
     return Shape(
         name,
-        shapes.anchor(name),
-        shapes.words(schema, document),
+        shapes.schema_anchor(name),
+        shapes.type_words(schema, document),
         paragraphs(schema.get("description", "")),
-        tuple(shapes.fields(schema, document)),
+        tuple(shapes.schema_fields(schema, document)),
     )
 
 

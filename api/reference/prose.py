@@ -17,7 +17,7 @@ class Piece(NamedTuple):
     place: str = ""
 
 
-def pieces(text: str) -> tuple[Piece, ...]:
+def prose_pieces(text: str) -> tuple[Piece, ...]:
     """One paragraph, cut at its backticks."""
     cut = enumerate(_CODE.split(" ".join(text.split())))
     return tuple(Piece(piece, code=place % 2 == 1) for place, piece in cut if piece)
@@ -25,4 +25,4 @@ def pieces(text: str) -> tuple[Piece, ...]:
 
 def paragraphs(text: str) -> tuple[tuple[Piece, ...], ...]:
     """A text, cut at its empty lines and backticks."""
-    return tuple(pieces(paragraph) for paragraph in re.split(r"\n\s*\n", text.strip()) if paragraph)
+    return tuple(prose_pieces(paragraph) for paragraph in re.split(r"\n\s*\n", text.strip()) if paragraph)

@@ -8,7 +8,7 @@ A reference to a schema with a name of its own is a link; any other is written o
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from api.reference.prose import Piece, pieces
+from api.reference.prose import Piece, prose_pieces
 
 COMPONENTS = "#/components/schemas/"
 DEEPEST = 12  # of objects in objects; no schema of the contract goes so far
@@ -24,7 +24,7 @@ CONSTRAINTS = {
 Schema = Mapping[str, Any]
 
 
-class Field(NamedTuple):
+class SchemaField(NamedTuple):
     """One field of an object, or a parameter."""
 
     name: str
@@ -33,12 +33,14 @@ class Field(NamedTuple):
     meaning: tuple[Piece, ...]
 
 
-def anchor(name: str) -> str:
+def schema_anchor(name: str) -> str:
     """What the part of the page about a schema is called in links."""
     return f"schema-{name}"
 
 
-def fields(schema: Schema, document: Schema, prefix: str = "", within: tuple[str, ...] = ()) -> Iterator[Field]:
+def schema_fields(
+    schema: Schema, document: Schema, prefix: str = "", within: tuple[str, ...] = ()
+) -> Iterator[SchemaField]:
     """Every field below a schema, in its order, each before what is in it."""
     if len(within) >= DEEPEST:
         return
@@ -48,27 +50,27 @@ def fields(schema: Schema, document: Schema, prefix: str = "", within: tuple[str
     needed = whole.get("required", ())
     for name, of_field in whole.get("properties", {}).items():
         path = f"{prefix}{name}"
-        yield Field(path, words(of_field, document), name in needed, _meaning(of_field, document))
+        yield SchemaField(path, type_words(of_field, document), name in needed, _meaning(of_field, document))
         yield from _below(of_field, document, path, (*within, ""))
     for part in _alternatives(whole):
-        yield from fields(part, document, prefix, (*within, ""))
+        yield from schema_fields(part, document, prefix, (*within, ""))
 
 
-def words(schema: Any, document: Schema) -> tuple[Piece, ...]:
+def type_words(schema: Any, document: Schema) -> tuple[Piece, ...]:
     """The type of a value, in words."""
     if not isinstance(schema, Mapping):
         return (Piece("any value"),)
     reference = schema.get("$ref")
     if isinstance(reference, str):
         name = _own_name(reference)
-        return words(_found(reference, document), document) if name is None else (_link(name),)
+        return type_words(_found(reference, document), document) if name is None else (_link(name),)
     if "const" in schema:
         return (Piece("always "), Piece(_json(schema["const"]), code=True))
     if "enum" in schema:
         return _listed([(Piece(_json(each), code=True),) for each in schema["enum"]], "one of ")
     alternatives = _alternatives(schema)
     if alternatives and "type" not in schema:
-        return _listed(list(dict.fromkeys(words(each, document) for each in alternatives)), "")
+        return _listed(list(dict.fromkeys(type_words(each, document) for each in alternatives)), "")
     return (*_of_type(schema, document), *_bounds(schema))
 
 
@@ -78,10 +80,10 @@ def _of_type(schema: Schema, document: Schema) -> tuple[Piece, ...]:
     kinds = [told] if isinstance(told, str) else list(told)
     if "array" in kinds and "items" in schema:
         kinds.remove("array")
-        return (Piece("list of: "), *words(schema["items"], document), *(Piece(f" or {kind}") for kind in kinds))
+        return (Piece("list of: "), *type_words(schema["items"], document), *(Piece(f" or {kind}") for kind in kinds))
     more = schema.get("additionalProperties")
     if "object" in kinds and isinstance(more, Mapping) and "properties" not in schema:
-        return (Piece("map to: "), *words(more, document))
+        return (Piece("map to: "), *type_words(more, document))
     if "format" in schema:
         kinds = [f"{kind} ({schema['format']})" if kind == "string" else kind for kind in kinds]
     return (Piece(" or ".join(kinds)),)
@@ -107,17 +109,17 @@ def _meaning(schema: Any, document: Schema) -> tuple[Piece, ...]:
     text = schema.get("description", "")
     if not text and "$ref" in schema and _own_name(schema["$ref"]) is None:
         return _meaning(_found(schema["$ref"], document), document)
-    return pieces(text)
+    return prose_pieces(text)
 
 
-def _below(schema: Any, document: Schema, path: str, within: tuple[str, ...]) -> Iterator[Field]:
+def _below(schema: Any, document: Schema, path: str, within: tuple[str, ...]) -> Iterator[SchemaField]:
     """What is in a field: of an object its fields, of a list and a map those of what it holds."""
     if not isinstance(schema, Mapping) or len(within) >= DEEPEST:
         return
     whole, within = _written_out(schema, document, within)
     if whole is None:
         return
-    yield from fields(whole, document, f"{path}.", within)
+    yield from schema_fields(whole, document, f"{path}.", within)
     yield from _below(whole.get("items"), document, f"{path}[]", within)
     if "properties" not in whole:
         yield from _below(whole.get("additionalProperties"), document, f"{path}.*", within)
@@ -156,7 +158,7 @@ def _found(reference: str, document: Schema) -> Schema:
 
 
 def _link(name: str) -> Piece:
-    return Piece(name, place=f"#{anchor(name)}")
+    return Piece(name, place=f"#{schema_anchor(name)}")
 
 
 def _json(value: object) -> str:

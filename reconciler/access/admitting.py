@@ -14,17 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from reconciler import errors, escaping
 from reconciler.access import changing, claims, inviting, profiles, provisioning
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment
-from reconciler.access.claims import Granted, Names, Unreadable
-from reconciler.access.identities import Proved
-from reconciler.access.models import Directory, Invitation, User
-from reconciler.access.provisioning import Standing
+from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.access.provisioning import ProvisionedStanding
+from reconciler.model import errors, text
+from reconciler.model.directory import Amendment, Directory, Invitation, ProvedIdentity, User
+from reconciler.model.principals import Role
 
 
-class Why(Enum):
+class AdmissionReason(Enum):
     """Why somebody is not let in."""
 
     NOT_FIRST = auto()  # nobody is there yet, and `auth.oidc.firstAdmin` means somebody else
@@ -41,17 +39,17 @@ class NotAdmitted(errors.Refused):
     and `told`, sentences for the log.
     """
 
-    def __init__(self, message: str, *, why: Why, told: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, *, why: AdmissionReason, told: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.why = why
         self.told = told
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AdmissionPolicy:
     """What the settings say about letting people in."""
 
-    names: Names
+    names: ClaimNames
     disable_invitations: bool = False
     first_claim: str = ""  # `auth.oidc.firstAdmin`; empty: whoever comes first
     first_value: str = ""
@@ -61,7 +59,7 @@ class Policy:
 class Arrival:
     """Somebody at the door. `code` is of an invitation, empty for none; `id` is for a new person; `now` is RFC 3339."""
 
-    proved: Proved
+    proved: ProvedIdentity
     code: str = field(repr=False)
     id: str
     now: str
@@ -80,25 +78,31 @@ class Admission:
     told: tuple[str, ...] = ()
 
 
-SENTENCES: Mapping[Why, str] = {
-    Why.NOT_FIRST: "Nobody administers this service yet, and its settings say who is to be the first; ask whoever set "
+SENTENCES: Mapping[AdmissionReason, str] = {
+    AdmissionReason.NOT_FIRST: "Nobody administers this service yet, and its settings say who is to be the first; "
+    "ask whoever set "
     "it up.",
-    Why.NOT_INVITED: "You have no role in any project here; ask an administrator of one for an invitation.",
-    Why.WRONG_CODE: "This invitation code opens nothing: it is mistyped, was used, or has expired; ask whoever gave it "
+    AdmissionReason.NOT_INVITED: "You have no role in any project here; ask an administrator of one for an invitation.",
+    AdmissionReason.WRONG_CODE: "This invitation code opens nothing: it is mistyped, was used, or has expired; ask "
+    "whoever gave it "
     "to you for another one.",
-    Why.UNVERIFIED_ADDRESS: "You have no role in any project here, and your provider does not say that your e-mail "
+    AdmissionReason.UNVERIFIED_ADDRESS: "You have no role in any project here, and your provider does not say that "
+    "your e-mail "
     "address is verified, so that an invitation of that address would not count; have it verified there, or ask an "
     "administrator for an invitation code.",
-    Why.GRANTED_NOTHING: "What your provider says of you opens no project here; ask whoever manages your groups and "
+    AdmissionReason.GRANTED_NOTHING: "What your provider says of you opens no project here; ask whoever manages your "
+    "groups and "
     "roles there.",
-    Why.UNREADABLE_CLAIMS: "What your provider says of you cannot be read; ask whoever manages your groups and roles "
+    AdmissionReason.UNREADABLE_CLAIMS: "What your provider says of you cannot be read; ask whoever manages your "
+    "groups and roles "
     "there, and show them this: {reason}",
-    Why.FULL: "There are as many people or memberships here as there may be; ask an administrator to remove some.",
+    AdmissionReason.FULL: "There are as many people or memberships here as there may be; ask an administrator to "
+    "remove some.",
 }
 """What the person reads. Nothing in it tells who else there is, or whom an invitation waits for."""
 
 
-def admit(directory: Directory, arrival: Arrival, policy: Policy) -> Admission:
+def admit(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> Admission:
     """Decide. Raises NotAdmitted where nothing is to be written."""
     known = directory.person(arrival.proved.identity)
     if _is_first(directory, arrival.proved, policy):
@@ -118,13 +122,13 @@ class _Decided:
     says what cannot be read.
     """
 
-    after: Standing
+    after: ProvisionedStanding
     told: tuple[str, ...] = ()
-    why: Why | None = None
+    why: AdmissionReason | None = None
     unread: str = ""
 
 
-def _is_first(directory: Directory, proved: Proved, policy: Policy) -> bool:
+def _is_first(directory: Directory, proved: ProvedIdentity, policy: AdmissionPolicy) -> bool:
     """Whether this is the first person. With `auth.oidc.firstAdmin` others may have come in before them, by claims;
     they are the first as long as nobody administers the organization.
     """
@@ -133,7 +137,7 @@ def _is_first(directory: Directory, proved: Proved, policy: Policy) -> bool:
     return not _has_admin(directory.users.values(), proved) and _is_named(proved.claims, policy)
 
 
-def _is_named(told: Mapping[str, object], policy: Policy) -> bool:
+def _is_named(told: Mapping[str, object], policy: AdmissionPolicy) -> bool:
     if policy.first_claim == "email" and told.get("email_verified") is not True:
         return False
     value = told.get(policy.first_claim)
@@ -141,7 +145,7 @@ def _is_named(told: Mapping[str, object], policy: Policy) -> bool:
     return bool(policy.first_value) and policy.first_value in values
 
 
-def _has_admin(users: Iterable[User], proved: Proved) -> bool:
+def _has_admin(users: Iterable[User], proved: ProvedIdentity) -> bool:
     """Whether somebody of the present provider administers: whoever is of a former one cannot sign in any more."""
     issuer = proved.identity.issuer
     return any(
@@ -151,77 +155,81 @@ def _has_admin(users: Iterable[User], proved: Proved) -> bool:
 
 def _first(directory: Directory) -> _Decided:
     roles = dict.fromkeys(sorted(directory.projects), Role.ADMIN)
-    return _Decided(Standing(organization_admin=True, roles=roles, rules=("The first person.",)))
+    return _Decided(ProvisionedStanding(organization_admin=True, roles=roles, rules=("The first person.",)))
 
 
-def _synchronised(directory: Directory, arrival: Arrival, policy: Policy, *, known: User | None) -> _Decided:
+def _synchronised(directory: Directory, arrival: Arrival, policy: AdmissionPolicy, *, known: User | None) -> _Decided:
     """As claims say, and nothing else."""
-    before = provisioning.standing(directory, known)
+    before = provisioning.provisioned_standing(directory, known)
     found = _granted(directory, arrival, policy)
-    if isinstance(found, Unreadable):
+    if isinstance(found, UnreadableClaims):
         return _unreadable(before, found)
-    after = Standing(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
+    after = ProvisionedStanding(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
     if after.organization_admin:
         after = replace(after, roles=before.roles)
     elif known is not None and _is_last_admin(directory, known, arrival.proved):
         told = ("the only organization admin stays one, though the claims do not say it",)
         return _Decided(before, told=(*told, *_skipped(found)))
-    why = _otherwise(directory, arrival, policy, Why.GRANTED_NOTHING) if after.is_nothing else None
+    why = _otherwise(directory, arrival, policy, AdmissionReason.GRANTED_NOTHING) if after.is_nothing else None
     return _Decided(after, told=_skipped(found), why=why)
 
 
-def _unreadable(before: Standing, found: Unreadable) -> _Decided:
+def _unreadable(before: ProvisionedStanding, found: UnreadableClaims) -> _Decided:
     """Nothing changes (rule 7 of the direct claims)."""
     told = (f"the claims cannot be read and change nothing: {found.reason}",)
-    why = Why.UNREADABLE_CLAIMS if before.is_nothing else None
+    why = AdmissionReason.UNREADABLE_CLAIMS if before.is_nothing else None
     return _Decided(before, told=told, why=why, unread=found.reason)
 
 
-def _newcomer(directory: Directory, arrival: Arrival, policy: Policy) -> _Decided:
+def _newcomer(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> _Decided:
     """Somebody new, where invitations count: what they bring and what claims grant, together."""
     taken = _invitations(directory, arrival)
     found = _granted(directory, arrival, policy)
     after = _with(_of_claims(found), taken)
-    if isinstance(found, Unreadable):
+    if isinstance(found, UnreadableClaims):
         return _unreadable(after, found)
     is_unverified = profiles.has_unverified_email(arrival.proved.claims)
-    why = _otherwise(directory, arrival, policy, Why.UNVERIFIED_ADDRESS if is_unverified else Why.NOT_INVITED)
+    why = _otherwise(
+        directory, arrival, policy, AdmissionReason.UNVERIFIED_ADDRESS if is_unverified else AdmissionReason.NOT_INVITED
+    )
     return _Decided(after, told=_skipped(found), why=why if after.is_nothing else None)
 
 
 def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decided:
     """Somebody known, where invitations count: what they bring is added to what they have."""
-    before = provisioning.standing(directory, known)
+    before = provisioning.provisioned_standing(directory, known)
     after = _with(before, _invitations(directory, arrival))
-    return _Decided(after, why=Why.NOT_INVITED if after.is_nothing else None)
+    return _Decided(after, why=AdmissionReason.NOT_INVITED if after.is_nothing else None)
 
 
 def _admission(directory: Directory, arrival: Arrival, *, known: User | None, decided: _Decided) -> Admission:
     """What is to be written of it. Raises NotAdmitted where that is nothing."""
-    before = provisioning.standing(directory, known)
-    after = provisioning.fitting(directory, before=before, after=decided.after)
+    before = provisioning.provisioned_standing(directory, known)
+    after = provisioning.roles_with_room(directory, before=before, after=decided.after)
     person = _person(directory, arrival, known=known)
     told = tuple(f"{person.name} signs in: {one}" for one in (*decided.told, *_left_out(decided.after, after)))
     why = _finally(directory, decided, after=after, known=known)
     refused = None if why is None else _refused(why, reason=decided.unread, told=told)
     if refused is not None and before.is_nothing:
         raise refused
-    changed = provisioning.sentence(directory, person, after=after)
+    changed = provisioning.provisioning_sentence(directory, person, after=after)
     return Admission(
         user=person.id,
-        amendment=provisioning.amendment(directory, person, after=after),
+        amendment=provisioning.sign_in_amendment(directory, person, after=after),
         refused=refused,
         told=(changed, *told) if changed else told,
     )
 
 
-def _finally(directory: Directory, decided: _Decided, *, after: Standing, known: User | None) -> Why | None:
+def _finally(
+    directory: Directory, decided: _Decided, *, after: ProvisionedStanding, known: User | None
+) -> AdmissionReason | None:
     """Why somebody is not let in, once it is known what there is room for."""
     has_place = known is not None or len(directory.users) < changing.MOST
-    return decided.why or (Why.FULL if after.is_nothing or not has_place else None)
+    return decided.why or (AdmissionReason.FULL if after.is_nothing or not has_place else None)
 
 
-def _left_out(wanted: Standing, after: Standing) -> tuple[str, ...]:
+def _left_out(wanted: ProvisionedStanding, after: ProvisionedStanding) -> tuple[str, ...]:
     if len(after.roles) == len(wanted.roles):
         return ()
     return (f"there are {changing.MOST_MEMBERSHIPS:,} memberships, which is the most, and some were not given",)
@@ -232,7 +240,7 @@ def _person(directory: Directory, arrival: Arrival, *, known: User | None) -> Us
     proved = arrival.proved
     person = known or User(
         id=arrival.id,
-        name=profiles.name(proved, taken=directory.users),
+        name=profiles.user_name(proved, taken=directory.users),
         created_at=arrival.now,
         identity=proved.identity,
     )
@@ -246,7 +254,7 @@ def _person(directory: Directory, arrival: Arrival, *, known: User | None) -> Us
 def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ...]:
     """What waits for this person, and what their code is of. Raises NotAdmitted for a code that opens nothing."""
     code = arrival.code.strip()
-    digest = inviting.digest(code)
+    digest = inviting.code_digest(code)
     address = profiles.verified_email(arrival.proved.claims)
     every = directory.invitations.values()
     # Compared as any other text: who does not know the code cannot choose its digest letter by letter.
@@ -254,11 +262,11 @@ def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ..
     by_address = [one for one in every if address and one.email == address]
     found = inviting.counting(directory, (*by_code, *by_address), now=arrival.now)
     if code and not any(one.digest == digest for one in found if digest is not None):
-        raise _refused(Why.WRONG_CODE)
+        raise _refused(AdmissionReason.WRONG_CODE)
     return tuple(sorted(found, key=lambda one: one.id))
 
 
-def _with(start: Standing, taken: Iterable[Invitation]) -> Standing:
+def _with(start: ProvisionedStanding, taken: Iterable[Invitation]) -> ProvisionedStanding:
     """What somebody has with what invitations give: never less than before."""
     roles, rules, taken = dict(start.roles), list(start.rules), tuple(taken)
     for invitation in taken:
@@ -273,34 +281,36 @@ def _stronger(one: Role | None, other: Role) -> Role:
     return other if one is None else order[min(order.index(one), order.index(other))]
 
 
-def _granted(directory: Directory, arrival: Arrival, policy: Policy) -> Granted | Unreadable:
-    return claims.granted(arrival.proved.claims, policy.names, projects=directory.projects)
+def _granted(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> GrantedRoles | UnreadableClaims:
+    return claims.granted_roles(arrival.proved.claims, policy.names, projects=directory.projects)
 
 
-def _of_claims(found: Granted | Unreadable) -> Standing:
+def _of_claims(found: GrantedRoles | UnreadableClaims) -> ProvisionedStanding:
     """What claims give to somebody new; nothing, and no word of it, where they do not."""
-    if isinstance(found, Unreadable) or found.is_nothing:
-        return Standing(organization_admin=False, roles={})
-    return Standing(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
+    if isinstance(found, UnreadableClaims) or found.is_nothing:
+        return ProvisionedStanding(organization_admin=False, roles={})
+    return ProvisionedStanding(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
 
 
-def _is_last_admin(directory: Directory, person: User, proved: Proved) -> bool:
+def _is_last_admin(directory: Directory, person: User, proved: ProvedIdentity) -> bool:
     others = (user for user in directory.users.values() if user.id != person.id)
     return person.organization_admin and not _has_admin(others, proved)
 
 
-def _skipped(found: Granted) -> tuple[str, ...]:
+def _skipped(found: GrantedRoles) -> tuple[str, ...]:
     if not found.unknown:
         return ()
-    names = provisioning.listed([escaping.visible(name) for name in found.unknown])
+    names = provisioning.listed_roles([text.visible(name) for name in found.unknown])
     return (f"the claims name projects that do not exist, which are skipped: {names}",)
 
 
-def _otherwise(directory: Directory, arrival: Arrival, policy: Policy, why: Why) -> Why:
+def _otherwise(
+    directory: Directory, arrival: Arrival, policy: AdmissionPolicy, why: AdmissionReason
+) -> AdmissionReason:
     """Why nothing lets somebody in: that another is to be the first explains more than any other reason."""
     has_admin = _has_admin(directory.users.values(), arrival.proved)
-    return Why.NOT_FIRST if policy.first_claim and not has_admin else why
+    return AdmissionReason.NOT_FIRST if policy.first_claim and not has_admin else why
 
 
-def _refused(why: Why, *, reason: str = "", told: tuple[str, ...] = ()) -> NotAdmitted:
+def _refused(why: AdmissionReason, *, reason: str = "", told: tuple[str, ...] = ()) -> NotAdmitted:
     return NotAdmitted(SENTENCES[why].format(reason=reason), why=why, told=told)

@@ -25,7 +25,7 @@ class _Bucket:
     at: float
 
 
-class Attempts:
+class SignInAttempts:
     """The failures of the last minutes, in memory."""
 
     def __init__(self) -> None:

@@ -11,13 +11,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reconciler import errors
-from reconciler.access.actors import Role, weaker
-from reconciler.access.amendments import Amendment, Audited, Member
-from reconciler.access.models import Directory, Key, Project, User
-from reconciler.access.permissions import Scope
-from reconciler.access.principals import OF_PEOPLE
-from reconciler.resources import names
+from reconciler.model import errors, names
+from reconciler.model.directory import Amendment, Audited, Directory, Key, Member, Project, User
+from reconciler.model.principals import OF_PEOPLE, Role, Scope, weaker
 
 LONGEST_TEXT = 200  # characters of a display name or of a key's name
 LONGEST_NAME = 128  # characters of what a person is called
@@ -48,7 +44,7 @@ class Conflict(errors.Refused):
 
 def create_project(directory: Directory, name: str, *, at: str) -> Amendment:
     """A new project. Raises Invalid, Conflict."""
-    if (rule := names.project(name)) is not None:
+    if (rule := names.wrong_project(name)) is not None:
         raise Invalid(f"The project's name {rule}.")
     if name in directory.projects:
         raise Conflict(f"The project {name} exists already.")

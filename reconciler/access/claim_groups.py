@@ -9,25 +9,25 @@ sign, the long s) matches none: who may make groups at a provider that guards a 
 from collections.abc import Iterable
 
 from reconciler.access import claim_entries
-from reconciler.access.actors import Role
-from reconciler.access.claim_entries import Entry
-from reconciler.access.claim_names import Names
-from reconciler.access.claim_rules import Rule
+from reconciler.access.claim_entries import ProjectEntry
+from reconciler.access.claim_names import ClaimNames
+from reconciler.access.claim_rules import ClaimRule
+from reconciler.model.principals import Role
 
 
-def inferred(texts: Iterable[str], names: Names) -> Role | None:
+def inferred_role(texts: Iterable[str], names: ClaimNames) -> Role | None:
     """The role of the first text that names one, None without such (groups and roles 1, 2)."""
     roles = _roles(names)
     return next((roles[found] for one in texts if (found := _folded(one)) in roles), None)
 
 
-def is_organization_admin(groups: Iterable[str], names: Names) -> bool:
+def groups_grant_organization_admin(groups: Iterable[str], names: ClaimNames) -> bool:
     """Whether the group of the organization admins is among them (groups and roles 3)."""
     wanted = _folded(names.org_admin_group)
     return any(_folded(group) == wanted for group in groups)
 
 
-def entries(groups: Iterable[str], names: Names) -> tuple[list[Entry], int]:
+def group_entries(groups: Iterable[str], names: ClaimNames) -> tuple[list[ProjectEntry], int]:
     """The projects that groups name, and how many groups have the prefix and name none (groups and roles 4).
 
     A group that is called like a role's or the admins' is that and no project's, whatever the prefix is.
@@ -35,11 +35,11 @@ def entries(groups: Iterable[str], names: Names) -> tuple[list[Entry], int]:
     size, prefix = len(names.projects_group_prefix), _folded(names.projects_group_prefix)
     others = {*_roles(names), _folded(names.org_admin_group)}
     behind = [one[size:] for one in groups if _folded(one[:size]) == prefix and _folded(one) not in others]
-    found = [claim_entries.entry(_lower(one), rule=Rule.GROUPS_4) for one in behind]
+    found = [claim_entries.project_entry(_lower(one), rule=ClaimRule.GROUPS_4) for one in behind]
     return [one for one in found if one is not None], found.count(None)
 
 
-def _roles(names: Names) -> dict[tuple[bool, str], Role]:
+def _roles(names: ClaimNames) -> dict[tuple[bool, str], Role]:
     """The role of each name. Where two roles are called the same, the least privileged counts; a name of the settings
     goes before a bare one.
     """

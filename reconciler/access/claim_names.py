@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # the settings' library takes long, and a name needs none of 
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ClaimNames:
     """What claims and groups are called. A claim is a key of the ID token itself, not a path into it, and its name is
     compared exactly; a group's name in any case.
     """
@@ -29,9 +29,9 @@ class Names:
     viewer_group: str = "service-viewer"
 
 
-def names_of(custom: "CustomClaims") -> Names:
+def claim_names(custom: "CustomClaims") -> ClaimNames:
     """The names that the settings give; one that is left out has its default there."""
-    return Names(
+    return ClaimNames(
         groups=custom.groups,
         group_ids=custom.group_ids,
         roles=custom.roles,

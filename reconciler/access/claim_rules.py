@@ -7,7 +7,7 @@ Does not: following them (`claims` and what stands beside it).
 from enum import StrEnum
 
 
-class Rule(StrEnum):
+class ClaimRule(StrEnum):
     """A rule of the interface. `Rule.DIRECT_4` is its rule 4 for direct claims."""
 
     DIRECT_1 = "direct claims 1"  # without a default role it is `viewer`

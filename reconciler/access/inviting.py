@@ -16,11 +16,10 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from reconciler.access import changing, principals
-from reconciler.access.amendments import Amendment, Audited
-from reconciler.access.models import Directory, Invitation, Key, is_expired
-from reconciler.access.permissions import Permission
-from reconciler.access.principals import SERVICE_KEY, Verdict
+from reconciler.access import changing
+from reconciler.model import principals
+from reconciler.model.directory import Amendment, Audited, Directory, Invitation, Key, is_expired
+from reconciler.model.principals import SERVICE_KEY, AccessVerdict, Permission
 
 MARK = "rci_"
 RANDOM_BYTES = 32
@@ -40,7 +39,7 @@ _BEGINNING = re.compile(rf"(?<![A-Za-z0-9]){MARK}[A-Za-z0-9_-]{{16}}")  # names 
 _EMAIL = re.compile(r"[!-?A-~]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
-def make(randomness: bytes) -> str:
+def make_code(randomness: bytes) -> str:
     """A new code. `randomness` is `RANDOM_BYTES` from the system's source."""
     assert len(randomness) == RANDOM_BYTES
     return MARK + base64.urlsafe_b64encode(randomness).decode().rstrip("=")
@@ -51,22 +50,22 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
-def digest(code: str) -> bytes | None:
+def code_digest(code: str) -> bytes | None:
     """What is stored of a code, 32 bytes; None for a text that is none."""
     return hashlib.sha256(code.encode()).digest() if is_code(code) else None
 
 
-def stands_in(text: str) -> bool:
+def holds_code(text: str) -> bool:
     """Whether a code of ours, whole or cut off, stands anywhere in a text."""
     return _BEGINNING.search(text) is not None
 
 
-def address(text: str) -> str | None:
+def invited_address(text: str) -> str | None:
     """An e-mail address as it is kept and compared, in lower case; None for what is none that we take."""
     return text.lower() if len(text) <= LONGEST_EMAIL and _EMAIL.fullmatch(text) else None
 
 
-def expiry(asked: datetime | None, *, email: str, now: datetime) -> datetime:
+def invitation_expiry(asked: datetime | None, *, email: str, now: datetime) -> datetime:
     """When an invitation ends: as it is asked for, or by itself. `email` is empty for a code. Raises Invalid."""
     lasts, longest = (ADDRESS_LASTS, LONGEST_ADDRESS) if email else (CODE_LASTS, LONGEST_CODE)
     until = now + lasts if asked is None else asked
@@ -81,7 +80,7 @@ def invite(directory: Directory, invitation: Invitation, *, now: str) -> Amendme
 
     Raises Invalid, Missing, Conflict.
     """
-    if invitation.email and address(invitation.email) != invitation.email:
+    if invitation.email and invited_address(invitation.email) != invitation.email:
         raise changing.Invalid(f"The address {EMAIL_RULE}.")
     if invitation.project not in directory.projects:
         raise changing.Missing("There is no such project.")
@@ -143,7 +142,7 @@ def _may_make(directory: Directory, maker: str, project: str, *, keys: Mapping[s
         principal = directory.principal(user)
     else:
         return False
-    return principals.judge(principal, Permission.MANAGE_MEMBERS, project=project) is Verdict.ALLOWED
+    return principals.judge(principal, Permission.MANAGE_MEMBERS, project=project) is AccessVerdict.ALLOWED
 
 
 def _is_for_the_same(one: Invitation, other: Invitation) -> bool:

@@ -10,15 +10,13 @@ neither half, and a disk that takes no more sessions keeps nobody from being rem
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, amended
-from reconciler.access.models import Directory, User
-from reconciler.access.permissions import OF_ROLE, Permission
+from reconciler.model.directory import Amendment, Directory, User, amended
+from reconciler.model.principals import OF_ROLE, Permission, Role
 
 NOTHING: frozenset[Permission] = frozenset()
 
 
-def has_lost(one: User, *, before: Directory, after: Directory) -> bool:
+def has_lost_access(one: User, *, before: Directory, after: Directory) -> bool:
     """Whether somebody of `before` is gone, may do less in some project or in the organization, or has another password
     or identity.
     """
@@ -31,7 +29,7 @@ def has_lost(one: User, *, before: Directory, after: Directory) -> bool:
     return any(not _permits(role) <= _permits(roles.get(project)) for project, role in before.roles_of(one).items())
 
 
-def counted(directory: Directory, amendment: Amendment) -> Amendment:
+def count_lost(directory: Directory, amendment: Amendment) -> Amendment:
     """The amendment with the losses that it brings counted, for everybody who stays.
 
     Whatever it says of losses itself does not matter: who made it may have seen an older directory.
@@ -48,7 +46,7 @@ def _counted(directory: Directory, amendment: Amendment) -> Iterator[User]:
     after = amended(directory, amendment) if known else directory
     for before in known:
         user = after.user(before.id)
-        losses = before.losses + has_lost(before, before=directory, after=after)
+        losses = before.losses + has_lost_access(before, before=directory, after=after)
         if user is not None and losses != user.losses:
             yield replace(user, losses=losses)
 

@@ -13,20 +13,20 @@ from typing import NamedTuple
 MOST = 10_000  # buckets kept, for each thing; the longest unused go first, and begin anew
 
 
-class Pace(NamedTuple):
+class RateLimit(NamedTuple):
     """So many at once, and one more each so many seconds."""
 
     burst: int
     seconds: float
 
 
-class Paces:
+class RateLimits:
     """What was begun in the last minutes, in memory."""
 
     def __init__(self) -> None:
         self._of: defaultdict[str, OrderedDict[str, tuple[float, float]]] = defaultdict(OrderedDict)  # level, and when
 
-    def take(self, what: str, address: str, *, pace: Pace, now: float) -> float:
+    def take(self, what: str, address: str, *, pace: RateLimit, now: float) -> float:
         """Count one more and return 0, or the seconds to wait first. `now` is any clock that does not go back."""
         buckets = self._of[what]
         before, at = buckets.get(address, (0.0, now))

@@ -23,17 +23,17 @@ def _hasher() -> "PasswordHasher":
 
 
 @cache
-def nobodys() -> str:
+def unknown_person_hash() -> str:
     """Compared where there is no such person, so that it takes as long."""
     return _hasher().hash("nobody has this password", salt=bytes(16))
 
 
-def encode(password: str) -> str:
+def encode_password(password: str) -> str:
     """The encoded hash to keep, with salt and cost in it."""
     return _hasher().hash(password)
 
 
-def is_right(password: str, encoded: str) -> bool:
+def is_right_password(password: str, encoded: str) -> bool:
     """Whether this is the password; an encoding that is none is nobody's."""
     from argon2 import exceptions  # noqa: PLC0415 - see above
 

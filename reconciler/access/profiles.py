@@ -8,8 +8,9 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 
-from reconciler.access import changing, inviting, keys
-from reconciler.access.identities import Identity, Proved
+from reconciler.access import changing, inviting
+from reconciler.model import directory
+from reconciler.model.directory import ProvedIdentity, ProviderIdentity
 
 _UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # of which no line of text is made
 _HASHED = 12  # hexadecimal digits of a name that nobody gave
@@ -23,7 +24,7 @@ def verified_email(claims: Mapping[str, object]) -> str:
     email = claims.get("email")
     if claims.get("email_verified") is not True or not isinstance(email, str):
         return ""
-    return inviting.address(email) or ""
+    return inviting.invited_address(email) or ""
 
 
 def has_unverified_email(claims: Mapping[str, object]) -> bool:
@@ -38,7 +39,7 @@ def display_name(claims: Mapping[str, object], *, before: str = "") -> str:
     return text[: changing.LONGEST_TEXT].strip() or before
 
 
-def name(proved: Proved, *, taken: Collection[str]) -> str:
+def user_name(proved: ProvedIdentity, *, taken: Collection[str]) -> str:
     """How a new person is called from now on: by a verified address, else by `preferred_username`, else by a name made
     of the identity; with a number behind it when somebody is called so already.
     """
@@ -52,7 +53,7 @@ def name(proved: Proved, *, taken: Collection[str]) -> str:
     return found
 
 
-def _wanted(proved: Proved) -> str:
+def _wanted(proved: ProvedIdentity) -> str:
     preferred = proved.claims.get("preferred_username")
     # What looks like an address would be taken for one that the provider vouches for, by whoever gives roles by name.
     unlike = preferred.partition("@")[0] if isinstance(preferred, str) else None
@@ -64,9 +65,9 @@ def _wanted(proved: Proved) -> str:
 
 def _has_credential(text: str) -> bool:
     """Whether a key or a code of ours stands in it: no URL may hold it, so that nobody could remove whoever had it."""
-    return keys.stands_in(text) or inviting.stands_in(text)
+    return directory.holds_key(text) or inviting.holds_code(text)
 
 
-def _hashed(identity: Identity) -> str:
+def _hashed(identity: ProviderIdentity) -> str:
     text = f"{identity.issuer}\0{identity.subject}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).hexdigest()[:_HASHED]

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.access import changing
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, Audited, Member
-from reconciler.access.models import Directory, Invitation, User
+from reconciler.model.directory import Amendment, Audited, Directory, Invitation, Member, User
+from reconciler.model.principals import Role
 
 MOST_TOLD = 20  # rules, projects and the like in one event or sentence: whoever signs in chooses how many there are
 LONGEST_TOLD = 200  # characters of one of them
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProvisionedStanding:
     """What somebody is to have: all their roles, sentences on by which rules, and the invitations taken for it."""
 
     organization_admin: bool
@@ -30,14 +29,16 @@ class Standing:
         return not self.organization_admin and not self.roles
 
 
-def standing(directory: Directory, person: User | None) -> Standing:
+def provisioned_standing(directory: Directory, person: User | None) -> ProvisionedStanding:
     """What somebody has; nothing, for a new person."""
     if person is None:
-        return Standing(organization_admin=False, roles={})
-    return Standing(organization_admin=person.organization_admin, roles=directory.roles_of(person))
+        return ProvisionedStanding(organization_admin=False, roles={})
+    return ProvisionedStanding(organization_admin=person.organization_admin, roles=directory.roles_of(person))
 
 
-def fitting(directory: Directory, *, before: Standing, after: Standing) -> Standing:
+def roles_with_room(
+    directory: Directory, *, before: ProvisionedStanding, after: ProvisionedStanding
+) -> ProvisionedStanding:
     """What there is room for: of new memberships those that come first by name, while what is taken is taken."""
     room = changing.MOST_MEMBERSHIPS - sum(map(len, directory.members.values()))
     added = sorted(after.roles.keys() - before.roles.keys())
@@ -49,10 +50,10 @@ def fitting(directory: Directory, *, before: Standing, after: Standing) -> Stand
     )
 
 
-def amendment(directory: Directory, person: User, *, after: Standing) -> Amendment | None:
+def sign_in_amendment(directory: Directory, person: User, *, after: ProvisionedStanding) -> Amendment | None:
     """The change that makes it so; None where nothing changes. `person` is as they are to be."""
     known = directory.user(person.id)
-    before = standing(directory, known)
+    before = provisioned_standing(directory, known)
     person = replace(person, organization_admin=after.organization_admin)
     roles = _changed(before.roles, after.roles)
     if person == known and not roles and not after.taken:
@@ -70,20 +71,20 @@ def amendment(directory: Directory, person: User, *, after: Standing) -> Amendme
     )
 
 
-def sentence(directory: Directory, person: User, *, after: Standing) -> str:
+def provisioning_sentence(directory: Directory, person: User, *, after: ProvisionedStanding) -> str:
     """What a sign-in changed of somebody's standing, and by which rule, for the log; empty where nothing did."""
     known = directory.user(person.id)
-    before = standing(directory, known)
+    before = provisioned_standing(directory, known)
     changes = [_said(project, role) for project, role in _changed(before.roles, after.roles).items()]
     if after.organization_admin != before.organization_admin:
         changes.insert(0, "organization admin" if after.organization_admin else "no organization admin any more")
     if not changes:
         return ""
     comes = "comes in for the first time" if known is None else "signs in"
-    return " ".join((f"{person.name} {comes} and is now {listed(changes)}.", *after.rules[:MOST_TOLD]))
+    return " ".join((f"{person.name} {comes} and is now {listed_roles(changes)}.", *after.rules[:MOST_TOLD]))
 
 
-def listed(texts: Sequence[str]) -> str:
+def listed_roles(texts: Sequence[str]) -> str:
     """A few texts in one sentence, and how many more there are."""
     shown = [text if len(text) <= LONGEST_TOLD else text[:LONGEST_TOLD] + "…" for text in texts[:MOST_TOLD]]
     more = f" and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
@@ -91,7 +92,7 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def _detail(
-    known: User | None, person: User, *, roles: Mapping[str, Role | None], after: Standing
+    known: User | None, person: User, *, roles: Mapping[str, Role | None], after: ProvisionedStanding
 ) -> dict[str, object]:
     """No address, name or claim stands in it: the audit is kept, and people are forgotten."""
     detail: dict[str, object] = {"by": list(after.rules[:MOST_TOLD])}

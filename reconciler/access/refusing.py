@@ -9,38 +9,43 @@ why they cannot come in. All of it is bounded and on one line, since the provide
 
 from collections.abc import Mapping
 
-from reconciler import escaping
 from reconciler.access import changing, inviting
-from reconciler.access.admitting import Arrival, Policy, Why
-from reconciler.access.models import Directory
+from reconciler.access.admitting import AdmissionPolicy, AdmissionReason, Arrival
+from reconciler.model import text as model_text
+from reconciler.model.directory import Directory
 
 MOST_NAMES = 30  # of claims
 LONGEST_NAME = 64  # characters of one of them
 
-SENTENCES: Mapping[Why, str] = {
-    Why.NOT_INVITED: "they have no role, no invitation waits for them, and no claim of theirs grants anything",
-    Why.UNVERIFIED_ADDRESS: "they have no role, no claim of theirs grants anything, and no invitation of their address "
+SENTENCES: Mapping[AdmissionReason, str] = {
+    AdmissionReason.NOT_INVITED: "they have no role, no invitation waits for them, and no claim of theirs grants "
+    "anything",
+    AdmissionReason.UNVERIFIED_ADDRESS: "they have no role, no claim of theirs grants anything, and no invitation of "
+    "their address "
     "would count, since the provider does not say that it is verified",
-    Why.GRANTED_NOTHING: "auth.oidc.disableInvitations is true, and their claims grant nothing",
-    Why.UNREADABLE_CLAIMS: "nothing else lets them in, and their claims cannot be read",
-    Why.FULL: f"there are {changing.MOST:,} people or {changing.MOST_MEMBERSHIPS:,} memberships, which is the most",
+    AdmissionReason.GRANTED_NOTHING: "auth.oidc.disableInvitations is true, and their claims grant nothing",
+    AdmissionReason.UNREADABLE_CLAIMS: "nothing else lets them in, and their claims cannot be read",
+    AdmissionReason.FULL: f"there are {changing.MOST:,} people or {changing.MOST_MEMBERSHIPS:,} memberships, which "
+    "is the most",
 }
 
 
-def sentence(directory: Directory, arrival: Arrival, policy: Policy, why: Why, *, who: str) -> str:
+def refusal_sentence(
+    directory: Directory, arrival: Arrival, policy: AdmissionPolicy, why: AdmissionReason, *, who: str
+) -> str:
     """What the log says; `who` is what they are called, as plain text."""
-    if why is Why.NOT_FIRST:
+    if why is AdmissionReason.NOT_FIRST:
         reason = _not_first(arrival.proved.claims, policy)
-    elif why is Why.WRONG_CODE:
+    elif why is AdmissionReason.WRONG_CODE:
         reason = _wrong_code(directory, arrival)
     else:
         reason = SENTENCES[why]
     return f"{who} is not let in ({why.name}): {reason}. {_came(arrival.proved.claims)}"
 
 
-def _not_first(claims: Mapping[str, object], policy: Policy) -> str:
+def _not_first(claims: Mapping[str, object], policy: AdmissionPolicy) -> str:
     """What of `auth.oidc.firstAdmin` does not hold. It says what the settings say, and nothing of a claim's value."""
-    name = escaping.visible(policy.first_claim)
+    name = model_text.visible(policy.first_claim)
     start = "nobody of this provider administers the organization, and they are not whom auth.oidc.firstAdmin means: "
     if claims.get(policy.first_claim) is None:
         return f"{start}the claim `{name}` did not come"
@@ -51,7 +56,7 @@ def _not_first(claims: Mapping[str, object], policy: Policy) -> str:
 
 def _wrong_code(directory: Directory, arrival: Arrival) -> str:
     """As far as it is known: of a code that was used or withdrawn nothing is kept."""
-    digest = inviting.digest(arrival.code.strip())
+    digest = inviting.code_digest(arrival.code.strip())
     if digest is None:
         return "what they gave is no invitation code, which begins with rci_ and has 47 characters"
     found = next((one for one in directory.invitations.values() if one.digest == digest), None)
@@ -60,7 +65,7 @@ def _wrong_code(directory: Directory, arrival: Arrival) -> str:
     if found.expires_at <= arrival.now:
         return f"the invitation {found.id} to {found.project} expired at {found.expires_at}"
     return (
-        f"the invitation {found.id} to {found.project} was made by {escaping.visible(found.created_by)}, who may not "
+        f"the invitation {found.id} to {found.project} was made by {model_text.visible(found.created_by)}, who may not "
         "invite there any more"
     )
 
@@ -80,4 +85,4 @@ def _came(claims: Mapping[str, object]) -> str:
 
 def _cut(text: str, longest: int) -> str:
     """The text on one line, and no longer than this before what cannot be shown is escaped."""
-    return escaping.visible(text[:longest]) + ("…" if len(text) > longest else "")
+    return model_text.visible(text[:longest]) + ("…" if len(text) > longest else "")

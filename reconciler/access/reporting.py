@@ -7,15 +7,15 @@ bounded and on one line: people choose names of keys and what they are called.
 import json
 from collections.abc import Mapping
 
-from reconciler import escaping
-from reconciler.access.amendments import Audited
+from reconciler.model import text as model_text
+from reconciler.model.directory import Audited
 
 LONGEST_NAME = 128  # characters
 LONGEST_DETAIL = 300  # characters
 DONE: Mapping[str, str] = {"created": "created", "configured": "changed", "deleted": "removed"}
 
 
-def sentence(audited: Audited, *, actor: str) -> str:
+def access_sentence(audited: Audited, *, actor: str) -> str:
     """What was changed, by whom."""
     where = "" if audited.kind == "Project" or not audited.project else f" of the project {_cut(audited.project)}"
     what = f"{DONE.get(audited.action, audited.action)} {audited.kind} {_cut(audited.name)}{where}"
@@ -32,4 +32,4 @@ def _detail(audited: Audited) -> str:
 
 
 def _cut(text: str, longest: int = LONGEST_NAME) -> str:
-    return escaping.visible(text[:longest]) + ("…" if len(text) > longest else "")
+    return model_text.visible(text[:longest]) + ("…" if len(text) > longest else "")

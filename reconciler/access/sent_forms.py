@@ -15,13 +15,13 @@ MOST = 1_000
 _VALUE: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
-def value(randomness: bytes) -> str:
+def form_token(randomness: bytes) -> str:
     """What a form carries hidden, another one for each that is shown. `randomness` is `RANDOM_BYTES`, random ones."""
     assert len(randomness) == RANDOM_BYTES
     return base64.urlsafe_b64encode(randomness).decode().rstrip("=")
 
 
-def is_value(text: str) -> bool:
+def is_form_token(text: str) -> bool:
     """Whether a text may be one."""
     return _VALUE.fullmatch(text) is not None
 

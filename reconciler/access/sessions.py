@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from reconciler.access.models import User
+from reconciler.model.directory import User
 
 RANDOM_BYTES = 32
 MOST = 10_000  # sessions in all
@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True, slots=True)
-class Lifetimes:
+class SessionLifetimes:
     """In seconds: after the last request, and in all (`auth.session`)."""
 
     idle: float
@@ -40,14 +40,14 @@ class Session:
     id_token: str = field(default="", repr=False)
 
 
-def make(randomness: bytes) -> str:
+def make_session(randomness: bytes) -> str:
     """What a new session's cookie holds: 43 letters, digits, `-` and `_`; `randomness` is 32 bytes from the system."""
     if len(randomness) != RANDOM_BYTES:
         raise ValueError(f"a session takes {RANDOM_BYTES} bytes of randomness")
     return base64.urlsafe_b64encode(randomness).decode("ascii").rstrip("=")
 
 
-def digest(token: str) -> bytes | None:
+def session_digest(token: str) -> bytes | None:
     """What is kept of it; None for a text that is no such token.
 
     No salt and no slow hash: there are 256 random bits to guess. Whoever looks a digest up learns by the time that it
@@ -56,7 +56,7 @@ def digest(token: str) -> bytes | None:
     return hashlib.sha256(token.encode("ascii")).digest() if _TOKEN.fullmatch(token) else None
 
 
-def is_over(session: Session, *, lifetimes: Lifetimes, now: datetime) -> bool:
+def is_session_over(session: Session, *, lifetimes: SessionLifetimes, now: datetime) -> bool:
     """Whether it has ended by itself. One from the future (a clock that went back) is over as well."""
     if max(session.created_at, session.seen_at) > now + LEEWAY:
         return True
@@ -64,6 +64,6 @@ def is_over(session: Session, *, lifetimes: Lifetimes, now: datetime) -> bool:
     return now - session.seen_at >= idle or now - session.created_at >= absolute
 
 
-def is_of(session: Session, user: User | None) -> bool:
+def is_session_of(session: Session, user: User | None) -> bool:
     """Whether the person is still who they were when it began: there, and nothing was taken from them."""
     return user is not None and (user.id, user.losses) == (session.user, session.losses)

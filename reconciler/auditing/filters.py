@@ -8,7 +8,7 @@ all the same: somebody who was removed, a key that was revoked, a repository tha
 
 import re
 
-from reconciler.resources import kinds
+from reconciler.model import names
 
 OTHERS = (  # what events tell of beside resources
     "Authentication",
@@ -22,7 +22,7 @@ OTHERS = (  # what events tell of beside resources
     "Store",
     "User",
 )
-KINDS = (*(kind.name for kind in kinds.KINDS), *OTHERS)
+KINDS = (*(kind.name for kind in names.KINDS), *OTHERS)
 ACTIONS = (
     "approved",
     "configured",
@@ -43,35 +43,35 @@ _ULID = "[0-9A-HJKMNP-TV-Z]{26}"
 _ACTOR = re.compile(rf"(?:{'|'.join(ACTORS)})|(?:git|machine|user):.+|key:(?:SERVICE_API_KEY|{_ULID})", re.DOTALL)
 
 
-class NotThere(ValueError):
+class NoSuchFilter(ValueError):
     """Nothing has it; the message is what stands behind the name of the filter."""
 
 
-def kind(text: str) -> str:
+def kind_filter(text: str) -> str:
     """The kind as events have it: any case, and of resources all forms that paths take. Raises NotThere."""
-    found = kinds.find(text)
+    found = names.find_kind(text)
     if found is not None:
         return found.name
     other = next((name for name in OTHERS if name.lower() == text.lower()), None)
     if other is None:
-        raise NotThere(f"is no kind of what events tell of; there are {_listed(KINDS)}.")
+        raise NoSuchFilter(f"is no kind of what events tell of; there are {_listed(KINDS)}.")
     return other
 
 
-def action(text: str) -> str:
+def action_filter(text: str) -> str:
     """The action as events have it. Raises NotThere."""
     if text.lower() not in ACTIONS:
-        raise NotThere(f"is no action; there are {_listed(ACTIONS)}.")
+        raise NoSuchFilter(f"is no action; there are {_listed(ACTIONS)}.")
     return text.lower()
 
 
-def actor(text: str) -> str:
+def actor_filter(text: str) -> str:
     """Somebody who can have done something. Raises NotThere."""
     if _ACTOR.fullmatch(text) is not None:
         return text
     if text.startswith("key:"):
-        raise NotThere("is no key: they are named by their ids, as `key:01M7Z5EW4Q8Z2S0T9V1X3Y5A7C`.")
-    raise NotThere(
+        raise NoSuchFilter("is no key: they are named by their ids, as `key:01M7Z5EW4Q8Z2S0T9V1X3Y5A7C`.")
+    raise NoSuchFilter(
         "is nobody; write `user:` before the name of a person, `git:` before that of a repository, `key:` before the "
         f"id of a key, `machine:` before an account of the service's machine, or one of {_listed(ACTORS)}."
     )

@@ -9,38 +9,38 @@ import logging
 from datetime import timedelta
 from typing import Protocol
 
-from reconciler.auditing.refusals import Refusals
-from reconciler.clock import Clock, rfc3339
-from reconciler.counting import counted
+from reconciler.auditing.refusals import RefusedAttempts
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.text import counted
 from reconciler.schedules import Schedules
-from reconciler.store.chaining import ZERO, Anchor, Head
+from reconciler.store.chaining import ZERO, ChainAnchor, ChainHead
 from reconciler.store.contract import AuditRow, Store, StoreFault
 
 log = logging.getLogger(__name__)
 
 MINUTE = 60.0
 RETENTION_SECONDS = 600.0  # between two looks for what is over
-NOTHING = Anchor(Head(0, ZERO))  # went so far
+NOTHING = ChainAnchor(ChainHead(0, ZERO))  # went so far
 PAUSE_SECONDS = 0.02  # between two steps: others write in between
 
 
-class Told(Protocol):
+class AuditTold(Protocol):
     """What is told of a change of resources: which repository's run it was; None for a request."""
 
     @property
     def origin(self) -> str | None: ...
 
 
-class Keeping:
+class AuditUpkeep:
     """The upkeep of one store's audit."""
 
-    def __init__(self, store: Store, refusals: Refusals, *, retention: float, clock: Clock) -> None:
+    def __init__(self, store: Store, refusals: RefusedAttempts, *, retention: float, clock: Clock) -> None:
         """`retention` in seconds."""
         self._store = store
         self.refusals = refusals
         self._retention = retention
         self._clock = clock
-        self._said: Head | None = None
+        self._said: ChainHead | None = None
         self._said_anchor = NOTHING
         self._writing = asyncio.Lock()
         self._ran = asyncio.Event()
@@ -61,7 +61,7 @@ class Keeping:
             await schedules.stop()
             await self.minute()
 
-    def heard(self, told: Told) -> None:
+    def heard(self, told: AuditTold) -> None:
         """Resources changed: after a run the head is said at once."""
         if told.origin is not None:
             self._ran.set()
@@ -100,7 +100,7 @@ class Keeping:
             fields = {"auditLink": head.number, "auditHash": head.hash.hex()}
             log.info("The audit's head is %s.", head, extra={"fields": fields})
 
-    def _say_anchor(self, anchor: Anchor) -> None:
+    def _say_anchor(self, anchor: ChainAnchor) -> None:
         """After each move, and at a start: a service that was killed may have said nothing of the last one."""
         if anchor == self._said_anchor:
             return

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from reconciler.clock import rfc3339
+from reconciler.model.clock import rfc3339
 from reconciler.store.contract import AuditRow
 
 MOST = 100  # sorts of attempt in one minute by strangers
@@ -25,7 +25,7 @@ NOBODY = "unknown"  # who shows no credential, or a wrong one: what they call th
 OTHERS = "others"
 
 
-class Attempt(NamedTuple):
+class RefusedAttempt(NamedTuple):
     """Who was refused what, and from where."""
 
     status: int
@@ -35,19 +35,19 @@ class Attempt(NamedTuple):
     project: str = ""  # the existing project that it was about
 
 
-class Refusals:
+class RefusedAttempts:
     """Counts since they were taken last."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, dict[Attempt, int]] = {}  # by whose budget it is
+        self._counts: dict[str, dict[RefusedAttempt, int]] = {}  # by whose budget it is
 
-    def note(self, attempt: Attempt) -> None:
+    def note(self, attempt: RefusedAttempt) -> None:
         """One more."""
         whose, most = self._budget(attempt.actor)
         counts = self._counts.setdefault(whose, {})
         if attempt not in counts and len(counts) >= most:
             actor = OTHERS if whose in (NOBODY, OTHERS) else attempt.actor
-            attempt = Attempt(attempt.status, actor, "", "")
+            attempt = RefusedAttempt(attempt.status, actor, "", "")
         counts[attempt] = counts.get(attempt, 0) + 1
 
     def _budget(self, actor: str) -> tuple[str, int]:
@@ -60,14 +60,14 @@ class Refusals:
     def taken(self, at: datetime) -> Sequence[AuditRow]:
         """The events of what was counted, in order; from now on it counts anew."""
         taken, self._counts = self._counts, {}
-        together: dict[Attempt, int] = {}
+        together: dict[RefusedAttempt, int] = {}
         for counts in taken.values():
             for attempt, times in counts.items():
                 together[attempt] = together.get(attempt, 0) + times
         return tuple(_row(attempt, times, at=at) for attempt, times in sorted(together.items()))
 
 
-def _row(attempt: Attempt, times: int, *, at: datetime) -> AuditRow:
+def _row(attempt: RefusedAttempt, times: int, *, at: datetime) -> AuditRow:
     detail = {"path": attempt.path, "times": times} if attempt.path else {"times": times}
     return AuditRow(
         at=rfc3339(at),

@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler import counting, errors
+from reconciler.model import errors, text
 from reconciler.store import auditing, chaining, connections
-from reconciler.store.auditing import Chained, Link
-from reconciler.store.chaining import Anchor, Content, Head
+from reconciler.store.auditing import Chained, ChainLink
+from reconciler.store.chaining import ChainAnchor, ChainHead, Content
 
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 RESTORED = "events were cut off, or an older copy was put in the store's place"
@@ -27,28 +27,28 @@ Watched = Callable[[sqlite3.Connection], AbstractContextManager[object]]
 """What looks after a connection as long as it is read; it may end what runs on it."""
 
 
-class Broken(errors.Refused):
+class BrokenChain(errors.Refused):
     """The chain does not fit, or misses events that should be there; the message says where first."""
 
 
 @dataclass(slots=True)
-class Verified:
+class VerifiedChain:
     """What was looked at and fits. `unchecked` events are from before there was a chain."""
 
-    anchor: Anchor
-    head: Head
+    anchor: ChainAnchor
+    head: ChainHead
     links: int = 0
     events: int = 0
     unchecked: int = 0
     first_at: str = ""
     last_at: str = ""
-    redacted: list["Redacted"] = field(default_factory=list)
+    redacted: list["RedactedEvents"] = field(default_factory=list)
     more_redacted: int = 0  # links that redacted something, beyond those that are named
     rewrites: int = 0  # events that were redacted, once for each time
 
 
 @dataclass(frozen=True, slots=True)
-class Redacted:
+class RedactedEvents:
     """So many events were redacted; `by` is the event that tells of it."""
 
     events: int
@@ -58,73 +58,75 @@ class Redacted:
 MOST_REDACTED = 100  # links of which it is told by name
 
 
-def head(text: str) -> Head:
+def head(text: str) -> ChainHead:
     """What the log has of a head, `NUMBER:HASH`. Raises Refused."""
     match = _HEAD.fullmatch(text.strip().lower())
     if match is None:
         raise errors.Refused(
             "A head is its number, a colon and 64 hexadecimal digits, as the service's log has it: `17:9f86d0…`."
         )
-    return Head(int(match[1]), bytes.fromhex(match[2]))
+    return ChainHead(int(match[1]), bytes.fromhex(match[2]))
 
 
 def verify(
-    path: Path, *, known: Head | None = None, since: str | None = None, watched: Watched = nullcontext
-) -> Verified:
+    path: Path, *, known: ChainHead | None = None, since: str | None = None, watched: Watched = nullcontext
+) -> VerifiedChain:
     """Look at all of a store's audit, whether the link `known` is in it, and whether nothing went that happened at the
     instant `since` or later, as `clock.rfc3339` writes it. Raises Broken, StoreFault, and what `watched` does.
     """
     with connections.faults("read"), closing(connections.open_reader(path)) as connection, watched(connection):
         connection.execute("begin deferred")  # one moment, whatever is written meanwhile
-        anchor = auditing.anchor(connection)
+        anchor = auditing.read_anchor(connection)
         if anchor is None:
-            raise Broken("The audit has lost its anchor, the hash that its first link follows.")
-        verified = _chain(connection, Verified(anchor, anchor.head), known=known)
-        stray = auditing.stray(connection)
+            raise BrokenChain("The audit has lost its anchor, the hash that its first link follows.")
+        verified = _chain(connection, VerifiedChain(anchor, anchor.head), known=known)
+        stray = auditing.stray_events(connection)
         if stray is not None:
-            raise Broken(f"The event {stray} belongs to no link: it was added, or its link was removed.")
+            raise BrokenChain(f"The event {stray} belongs to no link: it was added, or its link was removed.")
         _check_anchor(anchor, since)
     return verified
 
 
-def _check_anchor(anchor: Anchor, since: str | None) -> None:
+def _check_anchor(anchor: ChainAnchor, since: str | None) -> None:
     """Whether what went was over. What was there before the chain began has no hash, and is link 1."""
     number = anchor.head.number
     if anchor.head.hash == chaining.ZERO and number <= 1:
         return
     if anchor.last_at is None:
-        raise Broken(
+        raise BrokenChain(
             f"The anchor, link {number}, does not show when its events were: something else than the service put it "
             "there, and removed what was before it."
         )
     if since is not None and anchor.last_at >= since:
-        raise Broken(
+        raise BrokenChain(
             f"Removed early: the events up to link {number}, of {anchor.last_at}, are gone, and `audit.retention` "
             f"keeps all since {since}. If it was shorter until lately, say so with --retention."
         )
 
 
-def _chain(connection: sqlite3.Connection, verified: Verified, *, known: Head | None) -> Verified:
+def _chain(connection: sqlite3.Connection, verified: VerifiedChain, *, known: ChainHead | None) -> VerifiedChain:
     is_met = known is None or known == verified.head
-    with closing(auditing.links(connection)) as links, closing(auditing.chained(connection)) as found:
+    with closing(auditing.read_links(connection)) as links, closing(auditing.chained(connection)) as found:
         groups = _Groups(found)
         for link in links:
             _check(connection, link, verified, groups)
             is_met = is_met or link.head == known
             if known is not None and link.head.number == known.number and not is_met:
-                raise Broken(f"Link {known.number} has another hash than the given one: the audit was written anew.")
+                raise BrokenChain(
+                    f"Link {known.number} has another hash than the given one: the audit was written anew."
+                )
         if groups.next is not None:
-            raise Broken(f"Link {groups.next} is missing, and its events are there.")
+            raise BrokenChain(f"Link {groups.next} is missing, and its events are there.")
     if auditing.rewrites_in_all(connection) != verified.rewrites:
         # One of them would excuse whatever was done to an event.
-        raise Broken("A redaction is told of that no link holds.")
+        raise BrokenChain("A redaction is told of that no link holds.")
     if not is_met:
         assert known is not None
-        raise Broken(_not_met(known, verified))
+        raise BrokenChain(_not_met(known, verified))
     return verified
 
 
-def _not_met(known: Head, verified: Verified) -> str:
+def _not_met(known: ChainHead, verified: VerifiedChain) -> str:
     anchor = verified.anchor.head
     if known.number > verified.head.number:
         return f"The audit ends at link {verified.head.number}, before the given link {known.number}: {RESTORED}."
@@ -159,25 +161,27 @@ class _Groups:
         self._current = next(self._groups, None)
 
 
-def _check(connection: sqlite3.Connection, link: Link, verified: Verified, groups: _Groups) -> None:
+def _check(connection: sqlite3.Connection, link: ChainLink, verified: VerifiedChain, groups: _Groups) -> None:
     """Whether a link follows the last one and fits its events; it is the last one then. Raises Broken."""
     number = link.head.number
     if number != verified.head.number + 1:
-        raise Broken(f"Link {verified.head.number + 1} is missing: behind link {verified.head.number} comes {number}.")
+        raise BrokenChain(
+            f"Link {verified.head.number + 1} is missing: behind link {verified.head.number} comes {number}."
+        )
     if groups.next is not None and groups.next < number:
-        raise Broken(f"There are events of link {groups.next}, which is not there.")
+        raise BrokenChain(f"There are events of link {groups.next}, which is not there.")
     content = Content()
     for one in groups.of(number):
         content.add(_covered(one), at=one.event.at)
     if content.events != link.events:
-        raise Broken(f"{_named(link)} has {content.events} of its {counting.counted(link.events, 'event')}.")
+        raise BrokenChain(f"{_named(link)} has {content.events} of its {text.counted(link.events, 'event')}.")
     if (content.first_at, content.last_at) != (link.first_at, link.last_at):
-        raise Broken(f"{_named(link)} says when its events were, and they were at another time.")
+        raise BrokenChain(f"{_named(link)} says when its events were, and they were at another time.")
     if link.is_checked:
         _check_hash(connection, link, content, verified)
         verified.events += link.events
     elif number != 1 or link.head.hash != chaining.ZERO:
-        raise Broken(f"{_named(link)} says that it is not to be checked, which only the first of all may.")
+        raise BrokenChain(f"{_named(link)} says that it is not to be checked, which only the first of all may.")
     else:
         verified.unchecked = link.events
     verified.head = link.head
@@ -192,28 +196,28 @@ def _covered(one: Chained) -> bytes:
     if one.before is None:
         return now
     if now != one.after:
-        raise Broken(f"The event {one.link}-{one.event.id} was changed after it was redacted.")
+        raise BrokenChain(f"The event {one.link}-{one.event.id} was changed after it was redacted.")
     return one.before
 
 
-def _check_hash(connection: sqlite3.Connection, link: Link, content: Content, verified: Verified) -> None:
-    rewrites = auditing.rewrites(connection, link.head.number)
+def _check_hash(connection: sqlite3.Connection, link: ChainLink, content: Content, verified: VerifiedChain) -> None:
+    rewrites = auditing.read_rewrites(connection, link.head.number)
     verified.rewrites += len(rewrites)
     for one in rewrites:
         content.rewrite(one)
     kept = link.content or content.digest()
     if content.sealed(verified.head, address=link.address) != link.head or content.digest() != kept:
-        raise Broken(
+        raise BrokenChain(
             f"{_named(link)} does not fit: one of its events, or a link before it, is not what it was when written."
         )
     if rewrites and len(verified.redacted) < MOST_REDACTED:
         by = auditing.redaction(connection, link.head.number)
         told = f"link {link.head.number}" if by is None else f"event {link.head.number}-{by}"
-        verified.redacted.append(Redacted(len(rewrites), told))
+        verified.redacted.append(RedactedEvents(len(rewrites), told))
     elif rewrites:
         verified.more_redacted += 1
 
 
-def _named(link: Link) -> str:
+def _named(link: ChainLink) -> str:
     when = f" of {link.first_at}" if link.first_at else ""
     return f"Link {link.head.number}{when}"

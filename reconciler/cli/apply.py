@@ -5,7 +5,7 @@ import click
 from reconciler.cli import connecting, sending, updates
 from reconciler.cli.client import Refusal
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 
 
 @click.command()
@@ -42,17 +42,17 @@ def apply(
 
     Ends with 3 when one of them was not stored.
     """
-    sent = sending.resources(paths)
+    sent = sending.read_resources(paths)
     chosen = {"dryRun": dry_run, "atomic": atomic, "acceptInvalid": accept_invalid}
     query = {name: "true" for name, on in chosen.items() if on}
     if strict_version:
         query["strict"] = "version"
     body: dict[str, Value] = {"resources": [found.value for found in sent]}
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         try:
             answer = client.post("apply", body=body, query=query)
         except Refusal as refusal:
             if refusal.status != 409:
                 raise
             context.exit(updates.refused(refusal.errors, sent=sent))
-    context.exit(updates.report(answer, sent=sent, dry_run=dry_run, colour=session.coloured))
+    context.exit(updates.report_updates(answer, sent=sent, dry_run=dry_run, colour=session.coloured))

@@ -7,12 +7,12 @@ import time
 import click
 
 from reconciler.cli import connecting, output, repositories, waiting, words
-from reconciler.cli.answers import at, objects, text
+from reconciler.cli.answers import answer_at, answer_objects, answer_text
 from reconciler.cli.client import Client
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.escaping import visible
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible
+from reconciler.model.values import Value
 
 FULL = re.compile(r"[0-9a-f]{40}")
 SHORTEST = 7  # digits of a commit that are enough to mean the one that is held
@@ -44,7 +44,7 @@ def approve(
     as `reconcile --wait` does.
     """
     deadline = time.monotonic() + timeout
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         held = _held(client, repository)
         if commit is None:
             output.write(_shown(repository, held))
@@ -53,26 +53,28 @@ def approve(
         if not wait:
             output.line(f"{repository}: run {run}")
             return
-        ended = waiting.finished(client, run, deadline=deadline)
-    context.exit(waiting.report(repository, ended, colour=session.coloured))
+        ended = waiting.wait_for_runs(client, run, deadline=deadline)
+    context.exit(waiting.report_runs(repository, ended, colour=session.coloured))
 
 
 def _held(client: Client, name: str) -> Value:
     """What can be released. Raises Refused when there is nothing, or when a file has to be mended."""
-    found = repositories.one(client, name)
-    held = at(found, "held")
+    found = repositories.one_repository(client, name)
+    held = answer_at(found, "held")
     if held is None:
-        raise Refused(f"{name} holds nothing, so there is nothing to approve; it is {text(found, 'state')}")
-    if at(held, "approvable") is not True:
-        raise Refused(f"what {name} holds cannot be approved; mend the file: {text(found, 'message')}")
+        raise Refused(f"{name} holds nothing, so there is nothing to approve; it is {answer_text(found, 'state')}")
+    if answer_at(held, "approvable") is not True:
+        raise Refused(f"what {name} holds cannot be approved; mend the file: {answer_text(found, 'message')}")
     return held
 
 
 def _shown(name: str, held: Value) -> str:
     """Every resource that would go, so far as the service names them."""
-    resources = [f"{text(one, 'kind')}/{text(one, 'name')}" for one in objects(at(held, "resources"))]
-    total = int(text(held, "count") or 0)
-    head = f"{name} at {text(held, 'commit')[:12]}"
+    resources = [
+        f"{answer_text(one, 'kind')}/{answer_text(one, 'name')}" for one in answer_objects(answer_at(held, "resources"))
+    ]
+    total = int(answer_text(held, "count") or 0)
+    head = f"{name} at {answer_text(held, 'commit')[:12]}"
     if not total:
         return visible(f"{head} is held as a whole; nothing of it is deleted") + "\n"
     lines = [f"{head}: {words.counted(total, 'resource')} to delete", *(f"  {one}" for one in resources)]
@@ -91,7 +93,7 @@ def _confirm(*, yes: bool) -> None:
 
 def _whole(commit: str | None, held: Value) -> str:
     """The full id of what is meant; the beginning of the held one will do, as people see it. Raises Refused."""
-    head = text(held, "commit")
+    head = answer_text(held, "commit")
     if commit is None or (len(commit) >= SHORTEST and head.startswith(commit)):
         return head
     if not FULL.fullmatch(commit):
@@ -103,5 +105,5 @@ def _whole(commit: str | None, held: Value) -> str:
 
 
 def _approved(client: Client, name: str, commit: str) -> str:
-    with connecting.missing(repositories.unknown(name)):
-        return text(client.post("repositories", name, "approve", body={"commit": commit}), "run")
+    with connecting.explain_missing(repositories.unknown_repository(name)):
+        return answer_text(client.post("repositories", name, "approve", body={"commit": commit}), "run")

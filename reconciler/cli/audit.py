@@ -5,14 +5,14 @@
 import click
 
 from reconciler.cli import audit_details, audit_verify, connecting, output, tables, words
-from reconciler.cli.answers import objects, text
+from reconciler.cli.answers import answer_objects, answer_text
 from reconciler.cli.client import Client
 from reconciler.cli.form_option import wide_form_option
 from reconciler.cli.instants import Instant
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
 from reconciler.cli.tables import Column
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 
 SHOWN = 100
 MOST = 100_000
@@ -37,7 +37,7 @@ def audit() -> None:
 @connected
 def list_all(session: Session, *, limit: int, form: str, **wanted: str | None) -> None:
     """Show audit events, the newest first: of --project, or of every project that you may read the audit of."""
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         given = {name: value for name, value in wanted.items() if value is not None}
         found = _found(client, given, most=limit + 1)  # one more, to know whether there is
     is_cut, found = len(found) > limit, found[:limit]
@@ -45,7 +45,7 @@ def list_all(session: Session, *, limit: int, form: str, **wanted: str | None) -
     if not found:
         output.note("no events found")
     elif is_cut:
-        output.note(f"there are more; go on with --after {text(found[-1], 'id')}")
+        output.note(f"there are more; go on with --after {answer_text(found[-1], 'id')}")
 
 
 audit.add_command(audit_verify.verify)
@@ -54,9 +54,9 @@ audit.add_command(audit_verify.verify)
 def _found(client: Client, wanted: dict[str, str], *, most: int) -> list[dict[str, Value]]:
     found: list[dict[str, Value]] = []
     while len(found) < most:
-        behind = {"after": text(found[-1], "id")} if found else {}
+        behind = {"after": answer_text(found[-1], "id")} if found else {}
         size = min(PAGE, most - len(found))
-        page = objects(client.get("audit-events", query={"limit": str(size), **wanted, **behind}).get("events"))
+        page = answer_objects(client.get("audit-events", query={"limit": str(size), **wanted, **behind}).get("events"))
         found += page
         if len(page) < size:
             break
@@ -64,26 +64,26 @@ def _found(client: Client, wanted: dict[str, str], *, most: int) -> list[dict[st
 
 
 def _what(event: Value) -> str:
-    return f"{text(event, 'kind')} {text(event, 'name')}"
+    return f"{answer_text(event, 'kind')} {answer_text(event, 'name')}"
 
 
 def _called(event: Value) -> str:
     """A key by what people call it, all else by its name."""
-    if text(event, "kind") != "Key":
+    if answer_text(event, "kind") != "Key":
         return _what(event)
-    return f"Key {text(event, 'detail', 'name') or text(event, 'name')}"
+    return f"Key {answer_text(event, 'detail', 'name') or answer_text(event, 'name')}"
 
 
 COLUMNS = (
-    Column("AT", lambda event: words.moment(text(event, "at")), kept=True),
-    Column("WHO", lambda event: text(event, "actor"), kept=True),
-    Column("ACTION", lambda event: text(event, "action"), kept=True),
+    Column("AT", lambda event: words.moment_text(answer_text(event, "at")), kept=True),
+    Column("WHO", lambda event: answer_text(event, "actor"), kept=True),
+    Column("ACTION", lambda event: answer_text(event, "action"), kept=True),
     Column("WHAT", _called, kept=True, narrow=True),
     Column("WHAT", _what, kept=True, wide=True),
-    Column("PROJECT", lambda event: text(event, "project"), tells_apart=True),
-    Column("VERSION", lambda event: text(event, "versionAfter"), wide=True),
-    Column("BY", lambda event: text(event, "run") or text(event, "request"), wide=True),
-    Column("ID", lambda event: text(event, "id"), kept=True, wide=True),
-    Column("FROM", lambda event: text(event, "address")),
-    Column("DETAIL", audit_details.line),
+    Column("PROJECT", lambda event: answer_text(event, "project"), tells_apart=True),
+    Column("VERSION", lambda event: answer_text(event, "versionAfter"), wide=True),
+    Column("BY", lambda event: answer_text(event, "run") or answer_text(event, "request"), wide=True),
+    Column("ID", lambda event: answer_text(event, "id"), kept=True, wide=True),
+    Column("FROM", lambda event: answer_text(event, "address")),
+    Column("DETAIL", audit_details.detail_line),
 )

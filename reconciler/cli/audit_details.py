@@ -5,15 +5,15 @@ Belongs here: the text of any detail, whatever its members. Does not: which memb
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.cli.answers import at
-from reconciler.documents.values import Value
+from reconciler.cli.answers import answer_at
+from reconciler.model.values import Value
 
 SENTENCE = "text"  # the one member that says all by itself
 
 
-def line(event: Value) -> str:
+def detail_line(event: Value) -> str:
     """The detail of an event; empty for one without."""
-    detail = at(event, "detail")
+    detail = answer_at(event, "detail")
     return ", ".join(_parts("", detail)) if isinstance(detail, dict) else ""
 
 

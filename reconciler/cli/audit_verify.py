@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from reconciler import clock
 from reconciler.auditing import verifying
-from reconciler.auditing.verifying import Verified
+from reconciler.auditing.verifying import VerifiedChain
 from reconciler.cli import output, words
-from reconciler.errors import Refused
+from reconciler.model import clock
+from reconciler.model.errors import Refused
 from reconciler.settings import loading
-from reconciler.store.chaining import Anchor
+from reconciler.store.chaining import ChainAnchor
 from reconciler.upkeep import databases
 
 
@@ -31,7 +31,7 @@ def verify(known: str | None, retention: str | None, config: Path | None, state_
     # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
     overrides = {"stateDir": state_dir, "auth.type": "local", "audit.retention": retention}
     settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
-    path = databases.places(settings).store
+    path = databases.database_places(settings).store
     if not path.is_file():
         raise Refused(f"there is no store at {path}; {databases.ELSEWHERE}")
     since = clock.rfc3339(clock.now() - timedelta(seconds=settings.audit.retention))
@@ -42,7 +42,7 @@ def verify(known: str | None, retention: str | None, config: Path | None, state_
         output.note("compare the head with the service's log, kept where nobody who has the store can write")
 
 
-def _lines(verified: Verified) -> list[str]:
+def _lines(verified: VerifiedChain) -> list[str]:
     links, events = words.counted(verified.links, "link"), words.counted(verified.events, "event")
     lines = [f"verified: {links} with {events}{_when(verified)}"]
     if verified.unchecked:
@@ -56,12 +56,12 @@ def _lines(verified: Verified) -> list[str]:
     return lines
 
 
-def _anchor(anchor: Anchor) -> str:
-    until = "" if anchor.last_at is None else f", the last of {words.moment(anchor.last_at)}"
+def _anchor(anchor: ChainAnchor) -> str:
+    until = "" if anchor.last_at is None else f", the last of {words.moment_text(anchor.last_at)}"
     return f"anchor: {anchor.head} ({words.counted(anchor.events, 'event')} removed up to it{until})"
 
 
-def _when(verified: Verified) -> str:
+def _when(verified: VerifiedChain) -> str:
     if not verified.first_at:
         return ""
-    return f", from {words.moment(verified.first_at)} to {words.moment(verified.last_at)}"
+    return f", from {words.moment_text(verified.first_at)} to {words.moment_text(verified.last_at)}"

@@ -12,18 +12,18 @@ from pathlib import Path
 import click
 
 from reconciler.access import claim_names, claims
-from reconciler.access.claims import Granted, Names, Unreadable
+from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
 from reconciler.cli import exits, hidden, output, tables
 from reconciler.cli.lazy import OrderedGroup
-from reconciler.documents import reading
-from reconciler.documents.limits import MEBIBYTE, Limits
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.escaping import visible
-from reconciler.resources import names as naming
+from reconciler.model import documents as model_documents
+from reconciler.model import names as naming
+from reconciler.model.errors import Refused
+from reconciler.model.positions import MEBIBYTE, TextLimits
+from reconciler.model.text import visible
+from reconciler.model.values import Value
 
 HEADER = ("PROJECT", "ROLE", "BECAUSE")
-LIMITS = Limits(bytes=MEBIBYTE)
+LIMITS = TextLimits(bytes=MEBIBYTE)
 _TOKEN = re.compile(rb"\s*\"?[\w-]+(\.[\w-]*){2,4}\"?\s*")  # compact: signed has three parts, encrypted five
 
 
@@ -34,7 +34,7 @@ def auth() -> None:
 
 def _projects(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     for name in given:
-        if (rule := naming.project(name)) is not None:
+        if (rule := naming.wrong_project(name)) is not None:
             raise click.BadParameter(f"a project's name {rule}")
     return given
 
@@ -62,11 +62,13 @@ def explain(context: click.Context, *, file: Path, config: Path | None, projects
     """
     given = _claims(file)
     names, decides = _settings(config)
-    found = claims.granted(given, names, projects=projects or None)
-    output.write(output.as_json(_value(found, decides=decides)) if form == "json" else _shown(found, decides=decides))
-    if not projects and isinstance(found, Granted) and found.roles:
+    found = claims.granted_roles(given, names, projects=projects or None)
+    output.write(
+        output.as_json(_value(found, decides=decides)) if form == "json" else _shown_claims(found, decides=decides)
+    )
+    if not projects and isinstance(found, GrantedRoles) and found.roles:
         output.note("every project that is named is taken to exist; --project says which do")
-    context.exit(exits.ERROR if isinstance(found, Unreadable) else exits.OK)
+    context.exit(exits.ERROR if isinstance(found, UnreadableClaims) else exits.OK)
 
 
 def _claims(file: Path) -> dict[str, Value]:
@@ -79,8 +81,8 @@ def _claims(file: Path) -> dict[str, Value]:
         # Taking it apart here would show claims of a token that nobody has checked as if they counted.
         raise Refused(f"{where} holds a token; give its payload, the JSON object between the first dot and the second")
     try:
-        documents = reading.read(data, syntax=reading.Syntax.JSON, limits=LIMITS)
-    except reading.DocumentError as problem:
+        documents = model_documents.read(data, syntax=model_documents.Syntax.JSON, limits=LIMITS)
+    except model_documents.DocumentError as problem:
         raise Refused(f"{where}:{problem.line}:{problem.column}: {problem.message}") from None
     value = documents[0].value if documents else None
     if not isinstance(value, dict):
@@ -95,7 +97,7 @@ def _data(file: Path) -> bytes:
         return opened.read(LIMITS.bytes + 1)
 
 
-def _settings(config: Path | None) -> tuple[Names, bool]:
+def _settings(config: Path | None) -> tuple[ClaimNames, bool]:
     """What claims are called, and whether they decide at each sign-in. Raises SettingsError."""
 
     from reconciler.settings import loading  # noqa: PLC0415 - it takes long, and a wrong file of claims needs none
@@ -103,15 +105,15 @@ def _settings(config: Path | None) -> tuple[Names, bool]:
     # Otherwise the settings of a provider would have to be whole, with the client's secret, which none of this needs.
     loaded = loading.load(config=config, environment=os.environ, overrides={"auth.type": "local"})
     oidc = loaded.settings.auth.oidc
-    return claim_names.names_of(oidc.custom_claims), oidc.disable_invitations
+    return claim_names.claim_names(oidc.custom_claims), oidc.disable_invitations
 
 
-def _shown(found: Granted | Unreadable, *, decides: bool) -> str:
-    if isinstance(found, Unreadable):
+def _shown_claims(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> str:
+    if isinstance(found, UnreadableClaims):
         lines = [f"The claims cannot be read, and change nothing. {found.reason}", _when_unreadable(decides=decides)]
         return _lines(lines)
     rows = [(project, role.value, found.because[project]) for project, role in found.roles.items()]
-    table = tables.render(HEADER, rows, colour=False) + "\n" if rows else ""
+    table = tables.render_table(HEADER, rows, colour=False) + "\n" if rows else ""
     return table + _lines([*found.notes, _when(found, decides=decides)])
 
 
@@ -124,7 +126,7 @@ def _when_unreadable(*, decides: bool) -> str:
     return f"{known} {'Nobody new is let in.' if decides else 'Somebody new needs an invitation.'}"
 
 
-def _when(found: Granted, *, decides: bool) -> str:
+def _when(found: GrantedRoles, *, decides: bool) -> str:
     """What `auth.oidc.disableInvitations` makes of it."""
     if decides:
         last = "Whoever has something loses it, and nobody is let in." if found.is_nothing else "It replaces what was."
@@ -134,8 +136,8 @@ def _when(found: Granted, *, decides: bool) -> str:
     return "This counts when somebody comes for the first time; afterwards admins and invitations decide."
 
 
-def _value(found: Granted | Unreadable, *, decides: bool) -> dict[str, Value]:
-    if isinstance(found, Unreadable):
+def _value(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> dict[str, Value]:
+    if isinstance(found, UnreadableClaims):
         return {"decision": "unreadable", "reasons": [found.reason], "disableInvitations": decides}
     roles: list[Value] = [
         {"name": project, "role": role.value, "because": found.because[project]}

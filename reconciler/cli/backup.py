@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from reconciler import clock
 from reconciler.cli import output, words
+from reconciler.model import clock
 from reconciler.settings import loading
 from reconciler.upkeep import backing_up, databases, files, manifests
 from reconciler.upkeep.manifests import Manifest
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.watches import ProgressWatch
 
 SECONDS = 3600.0
 NOT_IN_IT = (
@@ -30,16 +30,16 @@ def backup(folder: Path, config: Path | None, state_dir: str | None) -> None:
     # there need be no TLS) is in the environment of the service alone.
     overrides = {"stateDir": state_dir, "auth.type": "local", "insecure": True}
     settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
-    watch = Watch(time.monotonic, SECONDS, output.note)
-    places = databases.places(settings)
+    watch = ProgressWatch(time.monotonic, SECONDS, output.note)
+    places = databases.database_places(settings)
     manifest = backing_up.back_up(places, folder.absolute(), now=clock.now(), watch=watch)
-    for line in lines(folder, manifest):
+    for line in backup_lines(folder, manifest):
         output.line(line)
     output.note(NOT_IN_IT)
     output.note(f"It is of the service whose store is {places.store}.")
 
 
-def lines(folder: Path, manifest: Manifest) -> list[str]:
+def backup_lines(folder: Path, manifest: Manifest) -> list[str]:
     """What was made: each file with its size and what is in it."""
     found = [_line(folder, file) for file in manifest.files]
     return [*found, f"{folder / manifests.NAME}: what is in them, with their SHA-256"]
@@ -47,4 +47,4 @@ def lines(folder: Path, manifest: Manifest) -> list[str]:
 
 def _line(folder: Path, file: manifests.File) -> str:
     rows = words.counted(sum(file.rows.values()), "row")
-    return f"{folder / file.name}: {files.size(file.bytes)}, version {file.version}, {rows}, verified"
+    return f"{folder / file.name}: {files.size_text(file.bytes)}, version {file.version}, {rows}, verified"

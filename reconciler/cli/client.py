@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 from urllib.parse import quote, urlsplit
 
-from reconciler.cli.answers import objects, strings, text
-from reconciler.documents.values import Value
-from reconciler.errors import Refused, Transient
+from reconciler.cli.answers import answer_objects, answer_strings, answer_text
+from reconciler.model.errors import Refused, Transient
+from reconciler.model.values import Value
 from reconciler.version import __version__
 
 if TYPE_CHECKING:
@@ -121,12 +121,12 @@ class Client:
         after: dict[str, str] = {}
         while True:
             found = self.get(*path, query={"limit": str(size), **(query or {}), **after})
-            resources = objects(found.get("resources"))
+            resources = answer_objects(found.get("resources"))
             yield resources
             # Fewer than asked for means the end; more, a server that knows no pages.
             if len(resources) != size:
                 return
-            after = {"after": text(resources[-1], "metadata", "name")}
+            after = {"after": answer_text(resources[-1], "metadata", "name")}
 
     def ask(self, method: str, path: tuple[str, ...], *, query: Query | None = None, body: Value = None) -> Value:
         """One request; the answer's JSON, or what went wrong as one sentence."""
@@ -175,7 +175,7 @@ class Client:
             if value is None:
                 raise Refused(NOT_OURS)
             return value
-        errors = tuple(strings(value.get("errors"))) if isinstance(value, dict) else ()
+        errors = tuple(answer_strings(value.get("errors"))) if isinstance(value, dict) else ()
         if status == 401:
             raise Refusal(status, self._unrecognised(errors))
         if not errors:

@@ -8,23 +8,23 @@ from pathlib import Path
 from reconciler.cli import hidden
 from reconciler.cli.client import NO_PROJECT, Client, Refusal, Target, no_project
 from reconciler.cli.sessions import PASSWORD_FILE, Session
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 NOT_FOUND = 404
 NOBODY = f"nobody is here to be asked for the password of {{}}; name a file that holds it with {PASSWORD_FILE}"
 
 
-def client(session: Session) -> Client:
+def make_client(session: Session) -> Client:
     """A connection to the session's server; use it in a `with`. Asks a person for the password. Raises Refused."""
-    return Client(target(session))
+    return Client(make_target(session))
 
 
 def everywhere(session: Session) -> Client:
     """The same for no project: for what is the organization's, or names its project by itself."""
-    return client(replace(session, project=None))
+    return make_client(replace(session, project=None))
 
 
-def target(session: Session) -> Target:
+def make_target(session: Session) -> Target:
     """What a connection needs. Raises Refused, OSError, click.Abort."""
     return Target(
         server=session.address,
@@ -37,8 +37,8 @@ def target(session: Session) -> Target:
 
 def _password(user: str, file: str | None) -> str:
     if file is not None:
-        return hidden.of_file(Path(file), hidden.PASSWORD)
-    return hidden.asked(f"Password of {user}", otherwise=NOBODY.format(user))
+        return hidden.read_hidden(Path(file), hidden.PASSWORD)
+    return hidden.ask_hidden_text(f"Password of {user}", otherwise=NOBODY.format(user))
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def unknown_project(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def missing(sentence: str) -> Iterator[None]:
+def explain_missing(sentence: str) -> Iterator[None]:
     """Say this when the service has no such thing: its own words name paths of the API, not commands."""
     try:
         yield
@@ -64,7 +64,7 @@ def missing(sentence: str) -> Iterator[None]:
 
 
 @contextmanager
-def options(names: Mapping[str, str]) -> Iterator[None]:
+def make_options(names: Mapping[str, str]) -> Iterator[None]:
     """Say which option is meant where the service points into the body that was made of it: `/expiry: must be`."""
     try:
         yield

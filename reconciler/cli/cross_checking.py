@@ -12,29 +12,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from reconciler.documents.values import Document, Pointer, Value
-from reconciler.resources import (
-    builtins,
-    component_types,
-    components,
-    definitions,
-    fitting,
-    names,
-    parameters,
-    references,
-    secret_rules,
-)
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.judging import Judged
-from reconciler.resources.keys import Key
-from reconciler.resources.references import Reference
-from reconciler.resources.violations import Violation
+from reconciler.model import builtins, component_types, components, names, type_checks
+from reconciler.model.component_types import ComponentType
+from reconciler.model.components import Reference
+from reconciler.model.names import Key
+from reconciler.model.resource import Judged
+from reconciler.model.values import Document, Pointer, Value
+from reconciler.model.violations import Violation
 
 NEAR = 0.8  # of 1; the likeness from which on a name may be a slip of the pen
 MOST_COMPARISONS = 50_000  # of names; up to 50 µs each, and a folder may hold any number
 
 
-class Given(NamedTuple):
+class GivenResource(NamedTuple):
     """A resource as a document has it."""
 
     document: Document
@@ -54,7 +44,7 @@ class Given(NamedTuple):
         return kind if isinstance(kind, str) else ""
 
 
-class Told(NamedTuple):
+class ToldViolation(NamedTuple):
     """What is said of one document, beside its own violations."""
 
     violations: tuple[Violation, ...]
@@ -69,14 +59,14 @@ class _Types:
     broken: dict[Key, int]  # where the first of each stands among all that is given
 
 
-def given(document: Document, judged: Judged) -> Given:
+def given(document: Document, judged: Judged) -> GivenResource:
     """A document that was judged by itself."""
     pointers = {violation.pointer for violation in judged.violations}
     wrong = frozenset(pointer[:length] for pointer in pointers for length in range(len(pointer) + 1))
-    return Given(document, judged.key, judged.violations, wrong)
+    return GivenResource(document, judged.key, judged.violations, wrong)
 
 
-def judge(resources: Sequence[Given]) -> list[Told]:
+def judge_together(resources: Sequence[GivenResource]) -> list[ToldViolation]:
     """What is to be said of each, in the same order."""
     alone = [tuple(_reserved(each)) for each in resources]
     types = _types(resources, alone)
@@ -89,18 +79,18 @@ def judge(resources: Sequence[Given]) -> list[Told]:
     ]
     warnings = zip(_missed(resources, types.broken), fits, _unresolved(resources), strict=True)
     return [
-        Told(found, (*missed, *unknown, *missing))
+        ToldViolation(found, (*missed, *unknown, *missing))
         for found, (missed, (_, unknown), missing) in zip(violations, warnings, strict=True)
     ]
 
 
-def _reserved(given: Given) -> Iterator[Violation]:
+def _reserved(given: GivenResource) -> Iterator[Violation]:
     if given.key in builtins.RESERVED:
         message = f"{given.key.kind} {given.key.name} is built in and cannot be replaced; choose another name"
         yield Violation(("metadata", "name"), message)
 
 
-def _types(resources: Sequence[Given], alone: Sequence[tuple[Violation, ...]]) -> _Types:
+def _types(resources: Sequence[GivenResource], alone: Sequence[tuple[Violation, ...]]) -> _Types:
     """A given type comes before the one that is built in, even if it cannot be used; a reserved one never does."""
     usable = {key: document["spec"] for key, document in builtins.built_in().items() if key.kind in components.TYPES}
     broken: dict[Key, int] = {}
@@ -121,63 +111,69 @@ def _lookup(usable: dict[Key, Value]) -> Callable[[Key], ComponentType | None]:
 
     @cache
     def lookup(key: Key) -> ComponentType | None:
-        return component_types.compiled(key.name, definitions.read(usable[key])) if key in usable else None
+        return (
+            component_types.compiled(key.name, component_types.read_definitions(usable[key])) if key in usable else None
+        )
 
     return lookup
 
 
-def _parameters(given: Given, lookup: Callable[[Key], ComponentType | None]) -> tuple[list[Violation], list[Violation]]:
+def _parameters(
+    given: GivenResource, lookup: Callable[[Key], ComponentType | None]
+) -> tuple[list[Violation], list[Violation]]:
     """What is wrong with the parameters, and what is a warning alone: one that a type does not know."""
     broken: list[Violation] = []
     unknown: list[Violation] = []
-    for component in components.find(given.kind, given.spec):
+    for component in components.find_components(given.kind, given.spec):
         component_type = lookup(component.type_key)
         if component_type is not None and component.at not in given.wrong:
-            wrong, tolerated = fitting.judged(component, component_type, refuse_unknown=False)
+            wrong, tolerated = type_checks.judged(component, component_type, refuse_unknown=False)
             broken += wrong
             unknown += tolerated
     return broken, unknown
 
 
-def _secrets(given: Given, lookup: Callable[[Key], ComponentType | None]) -> Iterator[Violation]:
+def _secrets(given: GivenResource, lookup: Callable[[Key], ComponentType | None]) -> Iterator[Violation]:
     """References to secrets, as far as one can judge without the service that will resolve them.
 
     Where the type is not among the files, nobody knows which parameters are sensitive, nor what its texts mean.
     """
-    found = [each for each in components.find(given.kind, given.spec) if each.at not in given.wrong]
-    types = components.types(found, lookup)
+    found = [each for each in components.find_components(given.kind, given.spec) if each.at not in given.wrong]
+    types = components.component_types_of(found, lookup)
     mentions = [
         each
-        for each in parameters.find(given.spec, types).mentions
+        for each in components.find_parameters(given.spec, types).mentions
         if each.parameter[:-1] not in types or types[each.parameter[:-1]] is not None
     ]
-    for violation in secret_rules.broken(mentions, found, types, None):
+    for violation in type_checks.broken_secret_references(mentions, found, types, None):
         if violation.pointer not in given.wrong:
             yield violation
 
 
-def _extensions(resources: Sequence[Given]) -> dict[Key, str | None]:
+def _extensions(resources: Sequence[GivenResource]) -> dict[Key, str | None]:
     """The type of each Extension; None when nobody can say, since it has something wrong with it or stands twice."""
     found = {
-        key: components.type_of(each["spec"]) for key, each in builtins.built_in().items() if key.kind == "Extension"
+        key: components.type_name_of(each["spec"])
+        for key, each in builtins.built_in().items()
+        if key.kind == "Extension"
     }
     times = Counter(each.key for each in resources)
     for each in resources:
         if each.key is not None and each.key.kind == "Extension" and each.key not in builtins.RESERVED:
             certain = not each.violations and times[each.key] == 1
-            found[each.key] = components.type_of(each.spec) if certain else None
+            found[each.key] = components.type_name_of(each.spec) if certain else None
     return found
 
 
-def _storages(given: Given, extensions: dict[Key, str | None]) -> Iterator[Violation]:
-    for violation in fitting.misplaced(given.document.value, extensions.get):
+def _storages(given: GivenResource, extensions: dict[Key, str | None]) -> Iterator[Violation]:
+    for violation in type_checks.misplaced(given.document.value, extensions.get):
         if violation.pointer not in given.wrong:
             yield violation
 
 
-def _missed(resources: Sequence[Given], broken: dict[Key, int]) -> list[tuple[Violation, ...]]:
+def _missed(resources: Sequence[GivenResource], broken: dict[Key, int]) -> list[tuple[Violation, ...]]:
     """For each, a warning if it is a type that cannot be used, although somebody wants to."""
-    used = {component.type_key for each in resources for component in components.find(each.kind, each.spec)}
+    used = {component.type_key for each in resources for component in components.find_components(each.kind, each.spec)}
     found: list[tuple[Violation, ...]] = [()] * len(resources)
     for key, index in broken.items():
         if key in used:
@@ -186,13 +182,13 @@ def _missed(resources: Sequence[Given], broken: dict[Key, int]) -> list[tuple[Vi
     return found
 
 
-def _unresolved(resources: Sequence[Given]) -> list[tuple[Violation, ...]]:
+def _unresolved(resources: Sequence[GivenResource]) -> list[tuple[Violation, ...]]:
     """For each, a warning for each name that no resource bears; a name that is not well formed is told already."""
     known = builtins.built_in().keys() | {each.key for each in resources if each.key is not None}
     missing = [
         [
             reference
-            for reference in references.references(each.document.value)
+            for reference in components.references(each.document.value)
             if reference.key not in known and reference.pointer not in each.wrong
         ]
         for each in resources
@@ -208,7 +204,7 @@ def _near(missing: Iterable[Key], known: Iterable[Key]) -> dict[Key, str]:
         candidates[key.kind].append(key.name)
     found: dict[Key, str] = {}
     left = MOST_COMPARISONS
-    for key in dict.fromkeys(key for key in missing if names.name(key.name) is None):
+    for key in dict.fromkeys(key for key in missing if names.wrong_name(key.name) is None):
         left -= len(candidates[key.kind])
         if left < 0:
             break

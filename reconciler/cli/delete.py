@@ -3,16 +3,16 @@
 import click
 
 from reconciler.cli import connecting, sending, targets, updates
-from reconciler.cli.answers import at
-from reconciler.cli.kind_argument import complete
-from reconciler.cli.sending import Found
+from reconciler.cli.answers import answer_at
+from reconciler.cli.kind_argument import complete_kind
+from reconciler.cli.sending import FoundResources
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
+from reconciler.model.values import Value
 
 
 @click.command()
-@click.argument("kind", required=False, shell_complete=complete)
+@click.argument("kind", required=False, shell_complete=complete_kind)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option(
     "-f",
@@ -40,18 +40,18 @@ def delete(
     """
     sent = _meant(kind, names, paths)
     body: list[Value] = [_named(found.value) for found in sent]
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         answer = client.post("delete", body=body, query={"dryRun": "true"} if dry_run else {})
-    context.exit(updates.report(answer, sent=sent, dry_run=dry_run, colour=session.coloured))
+    context.exit(updates.report_updates(answer, sent=sent, dry_run=dry_run, colour=session.coloured))
 
 
-def _meant(kind: str | None, names: tuple[str, ...], paths: tuple[str, ...]) -> list[Found]:
+def _meant(kind: str | None, names: tuple[str, ...], paths: tuple[str, ...]) -> list[FoundResources]:
     if paths and kind is None:
-        return sending.resources(paths)
-    keys = targets.keys(kind, names) if kind is not None and not paths else []
+        return sending.read_resources(paths)
+    keys = targets.target_keys(kind, names) if kind is not None and not paths else []
     if not keys:
         raise click.UsageError("give either KIND and NAME, or -f with a file")
-    return [Found(_document(key), place="") for key in keys]
+    return [FoundResources(_document(key), place="") for key in keys]
 
 
 def _document(key: Key) -> Value:
@@ -63,4 +63,4 @@ def _named(value: Value) -> Value:
     if not isinstance(value, dict):
         return value
     named: dict[str, Value] = {key: value[key] for key in ("apiVersion", "kind") if key in value}
-    return {**named, "metadata": {"name": at(value, "metadata", "name")}}
+    return {**named, "metadata": {"name": answer_at(value, "metadata", "name")}}

@@ -25,11 +25,11 @@ import msgspec
 
 from api import app
 from reconciler.cli import output, pretending, receiving, tables
-from reconciler.cli.receiving import Receiver
+from reconciler.cli.receiving import RecordReceiver
 from reconciler.daemon import daemon, logs, serving
 from reconciler.daemon.daemon import Running
-from reconciler.errors import Refused
 from reconciler.git import faults
+from reconciler.model.errors import Refused
 from reconciler.settings import loading
 
 POLL_SECONDS = 0.1
@@ -67,7 +67,7 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
     """Run the daemon on a copy of FOLDER (the example repository when left out), and show what each commit does."""
     with (
         tempfile.TemporaryDirectory(prefix="reconciler-demo-") as temporary,
-        contextlib.nullcontext() if folder else receiving.listen() as listener,
+        contextlib.nullcontext() if folder else receiving.listen_for_records() as listener,
     ):
         place = Path(temporary)
         copy(folder or example(), place / "repository", listener)
@@ -85,13 +85,13 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
             if listener is None:
                 await narrator.narrate(once=once)
                 return
-            async with Receiver(listener).receiving() as receiver:
+            async with RecordReceiver(listener).receiving() as receiver:
                 # Not a group: what one of them raises is for `daemon.start` as it is.
                 await asyncio.gather(narrator.narrate(once=once, endpoint=receiver.address), show_arrivals(receiver))
 
-        environment = pretending.pretend(place / "repository", settings.state_dir / "secrets" / "default")
+        environment = pretending.pretend_secrets(place / "repository", settings.state_dir / "secrets" / "default")
         daemon.start(
-            daemon.Plan(
+            daemon.StartPlan(
                 settings=settings,
                 reload=lambda: settings,
                 application=app.build,
@@ -134,7 +134,7 @@ def copy(folder: Path, target: Path, listener: socket.socket | None) -> None:
         (place, _, why), *_ = error.args[0]
         raise Refused(f"{place} cannot be copied ({why}); name a folder of files that you may read.") from error
     if listener is not None:
-        receiving.redirect(target, listener)
+        receiving.redirect_records(target, listener)
     git(target, "init", "--quiet", "--initial-branch=main")
     git(target, "add", "--all")
     if not git(target, "ls-files"):
@@ -206,7 +206,7 @@ class Narrator:
         rows = [(one.status, one.kind or "", one.name or "", _place(one)) for one in run.statuses]
         if rows:
             colour = output.coloured(output.Color.AUTO)
-            output.write("\n" + tables.render(("STATUS", "KIND", "NAME", "WHERE"), rows, colour=colour))
+            output.write("\n" + tables.render_table(("STATUS", "KIND", "NAME", "WHERE"), rows, colour=colour))
         for one in run.statuses:
             for reason in (one.reason or "").splitlines():
                 output.line(reason)
@@ -233,7 +233,7 @@ class Narrator:
         output.write("\n".join(lines) + "\n")
 
 
-async def show_arrivals(receiver: Receiver) -> None:
+async def show_arrivals(receiver: RecordReceiver) -> None:
     """Show the bodies that are posted to the endpoint, or how they begin."""
     while True:
         body = await receiver.next()
@@ -243,7 +243,7 @@ async def show_arrivals(receiver: Receiver) -> None:
 
 def _verdict(run: _Run) -> str:
     """What became of the commit, in one line."""
-    what = "No commit" if run.commit is None else f"Commit {faults.short(run.commit)}"
+    what = "No commit" if run.commit is None else f"Commit {faults.short_commit(run.commit)}"
     return f"{what}: {run.outcome}." + (f" {run.message}" if run.message else "")
 
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import click
 
-from reconciler import clock
 from reconciler.cli import doctor_checks, exits, output, tables
 from reconciler.cli.sessions import Session
-from reconciler.documents.values import Value
+from reconciler.model import clock
+from reconciler.model.values import Value
 from reconciler.settings import loading
 from reconciler.settings.loading import SettingsError
 from reconciler.upkeep import doctor as examination
 from reconciler.upkeep import findings
-from reconciler.upkeep.findings import Finding, Status
+from reconciler.upkeep.findings import DoctorFinding, FindingStatus
 
-CODES = {Status.OK: exits.OK, Status.WARNING: exits.WARNINGS, Status.ERROR: exits.ERROR}
-WIDTH = max(map(len, Status))
+CODES = {FindingStatus.OK: exits.OK, FindingStatus.WARNING: exits.WARNINGS, FindingStatus.ERROR: exits.ERROR}
+WIDTH = max(map(len, FindingStatus))
 
 
 @click.command()
@@ -45,7 +45,7 @@ def doctor(context: click.Context, config: Path | None, state_dir: str | None, *
     return CODES[findings.worst(found)]
 
 
-def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequence[Finding]:
+def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequence[DoctorFinding]:
     overrides: dict[str, object] = {"stateDir": state_dir}
     environment: Mapping[str, str] = os.environ
     try:
@@ -58,14 +58,14 @@ def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequ
         except SettingsError:
             return doctor_checks.without_settings(problem)
         told = doctor_checks.without_the_secret(problem)
-    checks = doctor_checks.checks(loaded, environment=environment, now=clock.now(), is_full=is_full)
-    return [*told, *asyncio.run(examination.examine(checks))]
+    checks = doctor_checks.doctor_checks(loaded, environment=environment, now=clock.now(), is_full=is_full)
+    return [*told, *asyncio.run(examination.run_checks(checks))]
 
 
-def _line(finding: Finding, *, colour: bool) -> str:
+def _line(finding: DoctorFinding, *, colour: bool) -> str:
     status = tables.word(finding.status) if colour else str(finding.status)
     return f"{status}{' ' * (WIDTH - len(finding.status))}  {finding.check}: {finding.sentence}"
 
 
-def _value(finding: Finding) -> Value:
+def _value(finding: DoctorFinding) -> Value:
     return {"check": finding.check, "status": str(finding.status), "message": finding.sentence}

@@ -6,19 +6,19 @@ import click
 
 import schemas
 from reconciler.cli import output
-from reconciler.cli.answers import at, objects, strings, text
-from reconciler.cli.kind_argument import complete
+from reconciler.cli.answers import answer_at, answer_objects, answer_strings, answer_text
+from reconciler.cli.kind_argument import complete_kind
 from reconciler.cli.schema import schema_name
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.escaping import visible
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible
+from reconciler.model.values import Value
 
 WIDTH = 96  # columns of running text
 DEEPEST = 64  # references that lead to references; more is a circle
 
 
 @click.command()
-@click.argument("field", metavar="KIND[.FIELD]", shell_complete=complete)
+@click.argument("field", metavar="KIND[.FIELD]", shell_complete=complete_kind)
 def explain(*, field: str) -> None:
     """Explain a kind, or a field of it: `destination.spec.parameters`."""
     kind, *path = field.removesuffix(".").split(".")
@@ -36,7 +36,7 @@ def described(kind: str, path: list[str], *, root: Value) -> str:
             where = ".".join([kind, *path[:index]])
             known = f"its fields are {', '.join(fields)}" if fields else "it has no fields"
             raise Refused(f"{where} has no field {part}; {known}")
-        required = part in strings(at(_object(node, root), "required"))
+        required = part in answer_strings(answer_at(_object(node, root), "required"))
         node = _resolved(fields[part], root)
     parts = [
         _head(kind, path, kind_of_value=_type(node, root), required=required),
@@ -57,15 +57,15 @@ def _head(kind: str, path: list[str], *, kind_of_value: str, required: bool) -> 
 
 
 def _description(node: Value) -> str:
-    return "DESCRIPTION:\n" + _wrapped(text(node, "description") or text(node, "title") or "(none)")
+    return "DESCRIPTION:\n" + _wrapped(answer_text(node, "description") or answer_text(node, "title") or "(none)")
 
 
 def _allowed(node: Value) -> list[str]:
     lines = []
-    values = at(node, "enum")
+    values = answer_at(node, "enum")
     if isinstance(values, list):
         lines.append(f"one of {', '.join(str(value) for value in values)}")
-    lines += [f"{words} {text(node, key)}" for key, words in WORDS.items() if at(node, key) is not None]
+    lines += [f"{words} {answer_text(node, key)}" for key, words in WORDS.items() if answer_at(node, key) is not None]
     return ["ALLOWED:\n" + "".join(_wrapped(visible(line)) for line in lines)] if lines else []
 
 
@@ -83,20 +83,20 @@ WORDS = {
 
 
 def _example(node: Value) -> list[str]:
-    examples = at(node, "examples")
+    examples = answer_at(node, "examples")
     if not isinstance(examples, list) or not examples:
         return []
     return ["EXAMPLE:\n" + textwrap.indent(output.as_yaml(examples[:1]), "  ")]
 
 
 def _listed(fields: dict[str, Value], *, node: Value, root: Value) -> str:
-    required = strings(at(_object(node, root), "required"))
+    required = answer_strings(answer_at(_object(node, root), "required"))
     lines = ["FIELDS:\n"]
     for name, raw in fields.items():
         field = _resolved(raw, root)
         remark = ", required" if name in required else ""
         lines.append(f"  {visible(name)} <{_type(field, root)}{remark}>\n")
-        lines.append(_wrapped(text(raw, "description") or text(field, "description"), indent="    "))
+        lines.append(_wrapped(answer_text(raw, "description") or answer_text(field, "description"), indent="    "))
     return "".join(lines)
 
 
@@ -105,21 +105,21 @@ def _wrapped(words: str, *, indent: str = "  ") -> str:
 
 
 def _type(node: Value, root: Value) -> str:
-    kind = at(node, "type")
+    kind = answer_at(node, "type")
     if isinstance(kind, list):
         # The comma says that it is the list that may be null, and not what is in it.
         return (", or " if "array" in kind else " or ").join(_named(each, node, root) for each in kind)
     if kind == "array":
         return _named(kind, node, root)
-    return str(kind) if kind else "string" if isinstance(at(node, "const"), str) else "any"
+    return str(kind) if kind else "string" if isinstance(answer_at(node, "const"), str) else "any"
 
 
 def _named(kind: Value, node: Value, root: Value) -> str:
-    return f"list of {_type(_resolved(at(node, 'items'), root), root)}" if kind == "array" else str(kind)
+    return f"list of {_type(_resolved(answer_at(node, 'items'), root), root)}" if kind == "array" else str(kind)
 
 
 def _fields(node: Value, root: Value) -> dict[str, Value]:
-    properties = at(_object(node, root), "properties")
+    properties = answer_at(_object(node, root), "properties")
     return properties if isinstance(properties, dict) else {}
 
 
@@ -127,9 +127,12 @@ def _object(node: Value, root: Value) -> Value:
     """The object that has the fields: the node itself, or what its list or one of its alternatives holds."""
     for _ in range(DEEPEST):
         node = _resolved(node, root)
-        if at(node, "properties") is not None:
+        if answer_at(node, "properties") is not None:
             return node
-        inside = [at(node, "items"), *(each for key in ("allOf", "anyOf", "oneOf") for each in objects(at(node, key)))]
+        inside = [
+            answer_at(node, "items"),
+            *(each for key in ("allOf", "anyOf", "oneOf") for each in answer_objects(answer_at(node, key))),
+        ]
         node = next((each for each in inside if isinstance(each, dict)), None)
         if node is None:
             return None
@@ -139,10 +142,10 @@ def _object(node: Value, root: Value) -> Value:
 def _resolved(node: Value, root: Value) -> Value:
     """The node that a local reference (`#/$defs/...`) leads to; what stands beside the reference is kept."""
     for _ in range(DEEPEST):
-        reference = text(node, "$ref")
+        reference = answer_text(node, "$ref")
         if not isinstance(node, dict) or not reference.startswith("#/"):
             break
-        target = at(root, *(part.replace("~1", "/").replace("~0", "~") for part in reference[2:].split("/")))
+        target = answer_at(root, *(part.replace("~1", "/").replace("~0", "~") for part in reference[2:].split("/")))
         beside = {key: value for key, value in node.items() if key != "$ref"}
         node = {**target, **beside} if isinstance(target, dict) else beside
     return node

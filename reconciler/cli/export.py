@@ -8,17 +8,16 @@ from pathlib import Path
 import click
 
 from reconciler.cli import connecting, folders, layout, output, words
-from reconciler.cli.answers import text
+from reconciler.cli.answers import answer_text
 from reconciler.cli.client import NOT_OURS, Client
-from reconciler.cli.folders import Folder
-from reconciler.cli.kind_argument import complete, known
+from reconciler.cli.folders import ExportFolder
+from reconciler.cli.kind_argument import complete_kind, known_kind
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents import limits
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.resources import kinds, names
-from reconciler.resources.kinds import Kind
-from reconciler.resources.parameters import MASK
+from reconciler.model import names, positions
+from reconciler.model.components import MASK
+from reconciler.model.errors import Refused
+from reconciler.model.names import Kind
+from reconciler.model.values import Value
 
 PAGE = 100  # resources in memory at a time
 MOST_TOLD = 20  # files named in one remark
@@ -47,7 +46,7 @@ class Written:
     "chosen",
     multiple=True,
     metavar="KIND",
-    shell_complete=complete,
+    shell_complete=complete_kind,
     help="Only this kind; may be given more than once.",
 )
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty, and replace files there.")
@@ -57,10 +56,10 @@ def export(session: Session, *, directory: Path, chosen: tuple[str, ...], force:
 
     A file is DIR/KIND/NAME.yaml, with the kind in the plural. What the service brings along by itself is left out.
     """
-    wanted = [known(word) for word in chosen] or list(kinds.KINDS)
+    wanted = [known_kind(word) for word in chosen] or list(names.KINDS)
     written = Written()
     _check(directory, force=force)
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         for kind in dict.fromkeys(wanted):
             _export(client, kind, directory=directory, written=written)
     for remark in _remarks(written, directory):
@@ -83,21 +82,23 @@ def _export(client: Client, kind: Kind, *, directory: Path, written: Written) ->
     for page in _pages(client, kind):
         kept = [resource for resource in page if not layout.is_built_in(resource)]
         if kept:
-            with folders.opened(directory) as target, target.inside(kind.plural) as folder:
+            with folders.open_folder(directory) as target, target.inside(kind.plural) as folder:
                 mine |= {_write(each, folder=folder, kind=kind, files=files, written=written) for each in kept}
     if (directory / kind.plural).is_dir():
-        with folders.opened(directory) as target, target.inside(kind.plural) as folder:
-            written.others += [layout.path(kind, name) for name in folder.names() if name not in mine]
+        with folders.open_folder(directory) as target, target.inside(kind.plural) as folder:
+            written.others += [layout.file_path(kind, name) for name in folder.names() if name not in mine]
 
 
-def _write(resource: dict[str, Value], *, folder: Folder, kind: Kind, files: layout.FileNames, written: Written) -> str:
-    name = files.of(text(resource, "metadata", "name"))
+def _write(
+    resource: dict[str, Value], *, folder: ExportFolder, kind: Kind, files: layout.FileNames, written: Written
+) -> str:
+    name = files.of(answer_text(resource, "metadata", "name"))
     if layout.is_damaged(resource):
-        written.damaged.append(layout.path(kind, name))
+        written.damaged.append(layout.file_path(kind, name))
         return name
-    data = layout.contents(resource)
+    data = layout.file_contents(resource)
     folder.write(name, data)
-    path = layout.path(kind, name)
+    path = layout.file_path(kind, name)
     written.counts[kind.plural] += 1
     if layout.holds_placeholder(resource):
         written.masked.append(path)
@@ -105,7 +106,7 @@ def _write(resource: dict[str, Value], *, folder: Folder, kind: Kind, files: lay
         written.hidden.append(path)
     if layout.is_incomplete(resource):
         written.incomplete.append(path)
-    if len(data) > limits.FILE.bytes:
+    if len(data) > positions.FILE_LIMITS.bytes:
         written.large.append(path)
     return name
 
@@ -115,8 +116,8 @@ def _pages(client: Client, kind: Kind) -> Iterator[list[dict[str, Value]]]:
     last = ""
     for page in client.pages("resources", kind.name, size=PAGE):
         for resource in page:
-            name = text(resource, "metadata", "name")
-            if names.name(name) is not None or name <= last or text(resource, "kind") != kind.name:
+            name = answer_text(resource, "metadata", "name")
+            if names.wrong_name(name) is not None or name <= last or answer_text(resource, "kind") != kind.name:
                 raise Refused(NOT_OURS)
             last = name
         yield page
@@ -128,7 +129,10 @@ def _remarks(written: Written, directory: Path) -> Iterator[str]:
         (written.masked, f"holds `{MASK}` in place of a secret"),
         (written.hidden, f"holds `{MASK}` in place of its text, which a viewer may not read; it cannot be applied"),
         (written.incomplete, INCOMPLETE),
-        (written.large, f"is larger than {limits.FILE.bytes >> 20} MiB, which is the most that is read from a file"),
+        (
+            written.large,
+            f"is larger than {positions.FILE_LIMITS.bytes >> 20} MiB, which is the most that is read from a file",
+        ),
         (written.damaged, "is not written: the resource is damaged in the store; apply it anew, or restore a backup"),
         (written.others, "belongs to no resource that was exported, and stays; delete it unless it is wanted"),
     ):

@@ -10,26 +10,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.documents import limits, reading
-from reconciler.documents.values import Document, Value
-from reconciler.errors import Refused
 from reconciler.git import ignoring, selecting
+from reconciler.model import documents, positions
+from reconciler.model.errors import Refused
+from reconciler.model.values import Document, Value
 
 STDIN = "-"
 UNREAD = "says which files count and cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class SourceText:
     """One file's bytes, and how to name it to a person."""
 
     path: str
     data: bytes
-    syntax: reading.Syntax
+    syntax: documents.Syntax
 
     def documents(self) -> list[Document]:
         """What is in it; DocumentError for what cannot be read."""
-        return reading.read(self.data, syntax=self.syntax, limits=limits.FILE)
+        return documents.read(self.data, syntax=self.syntax, limits=positions.FILE_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Unreadable:
     message: str
 
 
-def texts(paths: tuple[str, ...]) -> Iterator[Text | Unreadable]:
+def read_texts(paths: tuple[str, ...]) -> Iterator[SourceText | Unreadable]:
     """Every file that the paths stand for, once, in the order of the paths and then of the names."""
     seen: set[str] = set()
     for path in paths:
@@ -52,13 +52,13 @@ def texts(paths: tuple[str, ...]) -> Iterator[Text | Unreadable]:
 
 def _names(path: Path) -> Iterator[str]:
     if not path.is_dir():
-        if reading.syntax_of(path.name) is None:
+        if documents.syntax_of(path.name) is None:
             raise Refused(f"{path} is no .yaml, .yml or .json file")
         yield str(path)
         return
     found = sorted(_below(path), key=os.fsencode)
-    ignore = ignoring.Ignore({_folder(name): _rules(path / name) for name in found if _is_rules(name)})
-    yield from (str(path / name) for name in found if selecting.considered(name, ignore))
+    ignore = ignoring.IgnoreRules({_folder(name): _rules(path / name) for name in found if _is_rules(name)})
+    yield from (str(path / name) for name in found if selecting.is_considered(name, ignore))
 
 
 def _below(root: Path) -> Iterator[str]:
@@ -83,28 +83,28 @@ def _folder(name: str) -> str:
 
 def _rules(path: Path) -> str:
     with path.open("rb") as file:
-        data = file.read(ignoring.MAX_BYTES + 1)
-    if len(data) > ignoring.MAX_BYTES:
-        raise Refused(f"{path} holds more than {ignoring.MAX_BYTES} bytes; use wildcards")
+        data = file.read(ignoring.MAX_IGNORE_BYTES + 1)
+    if len(data) > ignoring.MAX_IGNORE_BYTES:
+        raise Refused(f"{path} holds more than {ignoring.MAX_IGNORE_BYTES} bytes; use wildcards")
     try:
-        return ignoring.decoded(data)
+        return ignoring.decoded_ignore_file(data)
     except Refused as refused:
         raise Refused(f"{path} {UNREAD}: {refused.message}") from None
 
 
-def _text(name: str) -> Text | Unreadable:
+def _text(name: str) -> SourceText | Unreadable:
     try:
         with Path(name).open("rb") as file:
-            data = file.read(limits.FILE.bytes + 1)  # one byte more is enough for the reader to refuse it
+            data = file.read(positions.FILE_LIMITS.bytes + 1)  # one byte more is enough for the reader to refuse it
     except OSError as problem:
         return Unreadable(name, f"cannot be read: {(problem.strerror or 'unknown reason').lower()}")
-    return Text(path=name, data=data, syntax=reading.syntax_of(name) or reading.Syntax.YAML)
+    return SourceText(path=name, data=data, syntax=documents.syntax_of(name) or documents.Syntax.YAML)
 
 
-def _standard_input() -> Text:
-    data = sys.stdin.buffer.read(limits.FILE.bytes + 1)
-    syntax = reading.Syntax.JSON if data.lstrip()[:1] in (b"{", b"[") else reading.Syntax.YAML
-    return Text(path="<stdin>", data=data, syntax=syntax)
+def _standard_input() -> SourceText:
+    data = sys.stdin.buffer.read(positions.FILE_LIMITS.bytes + 1)
+    syntax = documents.Syntax.JSON if data.lstrip()[:1] in (b"{", b"[") else documents.Syntax.YAML
+    return SourceText(path="<stdin>", data=data, syntax=syntax)
 
 
 def unwrapped(value: Value) -> list[Value]:

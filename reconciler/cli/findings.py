@@ -6,15 +6,15 @@ Belongs here: their form and their order. Does not: the rules, nor which of them
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reconciler.documents.locations import Locations
-from reconciler.documents.values import Value, pointer_text
-from reconciler.resources.violations import Violation
+from reconciler.model.positions import Locations
+from reconciler.model.values import Value, pointer_text
+from reconciler.model.violations import Violation
 
 FIELDS = ("path", "line", "column", "pointer", "message")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Finding:
+class FoundViolation:
     """A violation, or a warning, at its place. They sort by place, one like the other."""
 
     path: str
@@ -34,15 +34,15 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class FindingPlaces:
     """Where things stand in one file."""
 
     path: str
     locations: Locations
 
-    def of(self, violations: Iterable[Violation], *, index: int, warning: bool = False) -> Iterator[Finding]:
+    def of(self, violations: Iterable[Violation], *, index: int, warning: bool = False) -> Iterator[FoundViolation]:
         """What is said of the document of this index, at its places."""
         for violation in violations:
             at = self.locations.of(index, violation.pointer, at_key=violation.at_key)
             pointer = pointer_text(violation.pointer)
-            yield Finding(self.path, at.line, at.column, pointer, violation.message, warning)
+            yield FoundViolation(self.path, at.line, at.column, pointer, violation.message, warning)

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY
 GIT = ".git"  # what a new repository holds
 
 
-class Folder:
+class ExportFolder:
     """An open folder."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -30,7 +30,7 @@ class Folder:
             return sorted(entry.name for entry in entries)
 
     @contextmanager
-    def inside(self, name: str) -> Iterator["Folder"]:
+    def inside(self, name: str) -> Iterator["ExportFolder"]:
         """The folder of this name in it, made when there is none. Raises Refused for a link or a file."""
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=self._descriptor)
@@ -68,7 +68,7 @@ class Folder:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Folder]:
+def open_folder(path: Path) -> Iterator[ExportFolder]:
     """The folder at a path, made when there is none."""
     path.mkdir(parents=True, exist_ok=True)
     with _open(path, os.open(path, FOLDER)) as folder:
@@ -76,8 +76,8 @@ def opened(path: Path) -> Iterator[Folder]:
 
 
 @contextmanager
-def _open(path: Path, descriptor: int) -> Iterator[Folder]:
+def _open(path: Path, descriptor: int) -> Iterator[ExportFolder]:
     try:
-        yield Folder(path, descriptor)
+        yield ExportFolder(path, descriptor)
     finally:
         os.close(descriptor)

@@ -3,14 +3,14 @@
 import click
 
 from reconciler.cli import connecting, exits, output, resource_tables, targets
-from reconciler.cli.answers import identity
+from reconciler.cli.answers import answer_identity
 from reconciler.cli.client import Client, Refusal
-from reconciler.cli.kind_argument import kind_argument, known
+from reconciler.cli.kind_argument import kind_argument, known_kind
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
-from reconciler.escaping import visible
-from reconciler.resources import selectors
-from reconciler.resources.keys import Key
+from reconciler.model import names
+from reconciler.model.names import Key
+from reconciler.model.text import visible
+from reconciler.model.values import Value
 
 FORMATS = ("table", "wide", "yaml", "json", "name")
 
@@ -30,20 +30,20 @@ def get(
     What `-o yaml` and `-o json` print can be edited and applied again: `(sensitive)`, which the service shows in place
     of a secret, keeps the stored one.
     """
-    keys = targets.keys(kind, names)
+    keys = targets.target_keys(kind, names)
     query = _query(selector, named=bool(keys))
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         if keys:
             found, errors = _named(client, keys)
         else:
-            pages = client.pages("resources", known(kind).name, query=query)
+            pages = client.pages("resources", known_kind(kind).name, query=query)
             found, errors = [resource for page in pages for resource in page], []
     if found or not keys:
         output.write(shown(found, form=form, single=len(keys) == 1, colour=session.coloured))
     for error in errors:
         output.error(error)
     if not keys and not found:
-        output.note(f"no {known(kind).plural} found")
+        output.note(f"no {known_kind(kind).plural} found")
     context.exit(exits.ERROR if errors else exits.OK)
 
 
@@ -54,8 +54,8 @@ def _query(selector: str | None, *, named: bool) -> dict[str, str]:
     if named:
         raise click.UsageError("give either names or --selector")
     try:
-        selectors.parse(selector)
-    except selectors.BadSelector as bad:
+        names.parse_selector(selector)
+    except names.BadSelector as bad:
         raise click.UsageError(f"--selector is not a label selector: {bad.message}") from None
     return {"selector": selector}
 
@@ -81,5 +81,5 @@ def shown(resources: list[Value], *, form: str, single: bool, colour: bool) -> s
     if form == "yaml":
         return output.as_yaml(resources)
     if form == "name":
-        return "".join(visible(identity(resource)) + "\n" for resource in resources)
-    return resource_tables.render(resources, wide=form == "wide", colour=colour)
+        return "".join(visible(answer_identity(resource)) + "\n" for resource in resources)
+    return resource_tables.render_resources(resources, wide=form == "wide", colour=colour)

@@ -10,22 +10,22 @@ from typing import NamedTuple
 import click
 
 from reconciler.cli import output
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 file_type = click.Path(path_type=Path, allow_dash=True)  # `-` is standard input
 
 
-class Limit(NamedTuple):
+class HiddenLimit(NamedTuple):
     """The most bytes of a file, without the end of its line, and what is said of more."""
 
     bytes: int
     sentence: str
 
 
-PASSWORD = Limit(1_024, "the 1,024 bytes that a password may have")
+PASSWORD = HiddenLimit(1_024, "the 1,024 bytes that a password may have")
 
 
-def of_file(path: Path, limit: Limit) -> str:
+def read_hidden(path: Path, limit: HiddenLimit) -> str:
     """The text of a file, without one end of line at its end; `-` is standard input. Raises Refused, OSError."""
     most = limit.bytes + len("\r\n")
     if str(path) == "-":
@@ -43,7 +43,7 @@ def of_file(path: Path, limit: Limit) -> str:
     return found.removesuffix("\n").removesuffix("\r")
 
 
-def asked(question: str, *, otherwise: str, twice: bool = False) -> str:
+def ask_hidden_text(question: str, *, otherwise: str, twice: bool = False) -> str:
     """What somebody types; `otherwise` is said when nobody is there. Raises Refused, click.Abort."""
     if not sys.stdin.isatty():
         raise Refused(otherwise)

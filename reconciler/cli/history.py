@@ -5,13 +5,13 @@ from typing import Any
 import click
 
 from reconciler.cli import connecting, output, tables, targets, words
-from reconciler.cli.answers import objects, text
+from reconciler.cli.answers import answer_objects, answer_text
 from reconciler.cli.form_option import form_option
 from reconciler.cli.kind_argument import kind_argument
 from reconciler.cli.resource_tables import author, commit, source
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
+from reconciler.model.values import Value
 
 HEADER = ("VERSION", "MODIFIED", "HASH", "SOURCE", "COMMIT", "BY")
 
@@ -39,9 +39,9 @@ def history(session: Session, *, kind: str, name: str | None, form: str) -> None
 
     `reconciler history redact KIND NAME` takes a secret out of them.
     """
-    key = targets.key(kind, name)
-    with connecting.client(session) as client:
-        versions = objects(client.get(*key, "history").get("versions"))
+    key = targets.target_key(kind, name)
+    with connecting.make_client(session) as client:
+        versions = answer_objects(client.get(*key, "history").get("versions"))
     if not versions:
         raise Refused(f"{key.kind} {key.name} has no history")
     if form == "json":
@@ -49,14 +49,14 @@ def history(session: Session, *, kind: str, name: str | None, form: str) -> None
     elif form == "yaml":
         output.write(output.as_yaml(versions))
     else:
-        output.write(tables.render(HEADER, [_row(version) for version in versions], colour=session.coloured))
+        output.write(tables.render_table(HEADER, [_row(version) for version in versions], colour=session.coloured))
 
 
 def _row(version: Value) -> tuple[str, ...]:
     return (
-        text(version, "metadata", "version"),
-        words.moment(text(version, "metadata", "dateModified")),
-        text(version, "metadata", "hash")[:12],
+        answer_text(version, "metadata", "version"),
+        words.moment_text(answer_text(version, "metadata", "dateModified")),
+        answer_text(version, "metadata", "hash")[:12],
         source(version),
         commit(version),
         author(version),

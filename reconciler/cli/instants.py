@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from reconciler import clock
+from reconciler.model import clock
 from reconciler.settings import scalars
 
 ALLOWED = "must be a duration such as 30m or 24h, a date such as 2026-11-21, or an instant such as 2026-11-21T08:00:00Z"
@@ -26,12 +26,12 @@ class Instant(click.ParamType[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The instant that somebody means who types this now."""
         try:
-            return clock.rfc3339(meant(value, now=clock.now()))
+            return clock.rfc3339(meant_instant(value, now=clock.now()))
         except (ValueError, OverflowError):  # a date outside of the calendar
             return self.fail(ALLOWED, param, ctx)
 
 
-def meant(text: str, *, now: datetime) -> datetime:
+def meant_instant(text: str, *, now: datetime) -> datetime:
     """A duration is before `now`, a date is its beginning in UTC. Raises ValueError, OverflowError."""
     if _INSTANT.fullmatch(text):
         return datetime.fromisoformat(text).astimezone(UTC)

@@ -2,16 +2,15 @@
 
 import click
 
-from reconciler.access import keys
-from reconciler.access.actors import Role
-from reconciler.access.permissions import Scope
 from reconciler.cli import connecting, output, tables, words
-from reconciler.cli.answers import at, objects, strings, text
+from reconciler.cli.answers import answer_at, answer_objects, answer_strings, answer_text
 from reconciler.cli.form_option import form_option
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
+from reconciler.model import directory
+from reconciler.model.errors import Refused
+from reconciler.model.principals import Role, Scope
+from reconciler.model.values import Value
 
 HEADER = ("ID", "NAME", "PREFIX", "PROJECT", "PERSONAL", "ROLE", "SCOPES", "EXPIRES", "LAST USED", "CREATED BY")
 NO_ID = "a key is revoked by its ID, which `reconciler key list` shows beside its prefix"
@@ -28,17 +27,17 @@ def key() -> None:
 @key.command("list")
 @form_option
 @connected
-def list_all(session: Session, *, form: str) -> None:
+def list_keys(session: Session, *, form: str) -> None:
     """Show your own keys and those you manage, the oldest first; with --project those of that project alone."""
-    with connecting.client(session) as client:
-        found = objects(client.get("api-keys").get("apiKeys"))
-    rows = [_row(one) for one in found]
+    with connecting.make_client(session) as client:
+        found = answer_objects(client.get("api-keys").get("apiKeys"))
+    rows = [_key_row(one) for one in found]
     output.write(tables.listed("apiKeys", found, form=form, header=HEADER, rows=rows, colour=session.coloured))
     if not found:
         output.note("there are no keys that you may manage")
 
 
-@key.command()
+@key.command("create")
 @click.argument("name")
 @click.option("--role", type=click.Choice([role.value for role in Role]), required=True, help="What it may do.")
 @click.option(
@@ -56,7 +55,7 @@ def list_all(session: Session, *, form: str) -> None:
     "--personal", is_flag=True, help="Your own key: it has at most your role and ends with you. You need not be admin."
 )
 @connected
-def create(
+def create_key(
     session: Session,
     *,
     name: str,
@@ -80,45 +79,45 @@ def create(
         body["project"] = None
     if personal:
         body["personal"] = True
-    with connecting.client(session) as client, connecting.options(OPTIONS):
+    with connecting.make_client(session) as client, connecting.make_options(OPTIONS):
         made = client.post("api-keys", body=body).get("apiKey")
-    output.line(text(made, "key"))
-    output.note(_remark(made))
+    output.line(answer_text(made, "key"))
+    output.note(_key_remark(made))
 
 
-@key.command()
+@key.command("revoke")
 @click.argument("id")
 @connected
-def revoke(session: Session, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
+def revoke_key(session: Session, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
     """Revoke the key ID, as `key list` shows it: it opens nothing from the next request on."""
-    if id.startswith(keys.MARK):  # a key, or its beginning: it must not be printed, nor stand in a URL
+    if id.startswith(directory.KEY_MARK):  # a key, or its beginning: it must not be printed, nor stand in a URL
         raise Refused(NO_ID)
     unknown = f"there is no key {id} that you may manage; `reconciler key list` shows those there are"
-    with connecting.everywhere(session) as client, connecting.missing(unknown):
+    with connecting.everywhere(session) as client, connecting.explain_missing(unknown):
         client.ask("DELETE", ("api-keys", id))
     output.line(f"{id}: revoked")
 
 
-def _remark(made: Value) -> str:
-    has_project = at(made, "project") is not None
-    project = f"the project {text(made, 'project')}"
-    if at(made, "personal") is True:
+def _key_remark(made: Value) -> str:
+    has_project = answer_at(made, "project") is not None
+    project = f"the project {answer_text(made, 'project')}"
+    if answer_at(made, "personal") is True:
         whose = f"your own key in {project if has_project else 'every project of yours'}"
     else:
         whose = f"a key of {project if has_project else 'the organization'}"
-    return f"{text(made, 'id')}: {whose}; it is shown this once, so keep it now"
+    return f"{answer_text(made, 'id')}: {whose}; it is shown this once, so keep it now"
 
 
-def _row(one: Value) -> tuple[str, ...]:
+def _key_row(one: Value) -> tuple[str, ...]:
     return (
-        text(one, "id"),
-        text(one, "name"),
-        text(one, "prefix"),
-        text(one, "project"),
-        "yes" if at(one, "personal") is True else "",
-        text(one, "role"),
-        ", ".join(strings(at(one, "scopes"))),
-        words.moment(text(one, "expiresAt")),
-        words.moment(text(one, "lastUsedAt")),
-        text(one, "createdBy"),
+        answer_text(one, "id"),
+        answer_text(one, "name"),
+        answer_text(one, "prefix"),
+        answer_text(one, "project"),
+        "yes" if answer_at(one, "personal") is True else "",
+        answer_text(one, "role"),
+        ", ".join(answer_strings(answer_at(one, "scopes"))),
+        words.moment_text(answer_text(one, "expiresAt")),
+        words.moment_text(answer_text(one, "lastUsedAt")),
+        answer_text(one, "createdBy"),
     )

@@ -2,24 +2,24 @@
 
 import click
 
-from reconciler.errors import Refused
-from reconciler.resources import kinds
-from reconciler.resources.kinds import Kind
+from reconciler.model import names
+from reconciler.model.errors import Refused
+from reconciler.model.names import Kind
 
 
-def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+def complete_kind(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
     """The kinds that begin like what is typed, each once."""
-    return [kind.plural for kind in kinds.KINDS if kind.plural.startswith(incomplete.lower())]
+    return [kind.plural for kind in names.KINDS if kind.plural.startswith(incomplete.lower())]
 
 
-kind_argument = click.argument("kind", shell_complete=complete)
+kind_argument = click.argument("kind", shell_complete=complete_kind)
 
 
-def known(text: str) -> Kind:
+def known_kind(text: str) -> Kind:
     """The kind that a person means. Raises Refused with the nearest one and all there are."""
-    kind = kinds.find(text)
+    kind = names.find_kind(text)
     if kind is None:
-        nearest = kinds.nearest(text)
+        nearest = names.nearest_kind(text)
         hint = f", did you mean {nearest.name}" if nearest else ""
-        raise Refused(f"there is no kind {text}{hint}; the kinds are {', '.join(each.name for each in kinds.KINDS)}")
+        raise Refused(f"there is no kind {text}{hint}; the kinds are {', '.join(each.name for each in names.KINDS)}")
     return kind

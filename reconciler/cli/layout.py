@@ -3,13 +3,12 @@
 Belongs here: names and order for readers. Does not: writing (`folders`), asking the service (`export`).
 """
 
-from reconciler.cli.answers import at, text
-from reconciler.documents import yaml_writer
-from reconciler.documents.values import Value
-from reconciler.resources import placeholders
-from reconciler.resources.kinds import Kind
-from reconciler.resources.parameters import MASK
-from reconciler.resources.resource import SERVER_KEYS
+from reconciler.cli.answers import answer_at, answer_text
+from reconciler.model import masking, yaml_documents
+from reconciler.model.components import MASK
+from reconciler.model.names import Kind
+from reconciler.model.resource import SERVER_KEYS
+from reconciler.model.values import Value
 
 SUFFIX = ".yaml"
 TOP = ("apiVersion", "kind", "metadata", "spec")
@@ -38,12 +37,12 @@ class FileNames:
         return f"{name}~{capitals:x}{SUFFIX}"
 
 
-def path(kind: Kind, file: str) -> str:
+def file_path(kind: Kind, file: str) -> str:
     """Where a file stands, from the repository's root."""
     return f"{kind.plural}/{file}"
 
 
-def document(resource: dict[str, Value]) -> dict[str, Value]:
+def file_document(resource: dict[str, Value]) -> dict[str, Value]:
     """What a user owns of a resource, in an order to be read."""
     owned = {key: resource[key] for key in TOP if key in resource}
     metadata = owned.get("metadata")
@@ -52,29 +51,29 @@ def document(resource: dict[str, Value]) -> dict[str, Value]:
     return {key: _ordered(value) for key, value in owned.items()}
 
 
-def contents(resource: dict[str, Value]) -> bytes:
+def file_contents(resource: dict[str, Value]) -> bytes:
     """The file of a resource."""
-    return yaml_writer.write([document(resource)]).encode()
+    return yaml_documents.to_yaml([file_document(resource)]).encode()
 
 
 def is_built_in(resource: Value) -> bool:
     """Whether the service brings it along by itself."""
-    return text(resource, "status", "source", "type") == "builtin"
+    return answer_text(resource, "status", "source", "type") == "builtin"
 
 
 def is_damaged(resource: Value) -> bool:
     """Whether something else stands for a resource that is damaged in the store."""
-    return bool(text(resource, "status", "error"))
+    return bool(answer_text(resource, "status", "error"))
 
 
 def is_incomplete(resource: Value) -> bool:
     """Whether parameters are missing or bad, in it or in what it names."""
-    return bool(at(resource, "status", "incomplete"))
+    return bool(answer_at(resource, "status", "incomplete"))
 
 
 def holds_placeholder(resource: dict[str, Value]) -> bool:
     """Whether `(sensitive)` stands in it for a secret."""
-    return bool(placeholders.find({"spec": None, **resource}))
+    return bool(masking.find_placeholders({"spec": None, **resource}))
 
 
 def hides_text(resource: dict[str, Value]) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """A subcommand: where it is (`module:attribute`), and its line in the list of commands."""
 
     target: str
@@ -42,7 +42,7 @@ def _meant(typed: str, names: list[str]) -> str | None:
 class LazyGroup(_Group):
     """A group whose commands are in a table; the list of commands imports none of them."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, CommandEntry]
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names, in the order of the table."""

@@ -11,47 +11,49 @@ from pathlib import Path
 import click
 
 from reconciler.cli import exits, output, words
-from reconciler.cli.lazy import Entry, LazyGroup
+from reconciler.cli.lazy import CommandEntry, LazyGroup
 from reconciler.cli.output import ClosedPipe, Color
 from reconciler.cli.sessions import Session, options
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
 from reconciler.version import __version__
 
 PROGRAM = "reconciler"
 ENTRIES = {
-    "serve": Entry("reconciler.cli.serve:serve", "Run the service."),
-    "demo": Entry("reconciler.cli.demo:demo", "Try the service with an example repository."),
-    "validate": Entry("reconciler.cli.validate:validate", "Check files without a server."),
-    "plan": Entry("reconciler.cli.plan:plan", "Show what merging a branch would do."),
-    "apply": Entry("reconciler.cli.apply:apply", "Create or update resources from files."),
-    "delete": Entry("reconciler.cli.delete:delete", "Delete resources."),
-    "get": Entry("reconciler.cli.get:get", "Show resources."),
-    "history": Entry("reconciler.cli.history:history", "Show the versions of a resource."),
-    "export": Entry("reconciler.cli.export:export", "Write resources to files."),
-    "status": Entry("reconciler.cli.status:status", "Show repositories and their last runs."),
-    "runs": Entry("reconciler.cli.runs:runs", "Show what runs did, and why something is not stored."),
-    "reconcile": Entry("reconciler.cli.reconcile:reconcile", "Look at repositories now."),
-    "suspend": Entry("reconciler.cli.suspend:suspend", "Look at a repository no more."),
-    "resume": Entry("reconciler.cli.resume:resume", "Look at a suspended repository again."),
-    "approve": Entry("reconciler.cli.approve:approve", "Release deletions that a repository holds."),
-    "queue": Entry("reconciler.cli.queue:queue", "Look after the queues of webhooks."),
-    "send-test": Entry("reconciler.cli.send_test:send_test", "Send one made-up record to a webhook."),
-    "notification": Entry("reconciler.cli.notification:notification", "Show what somebody should know of."),
-    "whoami": Entry("reconciler.cli.whoami:whoami", "Show who you are, and your roles."),
-    "project": Entry("reconciler.cli.project:project", "List and create projects."),
-    "member": Entry("reconciler.cli.member:member", "Give people roles in a project."),
-    "invitation": Entry("reconciler.cli.invitations:invitation", "Invite people to a project."),
-    "user": Entry("reconciler.cli.user:user", "Manage people, and your own password."),
-    "key": Entry("reconciler.cli.key:key", "Make, list and revoke API keys."),
-    "audit": Entry("reconciler.cli.audit:audit", "Read who did what, and verify that it is whole."),
-    "auth": Entry("reconciler.cli.auth:auth", "Look into signing in through a provider."),
-    "doctor": Entry("reconciler.cli.doctor:doctor", "Look for what is wrong with the service on this machine."),
-    "backup": Entry("reconciler.cli.backup:backup", "Copy what the service on this machine keeps."),
-    "restore": Entry("reconciler.cli.restore:restore", "Put a backup in the place of what the service has."),
-    "schema": Entry("reconciler.cli.schema:schema", "Print the JSON Schema of a kind."),
-    "explain": Entry("reconciler.cli.explain:explain", "Explain a kind or one of its fields."),
-    "completion": Entry("reconciler.cli.completion:completion", "Print a script that completes commands in a shell."),
-    "version": Entry("reconciler.cli.version:version", "Print the version."),
+    "serve": CommandEntry("reconciler.cli.serve:serve", "Run the service."),
+    "demo": CommandEntry("reconciler.cli.demo:demo", "Try the service with an example repository."),
+    "validate": CommandEntry("reconciler.cli.validate:validate", "Check files without a server."),
+    "plan": CommandEntry("reconciler.cli.plan:plan", "Show what merging a branch would do."),
+    "apply": CommandEntry("reconciler.cli.apply:apply", "Create or update resources from files."),
+    "delete": CommandEntry("reconciler.cli.delete:delete", "Delete resources."),
+    "get": CommandEntry("reconciler.cli.get:get", "Show resources."),
+    "history": CommandEntry("reconciler.cli.history:history", "Show the versions of a resource."),
+    "export": CommandEntry("reconciler.cli.export:export", "Write resources to files."),
+    "status": CommandEntry("reconciler.cli.status:status", "Show repositories and their last runs."),
+    "runs": CommandEntry("reconciler.cli.runs:runs", "Show what runs did, and why something is not stored."),
+    "reconcile": CommandEntry("reconciler.cli.reconcile:reconcile", "Look at repositories now."),
+    "suspend": CommandEntry("reconciler.cli.suspend:suspend", "Look at a repository no more."),
+    "resume": CommandEntry("reconciler.cli.resume:resume", "Look at a suspended repository again."),
+    "approve": CommandEntry("reconciler.cli.approve:approve", "Release deletions that a repository holds."),
+    "queue": CommandEntry("reconciler.cli.queue:queue", "Look after the queues of webhooks."),
+    "send-test": CommandEntry("reconciler.cli.send_test:send_test", "Send one made-up record to a webhook."),
+    "notification": CommandEntry("reconciler.cli.notification:notification", "Show what somebody should know of."),
+    "whoami": CommandEntry("reconciler.cli.whoami:whoami", "Show who you are, and your roles."),
+    "project": CommandEntry("reconciler.cli.project:project", "List and create projects."),
+    "member": CommandEntry("reconciler.cli.member:member", "Give people roles in a project."),
+    "invitation": CommandEntry("reconciler.cli.invitations:invitation", "Invite people to a project."),
+    "user": CommandEntry("reconciler.cli.user:user", "Manage people, and your own password."),
+    "key": CommandEntry("reconciler.cli.key:key", "Make, list and revoke API keys."),
+    "audit": CommandEntry("reconciler.cli.audit:audit", "Read who did what, and verify that it is whole."),
+    "auth": CommandEntry("reconciler.cli.auth:auth", "Look into signing in through a provider."),
+    "doctor": CommandEntry("reconciler.cli.doctor:doctor", "Look for what is wrong with the service on this machine."),
+    "backup": CommandEntry("reconciler.cli.backup:backup", "Copy what the service on this machine keeps."),
+    "restore": CommandEntry("reconciler.cli.restore:restore", "Put a backup in the place of what the service has."),
+    "schema": CommandEntry("reconciler.cli.schema:schema", "Print the JSON Schema of a kind."),
+    "explain": CommandEntry("reconciler.cli.explain:explain", "Explain a kind or one of its fields."),
+    "completion": CommandEntry(
+        "reconciler.cli.completion:completion", "Print a script that completes commands in a shell."
+    ),
+    "version": CommandEntry("reconciler.cli.version:version", "Print the version."),
 }
 
 
@@ -128,7 +130,7 @@ def _misused(problem: click.ClickException) -> int:
 def _lines(problem: Exception) -> list[str]:
     if isinstance(problem, ReconcilerError):
         # Lines that begin with a place stand for themselves, so that editors find it.
-        return list(getattr(problem, "lines", None) or [f"error: {words.error(problem.message)}"])
+        return list(getattr(problem, "lines", None) or [f"error: {words.error_sentence(problem.message)}"])
     if isinstance(problem, OSError) and problem.strerror:
         where = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
         return [f"error: {where}{problem.strerror.lower()}"]

@@ -7,13 +7,13 @@ from datetime import datetime
 import click
 
 from reconciler.cli import connecting, exits, output, short_ids, tables, words
-from reconciler.cli.answers import at, objects, text
+from reconciler.cli.answers import answer_at, answer_objects, answer_text
 from reconciler.cli.client import Client
 from reconciler.cli.form_option import wide_form_option
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
 from reconciler.cli.tables import Column
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 
 PATH = ("api", "notifications")
 
@@ -32,7 +32,7 @@ def notification() -> None:
 @connected
 def list_all(session: Session, *, every: bool, form: str) -> None:
     """List notifications, the newest first: those whose cause is there and that you have not dismissed."""
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         found = _listed(client)
     shown = [one for one in found if every or _is_news(one)]
     columns = [column for column in COLUMNS if every or column is not STATE]  # else all of them are open
@@ -46,12 +46,12 @@ def list_all(session: Session, *, every: bool, form: str) -> None:
 @connected
 def show(session: Session, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
     """Show what the notification ID says: since when it is there, what happened, what it means, what to do."""
-    with connecting.client(session) as client, connecting.missing(_unknown(id)):
+    with connecting.make_client(session) as client, connecting.explain_missing(_unknown(id)):
         one = client.get(*PATH, _whole(client, id)).get("notification")
-    output.write(tables.of(FIELDS, [one], wide=False, colour=session.coloured) + "\n")
-    output.line(text(one, "metadata", "displayName"))
-    output.line(text(one, "metadata", "additionalInfo", "message"))
-    output.line(text(one, "metadata", "resourceDocLink"))
+    output.write(tables.table_of(FIELDS, [one], wide=False, colour=session.coloured) + "\n")
+    output.line(answer_text(one, "metadata", "displayName"))
+    output.line(answer_text(one, "metadata", "additionalInfo", "message"))
+    output.line(answer_text(one, "metadata", "resourceDocLink"))
 
 
 @notification.command()
@@ -87,35 +87,37 @@ def test(context: click.Context, session: Session, *, target: str | None) -> Non
 
     It ends with 0 when all were taken, else with 1, and says the likely cause. For organization admins.
     """
-    with connecting.client(session) as client:
-        found = objects(client.post("alerts", "test", body={} if target is None else {"target": target}).get("tests"))
+    with connecting.make_client(session) as client:
+        found = answer_objects(
+            client.post("alerts", "test", body={} if target is None else {"target": target}).get("tests")
+        )
     for one in found:
         output.line(_tried(one))
-    context.exit(exits.OK if found and all(at(one, "taken") is True for one in found) else exits.ERROR)
+    context.exit(exits.OK if found and all(answer_at(one, "taken") is True for one in found) else exits.ERROR)
 
 
 def _tried(one: Value) -> str:
-    seconds, status, message = at(one, "seconds"), text(one, "status"), text(one, "message")
+    seconds, status, message = answer_at(one, "seconds"), answer_text(one, "status"), answer_text(one, "message")
     took = f" after {seconds:.2f} s" if isinstance(seconds, int | float) else ""
-    if at(one, "taken") is True:
-        return f"{text(one, 'target')}: taken; it answered {status}{took}"
-    return f"{text(one, 'target')}: not taken{took}: {message}"
+    if answer_at(one, "taken") is True:
+        return f"{answer_text(one, 'target')}: taken; it answered {status}{took}"
+    return f"{answer_text(one, 'target')}: not taken{took}: {message}"
 
 
 def _set(session: Session, identifier: str, status: str) -> None:
-    with connecting.client(session) as client, connecting.missing(_unknown(identifier)):
+    with connecting.make_client(session) as client, connecting.explain_missing(_unknown(identifier)):
         path = (*PATH, _whole(client, identifier), "status")
         one = client.post(*path, body={"userStatus": status}).get("notification")
-    output.line(f"{text(one, 'metadata', 'id')}: {text(one, 'status', 'userStatus')}")
+    output.line(f"{answer_text(one, 'metadata', 'id')}: {answer_text(one, 'status', 'userStatus')}")
 
 
 def _listed(client: Client) -> list[dict[str, Value]]:
-    return objects(client.get(*PATH).get("notifications"))
+    return answer_objects(client.get(*PATH).get("notifications"))
 
 
 def _whole(client: Client, identifier: str) -> str:
     """The id of the notification that is meant. Raises Refused."""
-    return short_ids.whole(identifier, lambda: [text(one, "metadata", "id") for one in _listed(client)])
+    return short_ids.whole_id(identifier, lambda: [answer_text(one, "metadata", "id") for one in _listed(client)])
 
 
 def _unknown(identifier: str) -> str:
@@ -123,13 +125,13 @@ def _unknown(identifier: str) -> str:
 
 
 def _is_news(one: Value) -> bool:
-    is_open = text(one, "metadata", "labels", "service/state") == "open"
-    return is_open and text(one, "status", "userStatus") != "dismissed"
+    is_open = answer_text(one, "metadata", "labels", "service/state") == "open"
+    return is_open and answer_text(one, "status", "userStatus") != "dismissed"
 
 
 def _since(one: Value) -> str:
     """When its cause began last; the label is without what labels may not hold."""
-    label = text(one, "metadata", "labels", "service/since")
+    label = answer_text(one, "metadata", "labels", "service/since")
     try:
         return f"{datetime.fromisoformat(label):%Y-%m-%dT%H:%M:%SZ}"
     except ValueError:
@@ -138,29 +140,29 @@ def _since(one: Value) -> str:
 
 def _what(one: Value) -> str:
     """In a line; that it is over stands in a column of its own."""
-    return text(one, "metadata", "displayName").removeprefix("Resolved: ")
+    return answer_text(one, "metadata", "displayName").removeprefix("Resolved: ")
 
 
-STATE = Column("STATE", lambda one: text(one, "metadata", "labels", "service/state"), kept=True)
-SEVERITY = Column("SEVERITY", lambda one: text(one, "spec", "severity"), kept=True)
-READ = Column("READ", lambda one: text(one, "status", "userStatus"), kept=True)
+STATE = Column("STATE", lambda one: answer_text(one, "metadata", "labels", "service/state"), kept=True)
+SEVERITY = Column("SEVERITY", lambda one: answer_text(one, "spec", "severity"), kept=True)
+READ = Column("READ", lambda one: answer_text(one, "status", "userStatus"), kept=True)
 COLUMNS = (
-    Column("ID", lambda one: short_ids.short(text(one, "metadata", "id")), kept=True, narrow=True),
-    Column("ID", lambda one: text(one, "metadata", "id"), kept=True, wide=True),
+    Column("ID", lambda one: short_ids.short_id(answer_text(one, "metadata", "id")), kept=True, narrow=True),
+    Column("ID", lambda one: answer_text(one, "metadata", "id"), kept=True, wide=True),
     SEVERITY,
     STATE,
-    Column("TYPE", lambda one: text(one, "spec", "notificationType"), kept=True, wide=True),
-    Column("PROJECT", lambda one: text(one, "spec", "account"), tells_apart=True),
-    Column("CHANGED", lambda one: words.moment(text(one, "metadata", "dateModified")), kept=True),
+    Column("TYPE", lambda one: answer_text(one, "spec", "notificationType"), kept=True, wide=True),
+    Column("PROJECT", lambda one: answer_text(one, "spec", "account"), tells_apart=True),
+    Column("CHANGED", lambda one: words.moment_text(answer_text(one, "metadata", "dateModified")), kept=True),
     READ,
     Column("WHAT", _what, kept=True),
 )
 FIELDS = (  # of one
-    Column("TYPE", lambda one: text(one, "spec", "notificationType"), kept=True),
+    Column("TYPE", lambda one: answer_text(one, "spec", "notificationType"), kept=True),
     SEVERITY,
-    Column("PROJECT", lambda one: text(one, "spec", "account")),
+    Column("PROJECT", lambda one: answer_text(one, "spec", "account")),
     STATE,
     Column("SINCE", _since, kept=True),
-    Column("TIMES", lambda one: text(one, "metadata", "labels", "service/occurrences"), kept=True),
+    Column("TIMES", lambda one: answer_text(one, "metadata", "labels", "service/occurrences"), kept=True),
     READ,
 )

@@ -1,6 +1,6 @@
 """What leaves the program: the one module that writes to standard output and standard error.
 
-Belongs here: writing, escaping what is written (`reconciler/escaping.py`), JSON, YAML, colour when it is wanted. Does
+Belongs here: writing, escaping what is written (`reconciler/model/text.py`), JSON, YAML, colour when it is wanted. Does
 not: tables (`tables`), sentences (`words`).
 
 What comes from outside is made `visible` before it becomes part of a line, since an end of line in it would forge one.
@@ -19,9 +19,9 @@ from typing import TextIO
 import click
 
 from reconciler.cli import words
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.escaping import visible, visible_block, visible_json, visible_lines
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible, visible_block, visible_json, visible_lines
+from reconciler.model.values import Value
 
 RESET = "\x1b[0m"
 GOOD, BUSY, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
@@ -87,7 +87,7 @@ def notes(text: str) -> None:
 
 def error(message: str) -> None:
     """Write what went wrong to standard error; for what ends a command, raise it instead."""
-    note(f"error: {words.error(message)}")
+    note(f"error: {words.error_sentence(message)}")
 
 
 def trace(problem: Exception) -> None:
@@ -127,10 +127,10 @@ def as_json(value: Value) -> str:
 
 def as_yaml(values: Iterable[Value]) -> str:
     """YAML documents, one after another: exactly the values. Raises Refused for what YAML cannot hold."""
-    from reconciler.documents import yaml_writer  # noqa: PLC0415 - PyYAML is for those who ask for YAML
+    from reconciler.model import yaml_documents  # noqa: PLC0415 - PyYAML is for those who ask for YAML
 
     try:
-        return yaml_writer.write(values)
+        return yaml_documents.to_yaml(values)
     except UnicodeEncodeError:
         raise Refused(
             "a text in the answer is no Unicode (half of a pair), which YAML cannot hold; use -o json"

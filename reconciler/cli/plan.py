@@ -11,12 +11,12 @@ import click
 from click.core import ParameterSource
 
 from reconciler.cli import exits, output, plan_options, plan_skins
-from reconciler.cli.plan_options import Asked
-from reconciler.cli.plan_skins import FORMS, Skin
+from reconciler.cli.plan_options import PlanOptions
+from reconciler.cli.plan_skins import FORMS, PlanRendering
 from reconciler.cli.sessions import Session, connected
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
+from reconciler.model.plan import Plan
 from reconciler.plans import markdown, verdicts
-from reconciler.plans.models import Plan
 
 MARKER = "default"
 DETAILED = "--detailed-exitcode"
@@ -100,7 +100,7 @@ def plan(
     """
     wanted = plan_options.fail_on(fail_on)
     plan_skins.check_link(link)
-    asked = Asked(
+    asked = PlanOptions(
         folder=folder,
         base=base,
         head=head,
@@ -112,7 +112,7 @@ def plan(
         repositories=repositories,
     )
     asked.check()
-    skin, is_live = Skin(form=form, limit=limit, marker=marker, link=link), _is_live(context)
+    skin, is_live = PlanRendering(form=form, limit=limit, marker=marker, link=link), _is_live(context)
     try:
         made = _made(session, asked, is_live=is_live)
     except ReconcilerError as problem:
@@ -124,26 +124,26 @@ def plan(
     context.exit(verdicts.exit_code(made, detailed=detailed_exitcode, fail_on=wanted))
 
 
-def _made(session: Session, asked: Asked, *, is_live: bool) -> Plan:
+def _made(session: Session, asked: PlanOptions, *, is_live: bool) -> Plan:
     # Either takes libraries that the other does without, and longer to import than many a plan takes.
     if is_live:
         from reconciler.cli import plan_server  # noqa: PLC0415
 
-        return plan_server.plan(session, asked)
+        return plan_server.plan_by_server(session, asked)
     from reconciler.cli import plan_static  # noqa: PLC0415
 
-    return plan_static.plan(asked)
+    return plan_static.plan_from_checkout(asked)
 
 
-def _tell_failure(skin: Skin, problem: ReconcilerError, asked: Asked) -> None:
+def _tell_failure(skin: PlanRendering, problem: ReconcilerError, asked: PlanOptions) -> None:
     """Have a comment, or a job's log, say that there is no plan: the one of an earlier push must not stay for it."""
     if skin.tells_failures:
         from reconciler.cli import plan_static  # noqa: PLC0415
 
-        output.rendered(skin.failure(problem, head=plan_static.head(asked)))
+        output.rendered(skin.failure(problem, head=plan_static.checkout_head(asked)))
 
 
-def _has_worktree(asked: Asked) -> bool:
+def _has_worktree(asked: PlanOptions) -> bool:
     from reconciler.cli import plan_static  # noqa: PLC0415
 
     return plan_static.has_worktree(asked)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import Refused
-from reconciler.escaping import visible
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible
 from reconciler.reviewing.static import EntrySettings
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Judging:
     refuse_unknown: bool = False
 
 
-def of_folders(paths: Sequence[str]) -> tuple[EntrySettings, ...]:
+def entries_of_folders(paths: Sequence[str]) -> tuple[EntrySettings, ...]:
     """One for each folder, called as it is; without any, the whole repository. Raises Refused for a folder twice."""
     folders = ["/".join(part for part in path.split("/") if part not in ("", ".")) for path in paths] or [""]
     if len(set(folders)) < len(folders):
@@ -53,13 +53,13 @@ def _has(side: Snapshot, folder: str) -> bool:
     try:
         side.tree(folder)
     except GitFault as fault:
-        if fault.state is not State.PATH_MISSING:
+        if fault.state is not RepositoryState.PATH_MISSING:
             raise
         return False
     return True
 
 
-def of_settings(
+def entries_of_settings(
     config: Path, names: Sequence[str], *, base: str
 ) -> tuple[tuple[EntrySettings, ...], Judging, list[str]]:
     """These repositories of a settings file, or all when there is one remote; what documents are judged by; and

@@ -12,7 +12,7 @@ from reconciler.plans import verdicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PlanOptions:
     """What is to be planned, as the options say."""
 
     folder: Path

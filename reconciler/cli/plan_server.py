@@ -12,11 +12,11 @@ import msgspec
 
 from reconciler.cli import connecting, repositories
 from reconciler.cli.client import NOT_OURS, Client, Refusal
-from reconciler.cli.plan_options import Asked
+from reconciler.cli.plan_options import PlanOptions
 from reconciler.cli.sessions import Session
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.plans.models import MOST_VALUE_BYTES, Cut, Entry, Field, Plan, Status, Tip
+from reconciler.model.errors import Refused
+from reconciler.model.plan import MOST_VALUE_BYTES, CutText, Plan, PlanEntry, PlanField, PlanStatus, PlanTip
+from reconciler.model.values import Value
 
 # As the service says it, of a repository that it does not watch or whoever asks may not see.
 NO_REPOSITORY = "There is no such repository; GET /v1/repositories lists those that are watched."
@@ -29,8 +29,8 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     repository: str
     project: str
     path: str
-    base: Tip
-    head: Tip
+    base: PlanTip
+    head: PlanTip
     merge_base: str
     behind: int
     ahead: int
@@ -41,15 +41,15 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     untouched_files: int
     held: int = 0
     notes: tuple[str, ...]
-    statuses: tuple[Status, ...]
+    statuses: tuple[PlanStatus, ...]
 
 
-def plan(session: Session, asked: Asked) -> Plan:
+def plan_by_server(session: Session, asked: PlanOptions) -> Plan:
     """The plan that the server makes, one entry for each repository. Raises UsageError, and what `ask` does."""
     asked.check_live()
     head = asked.head or _here(asked.folder)
     with connecting.everywhere(session) as client:
-        return _joined([ask(client, repository=name, head=head, base=asked.base) for name in asked.repositories])
+        return _joined([ask_server(client, repository=name, head=head, base=asked.base) for name in asked.repositories])
 
 
 def _here(folder: Path) -> str:
@@ -83,7 +83,7 @@ def _joined(plans: Sequence[Plan]) -> Plan:
     )
 
 
-def ask(client: Client, *, repository: str, head: str, base: str | None = None) -> Plan:
+def ask_server(client: Client, *, repository: str, head: str, base: str | None = None) -> Plan:
     """What merging `head` into `base`, or into what the repository follows, would do. Both are refs in full, or the ids
     of commits.
 
@@ -97,7 +97,7 @@ def ask(client: Client, *, repository: str, head: str, base: str | None = None) 
     except Refusal as refusal:
         if refusal.errors != (NO_REPOSITORY,):
             raise
-        raise Refused(repositories.unknown(repository)) from None
+        raise Refused(repositories.unknown_repository(repository)) from None
     return decoded(answer, server=client.server)
 
 
@@ -107,7 +107,7 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
         shown = msgspec.convert(answer.get("plan"), type=_Shown)
     except msgspec.ValidationError:
         raise Refused(NOT_OURS) from None
-    entry = Entry(
+    entry = PlanEntry(
         name=shown.repository,
         project=shown.project,
         path=shown.path,
@@ -132,12 +132,12 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
     )
 
 
-def _whole(status: Status) -> Status:
+def _whole(status: PlanStatus) -> PlanStatus:
     """The same with the values that were cut told from those that were not."""
     return msgspec.structs.replace(status, fields=tuple(map(_told, status.fields)))
 
 
-def _told(field: Field) -> Field:
+def _told(field: PlanField) -> PlanField:
     return msgspec.structs.replace(field, old=_value(field.old), new=_value(field.new))
 
 
@@ -145,5 +145,5 @@ def _value(value: Any) -> Any:
     """A value, or the Cut that it stands for: JSON has no other form for it than a mapping of its two facts."""
     match value:
         case {"begins": str(begins), "bytes": int(size), **rest} if not rest and size > MOST_VALUE_BYTES:
-            return Cut(begins=begins, bytes=size)
+            return CutText(begins=begins, bytes=size)
     return value

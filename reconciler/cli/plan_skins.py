@@ -11,16 +11,16 @@ from urllib.parse import quote
 import click
 
 from reconciler.cli import words
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
+from reconciler.model.plan import Plan, PlanPlace, PlanTip
 from reconciler.plans import absent, annotations, document, markdown, text
 from reconciler.plans.absent import NoPlan
-from reconciler.plans.models import Place, Plan, Tip
 
 FORMS = ("text", "markdown", "json", "github")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skin:
+class PlanRendering:
     """How the plan is shown."""
 
     form: str
@@ -33,13 +33,13 @@ class Skin:
         match self.form:
             case "markdown":
                 link = None if self.link is None else _linking(self.link)
-                yield markdown.render(plan, limit=self.limit, marker=self.marker, link=link)
+                yield markdown.render_markdown(plan, limit=self.limit, marker=self.marker, link=link)
             case "json":
-                yield document.render(plan).decode()
+                yield document.render_json(plan).decode()
             case "github":
-                yield from annotations.render(plan)
+                yield from annotations.render_annotations(plan)
             case _:
-                yield from text.render(plan, color=color, has_worktree=has_worktree)
+                yield from text.render_text(plan, color=color, has_worktree=has_worktree)
 
     @property
     def tells_failures(self) -> bool:
@@ -50,8 +50,8 @@ class Skin:
         """That there is no plan of the head. Others write nothing: the sentence goes to standard error anyway."""
         found = _no_plan(problem, head=head)
         if self.form == "github":
-            return absent.annotation(found)
-        return absent.comment(found, marker=self.marker, limit=self.limit)
+            return absent.absent_annotation(found)
+        return absent.absent_comment(found, marker=self.marker, limit=self.limit)
 
 
 def check_link(link: str | None) -> None:
@@ -70,11 +70,11 @@ def _no_plan(problem: ReconcilerError, *, head: str) -> NoPlan:
         return NoPlan(head=head, sentence=told, files=problem.files, total=problem.total)
     if isinstance(problem, Refusal) and problem.status == http.HTTPStatus.CONFLICT:
         return NoPlan(head=head, sentence="the two do not merge", files=problem.errors, total=len(problem.errors))
-    return NoPlan(head=head, sentence=words.error(problem.message))
+    return NoPlan(head=head, sentence=words.error_sentence(problem.message))
 
 
 def _linking(template: str) -> markdown.Link:
-    def link(place: Place, side: Tip) -> str:
+    def link(place: PlanPlace, side: PlanTip) -> str:
         path = quote(place.path)
         return template.replace("{commit}", side.commit).replace("{path}", path).replace("{line}", str(place.line))
 

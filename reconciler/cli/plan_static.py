@@ -11,18 +11,18 @@ import click
 
 from reconciler.cli import output, plan_entries
 from reconciler.cli.plan_entries import Judging
-from reconciler.cli.plan_options import Asked
-from reconciler.errors import Refused
+from reconciler.cli.plan_options import PlanOptions
 from reconciler.git.checkouts import Checkout
+from reconciler.model.errors import Refused
+from reconciler.model.plan import Plan, PlanTip
 from reconciler.plans import verdicts
-from reconciler.plans.models import Plan, Tip
 from reconciler.reviewing import static
-from reconciler.reviewing.static import EntrySettings, Options
+from reconciler.reviewing.static import EntrySettings, StaticOptions
 
 API_VERSIONS = frozenset({"service/v1"})
 
 
-def plan(asked: Asked) -> Plan:
+def plan_from_checkout(asked: PlanOptions) -> Plan:
     """What merging would do, by what is in the repository. Raises UsageError, Refused, GitFault, SettingsError."""
     with Checkout.open(asked.folder) as checkout:
         base = _tip(checkout, asked.base or checkout.default_base())
@@ -30,12 +30,12 @@ def plan(asked: Asked) -> Plan:
         chosen, judging = _entries(asked, base=base.ref)
         merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
         plan_entries.check_folders(merged, chosen, config=asked.config)
-        entries = static.plan(
+        entries = static.plan_static(
             merged,
             chosen,
             api_versions=judging.api_versions,
             now=datetime.now(UTC),
-            options=Options(strict=asked.strict, whole=asked.whole, refuse_unknown=judging.refuse_unknown),
+            options=StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=judging.refuse_unknown),
         )
         return Plan(
             base=base,
@@ -47,7 +47,7 @@ def plan(asked: Asked) -> Plan:
         )
 
 
-def has_worktree(asked: Asked) -> bool:
+def has_worktree(asked: PlanOptions) -> bool:
     """Whether what is planned is HEAD without files that lie there and may not be committed. Raises Refused."""
     if asked.worktree or asked.head not in (None, "HEAD"):
         return False
@@ -55,7 +55,7 @@ def has_worktree(asked: Asked) -> bool:
         return checkout.root is not None
 
 
-def head(asked: Asked) -> str:
+def checkout_head(asked: PlanOptions) -> str:
     """The short id of what would be merged; what it was called where that is no commit here."""
     name = asked.head or "HEAD"
     try:
@@ -65,17 +65,17 @@ def head(asked: Asked) -> str:
         return name
 
 
-def _tip(checkout: Checkout, name: str, *, worktree: bool = False) -> Tip:
+def _tip(checkout: Checkout, name: str, *, worktree: bool = False) -> PlanTip:
     ref, commit = checkout.resolve(name)
-    return Tip(ref=ref, commit=commit, worktree=worktree)
+    return PlanTip(ref=ref, commit=commit, worktree=worktree)
 
 
-def _entries(asked: Asked, *, base: str) -> tuple[Sequence[EntrySettings], Judging]:
+def _entries(asked: PlanOptions, *, base: str) -> tuple[Sequence[EntrySettings], Judging]:
     if asked.config is None:
         if asked.repositories:
             raise click.UsageError("--repository names one of --config or of --server; give one of these too")
-        return plan_entries.of_folders(asked.paths), Judging(API_VERSIONS)
-    chosen, judging, notes = plan_entries.of_settings(asked.config, asked.repositories, base=base)
+        return plan_entries.entries_of_folders(asked.paths), Judging(API_VERSIONS)
+    chosen, judging, notes = plan_entries.entries_of_settings(asked.config, asked.repositories, base=base)
     for note in notes:
         output.note(note)
     return chosen, judging

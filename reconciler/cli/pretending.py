@@ -8,31 +8,30 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.documents import limits
-from reconciler.resources import secret_references
-from reconciler.resources.secret_references import Reference, Source
+from reconciler.model import positions, secret_references
+from reconciler.model.secret_references import SecretReference, SecretSource
 
 VALUE = "made up for the demonstration"
 
 
-def pretend(folder: Path, secrets: Path) -> dict[str, str]:
+def pretend_secrets(folder: Path, secrets: Path) -> dict[str, str]:
     """Write the files that are referred to below `secrets`, a project's folder; the variables that are."""
-    found = set(references(folder))
+    found = set(secret_references_in(folder))
     for reference in sorted(found):
-        if reference.source is Source.FILE:
+        if reference.source is SecretSource.FILE:
             file = secrets / reference.name
             with suppress(OSError):  # `a` and `a/b` cannot both be: what is missing is told like any other
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(VALUE)
-    return {reference.name: VALUE for reference in found if reference.source is Source.ENV}
+    return {reference.name: VALUE for reference in found if reference.source is SecretSource.ENV}
 
 
-def references(folder: Path) -> Iterator[Reference]:
+def secret_references_in(folder: Path) -> Iterator[SecretReference]:
     """Every good reference in the files of a folder, as often as it stands there."""
     for above, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != ".git"]
         for name in names:
-            yield from filter(None, secret_references.find(_text(Path(above, name))))
+            yield from filter(None, secret_references.find_secret_references(_text(Path(above, name))))
 
 
 def _text(file: Path) -> str:
@@ -40,4 +39,4 @@ def _text(file: Path) -> str:
     if file.is_symlink() or not file.is_file():
         return ""
     with file.open("rb") as opened:
-        return opened.read(limits.FILE.bytes).decode("utf-8", "replace")
+        return opened.read(positions.FILE_LIMITS.bytes).decode("utf-8", "replace")

@@ -3,7 +3,7 @@
 import click
 
 from reconciler.cli import connecting, output, tables, words
-from reconciler.cli.answers import objects, text
+from reconciler.cli.answers import answer_objects, answer_text
 from reconciler.cli.form_option import form_option
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
@@ -22,8 +22,8 @@ def project() -> None:
 def list_all(session: Session, *, form: str) -> None:
     """Show the projects that you have a role in, or all for an organization admin."""
     with connecting.everywhere(session) as client:
-        found = objects(client.get("projects").get("projects"))
-    rows = [(text(one, "name"), words.moment(text(one, "createdAt"))) for one in found]
+        found = answer_objects(client.get("projects").get("projects"))
+    rows = [(answer_text(one, "name"), words.moment_text(answer_text(one, "createdAt"))) for one in found]
     output.write(tables.listed("projects", found, form=form, header=HEADER, rows=rows, colour=session.coloured))
     if not found:
         output.note("you have a role in no project")

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import click
 
 from reconciler.cli import connecting, output, queue_peek, queue_tables, queue_unrouted, words
-from reconciler.cli.answers import number, objects
+from reconciler.cli.answers import answer_number, answer_objects
 from reconciler.cli.client import Client, Refusal
 from reconciler.cli.form_option import wide_form_option
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
+from reconciler.model.values import Value
 
 NONE = "the project has no destination that log records are delivered to, and no queue is left of one"
 QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"  # as the API calls what is discarded
@@ -34,15 +34,15 @@ def status(session: Session, *, destination: str | None, form: str) -> None:
 
     Beneath the table stands what needs somebody. A webhook that stands in a Configuration is named CONFIGURATION:ID.
     """
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         if destination is not None:
             delivery = _delivery(client, destination)
             output.write(_shown(delivery, [delivery], form=form, colour=session.coloured))
             return
         answer = client.get("deliveries")
-        unrouted = number(answer, "unrouted", "records") if form in ("table", "wide") else 0
-        notes = queue_unrouted.told(client, unrouted)
-    found = objects(answer.get("deliveries"))
+        unrouted = answer_number(answer, "unrouted", "records") if form in ("table", "wide") else 0
+        notes = queue_unrouted.unrouted_note(client, unrouted)
+    found = answer_objects(answer.get("deliveries"))
     output.write(_shown(answer, found, form=form, colour=session.coloured))
     for note in notes:
         output.note(note)
@@ -55,10 +55,10 @@ def status(session: Session, *, destination: str | None, form: str) -> None:
 @connected
 def replay(session: Session, *, destination: str) -> None:
     """Send the dead letters of DESTINATION again: they join its queue, the oldest first."""
-    with connecting.client(session) as client, connecting.missing(unknown(client, destination)):
+    with connecting.make_client(session) as client, connecting.explain_missing(unknown(client, destination)):
         replayed = client.post("destinations", destination, "delivery", "replay").get("replayed")
-        batches, records = number(replayed, "batches"), number(replayed, "records")
-        left = 0 if batches else number(_delivery(client, destination), "deadLetters", "batches")
+        batches, records = answer_number(replayed, "batches"), answer_number(replayed, "records")
+        left = 0 if batches else answer_number(_delivery(client, destination), "deadLetters", "batches")
     if batches:
         said = f"{_told(batches, records, 'dead letter')} queued again"
     elif left:
@@ -82,14 +82,14 @@ def discard(session: Session, *, destination: str, what: str | None, yes: bool) 
     """
     if what is None:
         raise click.UsageError("give --queued, --dead or --all")
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         if not yes:
             _confirm(_delivery(client, destination), destination, what)
-        with connecting.missing(unknown(client, destination)):
+        with connecting.explain_missing(unknown(client, destination)):
             answer = client.post("destinations", destination, "delivery", "discard", body={"what": what})
         sending = 0 if what == DEAD_LETTERS else _in_flight(client, destination)
     gone = answer.get("discarded")
-    told = _told(number(gone, "batches"), number(gone, "records"), "batch", "batches")
+    told = _told(answer_number(gone, "batches"), answer_number(gone, "records"), "batch", "batches")
     output.line(f"{destination}: {told} discarded")
     if sending:
         stay = "is being sent and stays" if sending == 1 else "are being sent and stay"
@@ -114,11 +114,11 @@ def _shown(whole: Value, deliveries: list[dict[str, Value]], *, form: str, colou
         return output.as_json(whole)
     if form == "yaml":
         return output.as_yaml(deliveries)
-    return queue_tables.render(deliveries, now=datetime.now(UTC), wide=form == "wide", colour=colour)
+    return queue_tables.render_queues(deliveries, now=datetime.now(UTC), wide=form == "wide", colour=colour)
 
 
 def _delivery(client: Client, destination: str) -> dict[str, Value]:
-    with connecting.missing(unknown(client, destination)):
+    with connecting.explain_missing(unknown(client, destination)):
         found = client.get("destinations", destination, "delivery").get("delivery")
     return found if isinstance(found, dict) else {}
 
@@ -131,7 +131,7 @@ def _in_flight(client: Client, destination: str) -> int:
         if refusal.status != connecting.NOT_FOUND:
             raise
         return 0
-    return number(found, "queue", "inFlight")
+    return answer_number(found, "queue", "inFlight")
 
 
 def _confirm(delivery: Value, destination: str, what: str) -> None:
@@ -147,7 +147,7 @@ def _confirm(delivery: Value, destination: str, what: str) -> None:
 
 
 def _records(delivery: Value, part: str) -> str:
-    return words.counted(number(delivery, part, "records"), "record")
+    return words.counted(answer_number(delivery, part, "records"), "record")
 
 
 def _told(batches: int, records: int, noun: str, nouns: str = "") -> str:

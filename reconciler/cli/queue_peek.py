@@ -16,14 +16,14 @@ import click
 
 from reconciler.cli import output, queue_tables, tables, words
 from reconciler.cli.form_option import form_option
-from reconciler.clock import rfc3339
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.escaping import visible
+from reconciler.model.clock import rfc3339
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible
+from reconciler.model.values import Value
 
 if TYPE_CHECKING:
     from reconciler.queueing.contract import Obituary
-    from reconciler.queueing.identities import Found
+    from reconciler.queueing.identities import FoundIdentity
     from reconciler.queueing.peeking import Peeked
 
 HEADER = ("NUMBER", "STATE", "RECORDS", "SIZE", "TAKEN", "ATTEMPTS", "STATUS", "REASON")
@@ -99,16 +99,16 @@ def _state_dir(config: Path | None) -> Path:
     return Path(loaded.settings.state_dir)
 
 
-def _in(folder: Path) -> "Found":
+def _in(folder: Path) -> "FoundIdentity":
     from reconciler.queueing import identities  # noqa: PLC0415 - only for those who peek
 
-    found = identities.read(folder)
+    found = identities.read_identity(folder)
     if found is None:
         raise Refused(f"{folder} is not the folder of a queue: it has no {identities.FILE} that can be read")
     return found
 
 
-def _of(destination: str, state_dir: Path, project: str | None) -> "list[Found]":
+def _of(destination: str, state_dir: Path, project: str | None) -> "list[FoundIdentity]":
     """All queues of a destination: a change of its storage leaves one behind, until that is empty. Raises Refused."""
     from reconciler.queueing import peeking  # noqa: PLC0415 - likewise
 
@@ -124,7 +124,7 @@ def _of(destination: str, state_dir: Path, project: str | None) -> "list[Found]"
     return mine
 
 
-def _peeked(queues: "list[Found]", *, dead: bool) -> "Iterator[Peeked]":
+def _peeked(queues: "list[FoundIdentity]", *, dead: bool) -> "Iterator[Peeked]":
     """What has not left, queue by queue."""
     from reconciler.queueing import peeking  # noqa: PLC0415 - likewise
 
@@ -142,12 +142,12 @@ def _with_bodies(found: "Iterator[Peeked]", *, most: int) -> Iterator[Batch]:
 
 def _bodies(payload: bytes, *, most: int) -> tuple[str, ...] | None:
     from reconciler.otlp import bodies  # noqa: PLC0415 - protobuf takes its time
-    from reconciler.otlp.refusals import Malformed  # noqa: PLC0415
+    from reconciler.otlp.refusals import MalformedRequest  # noqa: PLC0415
 
     try:
-        found = islice((body for some in bodies.fragments(payload) for body in some), most)
+        found = islice((body for some in bodies.body_fragments(payload) for body in some), most)
         return tuple(body.decode("utf-8", "replace") for body in found)
-    except Malformed:
+    except MalformedRequest:
         return None
 
 
@@ -172,7 +172,7 @@ def _value(batch: Batch) -> Value:
 
 
 def _table(batches: list[Batch]) -> str:
-    return tables.render(HEADER, [_row(batch.peeked) for batch in batches], colour=False) if batches else ""
+    return tables.render_table(HEADER, [_row(batch.peeked) for batch in batches], colour=False) if batches else ""
 
 
 def _row(one: "Peeked") -> tuple[str, ...]:
@@ -181,8 +181,8 @@ def _row(one: "Peeked") -> tuple[str, ...]:
         str(one.number),
         one.state.value if one.payload is not None else "damaged",
         str(one.records),
-        queue_tables.size(None if one.payload is None else len(one.payload)),
-        words.moment(_moment(one.taken_at)),
+        queue_tables.size_text(None if one.payload is None else len(one.payload)),
+        words.moment_text(_moment(one.taken_at)),
         str(one.attempts or ""),
         str(died.status or "") if died is not None else "",
         died.reason.value if died is not None else "",
@@ -194,7 +194,7 @@ def _blocks(batches: list[Batch]) -> str:
     lines: list[str] = []
     for batch in batches:
         one = batch.peeked
-        taken = words.moment(_moment(one.taken_at))
+        taken = words.moment_text(_moment(one.taken_at))
         lines.append(f"{one.number}: {words.counted(one.records, 'record')}, taken at {taken}")
         if one.obituary is not None:
             lines.append(f"{one.number}: {one.obituary.cause}")

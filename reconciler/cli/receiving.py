@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from reconciler.daemon import serving
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 HOST, PORT = "127.0.0.1", 8088  # as in FILE
 FILE = Path("teams/orders/orders.yaml")
@@ -24,7 +24,7 @@ WAITING = 10  # bodies that nobody has shown yet; more wait for their answer
 ANSWER = "HTTP/1.1 {} \r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-def listen() -> socket.socket:
+def listen_for_records() -> socket.socket:
     """Where the example posts to, or any port. Raises Refused when there is none."""
     try:
         return _listening(PORT)
@@ -42,13 +42,13 @@ def _listening(port: int) -> socket.socket:
     return listener
 
 
-def redirect(copy: Path, listener: socket.socket) -> None:
+def redirect_records(copy: Path, listener: socket.socket) -> None:
     """Have the webhook in a copy of the example post to the listener."""
     file, (_, port) = copy / FILE, listener.getsockname()
     file.write_text(file.read_text(encoding="utf-8").replace(f"value: {PORT}\n", f"value: {port}\n"), encoding="utf-8")
 
 
-class Receiver:
+class RecordReceiver:
     """Takes one request of a connection."""
 
     def __init__(self, listener: socket.socket) -> None:
@@ -62,7 +62,7 @@ class Receiver:
         return f"http://{host}:{port}"
 
     @contextlib.asynccontextmanager
-    async def receiving(self) -> AsyncIterator["Receiver"]:
+    async def receiving(self) -> AsyncIterator["RecordReceiver"]:
         """Take requests for as long as the context lasts."""
         server = await asyncio.start_server(self._connected, sock=self._listener, limit=HEAD_BYTES)
         try:

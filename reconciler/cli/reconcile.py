@@ -5,10 +5,10 @@ import time
 import click
 
 from reconciler.cli import connecting, exits, output, repositories, waiting
-from reconciler.cli.answers import text
+from reconciler.cli.answers import answer_text
 from reconciler.cli.client import Client
 from reconciler.cli.sessions import Session, connected
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 SUSPENDED = "suspended"
 
@@ -29,13 +29,13 @@ def reconcile(context: click.Context, session: Session, *, repository: str | Non
     """
     deadline = time.monotonic() + timeout
     codes = [exits.OK]
-    with connecting.client(session) as client:
+    with connecting.make_client(session) as client:
         names = [repository] if repository else _names(client, project=session.project)
         runs = [(name, _asked(client, name)) for name in names]
         for name, run in runs:
             if wait:
-                ended = waiting.finished(client, run, deadline=deadline)
-                codes.append(waiting.report(name, ended, colour=session.coloured))
+                ended = waiting.wait_for_runs(client, run, deadline=deadline)
+                codes.append(waiting.report_runs(name, ended, colour=session.coloured))
             else:
                 output.line(f"{name}: run {run}")
     # A failed run says more than one that stored only a part.
@@ -44,15 +44,15 @@ def reconcile(context: click.Context, session: Session, *, repository: str | Non
 
 def _names(client: Client, *, project: str | None) -> list[str]:
     """All but the suspended ones, of which a note tells: somebody wants them left alone."""
-    found = repositories.of(client, project=project)
+    found = repositories.repositories_of(client, project=project)
     if not found:
-        raise Refused(repositories.none(project))
+        raise Refused(repositories.no_repositories(project))
     for repository in found:
-        if text(repository, "state") == SUSPENDED:
-            output.note(f"{text(repository, 'name')}: not looked at. {text(repository, 'message')}")
-    return [text(repository, "name") for repository in found if text(repository, "state") != SUSPENDED]
+        if answer_text(repository, "state") == SUSPENDED:
+            output.note(f"{answer_text(repository, 'name')}: not looked at. {answer_text(repository, 'message')}")
+    return [answer_text(repository, "name") for repository in found if answer_text(repository, "state") != SUSPENDED]
 
 
 def _asked(client: Client, name: str) -> str:
-    with connecting.missing(repositories.unknown(name)):
-        return text(client.post("repositories", name, "reconcile"), "run")
+    with connecting.explain_missing(repositories.unknown_repository(name)):
+        return answer_text(client.post("repositories", name, "reconcile"), "run")

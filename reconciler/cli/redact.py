@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from reconciler.cli import connecting, hidden, output, targets, words
-from reconciler.cli.answers import at, text
+from reconciler.cli.answers import answer_at, answer_text
 from reconciler.cli.kind_argument import kind_argument
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 
 # In bytes, the most characters that the service takes.
-TEXT = hidden.Limit(65_536 * 4, "the 65,536 characters that a text may have")
+TEXT = hidden.HiddenLimit(65_536 * 4, "the 65,536 characters that a text may have")
 NOBODY = "nobody is here to be asked for the text; name a file that holds it with --value-file, or -"
 ASKED = "The text to take out (it is not shown)"
 NEXT = (
@@ -45,28 +45,30 @@ def redact(session: Session, *, kind: str, name: str | None, value_file: Path | 
     For a secret that was stored where it is shown. Mend the resource first: what it holds now is not rewritten. One end
     of line at the end of FILE is not part of the text.
     """
-    key = targets.key(kind, name)
-    value = hidden.asked(ASKED, otherwise=NOBODY) if value_file is None else hidden.of_file(value_file, TEXT)
+    key = targets.target_key(kind, name)
+    value = (
+        hidden.ask_hidden_text(ASKED, otherwise=NOBODY) if value_file is None else hidden.read_hidden(value_file, TEXT)
+    )
     which = f"{key.kind}/{key.name}"
     body: dict[str, Value] = {"value": value}
     query = {"dryRun": "true"} if dry_run else {}
     with (
-        connecting.client(session) as client,
-        connecting.missing(f"{key.kind} {key.name} has no history"),
-        connecting.options({"/value": "the text"}),
+        connecting.make_client(session) as client,
+        connecting.explain_missing(f"{key.kind} {key.name} has no history"),
+        connecting.make_options({"/value": "the text"}),
     ):
         answer = client.post(*key, "history", "redact", body=body, query=query)
     output.line(_told(which, answer, dry_run=dry_run))
     if not dry_run:
-        if at(answer, "erased") is not True:
+        if answer_at(answer, "erased") is not True:
             output.line(NOT_ERASED)
         output.line(NEXT)
 
 
 def _told(which: str, answer: Value, *, dry_run: bool) -> str:
-    found = at(answer, "versions")
+    found = answer_at(answer, "versions")
     versions = [str(version) for version in found] if isinstance(found, list) else []
-    places = words.counted(int(text(answer, "places") or 0), "place")
+    places = words.counted(int(answer_text(answer, "places") or 0), "place")
     would = "would be rewritten" if dry_run else "rewritten"
     if not versions:
         return f"{which}: no version shows the text; {places} elsewhere {would}"

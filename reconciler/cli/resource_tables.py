@@ -3,82 +3,84 @@
 from itertools import groupby
 
 from reconciler.cli import delivers, tables, words
-from reconciler.cli.answers import at, place, text
+from reconciler.cli.answers import answer_at, answer_text, place
 from reconciler.cli.tables import Column
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 
 
-def render(resources: list[Value], *, wide: bool, colour: bool) -> str:
+def render_resources(resources: list[Value], *, wide: bool, colour: bool) -> str:
     """A table for each kind, in the order in which the kinds come, with an empty line between."""
-    groups = [list(group) for _, group in groupby(resources, key=lambda resource: text(resource, "kind"))]
-    return "\n".join(tables.of(COLUMNS, group, wide=wide, colour=colour) for group in groups)
+    groups = [list(group) for _, group in groupby(resources, key=lambda resource: answer_text(resource, "kind"))]
+    return "\n".join(tables.table_of(COLUMNS, group, wide=wide, colour=colour) for group in groups)
 
 
 def source(resource: Value) -> str:
     """Who brought this version: a repository, an actor, or the product itself."""
-    kind = text(resource, "status", "source", "type")
-    who = text(resource, "status", "source", "repository" if kind == "git" else "actor")
+    kind = answer_text(resource, "status", "source", "type")
+    who = answer_text(resource, "status", "source", "repository" if kind == "git" else "actor")
     return f"{kind} {who}".strip()
 
 
 def owner(resource: Value) -> str:
     """Where it is changed: in the repository in which it stands, or through the API."""
-    drifted_from = text(resource, "status", "drift", "repository")
+    drifted_from = answer_text(resource, "status", "drift", "repository")
     if drifted_from:
         return drifted_from
-    source = at(resource, "status", "source")
-    if text(source, "type") != "git":
-        return text(source, "type")
-    return text(source, "repository") if text(source, "path") else "api"  # the path goes when a repository lets go
+    source = answer_at(resource, "status", "source")
+    if answer_text(source, "type") != "git":
+        return answer_text(source, "type")
+    return (
+        answer_text(source, "repository") if answer_text(source, "path") else "api"
+    )  # the path goes when a repository lets go
 
 
 def commit(resource: Value) -> str:
     """The commit that changed the file; while that is not known, the head that was applied."""
-    return (_changed_by(resource, "commit") or text(resource, "status", "source", "commit"))[:12]
+    return (_changed_by(resource, "commit") or answer_text(resource, "status", "source", "commit"))[:12]
 
 
 def author(resource: Value) -> str:
     """Who wrote that commit."""
-    return _changed_by(resource, "author") or text(resource, "status", "source", "author")
+    return _changed_by(resource, "author") or answer_text(resource, "status", "source", "author")
 
 
 def file(resource: Value) -> str:
     """Where its repository holds it, `path:line`; the version of what drifted does not come from there."""
-    return place(at(resource, "status", "drift")) or place(at(resource, "status", "source"))
+    return place(answer_at(resource, "status", "drift")) or place(answer_at(resource, "status", "source"))
 
 
 def _changed_by(resource: Value, what: str) -> str:
-    return text(resource, "status", "source", "changedBy", what)
+    return answer_text(resource, "status", "source", "changedBy", what)
 
 
 def _state(resource: Value) -> str:
-    if text(resource, "status", "error"):
+    if answer_text(resource, "status", "error"):
         return "damaged"
-    if at(resource, "status", "incomplete"):
+    if answer_at(resource, "status", "incomplete"):
         return "incomplete"
-    if at(resource, "status", "ready") is False:
+    if answer_at(resource, "status", "ready") is False:
         return "not-ready"
-    return "drifted" if at(resource, "status", "drift") else ""
+    return "drifted" if answer_at(resource, "status", "drift") else ""
 
 
 def _labels(resource: Value) -> str:
-    labels = at(resource, "metadata", "labels")
+    labels = answer_at(resource, "metadata", "labels")
     return ",".join(sorted(f"{key}={value}" for key, value in labels.items())) if isinstance(labels, dict) else ""
 
 
 COLUMNS = (
-    Column("NAME", lambda resource: text(resource, "metadata", "name"), kept=True),
-    Column("TYPE", lambda resource: text(resource, "spec", "type")),
-    Column("VERSION", lambda resource: text(resource, "metadata", "version")),
+    Column("NAME", lambda resource: answer_text(resource, "metadata", "name"), kept=True),
+    Column("TYPE", lambda resource: answer_text(resource, "spec", "type")),
+    Column("VERSION", lambda resource: answer_text(resource, "metadata", "version")),
     Column("STATUS", _state, kept=True),
-    Column("DELIVERS", delivers.word),
-    Column("MODIFIED", lambda resource: words.moment(text(resource, "metadata", "dateModified"))),
+    Column("DELIVERS", delivers.delivers_word),
+    Column("MODIFIED", lambda resource: words.moment_text(answer_text(resource, "metadata", "dateModified"))),
     Column("SOURCE", source),
     Column("OWNER", owner, wide=True),
     Column("COMMIT", commit, wide=True),
     Column("BY", author, wide=True),
     Column("FILE", file, wide=True),
-    Column("ID", lambda resource: text(resource, "metadata", "id"), wide=True),
-    Column("DISPLAY NAME", lambda resource: text(resource, "metadata", "displayName"), wide=True),
+    Column("ID", lambda resource: answer_text(resource, "metadata", "id"), wide=True),
+    Column("DISPLAY NAME", lambda resource: answer_text(resource, "metadata", "displayName"), wide=True),
     Column("LABELS", _labels, wide=True),
 )

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from reconciler import clock
 from reconciler.cli import output
 from reconciler.daemon import locking
-from reconciler.errors import Refused
+from reconciler.model import clock
+from reconciler.model.errors import Refused
 from reconciler.settings import loading
 from reconciler.upkeep import databases, files, holders, restoring
 from reconciler.upkeep.databases import STORE
-from reconciler.upkeep.restoring import Restored
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.restoring import RestoredBackup
+from reconciler.upkeep.watches import ProgressWatch
 
 SECONDS = 3600.0
 NEXT = (
@@ -38,19 +38,21 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
     # there need be no TLS) is in the environment of the service alone.
     overrides = {"stateDir": state_dir, "auth.type": "local", "insecure": True}
     settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
-    given = restoring.given(backup.absolute())
-    if (process := holders.holder(settings.state_dir)) is not None:
+    given = restoring.read_backup(backup.absolute())
+    if (process := holders.directory_holder(settings.state_dir)) is not None:
         raise Refused(
             f"the service runs (process {process}) and uses {settings.state_dir}; stop it first, with `systemctl stop "
             "reconciler` for instance"
         )
-    watch = Watch(time.monotonic, SECONDS, output.note)
-    places = databases.places(settings)
-    with locking.hold(settings.state_dir), locking.hold_store(places.store):
-        files.give(settings.state_dir / holders.LOCK, like=settings.state_dir)
-        files.give(places.store.with_name(f"{places.store.name}{holders.STORE_LOCK}"), like=places.store.parent)
+    watch = ProgressWatch(time.monotonic, SECONDS, output.note)
+    places = databases.database_places(settings)
+    with locking.hold_state_directory(settings.state_dir), locking.hold_store(places.store):
+        files.give_to_owner(settings.state_dir / holders.LOCK, like=settings.state_dir)
+        files.give_to_owner(
+            places.store.with_name(f"{places.store.name}{holders.STORE_LOCK}"), like=places.store.parent
+        )
         done = restoring.restore(given, places, by=_somebody(), now=clock.now(), watch=watch)
-    for line in lines(places.store, done):
+    for line in restore_lines(places.store, done):
         output.line(line)
     output.note(NEXT)
 
@@ -63,7 +65,7 @@ def _somebody() -> str:
         return f"machine:{os.getuid()}"
 
 
-def lines(store: Path, done: Restored) -> list[str]:
+def restore_lines(store: Path, done: RestoredBackup) -> list[str]:
     """What is there now, and what was there."""
     made = f"the backup of {done.made_at}" if done.made_at else "the copy"
     kept = [f"{path}: what was there; remove it when all is well" for path in done.kept]

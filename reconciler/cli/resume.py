@@ -5,7 +5,7 @@ import time
 import click
 
 from reconciler.cli import connecting, output, repositories, waiting
-from reconciler.cli.answers import text
+from reconciler.cli.answers import answer_text
 from reconciler.cli.sessions import Session, connected
 
 
@@ -23,11 +23,11 @@ def resume(context: click.Context, session: Session, *, repository: str, wait: b
     With --wait it prints every status and reason, and ends as `reconcile --wait` does.
     """
     deadline = time.monotonic() + timeout
-    with connecting.client(session) as client:
-        with connecting.missing(repositories.unknown(repository)):
-            run = text(client.post("repositories", repository, "resume"), "run")
+    with connecting.make_client(session) as client:
+        with connecting.explain_missing(repositories.unknown_repository(repository)):
+            run = answer_text(client.post("repositories", repository, "resume"), "run")
         if not wait:
             output.line(f"{repository}: run {run}")
             return
-        ended = waiting.finished(client, run, deadline=deadline)
-    context.exit(waiting.report(repository, ended, colour=session.coloured))
+        ended = waiting.wait_for_runs(client, run, deadline=deadline)
+    context.exit(waiting.report_runs(repository, ended, colour=session.coloured))

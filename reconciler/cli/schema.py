@@ -4,7 +4,7 @@ import click
 
 import schemas
 from reconciler.cli import output
-from reconciler.cli.kind_argument import kind_argument, known
+from reconciler.cli.kind_argument import kind_argument, known_kind
 
 
 @click.command()
@@ -16,4 +16,4 @@ def schema(*, kind: str) -> None:
 
 def schema_name(kind: str) -> str:
     """The name of a kind's schema, whatever way the kind is spelled."""
-    return kind if kind in schemas.names() else known(kind).name
+    return kind if kind in schemas.names() else known_kind(kind).name

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from reconciler.cli import files, output, words
-from reconciler.documents.positions import DocumentError
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.resources import judging
+from reconciler.model import resource
+from reconciler.model.errors import Refused
+from reconciler.model.positions import DocumentError
+from reconciler.model.values import Value
 
 
 class UnreadableFiles(Refused):
@@ -17,19 +17,19 @@ class UnreadableFiles(Refused):
         self.lines = lines
 
 
-class Found(NamedTuple):
+class FoundResources(NamedTuple):
     """A resource to send."""
 
     value: Value
     place: str  # path:line; empty for one that was named on the command line
 
 
-def resources(paths: tuple[str, ...]) -> list[Found]:
+def read_resources(paths: tuple[str, ...]) -> list[FoundResources]:
     """The resources in the files; what is something else (a Kubernetes manifest, say) is left out and counted."""
-    found: list[Found] = []
+    found: list[FoundResources] = []
     problems: list[str] = []
     others = 0
-    for file in files.texts(paths):
+    for file in files.read_texts(paths):
         if isinstance(file, files.Unreadable):
             problems.append(f"{file.path}: {file.message}")
             continue
@@ -41,7 +41,7 @@ def resources(paths: tuple[str, ...]) -> list[Found]:
         values = [(value, document) for document in documents for value in files.unwrapped(document.value)]
         mine = [(value, document) for value, document in values if _is_resource(value)]
         others += len(values) - len(mine)
-        found.extend(Found(value, f"{file.path}:{document.line}") for value, document in mine)
+        found.extend(FoundResources(value, f"{file.path}:{document.line}") for value, document in mine)
     if problems:
         raise UnreadableFiles((*problems, "error: nothing was sent"))
     if others:
@@ -54,5 +54,5 @@ def resources(paths: tuple[str, ...]) -> list[Found]:
 
 def _is_resource(value: Value) -> bool:
     # The server knows which other identifiers it accepts; here a kind of ours is enough.
-    classification = judging.classify(value, api_versions=frozenset({"service/v1"}))
-    return classification is judging.Classification.RESOURCE
+    classification = resource.classify(value, api_versions=frozenset({"service/v1"}))
+    return classification is resource.Classification.RESOURCE

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from api import app
-from reconciler.access import keys
 from reconciler.daemon import daemon, logs
 from reconciler.daemon.daemon import Running
-from reconciler.errors import Refused
+from reconciler.model import directory
+from reconciler.model.errors import Refused
 from reconciler.settings import loading
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
@@ -20,7 +20,7 @@ from reconciler.settings.models import Settings
 log = logging.getLogger(__name__)
 
 CLIENTS_KEY = (
-    f"SERVICE_API_KEY: begins with {keys.MARK}, as a client's key that a service made; here it would be an "
+    f"SERVICE_API_KEY: begins with {directory.KEY_MARK}, as a client's key that a service made; here it would be an "
     "organization admin's: unset it in the shell or the unit that starts the service, or set one of your own"
 )
 
@@ -46,7 +46,7 @@ def serve(
     overrides = {"listen": listen, "stateDir": state_dir}
     loaded = load(config, overrides)
     settings = loaded.settings
-    if settings.api_key is not None and settings.api_key.get_secret_value().startswith(keys.MARK):
+    if settings.api_key is not None and settings.api_key.get_secret_value().startswith(directory.KEY_MARK):
         raise Refused(CLIENTS_KEY)
     logs.set_up(level=settings.log.level, style=settings.log.format)
     warn(loaded)
@@ -60,7 +60,7 @@ def serve(
 
     again = partial(reload, config, overrides)
     daemon.start(
-        daemon.Plan(
+        daemon.StartPlan(
             settings=settings,
             reload=again,
             application=app.build,

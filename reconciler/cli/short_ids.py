@@ -5,17 +5,17 @@ Belongs here: shortening, and finding the whole id again. Does not: what an id n
 
 from collections.abc import Callable, Iterable
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 LENGTH = 8  # characters: of 10,000 ids, two end alike once in twenty thousand times
 
 
-def short(identifier: str) -> str:
+def short_id(identifier: str) -> str:
     """The end of an id."""
     return identifier[-LENGTH:]
 
 
-def whole(typed: str, known: Callable[[], Iterable[str]]) -> str:
+def whole_id(typed: str, known: Callable[[], Iterable[str]]) -> str:
     """The id that somebody means who typed one, or its end; what fits no id stays as it is.
 
     `known` is asked for the ids that there are where an end was typed. Raises Refused where it is that of several.

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from reconciler.cli import tables
-from reconciler.cli.answers import at, lines, objects, place, strings, text
-from reconciler.documents.values import Value
-from reconciler.escaping import visible
-from reconciler.planning.statuses import UpdateStatus
+from reconciler.cli.answers import answer_at, answer_lines, answer_objects, answer_strings, answer_text, place
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.text import visible
+from reconciler.model.values import Value
 
 HEADER = ("STATUS", "KIND", "NAME", "WHERE")
 ORDER = {status.value: position for position, status in enumerate(UpdateStatus)}
@@ -22,63 +22,67 @@ def counted(counts: Mapping[str, Value]) -> str:
 
 def counts(run: Value) -> str:
     """The counts of a run."""
-    found = at(run, "counts")
+    found = answer_at(run, "counts")
     return counted(found) if isinstance(found, dict) else ""
 
 
-def verdict(run: Value, *, colour: bool) -> str:
+def run_verdict(run: Value, *, colour: bool) -> str:
     """One line: how the run ended, at which commit, what it counted, and its message."""
-    word = text(run, "outcome") or text(run, "phase")
+    word = answer_text(run, "outcome") or answer_text(run, "phase")
     shown = tables.word(word) if colour else visible(word)
-    commit = text(run, "commit")[:12]
-    told = [part for part in (counts(run), text(run, "message")) if part]
+    commit = answer_text(run, "commit")[:12]
+    told = [part for part in (counts(run), answer_text(run, "message")) if part]
     if not told and word == "succeeded":
         told = ["nothing changed"]
     where = f" at {visible(commit)}" if commit else ""
     more = "".join(f"; {visible(part)}" for part in told)
-    return f"{visible(text(run, 'repository'))}: {shown}{where}{more}\n"
+    return f"{visible(answer_text(run, 'repository'))}: {shown}{where}{more}\n"
 
 
-def whole(run: Value, *, colour: bool) -> str:
+def whole_report(run: Value, *, colour: bool) -> str:
     """Every status of a run, every reason, then the verdict."""
-    found = objects(at(run, "statuses"))
-    parts = (table(found, colour=colour), reasons(found), verdict(run, colour=colour))
+    found = answer_objects(answer_at(run, "statuses"))
+    parts = (status_table(found, colour=colour), status_reasons(found), run_verdict(run, colour=colour))
     return "\n".join(part for part in parts if part)
 
 
 def summary(run: Value, *, colour: bool) -> str:
     """The verdict, then what of the run is not stored as Git wants it, so much as an overview bears."""
-    found = [status for status in objects(at(run, "statuses")) if is_trouble(status)]
+    found = [status for status in answer_objects(answer_at(run, "statuses")) if is_trouble(status)]
     shown = found[:SUMMARY]
     rest = len(found) - len(shown)
-    more = visible(f"and {rest} more; reconciler runs {text(run, 'id')}") + "\n" if rest else ""
-    return verdict(run, colour=colour) + table(shown, colour=colour) + reasons(shown) + more
+    more = visible(f"and {rest} more; reconciler runs {answer_text(run, 'id')}") + "\n" if rest else ""
+    return run_verdict(run, colour=colour) + status_table(shown, colour=colour) + status_reasons(shown) + more
 
 
 def is_trouble(status: Value) -> bool:
     """Whether someone has to do something about it."""
-    return text(status, "status") not in STORED or bool(text(status, "reason"))
+    return answer_text(status, "status") not in STORED or bool(answer_text(status, "reason"))
 
 
-def table(statuses: list[dict[str, Value]], *, colour: bool) -> str:
+def status_table(statuses: list[dict[str, Value]], *, colour: bool) -> str:
     """The statuses, a row for each; nothing when there are none."""
-    rows = [(*(text(status, name) for name in ("status", "kind", "name")), place(status)) for status in statuses]
-    return tables.render(HEADER, rows, colour=colour) if rows else ""
+    rows = [(*(answer_text(status, name) for name in ("status", "kind", "name")), place(status)) for status in statuses]
+    return tables.render_table(HEADER, rows, colour=colour) if rows else ""
 
 
-def notes(status: Value) -> list[str]:
+def status_notes(status: Value) -> list[str]:
     """What else to know of a status, a line for each."""
-    return [f"note: {note}" for note in strings(at(status, "notes"))]
+    return [f"note: {note}" for note in answer_strings(answer_at(status, "notes"))]
 
 
-def reasons(statuses: list[dict[str, Value]]) -> str:
+def status_reasons(statuses: list[dict[str, Value]]) -> str:
     """Every line of every reason, and every note; one that does not say where it belongs gets that in front."""
-    found = [_placed(line, status) for status in statuses for line in (*lines(status, "reason"), *notes(status))]
+    found = [
+        _placed(line, status)
+        for status in statuses
+        for line in (*answer_lines(status, "reason"), *status_notes(status))
+    ]
     return "".join(visible(line) + "\n" for line in found)
 
 
 def _placed(line: str, status: Value) -> str:
-    path = text(status, "path")
+    path = answer_text(status, "path")
     if path:
         return line if visible(line).startswith(f"{visible(path)}:") else f"{place(status)}: {line}"
-    return f"{text(status, 'kind') or '?'}/{text(status, 'name') or '?'}: {line}"
+    return f"{answer_text(status, 'kind') or '?'}/{answer_text(status, 'name') or '?'}: {line}"

@@ -3,9 +3,9 @@
 import click
 
 from reconciler.cli import connecting, output, repositories, words
-from reconciler.cli.answers import at, text
+from reconciler.cli.answers import answer_at, answer_text
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 
 
 @click.command()
@@ -26,8 +26,8 @@ def suspend(session: Session, *, repository: str, reason: str, duration: str | N
     if expiry is not None:
         body["expiry"] = expiry
     meant = {"/reason": "--reason", "/expiry": "--for" if until is None else "--until"}
-    unknown = repositories.unknown(repository)
-    with connecting.client(session) as client, connecting.missing(unknown), connecting.options(meant):
+    unknown = repositories.unknown_repository(repository)
+    with connecting.make_client(session) as client, connecting.explain_missing(unknown), connecting.make_options(meant):
         found = client.post("repositories", repository, "suspend", body=body).get("repository")
-    end = words.moment(text(at(found, "suspension"), "until"))
+    end = words.moment_text(answer_text(answer_at(found, "suspension"), "until"))
     output.line(f"{repository}: suspended until {end or 'somebody resumes it'}")

@@ -9,8 +9,8 @@ from unicodedata import category, east_asian_width
 
 from reconciler.cli import output
 from reconciler.cli.output import BAD, BUSY, GOOD, RESET
-from reconciler.documents.values import Value
-from reconciler.escaping import visible
+from reconciler.model.text import visible
+from reconciler.model.values import Value
 
 GAP = "   "
 NO_WIDTH = frozenset({"Mn", "Me", "Cf"})  # marks above, below and around; joiners
@@ -43,13 +43,13 @@ class Column(NamedTuple):
     narrow: bool = False
 
 
-def of(columns: Sequence[Column], values: Sequence[Value], *, wide: bool, colour: bool) -> str:
+def table_of(columns: Sequence[Column], values: Sequence[Value], *, wide: bool, colour: bool) -> str:
     """The values as a table of the columns that have something to say."""
     offered = [column for column in columns if not (column.narrow if wide else column.wide)]
     cells = [[column.cell(value) for value in values] for column in offered]
     shown = [(column, cell) for column, cell in zip(offered, cells, strict=True) if _says(column, cell, wide=wide)]
     rows = list(zip(*(cell for _, cell in shown), strict=True))
-    return render([column.header for column, _ in shown], rows, colour=colour)
+    return render_table([column.header for column, _ in shown], rows, colour=colour)
 
 
 def _says(column: Column, cells: Sequence[str], *, wide: bool) -> bool:
@@ -58,7 +58,7 @@ def _says(column: Column, cells: Sequence[str], *, wide: bool) -> bool:
     return column.kept or any(cells)
 
 
-def render(header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: bool) -> str:
+def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: bool) -> str:
     """The table as text; the last column has no padding, and an empty cell shows `-`."""
     cells = [[visible(cell) or "-" for cell in row] for row in rows]
     widths = [max(width(row[index]) for row in [list(header), *cells]) for index in range(len(header))]
@@ -70,7 +70,7 @@ def render(header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: bool
 def shown(key: str, values: Sequence[Value], *, form: str, columns: Sequence[Column], colour: bool) -> str:
     """A list in the form that `wide_form_option` chose, as `listed` has the others."""
     if form in ("table", "wide"):
-        return of(columns, values, wide=form == "wide", colour=colour) if values else ""
+        return table_of(columns, values, wide=form == "wide", colour=colour) if values else ""
     return listed(key, values, form=form, header=(), rows=(), colour=colour)
 
 
@@ -90,7 +90,7 @@ def listed(
         return output.as_json({key: list(values)})
     if form == "yaml":
         return output.as_yaml(values)
-    return render(header, rows, colour=colour) if rows else ""
+    return render_table(header, rows, colour=colour) if rows else ""
 
 
 def _line(row: Sequence[str], widths: Sequence[int], styled: Sequence[int]) -> str:

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from reconciler import clock
 from reconciler.cli import connecting, output, tables, user_password, words
-from reconciler.cli.answers import at, objects, text
+from reconciler.cli.answers import answer_at, answer_objects, answer_text
 from reconciler.cli.form_option import form_option
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.sessions import Session, connected
-from reconciler.clock import rfc3339
-from reconciler.documents.values import Value
+from reconciler.model import clock
+from reconciler.model.clock import rfc3339
+from reconciler.model.values import Value
 
 HEADER = ("NAME", "DISPLAY NAME", "ORGANIZATION ADMIN", "PASSWORD", "CREATED", "PROJECTS")
 KEYS_HEADER = ("ID", "NAME", "PROJECT", "ROLE")
@@ -29,7 +29,7 @@ def user() -> None:
 def list_all(session: Session, *, form: str) -> None:
     """Show everybody, with their roles."""
     with connecting.everywhere(session) as client:
-        found = objects(client.get("users").get("users"))
+        found = answer_objects(client.get("users").get("users"))
     rows = [_row(one) for one in found]
     output.write(tables.listed("users", found, form=form, header=HEADER, rows=rows, colour=session.coloured))
     if not found:
@@ -49,7 +49,7 @@ def show(session: Session, *, name: str, form: str) -> None:
     elif form == "yaml":
         output.write(output.as_yaml([found]))
     else:
-        output.write(tables.render(HEADER, [_row(found)], colour=session.coloured))
+        output.write(tables.render_table(HEADER, [_row(found)], colour=session.coloured))
 
 
 @user.command()
@@ -102,11 +102,11 @@ def delete(session: Session, *, name: str) -> None:
     with connecting.everywhere(session) as client:
         client.ask("DELETE", ("users", name))
         output.line(f"{name}: deleted")
-        found = objects(client.get("api-keys").get("apiKeys"))
+        found = answer_objects(client.get("api-keys").get("apiKeys"))
     rows = [_key_row(one) for one in found if _was_made_by(name, one, now=rfc3339(clock.now()))]
     if rows:
         output.note(f"{name} made these keys and may know them; `reconciler key revoke ID` ends one")
-        output.write(tables.render(KEYS_HEADER, rows, colour=session.coloured))
+        output.write(tables.render_table(KEYS_HEADER, rows, colour=session.coloured))
 
 
 user.add_command(user_password.password)
@@ -114,22 +114,25 @@ user.add_command(user_password.password)
 
 def _was_made_by(name: str, key: Value, *, now: str) -> bool:
     """Whether a key that is no person's own was made by somebody of this name, and has not ended."""
-    ends = text(key, "expiresAt")
+    ends = answer_text(key, "expiresAt")
     is_over = bool(ends) and ends <= now
-    return text(key, "createdBy") == f"user:{name}" and at(key, "personal") is not True and not is_over
+    return answer_text(key, "createdBy") == f"user:{name}" and answer_at(key, "personal") is not True and not is_over
 
 
 def _key_row(one: Value) -> tuple[str, ...]:
-    return tuple(text(one, name) for name in ("id", "name", "project", "role"))
+    return tuple(answer_text(one, name) for name in ("id", "name", "project", "role"))
 
 
 def _row(one: Value) -> tuple[str, ...]:
-    roles = [f"{text(each, 'name')}:{text(each, 'role')}" for each in objects(at(one, "projects"))]
+    roles = [
+        f"{answer_text(each, 'name')}:{answer_text(each, 'role')}"
+        for each in answer_objects(answer_at(one, "projects"))
+    ]
     return (
-        text(one, "name"),
-        text(one, "displayName"),
-        "yes" if at(one, "organizationAdmin") is True else "",
-        "yes" if at(one, "hasPassword") is True else "",
-        words.moment(text(one, "createdAt")),
+        answer_text(one, "name"),
+        answer_text(one, "displayName"),
+        "yes" if answer_at(one, "organizationAdmin") is True else "",
+        "yes" if answer_at(one, "hasPassword") is True else "",
+        words.moment_text(answer_text(one, "createdAt")),
         ", ".join(roles),
     )

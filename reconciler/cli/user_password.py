@@ -9,7 +9,7 @@ from reconciler.access import changing
 from reconciler.cli import connecting, hidden, output
 from reconciler.cli.client import Client
 from reconciler.cli.sessions import Session, connected
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 NOBODY = "nobody is here to be asked for the new password; name a file that holds it with --password-file, or -"
 ANONYMOUS = (
@@ -45,9 +45,9 @@ def password(session: Session, *, name: str | None, password_file: Path | None) 
 def new(name: str, file: Path | None) -> str:
     """A new password for somebody. Raises Refused, OSError, click.Abort."""
     if file is None:
-        found = hidden.asked(f"New password of {name}", otherwise=NOBODY, twice=True)
+        found = hidden.ask_hidden_text(f"New password of {name}", otherwise=NOBODY, twice=True)
     else:
-        found = hidden.of_file(file, hidden.PASSWORD)
+        found = hidden.read_hidden(file, hidden.PASSWORD)
     changing.check_password(found)
     return found
 
@@ -56,7 +56,7 @@ def _change_own(session: Session, file: Path | None) -> str:
     """The password that somebody signs in with is the one that the service wants to see once more."""
     if session.user is None:
         raise Refused(ANONYMOUS)
-    target = connecting.target(replace(session, project=None))
+    target = connecting.make_target(replace(session, project=None))
     body = {"password": target.password, "newPassword": new(session.user, file)}
     with Client(target) as client:
         client.ask("PUT", ("me", "password"), body=dict(body))

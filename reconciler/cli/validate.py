@@ -12,14 +12,14 @@ from itertools import islice
 import click
 
 from reconciler.cli import cross_checking, exits, files, output, words
-from reconciler.cli.cross_checking import Given, Told
-from reconciler.cli.findings import Finding, Places
-from reconciler.documents import limits, reading
-from reconciler.documents.values import Document, Value
-from reconciler.escaping import visible
-from reconciler.resources import judging
-from reconciler.resources.keys import Key
-from reconciler.resources.violations import Place
+from reconciler.cli.cross_checking import GivenResource, ToldViolation
+from reconciler.cli.findings import FindingPlaces, FoundViolation
+from reconciler.model import documents as model_documents
+from reconciler.model import positions, resource
+from reconciler.model.names import Key
+from reconciler.model.text import visible
+from reconciler.model.values import Document, Value
+from reconciler.model.violations import Place
 
 API_VERSION = "service/v1"
 
@@ -28,9 +28,9 @@ API_VERSION = "service/v1"
 class Judged:
     """What came of one file: the finding that it cannot be read, or the resources in it."""
 
-    file: files.Text | files.Unreadable
-    unreadable: Finding | None = None
-    given: tuple[Given, ...] = ()
+    file: files.SourceText | files.Unreadable
+    unreadable: FoundViolation | None = None
+    given: tuple[GivenResource, ...] = ()
     skipped: int = 0
 
 
@@ -58,7 +58,7 @@ def validate(
     may be in any of the files, or built in; a name that is nowhere is a warning.
     """
     versions = frozenset((API_VERSION, *aliases))
-    judged = [_file(file, api_versions=versions) for file in files.texts(paths)]
+    judged = [_file(file, api_versions=versions) for file in files.read_texts(paths)]
     findings = _findings(judged, strict=strict)
     violations = [finding for finding in findings if not finding.warning]
     warnings = [finding for finding in findings if finding.warning]
@@ -71,7 +71,7 @@ def validate(
     context.exit(exits.NOT_STORED if violations else exits.OK)
 
 
-def _values(findings: list[Finding]) -> list[Value]:
+def _values(findings: list[FoundViolation]) -> list[Value]:
     return [finding.as_value() for finding in findings]
 
 
@@ -94,9 +94,9 @@ def _summary(totals: dict[str, int], *, violations: int, warnings: int) -> str:
     return ", ".join(counts)
 
 
-def _findings(judged: list[Judged], *, strict: bool) -> list[Finding]:
+def _findings(judged: list[Judged], *, strict: bool) -> list[FoundViolation]:
     """Everything there is to say, each once, in order."""
-    told = iter(cross_checking.judge([given for each in judged for given in each.given]))
+    told = iter(cross_checking.judge_together([given for each in judged for given in each.given]))
     found = {
         finding
         for each in judged
@@ -105,15 +105,15 @@ def _findings(judged: list[Judged], *, strict: bool) -> list[Finding]:
     return sorted(found.union(duplicates(pair for each in judged for pair in _places(each))))
 
 
-def _of_file(judged: Judged, *, told: Sequence[Told], strict: bool) -> Iterator[Finding]:
+def _of_file(judged: Judged, *, told: Sequence[ToldViolation], strict: bool) -> Iterator[FoundViolation]:
     """What is said of one file; `told` is of its resources. Positions take a second parse, so only if needed."""
     if judged.unreadable is not None:
         yield judged.unreadable
     own = any(given.violations for given in judged.given)
     if isinstance(judged.file, files.Unreadable) or not (own or any(any(each) for each in told)):
         return
-    locations = reading.locate(judged.file.data, syntax=judged.file.syntax, limits=limits.FILE)
-    places = Places(judged.file.path, locations)
+    locations = model_documents.locate(judged.file.data, syntax=judged.file.syntax, limits=positions.FILE_LIMITS)
+    places = FindingPlaces(judged.file.path, locations)
     for given, each in zip(judged.given, told, strict=True):
         yield from places.of((*given.violations, *each.violations), index=given.document.index)
         yield from places.of(each.warnings, index=given.document.index, warning=not strict)
@@ -125,7 +125,7 @@ def _places(judged: Judged) -> Iterator[tuple[Key, Place]]:
             yield given.key, Place(judged.file.path, given.document.line, given.document.column)
 
 
-def duplicates(keys: Iterable[tuple[Key, Place]]) -> list[Finding]:
+def duplicates(keys: Iterable[tuple[Key, Place]]) -> list[FoundViolation]:
     """A violation for each place of a resource that has several; each names another."""
     places: defaultdict[Key, list[Place]] = defaultdict(list)
     for key, place in keys:
@@ -138,26 +138,26 @@ def duplicates(keys: Iterable[tuple[Key, Place]]) -> list[Finding]:
     ]
 
 
-def _duplicate(key: Key, place: Place, *, other: Place, more: int) -> Finding:
+def _duplicate(key: Key, place: Place, *, other: Place, more: int) -> FoundViolation:
     others = f"{other} and {more} more" if more else f"{other}"
     message = f"{key.kind} {key.name} is also in {others}; keep one of them"
-    return Finding(place.path, place.line, place.column, "/metadata/name", message)
+    return FoundViolation(place.path, place.line, place.column, "/metadata/name", message)
 
 
-def _file(file: files.Text | files.Unreadable, *, api_versions: frozenset[str]) -> Judged:
+def _file(file: files.SourceText | files.Unreadable, *, api_versions: frozenset[str]) -> Judged:
     if isinstance(file, files.Unreadable):
-        return Judged(file, Finding(file.path, 1, 1, "", file.message))
+        return Judged(file, FoundViolation(file.path, 1, 1, "", file.message))
     try:
         documents = file.documents()
-    except reading.DocumentError as problem:
-        return Judged(file, Finding(file.path, problem.line, problem.column, "", problem.message))
+    except model_documents.DocumentError as problem:
+        return Judged(file, FoundViolation(file.path, problem.line, problem.column, "", problem.message))
     given = tuple(_given(document, api_versions) for document in documents if _is_resource(document, api_versions))
     return Judged(file, given=given, skipped=len(documents) - len(given))
 
 
 def _is_resource(document: Document, api_versions: frozenset[str]) -> bool:
-    return judging.classify(document.value, api_versions=api_versions) is judging.Classification.RESOURCE
+    return resource.classify(document.value, api_versions=api_versions) is resource.Classification.RESOURCE
 
 
-def _given(document: Document, api_versions: frozenset[str]) -> Given:
-    return cross_checking.given(document, judging.judge(document.value, api_versions=api_versions))
+def _given(document: Document, api_versions: frozenset[str]) -> GivenResource:
+    return cross_checking.given(document, resource.judge(document.value, api_versions=api_versions))

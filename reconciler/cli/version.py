@@ -18,5 +18,5 @@ def version(session: Session) -> None:
     if session.server is not None:
         from reconciler.cli import connecting  # noqa: PLC0415 - only for those who ask a server
 
-        with connecting.client(session) as client:
+        with connecting.make_client(session) as client:
             output.line(f"server {client.ask('GET', ('version',))}")

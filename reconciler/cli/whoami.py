@@ -3,10 +3,10 @@
 import click
 
 from reconciler.cli import connecting, output, tables
-from reconciler.cli.answers import at, objects, strings, text
+from reconciler.cli.answers import answer_at, answer_objects, answer_strings, answer_text
 from reconciler.cli.form_option import form_option
 from reconciler.cli.sessions import Session, connected
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 
 HEADER = ("NAME", "ORGANIZATION ADMIN", "SCOPES")
 PROJECTS = ("PROJECT", "ROLE")
@@ -29,10 +29,10 @@ def whoami(session: Session, *, form: str) -> None:
 
 def _shown(me: Value, *, colour: bool) -> str:
     row = (
-        text(me, "name"),
-        "yes" if at(me, "organizationAdmin") is True else "",
-        ", ".join(strings(at(me, "scopes"))),
+        answer_text(me, "name"),
+        "yes" if answer_at(me, "organizationAdmin") is True else "",
+        ", ".join(answer_strings(answer_at(me, "scopes"))),
     )
-    roles = [(text(one, "name"), text(one, "role")) for one in objects(at(me, "projects"))]
-    second = "\n" + tables.render(PROJECTS, roles, colour=colour) if roles else ""
-    return tables.render(HEADER, [row], colour=colour) + second
+    roles = [(answer_text(one, "name"), answer_text(one, "role")) for one in answer_objects(answer_at(me, "projects"))]
+    second = "\n" + tables.render_table(PROJECTS, roles, colour=colour) if roles else ""
+    return tables.render_table(HEADER, [row], colour=colour) + second

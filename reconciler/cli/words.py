@@ -2,14 +2,14 @@
 
 import re
 
-from reconciler import counting
+from reconciler.model import text
 
 FRACTION = re.compile(r"\.[0-9]+(?=Z$)")
-counted = counting.counted
+counted = text.counted
 NAMES = frozenset({"Git"})  # words, beside the kinds, that keep their capital
 
 
-def error(message: str) -> str:
+def error_sentence(message: str) -> str:
     """A message as it stands after `error: `, wherever it was written: no capital, no full stop."""
     first, space, rest = message.partition(" ")
     if first.isalpha() and first.istitle() and not _is_name(first):
@@ -19,11 +19,11 @@ def error(message: str) -> str:
 
 
 def _is_name(word: str) -> bool:
-    from reconciler.resources import kinds  # noqa: PLC0415 - only for those who fail
+    from reconciler.model import names  # noqa: PLC0415 - only for those who fail
 
-    return word in NAMES or kinds.exact(word) is not None
+    return word in NAMES or names.exact_kind(word) is not None
 
 
-def moment(text: str) -> str:
+def moment_text(text: str) -> str:
     """An RFC 3339 moment without the parts of its second."""
     return FRACTION.sub("", text)

@@ -11,10 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from reconciler import errors
-from reconciler.access.amendments import Amendment, Audited
-from reconciler.access.models import Directory
 from reconciler.accounts import Accounts
+from reconciler.model import errors
+from reconciler.model.directory import Amendment, Audited, Directory
 from reconciler.operations.contract import Operations
 from reconciler.store.contract import Store
 
@@ -25,7 +24,7 @@ OPTION = "--confirm-auth-change"
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class AuthChange:
     """How much of each would go."""
 
     people: int
@@ -41,16 +40,16 @@ class Going:
         )
 
 
-def before(directory: Directory, *, recorded: str | None, configured: str) -> str:
+def auth_type_before(directory: Directory, *, recorded: str | None, configured: str) -> str:
     """How people signed in so far."""
     if recorded is None:
         return OF_OLD if directory.users else configured
     return recorded
 
 
-def going(directory: Directory, *, sessions: int) -> Going:
+def auth_change(directory: Directory, *, sessions: int) -> AuthChange:
     """All of them."""
-    return Going(
+    return AuthChange(
         people=len(directory.users),
         memberships=sum(map(len, directory.members.values())),
         invitations=len(directory.invitations),
@@ -59,7 +58,7 @@ def going(directory: Directory, *, sessions: int) -> Going:
     )
 
 
-def refusal(what: Going, *, was: str, configured: str) -> errors.Refused:
+def auth_change_refusal(what: AuthChange, *, was: str, configured: str) -> errors.Refused:
     """What a start says that nobody confirmed."""
     return errors.Refused(
         f"auth.type is {configured}, and was {was} the last time: starting so removes everybody who could sign in and "
@@ -67,9 +66,9 @@ def refusal(what: Going, *, was: str, configured: str) -> errors.Refused:
     )
 
 
-def change(directory: Directory, *, was: str, configured: str) -> Amendment:
+def change_auth(directory: Directory, *, was: str, configured: str) -> Amendment:
     """Everybody goes, with every key that is stored; projects and resources stay."""
-    what = going(directory, sessions=0)
+    what = auth_change(directory, sessions=0)
     detail = {
         "before": was,
         "after": configured,
@@ -87,7 +86,7 @@ def change(directory: Directory, *, was: str, configured: str) -> Amendment:
     )
 
 
-async def settle(
+async def settle_auth(
     accounts: Accounts,
     store: Store,
     operations: Operations,
@@ -100,17 +99,17 @@ async def settle(
     goes. Raises Refused when something would go and nobody confirmed it, what `check` does, StoreFault.
     """
     recorded = await store.auth_type()
-    was = before(accounts.directory, recorded=recorded, configured=configured)
+    was = auth_type_before(accounts.directory, recorded=recorded, configured=configured)
     if was != configured:
         sessions = await operations.sessions()
-        what = going(accounts.directory, sessions=len(sessions))
+        what = auth_change(accounts.directory, sessions=len(sessions))
         if any((what.people, what.memberships, what.invitations, what.keys)):
             if not is_confirmed:
-                raise refusal(what, was=was, configured=configured)
+                raise auth_change_refusal(what, was=was, configured=configured)
             await check()
             await operations.remove_sessions([row.digest for row in sessions])
             await accounts.amend(
-                lambda directory: change(directory, was=was, configured=configured), actor="settings", request=None
+                lambda directory: change_auth(directory, was=was, configured=configured), actor="settings", request=None
             )
             log.warning("auth.type is %s now and was %s; removed %s.", configured, was, what)
             return

@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.settings.models import Settings
 
 
@@ -19,13 +19,13 @@ class Certificate:
     key: Path
 
 
-def configured(settings: Settings) -> Certificate | None:
+def configured_certificate(settings: Settings) -> Certificate | None:
     """The one that the settings name; None without TLS."""
     chain, key = settings.tls.cert_file, settings.tls.key_file
     return None if chain is None or key is None else Certificate(chain=chain, key=key)
 
 
-def read(certificate: Certificate) -> ssl.SSLContext:
+def read_certificate(certificate: Certificate) -> ssl.SSLContext:
     """What shows this certificate, by TLS 1.2 or later. Raises Refused for files that are missing or do not fit."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -52,7 +52,7 @@ def _reason(error: OSError | ValueError) -> str:
     return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
-class Shown:
+class PresentedCertificate:
     """The certificate that new connections get.
 
     The listener keeps the context of its start, and hands each handshake over to the current one: to load another

@@ -191,7 +191,7 @@ class BoundedConnection(HttpToolsProtocol):
         line = b"%b %b HTTP/%b" % (parser.get_method(), self.url, parser.get_http_version().encode())
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as the server has it
-        self._data = offers.head(line, self.headers) + self._data[stopped.args[0] :]
+        self._data = offers.head_without_offer(line, self.headers) + self._data[stopped.args[0] :]
         HttpToolsProtocol.data_received(self, self._data)
 
     # What the answering side calls

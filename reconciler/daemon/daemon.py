@@ -17,7 +17,6 @@ from typing import Any
 
 import uvloop
 
-from reconciler import errors
 from reconciler.daemon import (
     certificates,
     erasing,
@@ -29,9 +28,10 @@ from reconciler.daemon import (
     serving,
     systemd,
 )
-from reconciler.daemon.ending import Bound
+from reconciler.daemon.ending import ShutdownDeadline
 from reconciler.daemon.parts import Parts
 from reconciler.daemon.services import Services
+from reconciler.model import errors
 from reconciler.reconciling.runs import Trigger
 from reconciler.settings import reloading
 from reconciler.settings.models import Settings
@@ -53,7 +53,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StartPlan:
     """What the caller decides: the settings, how to read them again, who answers HTTP, there and where log records
     alone are taken in, what to do once all is up, the variables that resources may refer to, as far as the settings
     let them, whether another `auth.type` than the last time may remove everybody (`auth_change`), and whether a store
@@ -70,22 +70,22 @@ class Plan:
     new_store: bool = False
 
 
-def start(plan: Plan) -> None:
+def start(plan: StartPlan) -> None:
     """`run` on a loop of its own, to its end: those of the loop and of the process, which wait for threads, are bounded
     too, so that the process has little else to do afterwards.
     """
     _allow_open_files()
-    bound = Bound(seconds=plan.settings.delivery.drain_timeout + END_SECONDS)
+    bound = ShutdownDeadline(seconds=plan.settings.delivery.drain_timeout + END_SECONDS)
     with _private_files(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(plan, bound))
 
 
-async def run(plan: Plan, bound: Bound) -> None:
+async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
     """Run until SIGTERM or SIGINT. Raises Refused when it cannot start, StoreFault when the store cannot be used."""
     settings = plan.settings
     stop, reload = asyncio.Event(), asyncio.Event()
     with (
-        locking.hold(settings.state_dir),
+        locking.hold_state_directory(settings.state_dir),
         locking.hold_store(settings.store.path),
         _signals(stop=stop, reload=reload, bound=bound),
         contextlib.ExitStack() as opened,
@@ -93,7 +93,7 @@ async def run(plan: Plan, bound: Bound) -> None:
         listener = opened.enter_context(serving.bind(settings.listen.host, settings.listen.port))
         for_logs = [opened.enter_context(one) for one in _log_listener(settings)]
         await following.remove_leftovers(settings)
-        async with parts.built(
+        async with parts.build_parts(
             settings,
             bound,
             listeners=[listener, *for_logs],
@@ -103,13 +103,13 @@ async def run(plan: Plan, bound: Bound) -> None:
         ) as built:
             application = plan.application(built.services)
             drain = settings.delivery.drain_timeout
-            certificate = certificates.configured(settings)
+            certificate = certificates.configured_certificate(settings)
             more = [serving.Door(plan.log_application(built.services), one) for one in for_logs]
             async with serving.serve(
                 application, listener, certificate=certificate, drain_seconds=drain, more=more
             ) as served:
                 try:
-                    await built.repositories.start(following.watched(settings))
+                    await built.repositories.start(following.watched_repositories(settings))
                     await _up(plan, [listener, *for_logs], built, served, stop=stop, reload=reload)
                 finally:
                     bound.begin()
@@ -137,7 +137,7 @@ def _spare_the_collector() -> None:
 
 
 async def _up(
-    plan: Plan,
+    plan: StartPlan,
     listeners: Sequence[socket.socket],
     built: Parts,
     served: serving.Served,
@@ -150,7 +150,7 @@ async def _up(
     if settings.auth.type == "local":
         # Last, so that a start that fails leaves no password of somebody who can be reached nowhere.
         state, accounts = settings.state_dir, services.accounts
-        await first_admin.ensure(accounts, services.signing_in, state_dir=state, clock=services.clock)
+        await first_admin.ensure_first_admin(accounts, services.signing_in, state_dir=state, clock=services.clock)
     _spare_the_collector()
     address, *for_logs = [_address(listener, tls=served.shown is not None) for listener in listeners]
     log.info("Listening on %s.", address, extra={"fields": {"address": address}})
@@ -161,9 +161,11 @@ async def _up(
         asyncio.create_task(_watchdog(), name="watchdog"),
         asyncio.create_task(services.accounts.keep_touched(), name="last-uses-of-keys"),
         asyncio.create_task(services.sessions.keep(), name="sessions"),
-        asyncio.create_task(first_admin.clear(services.accounts, state_dir=settings.state_dir), name="first-password"),
+        asyncio.create_task(
+            first_admin.clear_first_admin(services.accounts, state_dir=settings.state_dir), name="first-password"
+        ),
         asyncio.create_task(_reloads(plan, built, served, reload), name="reloads"),
-        asyncio.create_task(erasing.erase(services.store, erasing.Pace()), name="erasing"),
+        asyncio.create_task(erasing.erase_loop(services.store, erasing.ErasePace()), name="erasing"),
         asyncio.create_task(built.delivery.keep(services.store), name="routes"),
         asyncio.create_task(built.notifying.keep(), name="notifications"),
         asyncio.create_task(built.auditing.keep(), name="audit"),
@@ -171,7 +173,7 @@ async def _up(
     if services.provider is not None:
         from reconciler.daemon import signing_in  # noqa: PLC0415 - loaded by now, and not where there is no provider
 
-        tasks.append(asyncio.create_task(signing_in.look(services.provider, settings), name="provider"))
+        tasks.append(asyncio.create_task(signing_in.look_at_provider(services.provider, settings), name="provider"))
     if plan.when_up is not None:
         tasks.append(asyncio.create_task(_companion(plan.when_up, Running(address, services)), name="companion"))
     for task in tasks:
@@ -226,7 +228,7 @@ def _private_files() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: Bound) -> Iterator[None]:
+def _signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: ShutdownDeadline) -> Iterator[None]:
     """SIGTERM and SIGINT stop, SIGHUP reloads; from here on nothing else handles them."""
     loop = asyncio.get_running_loop()
 
@@ -244,7 +246,7 @@ def _signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: Bound) -> Ite
             loop.remove_signal_handler(number)
 
 
-async def _reloads(plan: Plan, built: Parts, served: serving.Served, reload: asyncio.Event) -> None:
+async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload: asyncio.Event) -> None:
     """Take over repositories, certificate and log level from the settings whenever asked; bad ones change nothing."""
     while True:
         await reload.wait()
@@ -252,9 +254,11 @@ async def _reloads(plan: Plan, built: Parts, served: serving.Served, reload: asy
         try:
             fresh = await asyncio.to_thread(plan.reload)
             reloading.check_repositories([one.watched.name for one in built.repositories.reconcilers()], fresh)
-            certificate = certificates.configured(fresh)
-            renewed = None if certificate is None else await asyncio.to_thread(certificates.read, certificate)
-            await built.repositories.start(following.watched(fresh), trigger=Trigger.RELOAD)
+            certificate = certificates.configured_certificate(fresh)
+            renewed = (
+                None if certificate is None else await asyncio.to_thread(certificates.read_certificate, certificate)
+            )
+            await built.repositories.start(following.watched_repositories(fresh), trigger=Trigger.RELOAD)
         except errors.ReconcilerError as problem:
             for mistake in problem.message.splitlines():
                 log.error("The settings were not reloaded: %s", mistake)

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from reconciler.applying import Applier
-from reconciler.daemon.routing import Routing
+from reconciler.daemon.routing import RouteFollowing
 from reconciler.delivery import expiring
-from reconciler.delivery.expiring import Moment
+from reconciler.delivery.expiring import ExpiryMoment
 from reconciler.delivery.manager import Manager
 from reconciler.egress import machine
-from reconciler.egress.client import Client
-from reconciler.egress.networks import Listener, Policy
+from reconciler.egress.client import HttpClient
+from reconciler.egress.networks import EgressPolicy, Listener
+from reconciler.model.routes import Destination
 from reconciler.queueing.contract import Queue
 from reconciler.queueing.queues import Queues
-from reconciler.routing.models import Destination
 from reconciler.schedules import Schedules
 from reconciler.secrets import sources
-from reconciler.sending.environment import Environment, system_clock
+from reconciler.sending.environment import SendEnvironment, system_clock
 from reconciler.sending.exporter import Exporter
-from reconciler.sending.outlet import Outlet
+from reconciler.sending.outlet import HttpSender
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 
@@ -44,18 +44,18 @@ class Delivering:
     """Delivery that is up."""
 
     manager: Manager
-    routing: Routing
+    routing: RouteFollowing
 
     async def keep(self, store: Store) -> None:
         """Follow what every project routes, for ever."""
         await self.routing.keep(sorted({*await store.projects(), *await self.manager.projects()}))
 
 
-def policy(settings: Settings, listeners: Sequence[socket.socket]) -> Policy:
+def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> EgressPolicy:
     """Where deliveries may go: never to a listener of the service itself."""
-    return Policy(
+    return EgressPolicy(
         listeners=tuple(_listener(one) for one in listeners),
-        is_local=machine.has,
+        is_local=machine.machine_has,
         allow=settings.delivery.egress.allow,
         deny=settings.delivery.egress.deny,
     )
@@ -71,12 +71,12 @@ async def delivering(
     """
     delivery = settings.delivery
     chance = random.Random()  # noqa: S311 (it spreads waits)
-    secrets = sources.configured(settings, environment=environment)
+    secrets = sources.configured_sources(settings, environment=environment)
     queues = Queues(settings.state_dir / QUEUES, reserve=delivery.free_bytes, clock=system_clock)
-    to = policy(settings, listeners)
-    async with Client(policy=to, proxy=settings.outbound.proxy, connections=_most_connections()) as client:
-        outlet = Outlet(client, secrets=secrets, authorities=settings.outbound.ca_file)
-        surroundings = Environment(random=chance)
+    to = egress_policy(settings, listeners)
+    async with HttpClient(policy=to, proxy=settings.outbound.proxy, connections=_most_connections()) as client:
+        outlet = HttpSender(client, secrets=secrets, authorities=settings.outbound.ca_file)
+        surroundings = SendEnvironment(random=chance)
 
         def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
             return Exporter(destination, project=project, queue=queue, outlet=outlet, environment=surroundings)
@@ -88,7 +88,7 @@ async def delivering(
         await queues.start()
         dead_bytes = delivery.dead_letters.max_bytes
         manager = Manager(queues, make, look_up, clock=system_clock, dead_bytes=dead_bytes, chance=chance)
-        routing = Routing(applier.routes, manager, monotonic=time.monotonic)
+        routing = RouteFollowing(applier.routes, manager, monotonic=time.monotonic)
         manager.follow(routing.ask, routing.behind)
         applier.listen(routing.heard)
         schedules = Upkeep(manager, queues, max_age=delivery.dead_letters.max_age, now=_now).scheduled()
@@ -103,7 +103,7 @@ async def delivering(
 class Upkeep:
     """What comes round: dead letters that expire, and a look at the disk."""
 
-    def __init__(self, manager: Manager, queues: Queues, *, max_age: float, now: Callable[[], Moment]) -> None:
+    def __init__(self, manager: Manager, queues: Queues, *, max_age: float, now: Callable[[], ExpiryMoment]) -> None:
         """`max_age` of dead letters in seconds."""
         self._manager = manager
         self._queues = queues
@@ -131,7 +131,7 @@ class Upkeep:
                 "service is restarted."
             )
         self._is_ahead = is_ahead
-        await self._manager.expire(before=expiring.believed(self._first, now) - int(self._max_age * 1000))
+        await self._manager.expire(before=expiring.believed_moment(self._first, now) - int(self._max_age * 1000))
 
     async def look_at_disk(self) -> None:
         """Say when the disk is down to what queues leave free, and when there is room again."""
@@ -158,5 +158,5 @@ def _most_connections() -> int:
     return 0 if soft == resource.RLIM_INFINITY else soft // 2
 
 
-def _now() -> Moment:
-    return Moment(system_clock(), time.clock_gettime(time.CLOCK_BOOTTIME))  # it goes on while the machine sleeps
+def _now() -> ExpiryMoment:
+    return ExpiryMoment(system_clock(), time.clock_gettime(time.CLOCK_BOOTTIME))  # it goes on while the machine sleeps

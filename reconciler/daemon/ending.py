@@ -18,7 +18,7 @@ LOG_SECONDS = 1.0  # a reader of our log that hangs must not hold up the end
 FAILED = 1  # the exit code
 
 
-class Bound:
+class ShutdownDeadline:
     """Begun once, when the daemon is told to stop; it lasts until the process has ended."""
 
     def __init__(self, *, seconds: float) -> None:
@@ -47,7 +47,7 @@ class Bound:
         saying = threading.Thread(target=self._say, name="last-words", daemon=True)
         saying.start()
         saying.join(LOG_SECONDS)
-        for child in children():
+        for child in child_processes():
             _kill(child)
         os._exit(FAILED)
 
@@ -58,7 +58,7 @@ class Bound:
         )
 
 
-def children() -> list[int]:
+def child_processes() -> list[int]:
     """The processes that this one has started, where the kernel tells (Linux)."""
     found: list[int] = []
     for tasks in Path("/proc/self/task").glob("*/children"):

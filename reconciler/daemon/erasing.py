@@ -13,14 +13,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ErasePace:
     """Seconds between two tries: as a rule, and after the disk would not take them."""
 
     seconds: float = 5.0
     after_fault: float = 600.0
 
 
-async def erase(store: Store, pace: Pace) -> None:
+async def erase_loop(store: Store, pace: ErasePace) -> None:
     """Try for ever; say when traces have to wait, and when they are gone then."""
     waiting = False
     while True:

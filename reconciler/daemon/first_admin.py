@@ -11,11 +11,11 @@ import secrets
 import stat
 from pathlib import Path
 
-from reconciler import errors, ids
 from reconciler.access import changing, passwords
-from reconciler.access.models import User
 from reconciler.accounts import Accounts
-from reconciler.clock import Clock, rfc3339
+from reconciler.model import errors, ids
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.directory import User
 from reconciler.signing_in.passwords import SigningIn
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ FILE = "initial-admin-password"
 PASSWORD_BYTES = 24  # of randomness: 32 characters
 
 
-async def ensure(accounts: Accounts, signing_in: SigningIn, *, state_dir: Path, clock: Clock) -> None:
+async def ensure_first_admin(accounts: Accounts, signing_in: SigningIn, *, state_dir: Path, clock: Clock) -> None:
     """Create the organization admin when there is none, and say where the password stands.
 
     The file comes first: whoever dies in between leaves a password of nobody, and the next start writes another.
@@ -63,7 +63,7 @@ async def ensure(accounts: Accounts, signing_in: SigningIn, *, state_dir: Path, 
     )
 
 
-async def clear(accounts: Accounts, *, state_dir: Path) -> None:
+async def clear_first_admin(accounts: Accounts, *, state_dir: Path) -> None:
     """Wait until the password in the file opens nothing, and remove the file; without one, that is done.
 
     Best effort: a file that cannot be removed is told of. What was changed just before the service died is noticed at
@@ -87,7 +87,7 @@ async def clear(accounts: Accounts, *, state_dir: Path) -> None:
 
 
 async def _is_valid(password: str, encoded: str | None) -> bool:
-    return encoded is not None and await asyncio.to_thread(passwords.is_right, password, encoded)
+    return encoded is not None and await asyncio.to_thread(passwords.is_right_password, password, encoded)
 
 
 def _encoded(accounts: Accounts) -> str | None:

@@ -7,39 +7,39 @@ import asyncio
 from collections.abc import Callable
 
 from reconciler.daemon import leftovers
-from reconciler.reconciling.watched import Watched
+from reconciler.reconciling.watched import WatchedRepository
 from reconciler.remotes import retiring
 from reconciler.remotes.credentials import Credentials
-from reconciler.remotes.sharing import Place
+from reconciler.remotes.sharing import RemotePlace
 from reconciler.remotes.sources import Source
 from reconciler.settings.models import Settings
 from reconciler.settings.repositories import Repository
 
 
-def places(settings: Settings) -> Callable[[Source], Place]:
+def remote_places(settings: Settings) -> Callable[[Source], RemotePlace]:
     """Each remote gets a mirror named after it: another URL, and the same with other credentials, is another one."""
     mirrors, homes = settings.state_dir / leftovers.MIRRORS, settings.state_dir / leftovers.HOMES
 
-    def place(source: Source) -> Place:
-        name = leftovers.place(source.url, source.credentials)
-        return Place(mirrors / f"{name}.git", homes / name, settings.state_dir)
+    def place(source: Source) -> RemotePlace:
+        name = leftovers.remote_place(source.url, source.credentials)
+        return RemotePlace(mirrors / f"{name}.git", homes / name, settings.state_dir)
 
     return place
 
 
 async def remove_leftovers(settings: Settings) -> None:
     """Of remotes that no repository in the settings has. Before any is followed, and while we hold the lock."""
-    kept = [leftovers.place(one.url, one.credentials) for one in watched(settings)]
-    retiring.remove(await asyncio.to_thread(leftovers.put_aside, settings.state_dir, kept=kept))
+    kept = [leftovers.remote_place(one.url, one.credentials) for one in watched_repositories(settings)]
+    retiring.remove_retired(await asyncio.to_thread(leftovers.retire_leftovers, settings.state_dir, kept=kept))
 
 
-def watched(settings: Settings) -> list[Watched]:
+def watched_repositories(settings: Settings) -> list[WatchedRepository]:
     """The repositories to watch."""
     return [_one_watched(repository) for repository in settings.repositories]
 
 
-def _one_watched(repository: Repository) -> Watched:
-    return Watched(
+def _one_watched(repository: Repository) -> WatchedRepository:
+    return WatchedRepository(
         name=repository.name,
         url=repository.url,
         branch=repository.branch,

@@ -35,7 +35,7 @@ HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
 """A browser that was here once comes back by https alone, for a year; other names of the host are not concerned."""
 
 
-def security(*, tls: bool, web_url: str) -> tuple[Header, ...]:
+def security_headers(*, tls: bool, web_url: str) -> tuple[Header, ...]:
     """The headers of a listener. `tls` says whether it has TLS itself.
 
     HSTS counts for all ports of a host name, so it is sent only where people are meant to come by https (`web_url`):
@@ -44,6 +44,6 @@ def security(*, tls: bool, web_url: str) -> tuple[Header, ...]:
     return (*SECURITY, HSTS) if tls and web_url.startswith("https:") else SECURITY
 
 
-def of_pages(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+def page_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
     """The same headers as pages for people carry them."""
     return tuple((name, OF_PAGES.get(name, value)) for name, value in headers)

@@ -24,7 +24,7 @@ UNREADABLE = re.compile(r"[^A-Za-z0-9]+")
 NAME_CHARACTERS = 40  # of a remote's own name, in that of its folders
 
 
-def place(url: str, credentials: Credentials) -> str:
+def remote_place(url: str, credentials: Credentials) -> str:
     """The name of a remote's folders: the last part of its URL, and a digest of all that tells it from others."""
     last = url.rstrip("/").rpartition("/")[2].removesuffix(".git")
     name = UNREADABLE.sub("-", last).strip("-")[:NAME_CHARACTERS] or "repository"
@@ -33,7 +33,7 @@ def place(url: str, credentials: Credentials) -> str:
     return f"{name}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
 
-def put_aside(state_directory: Path, *, kept: Iterable[str]) -> list[Path]:
+def retire_leftovers(state_directory: Path, *, kept: Iterable[str]) -> list[Path]:
     """Rename mirrors that belong to no place in `kept`, those of proposals, and every home; the renamed folders, which
     are nobody's now.
 
@@ -52,7 +52,7 @@ def put_aside(state_directory: Path, *, kept: Iterable[str]) -> list[Path]:
             aside.append(path)  # the process before this one ended before it had removed it
         elif ours.fullmatch(path.name) and not is_kept:
             unused.append(path)
-    return [*aside, *retiring.put_aside(unused)]
+    return [*aside, *retiring.retire_folder(unused)]
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.upkeep import holders
 
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
-def hold(state_directory: Path) -> Iterator[None]:
+def hold_state_directory(state_directory: Path) -> Iterator[None]:
     """Hold the directory's lock; made if missing, for its owner alone. The kernel lets go of it when the process ends.
 
     Raises Refused when another process holds it, or the directory cannot be used.

@@ -12,9 +12,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TextIO
 
-from reconciler import belonging
-from reconciler.clock import rfc3339
-from reconciler.escaping import visible, visible_block, visible_json
+from reconciler.model import log_context
+from reconciler.model.clock import rfc3339
+from reconciler.model.text import visible, visible_block, visible_json
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ OURS = ("reconciler", "api")
 LIBRARIES = {"apscheduler": logging.CRITICAL, "uvicorn": logging.ERROR}
 
 
-class Text(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """`06:12:00 warning: telemetry: … [run 8Q1X2Y3Z]` for a person. A record begins at the margin; its trace is set in
     beneath. Of an id the end is shown, in which those of one minute differ; lines as JSON have all of it.
     """
@@ -39,7 +39,7 @@ class Text(logging.Formatter):
         return line if not trace else f"{line}\n{visible_block(str(trace))}"
 
 
-class Json(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One object a line: `time`, `level`, `logger`, `message`, `request` or `run` where it belongs to one, then the
     fields of the record.
     """
@@ -60,7 +60,7 @@ class Json(logging.Formatter):
 
 def _belongs() -> dict[str, str]:
     """The request and the run that the line belongs to, which is written where it is logged: in their context."""
-    ids = {"request": belonging.REQUEST.get(), "run": belonging.RUN.get()}
+    ids = {"request": log_context.REQUEST.get(), "run": log_context.RUN.get()}
     return {name: identifier for name, identifier in ids.items() if identifier}
 
 
@@ -69,7 +69,7 @@ def _short() -> str:
     return "".join(f" [{name} {identifier[-SHORT:]}]" for name, identifier in _belongs().items())
 
 
-class Handler(logging.StreamHandler[TextIO]):
+class LogHandler(logging.StreamHandler[TextIO]):
     """Writes records."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
@@ -93,8 +93,8 @@ def set_up(*, level: str, style: str, stream: TextIO = sys.stderr) -> None:
     `level` is debug, info, warning or error; `style` is auto, text or json.
     """
     as_text = style == "text" or (style == "auto" and stream.isatty())
-    handler = Handler(stream)
-    handler.setFormatter(Text() if as_text else Json())
+    handler = LogHandler(stream)
+    handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

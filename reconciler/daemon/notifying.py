@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from reconciler import clock
 from reconciler.accounts import Accounts
 from reconciler.applying import Applier
 from reconciler.daemon import delivering, leftovers
 from reconciler.delivery.manager import Manager
-from reconciler.egress.client import Client
-from reconciler.notifications.rendering import Place
-from reconciler.notifications.telling import Filter
+from reconciler.egress.client import HttpClient
+from reconciler.model import clock
+from reconciler.notifications.rendering import NotificationPlace
+from reconciler.notifications.telling import AlertFilter
 from reconciler.notifying import certificates, configurations, delivery, disks, keys, repositories, store
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.targets import Recipient
-from reconciler.notifying.watching import Watch
+from reconciler.notifying.targets import AlertTarget
+from reconciler.notifying.watching import ObserverLoop
 from reconciler.operations.contract import Operations
 from reconciler.reconciling.repositories import Repositories
 from reconciler.secrets import sources
@@ -38,11 +38,11 @@ class Notifying:
     """Notifications that are kept; `keep` looks for what may be wrong, and sends alerts."""
 
     board: Board
-    watch: Watch
+    watch: ObserverLoop
     outbox: Outbox | None
     settings: Settings
     listeners: Sequence[socket.socket]
-    certificates: certificates.Observer
+    certificates: certificates.CertificateObserver
     damage: store.DamageObserver
 
     def reloaded(self, settings: Settings) -> None:
@@ -58,13 +58,15 @@ class Notifying:
                 group.create_task(self._send(self.outbox), name="alerts")
 
     async def _send(self, outbox: Outbox) -> None:
-        policy = delivering.policy(self.settings, self.listeners)
+        policy = delivering.egress_policy(self.settings, self.listeners)
         outbound = self.settings.outbound
-        async with Client(policy=policy, proxy=outbound.proxy, connections=CONNECTIONS * len(outbox.targets)) as client:
+        async with HttpClient(
+            policy=policy, proxy=outbound.proxy, connections=CONNECTIONS * len(outbox.targets)
+        ) as client:
             await outbox.keep(client, authorities=outbound.ca_file)
 
 
-async def built(
+async def build_notifying(
     settings: Settings,
     operations: Operations,
     *,
@@ -77,39 +79,39 @@ async def built(
     environment: Mapping[str, str],
 ) -> Notifying:
     """With what an earlier start kept. Raises StoreFault."""
-    place = Place(settings.organization, settings.web_url)
+    place = NotificationPlace(settings.organization, settings.web_url)
     outbox = await _outbox(settings, operations, place)
     retention = timedelta(seconds=settings.notifications.retention)
     board = Board(operations, clock=clock.now, place=place, retention=retention, outbox=outbox)
     await board.load()
-    changes = configurations.Observer(store_, monotonic=time.monotonic)
+    changes = configurations.ConfigurationObserver(store_, monotonic=time.monotonic)
     applier.listen(changes.heard)
-    own = certificates.Own(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
-    secrets = sources.configured(settings, environment=environment)
-    ends = certificates.Observer(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
+    own = certificates.OwnCertificates(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
+    secrets = sources.configured_sources(settings, environment=environment)
+    ends = certificates.CertificateObserver(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
     damage = store.DamageObserver(store_)
     observers = (
-        repositories.Observer(repositories_, store_),
+        repositories.RepositoryObserver(repositories_, store_),
         changes,
-        delivery.Observer(manager, clock=clock.now),
+        delivery.DeliveryObserver(manager, clock=clock.now),
         _disks(settings),
         ends,
-        keys.Observer(lambda: accounts.directory, clock=clock.now),
-        store.Observer(store_, unwritten=lambda: board.unwritten, clock=clock.now),
+        keys.KeyObserver(lambda: accounts.directory, clock=clock.now),
+        store.StoreObserver(store_, unwritten=lambda: board.unwritten, clock=clock.now),
         damage,
     )
-    watch = Watch(board, observers, every=settings.notifications.interval)
+    watch = ObserverLoop(board, observers, every=settings.notifications.interval)
     return Notifying(board, watch, outbox, settings, listeners, ends, damage)
 
 
-def _disks(settings: Settings) -> disks.Observer:
+def _disks(settings: Settings) -> disks.DiskObserver:
     """Of all that is kept: any folder of it may be a disk of its own."""
     queues = settings.state_dir / delivering.QUEUES
     folders = (settings.state_dir, settings.store.path.parent, settings.state_dir / leftovers.MIRRORS, queues)
-    return disks.Observer(folders, queues=queues, reserve=settings.delivery.free_bytes)
+    return disks.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
 
 
-async def _outbox(settings: Settings, operations: Operations, place: Place) -> Outbox | None:
+async def _outbox(settings: Settings, operations: Operations, place: NotificationPlace) -> Outbox | None:
     if not settings.alerts:
         return None
     outbox = Outbox([_recipient(one) for one in settings.alerts], operations, place=place, clock=clock.now)
@@ -117,10 +119,10 @@ async def _outbox(settings: Settings, operations: Operations, place: Place) -> O
     return outbox
 
 
-def _recipient(alert: Alert) -> Recipient:
-    wanted = Filter(
+def _recipient(alert: Alert) -> AlertTarget:
+    wanted = AlertFilter(
         severities=frozenset(alert.severities), types=frozenset(alert.types), projects=frozenset(alert.projects)
     )
-    return Recipient(
+    return AlertTarget(
         name=alert.name, wanted=wanted, url=alert.url, url_file=alert.url_file, secret_file=alert.secret_file
     )

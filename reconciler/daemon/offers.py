@@ -11,7 +11,7 @@ from reconciler.daemon.headers import Header
 OFFER = frozenset({b"upgrade", b"http2-settings"})  # names of its headers, which `Connection` has too
 
 
-def head(line: bytes, headers: Sequence[Header]) -> bytes:
+def head_without_offer(line: bytes, headers: Sequence[Header]) -> bytes:
     """The head of a request once more, from its first line to the empty one, without the offer. Names of headers are in
     lower case.
     """

@@ -15,24 +15,24 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
-from reconciler import clock
-from reconciler.access.principals import DEFAULT_PROJECT, LOCAL
-from reconciler.access.sessions import Lifetimes
+from reconciler.access.sessions import SessionLifetimes
 from reconciler.accounts import Accounts
-from reconciler.applying import Applier, Limits
-from reconciler.auditing.keeping import Keeping
-from reconciler.auditing.refusals import Refusals
+from reconciler.applying import Applier, ApplyLimits
+from reconciler.auditing.keeping import AuditUpkeep
+from reconciler.auditing.refusals import RefusedAttempts
 from reconciler.daemon import auth_change, certificates, delivering, following, headers, notifying, systemd
 from reconciler.daemon.delivering import Delivering
-from reconciler.daemon.ending import Bound
+from reconciler.daemon.ending import ShutdownDeadline
 from reconciler.daemon.notifying import Notifying
 from reconciler.daemon.services import Services
-from reconciler.delivery.limiting import Rates, Room
-from reconciler.errors import Refused
+from reconciler.delivery.limiting import IntakeRoom, RecordRates
 from reconciler.metrics.sources import Measured
+from reconciler.model import clock
+from reconciler.model.errors import Refused
+from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
 from reconciler.operations.sqlite import SqliteOperations
-from reconciler.reading.client import Reader
-from reconciler.reconciling.repositories import Environment, Repositories
+from reconciler.reading.client import WorkerClient
+from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
 from reconciler.remotes.following import Remotes
 from reconciler.reviewing.asking import Reviewing
 from reconciler.secrets import available, sources
@@ -56,7 +56,7 @@ class Parts(NamedTuple):
     repositories: Repositories
     delivery: Delivering
     notifying: Notifying
-    auditing: Keeping
+    auditing: AuditUpkeep
 
 
 class _Kept(NamedTuple):
@@ -77,9 +77,9 @@ class _Entrance(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def built(
+async def build_parts(
     settings: Settings,
-    bound: Bound,
+    bound: ShutdownDeadline,
     *,
     listeners: Sequence[socket.socket],
     environment: Mapping[str, str],
@@ -95,21 +95,21 @@ async def built(
         _reading(bound) as reader,
     ):
         path = str(settings.store.path)
-        limits = Limits(
+        limits = ApplyLimits(
             api_versions=settings.api.accepted_versions,
             max_resources=settings.api.max_resources,
             refuse_unknown=settings.resources.refuse_unknown,
         )
-        secrets = partial(available.of, sources.configured(settings, environment=environment))
+        secrets = partial(available.available_secrets, sources.configured_sources(settings, environment=environment))
         applier = Applier(kept.store, reader, store_path=path, limits=limits, secrets=secrets, clock=clock.now)
-        auditing = Keeping(kept.store, Refusals(), retention=settings.audit.retention, clock=clock.now)
+        auditing = AuditUpkeep(kept.store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
         applier.listen(auditing.heard)
         async with (
             _repositories(settings, kept, applier) as repositories,
             _entrance(settings, bound, kept) as entrance,
             delivering.delivering(settings, listeners, applier=applier, environment=environment) as delivery,
         ):
-            watching = await notifying.built(
+            watching = await notifying.build_notifying(
                 settings,
                 kept.operations,
                 store_=kept.store,
@@ -121,7 +121,7 @@ async def built(
                 environment=environment,
             )
             # All that a door may use: a long list, and nothing is decided in it.
-            has_tls = certificates.configured(settings) is not None
+            has_tls = certificates.configured_certificate(settings) is not None
             services = Services(
                 store=kept.store,
                 applier=applier,
@@ -133,8 +133,8 @@ async def built(
                 api_key="" if settings.api_key is None else settings.api_key.get_secret_value(),
                 max_body_bytes=settings.api.max_body_bytes,
                 deliveries=delivery.manager,
-                rates=Rates(settings.delivery.records_per_second),
-                room=Room(settings.delivery.max_in_flight_bytes),
+                rates=RecordRates(settings.delivery.records_per_second),
+                room=IntakeRoom(settings.delivery.max_in_flight_bytes),
                 sessions=entrance.sessions,
                 board=watching.board,
                 outbox=watching.outbox,
@@ -148,7 +148,7 @@ async def built(
                 trusted_proxies=settings.trusted_proxies,
                 refusals=auditing.refusals,
                 has_tls=has_tls,
-                headers=headers.security(tls=has_tls, web_url=settings.web_url),
+                headers=headers.security_headers(tls=has_tls, web_url=settings.web_url),
                 measured=Measured(
                     repositories=repositories,
                     deliveries=delivery.manager.figures,
@@ -160,20 +160,22 @@ async def built(
 
 @contextlib.asynccontextmanager
 async def _kept(
-    settings: Settings, bound: Bound, *, confirm_auth_change: bool, new_store: bool
+    settings: Settings, bound: ShutdownDeadline, *, confirm_auth_change: bool, new_store: bool
 ) -> AsyncIterator[_Kept]:
     """Both files, brought to this version, and everybody who may still come in. Raises Refused, StoreFault."""
     path = settings.store.path
-    missing = await asyncio.to_thread(databases.missing, databases.places(settings))
+    missing = await asyncio.to_thread(databases.missing, databases.database_places(settings))
     if missing is not None and not new_store:
         raise Refused(missing)
-    await asyncio.to_thread(upgrading.before, databases.places(settings), clock=time.monotonic, beating=systemd.beat)
+    await asyncio.to_thread(
+        upgrading.copy_before_upgrade, databases.database_places(settings), clock=time.monotonic, beating=systemd.beat
+    )
     store = await asyncio.to_thread(SqliteStore, path)
     operations: SqliteOperations | None = None
     try:
         operations = await asyncio.to_thread(SqliteOperations, settings.state_dir / OPERATIONS)
         accounts = Accounts(store, await store.directory(), clock=clock.now)
-        await auth_change.settle(
+        await auth_change.settle_auth(
             accounts,
             store,
             operations,
@@ -193,9 +195,9 @@ async def _kept(
 
 
 @contextlib.asynccontextmanager
-async def _reading(bound: Bound) -> AsyncIterator[Reader]:
+async def _reading(bound: ShutdownDeadline) -> AsyncIterator[WorkerClient]:
     """The reader child."""
-    reader = Reader()
+    reader = WorkerClient()
     try:
         await reader.start()
         yield reader
@@ -216,7 +218,7 @@ async def _repositories(settings: Settings, kept: _Kept, applier: Applier) -> As
 
 
 @contextlib.asynccontextmanager
-async def _entrance(settings: Settings, bound: Bound, kept: _Kept) -> AsyncIterator[_Entrance]:
+async def _entrance(settings: Settings, bound: ShutdownDeadline, kept: _Kept) -> AsyncIterator[_Entrance]:
     """By which people come in; what is remembered of keys and sessions is written at the end. Raises StoreFault."""
     sessions = await _sessions(settings, kept.operations, kept.accounts)
     people, provider = _through_a_provider(settings, kept.accounts, sessions)
@@ -233,7 +235,7 @@ async def _entrance(settings: Settings, bound: Bound, kept: _Kept) -> AsyncItera
 
 async def _sessions(settings: Settings, operations: SqliteOperations, accounts: Accounts) -> Sessions:
     """Those of an earlier start. Raises StoreFault."""
-    lifetimes = Lifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
+    lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
     sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now, randomness=os.urandom)
     await sessions.load()
     return sessions
@@ -244,7 +246,7 @@ async def _check_provider(settings: Settings) -> None:
     if settings.auth.type == "oidc":
         from reconciler.daemon import signing_in  # noqa: PLC0415 - as below
 
-        await signing_in.check(settings)
+        await signing_in.check_provider(settings)
 
 
 def _through_a_provider(
@@ -256,16 +258,18 @@ def _through_a_provider(
     from reconciler.daemon import signing_in  # noqa: PLC0415 - some megabytes that most services never need
 
     return (
-        signing_in.people(settings, accounts, sessions, clock=clock.now),
-        signing_in.provider(settings, clock=clock.now, monotonic=time.monotonic),
+        signing_in.build_people(settings, accounts, sessions, clock=clock.now),
+        signing_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic),
     )
 
 
-def _surroundings(settings: Settings, *, store: SqliteStore, applier: Applier, accounts: Accounts) -> Environment:
-    return Environment(
+def _surroundings(
+    settings: Settings, *, store: SqliteStore, applier: Applier, accounts: Accounts
+) -> ReconcileEnvironment:
+    return ReconcileEnvironment(
         store=store,
         applier=applier,
-        remotes=Remotes(following.places(settings), clock=asyncio.get_running_loop().time),
+        remotes=Remotes(following.remote_places(settings), clock=asyncio.get_running_loop().time),
         ensure_project=accounts.ensure_project,
         api_versions=settings.api.accepted_versions,
         refuse_unknown=settings.resources.refuse_unknown,

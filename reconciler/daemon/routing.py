@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from reconciler import errors
-from reconciler.applying import Told
+from reconciler.applying import AppliedChange
 from reconciler.delivery.contract import Behind
-from reconciler.routing.models import Routes
+from reconciler.model import errors
+from reconciler.model.routes import Routes
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ PAUSE_SECONDS = 0.05  # between two readings, for what changes together
 LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of before are used
 
 
-class Follower(Protocol):
+class ProjectFollower(Protocol):
     """What follows routes."""
 
     async def left(self, project: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
 """What a project routes, and what is known of these destinations, which may be gone."""
 
 
-class Fault(NamedTuple):
+class RouteFault(NamedTuple):
     """Why a project is not followed in full, and when it is read again whether it changes or not."""
 
     message: str
@@ -57,11 +57,16 @@ class Change(NamedTuple):
         return self if later is None else Change(self.at, self.endpoints | later.endpoints)
 
 
-class Routing:
+class RouteFollowing:
     """The projects whose routes are to be read, in the order in which that was found."""
 
     def __init__(
-        self, read: Read, follower: Follower, *, monotonic: Callable[[], float], again_seconds: float = AGAIN_SECONDS
+        self,
+        read: Read,
+        follower: ProjectFollower,
+        *,
+        monotonic: Callable[[], float],
+        again_seconds: float = AGAIN_SECONDS,
     ) -> None:
         self._again_seconds = again_seconds
         self._monotonic = monotonic
@@ -71,10 +76,10 @@ class Routing:
         self._follower = follower
         self._waiting: dict[str, None] = {}
         self._reading: str | None = None
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, RouteFault] = {}
         self._woken = asyncio.Event()
 
-    def heard(self, told: Told) -> None:
+    def heard(self, told: AppliedChange) -> None:
         """The store changed."""
         if told.changed and told.project is not None:
             change = Change(self._monotonic(), frozenset(told.changed_endpoints))
@@ -146,4 +151,4 @@ class Routing:
         else:
             log.warning("What the project %s routes is not followed in full, and is read again: %s", project, message)
         timer = asyncio.get_running_loop().call_later(seconds, self.ask, project)
-        self._faults[project] = Fault(message, seconds, timer)
+        self._faults[project] = RouteFault(message, seconds, timer)

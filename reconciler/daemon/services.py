@@ -6,20 +6,19 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from reconciler.access.actors import Actor
-from reconciler.access.paces import Paces
-from reconciler.access.principals import Principal
+from reconciler.access.paces import RateLimits
 from reconciler.access.sent_forms import SentForms
 from reconciler.accounts import Accounts
 from reconciler.applying import Applier
-from reconciler.auditing.refusals import Refusals
-from reconciler.clock import Clock
+from reconciler.auditing.refusals import RefusedAttempts
 from reconciler.daemon import headers
 from reconciler.daemon.headers import Header
 from reconciler.delivery.contract import Delivery
-from reconciler.delivery.limiting import Rates, Room
-from reconciler.hooks.memory import Memory
+from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.hooks.memory import HookMemory
 from reconciler.metrics.sources import Measured
+from reconciler.model.clock import Clock
+from reconciler.model.principals import Actor, Principal
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
 from reconciler.reviewing.asking import Reviewing
@@ -102,8 +101,8 @@ class Services:
     api_key: str
     max_body_bytes: int
     deliveries: Delivery
-    rates: Rates
-    room: Room
+    rates: RecordRates
+    room: IntakeRoom
     sessions: Sessions
     board: Board
     outbox: Outbox | None = None
@@ -117,9 +116,9 @@ class Services:
     has_tls: bool = False
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     headers: tuple[Header, ...] = headers.SECURITY
-    hooks: Memory = field(default_factory=Memory)
+    hooks: HookMemory = field(default_factory=HookMemory)
     in_flight: dict[str, int] = field(default_factory=dict)
-    paces: Paces = field(default_factory=Paces)
+    paces: RateLimits = field(default_factory=RateLimits)
     sent_forms: SentForms = field(default_factory=SentForms)
-    refusals: Refusals = field(default_factory=Refusals)
+    refusals: RefusedAttempts = field(default_factory=RefusedAttempts)
     measured: Measured = field(default_factory=Measured)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from reconciler import errors
 from reconciler.daemon import certificates
 from reconciler.daemon.certificates import Certificate
 from reconciler.daemon.connections import HEAD_SECONDS, BoundedConnection
 from reconciler.daemon.whole_requests import Shortcut
+from reconciler.model import errors
 
 BACKLOG = 512  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30
@@ -90,7 +90,7 @@ class Served:
 
     end: Callable[[], Awaitable[None]]
     """Let requests under way end, beside whatever else ends."""
-    shown: certificates.Shown | None
+    shown: certificates.PresentedCertificate | None
     """What new connections are shown; None without TLS, and whether there is TLS at all is settled at the start."""
 
 
@@ -107,7 +107,9 @@ async def serve(
 
     More doors show the same certificate. Raises Refused when it cannot.
     """
-    shown = None if certificate is None else certificates.Shown(certificates.read(certificate))
+    shown = (
+        None if certificate is None else certificates.PresentedCertificate(certificates.read_certificate(certificate))
+    )
     doors = [Door(application, listener), *more]
     configs = [(_config(door.application, drain_seconds=drain_seconds), door.listener) for door in doors]
     server = _Server(configs, None if shown is None else shown.listener)

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from reconciler import clock
-from reconciler.access.admitting import Policy
-from reconciler.access.claim_names import names_of
+from reconciler.access.admitting import AdmissionPolicy
+from reconciler.access.claim_names import claim_names
 from reconciler.accounts import Accounts
-from reconciler.clock import Clock
-from reconciler.errors import Refused
-from reconciler.oidc.faults import Unfit, Unreachable
-from reconciler.oidc.provider import Configuration, Provider
+from reconciler.model import clock
+from reconciler.model.clock import Clock
+from reconciler.model.errors import Refused
+from reconciler.oidc.faults import ProviderUnfit, ProviderUnreachable
+from reconciler.oidc.provider import Provider, ProviderConfiguration
 from reconciler.settings.models import Settings
 from reconciler.signing_in.people import People
 from reconciler.signing_in.sessions import Sessions
@@ -27,11 +27,11 @@ CALLBACK = "/oidc/redirect"  # the interface, Authentication, OpenID Connect sig
 SIGNED_OUT = "/signed-out"
 
 
-def people(settings: Settings, accounts: Accounts, sessions: Sessions, *, clock: Clock) -> People:
+def build_people(settings: Settings, accounts: Accounts, sessions: Sessions, *, clock: Clock) -> People:
     """What lets people in."""
     oidc = settings.auth.oidc
-    policy = Policy(
-        names=names_of(oidc.custom_claims),
+    policy = AdmissionPolicy(
+        names=claim_names(oidc.custom_claims),
         disable_invitations=oidc.disable_invitations,
         first_claim=oidc.first_admin.claim,
         first_value=oidc.first_admin.value,
@@ -39,10 +39,10 @@ def people(settings: Settings, accounts: Accounts, sessions: Sessions, *, clock:
     return People(accounts, sessions, policy=policy, clock=clock)
 
 
-def provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], float]) -> Provider:
+def build_provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], float]) -> Provider:
     """Who proves people."""
     oidc = settings.auth.oidc
-    configuration = Configuration(
+    configuration = ProviderConfiguration(
         issuer=oidc.issuer,
         client_id=oidc.oauth2_client_id,
         client_secret=oidc.oauth2_client_secret.get_secret_value(),
@@ -55,7 +55,7 @@ def provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], float]
     return Provider(configuration, clock=clock, monotonic=monotonic)
 
 
-async def look(provider: Provider, settings: Settings) -> None:
+async def look_at_provider(provider: Provider, settings: Settings) -> None:
     """Say where people sign in, and warn of a provider with which nobody can. It may be up a moment later, and keys
     work meanwhile.
     """
@@ -69,18 +69,18 @@ async def look(provider: Provider, settings: Settings) -> None:
         )
     try:
         await provider.check()
-    except (Unreachable, Unfit) as problem:
+    except (ProviderUnreachable, ProviderUnfit) as problem:
         log.warning("Nobody can sign in at this moment: %s", problem.message)
     else:
         log.info("The provider %s answers and can be used.", settings.auth.oidc.issuer)
 
 
-async def check(settings: Settings) -> None:
+async def check_provider(settings: Settings) -> None:
     """Ask the provider before others lose their access for it. Raises Refused when nobody could sign in."""
-    asked = provider(settings, clock=clock.now, monotonic=time.monotonic)
+    asked = build_provider(settings, clock=clock.now, monotonic=time.monotonic)
     try:
         await asked.check()
-    except (Unreachable, Unfit) as problem:
+    except (ProviderUnreachable, ProviderUnfit) as problem:
         reason = problem.message.removesuffix(".")
         raise Refused(f"Nothing was removed, since nobody could sign in afterwards: {reason}.") from None
     finally:

@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
 
 
-def is_allowed(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:
+def is_allowed_resource(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:
     """Whether the kind and the name of a resource each match a pattern."""
     return _matches(key.kind, kinds) and _matches(key.name, names)
 

@@ -9,16 +9,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.documents.values import Pointer, Value
-from reconciler.resources import component_types, components
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.definitions import Definition
-from reconciler.resources.fitting import Lookup
-from reconciler.resources.keys import Key
+from reconciler.model import component_types, components
+from reconciler.model.component_types import ComponentType, Definition
+from reconciler.model.names import Key
+from reconciler.model.type_checks import Lookup
+from reconciler.model.values import Pointer, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Blinding:
+class BlindTypes:
     """`lookup` finds the types in force afterwards, of which the `tried` ones are not in force yet."""
 
     lookup: Lookup
@@ -34,7 +33,9 @@ class Blinding:
         holding = {place[: place.index("value")] for place in places if "value" in place}
         names: dict[Key, set[str]] = defaultdict(set)
         kind = document["kind"]
-        for component in components.find(kind, document["spec"]) if isinstance(kind, str) and holding else ():
+        for component in (
+            components.find_components(kind, document["spec"]) if isinstance(kind, str) and holding else ()
+        ):
             for index, parameter in enumerate(component.parameters):
                 if component.type_key in self.tried and (*component.at, index) in holding:
                     name = parameter.get("name") if isinstance(parameter, dict) else None

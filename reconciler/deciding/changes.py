@@ -8,20 +8,18 @@ from typing import Any
 
 import msgspec
 
-from reconciler import ids
 from reconciler.deciding import drifting
 from reconciler.deciding.candidates import Candidate
-from reconciler.deciding.dependants import NOTHING, Standing
-from reconciler.deciding.gathering import Gathering
-from reconciler.documents.values import Pointer, Value
-from reconciler.planning.models import BUILT_IN, Change, Outcome
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.resources import canonical, drafts, preparing, rendering
-from reconciler.resources.drafts import Draft
-from reconciler.resources.fitting import Fit
-from reconciler.resources.keys import Key
-from reconciler.resources.preparing import Prepared
-from reconciler.resources.restoring import Secrets
+from reconciler.deciding.dependants import NOTHING, DependantState
+from reconciler.deciding.gathering import ChangePart
+from reconciler.model import ids, rendering, resource, values
+from reconciler.model.masking import Secrets
+from reconciler.model.names import Key
+from reconciler.model.outcomes import BUILT_IN, Change, Outcome, UpdateStatus
+from reconciler.model.rendering import Prepared
+from reconciler.model.resource import Draft
+from reconciler.model.type_checks import Fit
+from reconciler.model.values import Pointer, Value
 from reconciler.store import origins
 from reconciler.store.contract import (
     ChangeRow,
@@ -66,7 +64,7 @@ class Origin:
 
     def row_of(self, source: Mapping[str, Value]) -> OriginRow:
         """Where what comes from this source comes from, which has no `path` and `line` either."""
-        return origins.row(source, actor=self.actor, run=self.run, request=self.request, created_at=self.at)
+        return origins.origin_row(source, actor=self.actor, run=self.run, request=self.request, created_at=self.at)
 
 
 class Origins:
@@ -113,7 +111,7 @@ class Decided:
     fits: Mapping[int, Fit] = field(default_factory=dict)
     unresolved: frozenset[int] = frozenset()
     kept: Mapping[int, frozenset[Pointer]] = field(default_factory=dict)  # where `(sensitive)` stood for a secret
-    standing: Standing = NOTHING
+    standing: DependantState = NOTHING
 
     def storing_secrets(self) -> Iterator[tuple[Key, Outcome, Secrets]]:
         """What is stored anew and holds secrets, with them."""
@@ -123,9 +121,9 @@ class Decided:
                 yield outcome.key, outcome, holding[outcome.ordinal]
 
 
-def parts(decided: Decided, *, stock: Stock, origin: Origin, first: int = 0) -> Iterator[Changes]:
+def change_parts(decided: Decided, *, stock: Stock, origin: Origin, first: int = 0) -> Iterator[Changes]:
     """The rows of every outcome that changes the store or is told in a run, in parts; the run's ranks from `first`."""
-    rows, known = Gathering(), Origins(origin)
+    rows, known = ChangePart(), Origins(origin)
     for row in decided.standing.rows:
         rows.head_statuses.append(row)
         if rows.add(len(row.status)):
@@ -142,7 +140,7 @@ def parts(decided: Decided, *, stock: Stock, origin: Origin, first: int = 0) -> 
         yield rows.take()
 
 
-def _change(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock, known: Origins) -> int:
+def _change(outcome: Outcome, decided: Decided, rows: ChangePart, *, stock: Stock, known: Origins) -> int:
     """Add the rows of what changes; the bytes of them that weigh."""
     if outcome.change in WRITING:
         return _write(outcome, decided, rows, stock=stock, known=known)
@@ -168,7 +166,7 @@ def _change(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock
     return 0
 
 
-def _write(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock, known: Origins) -> int:
+def _write(outcome: Outcome, decided: Decided, rows: ChangePart, *, stock: Stock, known: Origins) -> int:
     """Add the new version of a resource that is created or updated; the bytes of it that weigh.
 
     A first read makes these by the thousand: rows whose members are named take three times as long to make.
@@ -179,9 +177,9 @@ def _write(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock,
     draft, place, origin = candidate.draft, candidate.place, known.origin
     assert draft is not None
     identity = _identity(outcome, draft, stock=stock, origin=origin)
-    bound = preparing.Bound(origin.project, identity.id, identity.version)
-    owned = drafts.owned(draft) if fit.secrets else drafts.members(draft)
-    ready = preparing.prepare(owned, fit.secrets, hmac_key=origin.hmac_key, bound=bound)
+    bound = rendering.Bound(origin.project, identity.id, identity.version)
+    owned = resource.owned_by_user(draft) if fit.secrets else resource.draft_members(draft)
+    ready = rendering.prepare(owned, fit.secrets, hmac_key=origin.hmac_key, bound=bound)
     ready = _with_the_same_hash(ready, stock.before.get(key))
     body = rendering.body(ready, identity=identity)
     path, line = (None, None) if place is None else (place.path, place.line)
@@ -194,14 +192,14 @@ def _write(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock,
         rows.references.append(ReferenceRow(origin.project, *key, *target))
     head = _head(key, draft, identity, path=path, line=line, standing=decided.standing, origin=origin)
     if origin.repository is None:
-        head = drifting.kept(head, outcome, stock.wanted)
+        head = drifting.kept_drift(head, outcome, stock.wanted)
     rows.heads.append(head)
     changed = _changed(outcome, version_after=identity.version, project=origin.project, origin=came_from.id)
     rows.changed.append(changed)
     return len(body) + len(ready.secrets or b"") + len(head.status)
 
 
-def _restore(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stock, known: Origins) -> int:
+def _restore(outcome: Outcome, decided: Decided, rows: ChangePart, *, stock: Stock, known: Origins) -> int:
     """Add the damaged version made anew, under the number and the instant that it has; the bytes of it that weigh.
 
     A repository's head is written with it: the document may have moved since.
@@ -211,10 +209,10 @@ def _restore(outcome: Outcome, decided: Decided, rows: Gathering, *, stock: Stoc
     key, project = outcome.stored.key, known.origin.project
     candidate, fit, before = decided.candidates[outcome.ordinal], decided.fits[outcome.ordinal], stock.identities[key]
     assert candidate.draft is not None
-    identity = rendering.Identity(before.resource_id, outcome.stored.version, before.created_at)
-    bound = preparing.Bound(project, identity.id, identity.version)
-    owned = drafts.owned(candidate.draft)
-    ready = preparing.prepare(owned, fit.secrets, hmac_key=known.origin.hmac_key, bound=bound)
+    identity = rendering.ResourceIdentity(before.resource_id, outcome.stored.version, before.created_at)
+    bound = rendering.Bound(project, identity.id, identity.version)
+    owned = resource.owned_by_user(candidate.draft)
+    ready = rendering.prepare(owned, fit.secrets, hmac_key=known.origin.hmac_key, bound=bound)
     body = rendering.body(ready, identity=identity)
     rows.rewritten.append(RewrittenRow(project, *key, identity.version, body, ready.secrets))
     who = known.row(None)
@@ -244,7 +242,7 @@ def _first(seed: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(key=seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
 
 
-def _identity(outcome: Outcome, draft: Draft, *, stock: Stock, origin: Origin) -> rendering.Identity:
+def _identity(outcome: Outcome, draft: Draft, *, stock: Stock, origin: Origin) -> rendering.ResourceIdentity:
     """An existing resource keeps its id; a new one brings its own or gets one, and goes on from its last version."""
     assert outcome.key is not None
     assert outcome.ordinal is not None
@@ -254,17 +252,17 @@ def _identity(outcome: Outcome, draft: Draft, *, stock: Stock, origin: Origin) -
     else:
         version = stock.last_versions.get(outcome.key, 0) + 1
         resource_id = draft.proposed_id or new_id(origin, outcome.ordinal)
-    return rendering.Identity(resource_id, version, origin.at)
+    return rendering.ResourceIdentity(resource_id, version, origin.at)
 
 
 def _head(
     key: Key,
     draft: Draft,
-    identity: rendering.Identity,
+    identity: rendering.ResourceIdentity,
     *,
     path: str | None,
     line: int | None,
-    standing: Standing,
+    standing: DependantState,
     origin: Origin,
 ) -> HeadRow:
     incomplete, delivery = standing.written.get(key, ()), standing.delivery.get(key)
@@ -314,7 +312,7 @@ def _renewed(outcome: Outcome, decided: Decided, *, stock: Stock, project: str) 
     return HeadStatusRow(project, *key, int(bool(rendering.incomplete(status))), status, outcome.stored.digest)
 
 
-def _restated(key: Key, status: bytes, standing: Standing) -> bytes:
+def _restated(key: Key, status: bytes, standing: DependantState) -> bytes:
     """The status of a version that stays, as it is after the change."""
     if key not in standing.stored:
         return status
@@ -343,7 +341,7 @@ def _with_the_same_hash(ready: Prepared, before: StoredDocument | None) -> Prepa
         stored = msgspec.json.decode(before.body, type=_Stored)
     except msgspec.DecodeError:
         return ready
-    is_same = canonical.encode(stored.spec) == canonical.encode(ready.masked["spec"])
+    is_same = values.canonical_json(stored.spec) == values.canonical_json(ready.masked["spec"])
     return replace(ready, spec_hash=stored.metadata.hash) if is_same else ready
 
 
@@ -366,7 +364,7 @@ def _changed(outcome: Outcome, *, version_after: int | None, project: str, origi
     return ChangeRow(project, action, *outcome.key, before, version_after, origin)
 
 
-def _tell(outcome: Outcome, decided: Decided, rows: Gathering, *, rank: int, origin: Origin) -> int:
+def _tell(outcome: Outcome, decided: Decided, rows: ChangePart, *, rank: int, origin: Origin) -> int:
     """Add what a run tells of this outcome, which is everything but `unchanged`, with the place in the commit or the
     last one; the bytes of it that weigh.
     """
@@ -375,14 +373,14 @@ def _tell(outcome: Outcome, decided: Decided, rows: Gathering, *, rank: int, ori
     given = None if outcome.ordinal is None else decided.candidates[outcome.ordinal].place
     place = given or outcome.stored
     path, line = (None, None) if place is None else (place.path, place.line)
-    reason = outcome.reason or why(outcome)
+    reason = outcome.reason or outcome_reason(outcome)
     kind, name = outcome.key or (None, None)
     notes = "\n".join(outcome.notes) or None
     rows.statuses.append(StatusRow(origin.run, rank, kind, name, _WORDS[outcome.status], reason, path, line, notes))
     return len(reason or "") + len(notes or "")
 
 
-def why(outcome: Outcome) -> str | None:
+def outcome_reason(outcome: Outcome) -> str | None:
     """What a run says of a status that has no reason: whose a resource is that it could not have, what uses it."""
     if outcome.status is UpdateStatus.IN_USE:
         return in_use(outcome)

@@ -10,25 +10,24 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from reconciler.access.actors import Actor
 from reconciler.deciding import changes, delivering, dependants, resolving, stored_secrets
-from reconciler.deciding.blinding import Blinding
+from reconciler.deciding.blinding import BlindTypes
 from reconciler.deciding.candidates import Candidate
 from reconciler.deciding.changes import WRITING, Decided
-from reconciler.deciding.dependants import Standing
+from reconciler.deciding.dependants import DependantState
 from reconciler.deciding.resolving import Coming, Resolved, Tell
-from reconciler.deciding.stored_secrets import Kept
-from reconciler.deciding.type_lookup import Types
-from reconciler.deciding.worlds import World
+from reconciler.deciding.stored_secrets import KeptSecrets
+from reconciler.deciding.type_lookup import TypeLookup
+from reconciler.deciding.worlds import StoreSnapshot
+from reconciler.model import builtins, components, resource
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus, WantedState
+from reconciler.model.principals import Actor
+from reconciler.model.resource import Draft
+from reconciler.model.type_checks import Fit
+from reconciler.model.violations import Violation
 from reconciler.planning import planner
-from reconciler.planning.models import Change, Outcome, Stored, Wanted
-from reconciler.planning.statuses import UpdateStatus
 from reconciler.planning.usage import References
-from reconciler.resources import builtins, components, drafts
-from reconciler.resources.drafts import Draft
-from reconciler.resources.fitting import Fit
-from reconciler.resources.keys import Key
-from reconciler.resources.violations import Violation
 from reconciler.store.contract import Damaged
 from reconciler.store.planning_view import PlanningView
 
@@ -39,25 +38,25 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class DocumentBatch:
     """Documents that one actor wants stored: the candidates, the same as planned, and what stands under their keys."""
 
     candidates: Sequence[Candidate]
-    wanted: Sequence[Wanted]
-    stored: Mapping[Key, Stored]
+    wanted: Sequence[WantedState]
+    stored: Mapping[Key, StoredState]
     actor: Actor
     accept_invalid: bool
     tell: Tell
 
 
-def decide(batches: Sequence[Batch], world: World) -> tuple[Decided, ...]:
+def decide(batches: Sequence[DocumentBatch], world: StoreSnapshot) -> tuple[Decided, ...]:
     """For each batch one outcome for each candidate, in order, and what follows from them.
 
     All batches are judged together, as one change. What follows for others is told with the first.
     """
     batches = [_renewed(batch, world) for batch in batches]
     change = _Change(batches, world)
-    lookup = Types(world.view, project=world.project, coming=dict(change.arriving_types()))
+    lookup = TypeLookup(world.view, project=world.project, coming=dict(change.arriving_types()))
     kept = tuple(_kept(batch, world, lookup=lookup) for batch in batches)
     if any(one.places or one.reasons or one.faults for one in kept):
         change = _Change([_as_kept(*pair) for pair in zip(batches, kept, strict=True)], world)
@@ -92,13 +91,13 @@ def decide(batches: Sequence[Batch], world: World) -> tuple[Decided, ...]:
     )
 
 
-def together(batch: Batch, world: World) -> Decided:
+def together(batch: DocumentBatch, world: StoreSnapshot) -> Decided:
     """The same for one batch."""
     [decided] = decide([batch], world)
     return decided
 
 
-def references(world: World, targets: Iterable[Key], written: Mapping[Key, Draft]) -> References:
+def references(world: StoreSnapshot, targets: Iterable[Key], written: Mapping[Key, Draft]) -> References:
     """What will refer to each of these once `written` is stored."""
     wanted = set(targets)
     after = {target: users - written.keys() for target, users in world.view.referrers(world.project, wanted).items()}
@@ -128,14 +127,14 @@ def changed_endpoints(decided: Iterable[Decided], view: PlanningView, *, project
                 later[key] = draft
             elif outcome.change is Change.DELETE and outcome.key is not None:
                 later[outcome.key] = None
-    lookup = Types(view, project=project, coming={})
+    lookup = TypeLookup(view, project=project, coming={})
     return delivering.changed_endpoints(view, project=project, later=later, lookup=lookup)
 
 
 class _Change:
     """All batches of one change; a document is known by its batch and its ordinal there, or by its number in all."""
 
-    def __init__(self, batches: Sequence[Batch], world: World) -> None:
+    def __init__(self, batches: Sequence[DocumentBatch], world: StoreSnapshot) -> None:
         self.batches = batches
         self._world = world
         self._planned = [self._plan(batch, batch.wanted) for batch in batches]
@@ -148,7 +147,7 @@ class _Change:
         types = [number for number, (key, _) in coming.judged.items() if key.kind in components.TYPES]
         return [coming.judged[number] for number in sorted(types) if number in coming.arriving]
 
-    def blinded(self, blinding: Blinding | None, kept: Sequence[Kept]) -> Coming:
+    def blinded(self, blinding: BlindTypes | None, kept: Sequence[KeptSecrets]) -> Coming:
         """What comes, with the types of those documents that hold stored secrets, where `(sensitive)` stood."""
         if blinding is None:
             return self.coming
@@ -157,7 +156,11 @@ class _Change:
             for first, one in zip(self._first, kept, strict=True)
             for ordinal, found in one.places.items()
         }
-        judged = {number: drafts.owned(draft) for number, (_, draft) in self.coming.judged.items() if number in places}
+        judged = {
+            number: resource.owned_by_user(draft)
+            for number, (_, draft) in self.coming.judged.items()
+            if number in places
+        }
         return replace(
             self.coming, blinded={number: blinding.of(owned, places[number]) for number, owned in judged.items()}
         )
@@ -190,7 +193,7 @@ class _Change:
             planned = self._plan(batch, [_refused(one, resolved) for one in batch.wanted])
         return tuple(_noted(one, resolved) for one in planned) if resolved.notes else planned
 
-    def _plan(self, batch: Batch, wanted: Sequence[Wanted]) -> tuple[Outcome, ...]:
+    def _plan(self, batch: DocumentBatch, wanted: Sequence[WantedState]) -> tuple[Outcome, ...]:
         return planner.plan(wanted, batch.stored, actor=batch.actor, suspended=self._world.suspended)
 
     def _coming(self) -> Coming:
@@ -221,7 +224,7 @@ def _noted(outcome: Outcome, resolved: Resolved) -> Outcome:
     return structs.replace(outcome, notes=(*outcome.notes, *lines.split("\n")))
 
 
-def _with_others(outcome: Outcome, standing: Standing) -> Outcome:
+def _with_others(outcome: Outcome, standing: DependantState) -> Outcome:
     """With a note of which others become incomplete by it."""
     others = None if outcome.key is None else standing.made_incomplete.get(outcome.key)
     if others is None or outcome.change not in WRITING:
@@ -246,7 +249,7 @@ def _draft(outcome: Outcome, found: Sequence[Candidate]) -> tuple[Key, Draft]:
     return outcome.key, draft
 
 
-def _renewed(batch: Batch, world: World) -> Batch:
+def _renewed(batch: DocumentBatch, world: StoreSnapshot) -> DocumentBatch:
     """What is stored, with the digests that it would get now: an earlier version may have stored members that count as
     absent.
     """
@@ -268,10 +271,10 @@ def _renewed(batch: Batch, world: World) -> Batch:
     return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch
 
 
-def _kept(batch: Batch, world: World, *, lookup: Types) -> Kept:
+def _kept(batch: DocumentBatch, world: StoreSnapshot, *, lookup: TypeLookup) -> KeptSecrets:
     if not any(one.draft is not None and one.draft.has_placeholders for one in batch.candidates):
-        return Kept(batch.candidates)
-    return stored_secrets.keep(
+        return KeptSecrets(batch.candidates)
+    return stored_secrets.keep_secrets(
         batch.candidates,
         world.view,
         project=world.project,
@@ -281,7 +284,7 @@ def _kept(batch: Batch, world: World, *, lookup: Types) -> Kept:
     )
 
 
-def _as_kept(batch: Batch, kept: Kept) -> Batch:
+def _as_kept(batch: DocumentBatch, kept: KeptSecrets) -> DocumentBatch:
     """What is wanted, with the secrets that stay."""
     drafted = [candidate.draft for candidate in kept.candidates]
     wanted = [
@@ -296,7 +299,7 @@ def _as_kept(batch: Batch, kept: Kept) -> Batch:
     return replace(batch, candidates=kept.candidates, wanted=wanted)
 
 
-def _guessing(batch: Batch, kept: Kept, world: World, *, lookup: Types) -> frozenset[int]:
+def _guessing(batch: DocumentBatch, kept: KeptSecrets, world: StoreSnapshot, *, lookup: TypeLookup) -> frozenset[int]:
     """The documents that hold a secret in clear where the answer would tell whether it is the stored one and nothing
     else came of a wrong guess: all of a dry run, else those of what another owns.
     """
@@ -314,28 +317,28 @@ def _guessing(batch: Batch, kept: Kept, world: World, *, lookup: Types) -> froze
     }
     if not asked:
         return frozenset()
-    return stored_secrets.guesses(asked, kept.places, world.view, project=world.project, lookup=lookup)
+    return stored_secrets.secret_guesses(asked, kept.places, world.view, project=world.project, lookup=lookup)
 
 
-def _may_be_guessed(candidate: Candidate, batch: Batch, world: World) -> bool:
+def _may_be_guessed(candidate: Candidate, batch: DocumentBatch, world: StoreSnapshot) -> bool:
     if candidate.key is None or candidate.key not in batch.stored or candidate.draft is None:
         return False
     return world.known.get(candidate.key) != candidate.draft.digest
 
 
-def _blinding(change: _Change, world: World, *, lookup: Types) -> Blinding:
-    before = Types(world.view, project=world.project, coming={})
+def _blinding(change: _Change, world: StoreSnapshot, *, lookup: TypeLookup) -> BlindTypes:
+    before = TypeLookup(world.view, project=world.project, coming={})
     types = [key for key, _ in change.arriving_types()]
-    return Blinding(lookup, frozenset(key for key in types if not _is_in_force(key, before, lookup)))
+    return BlindTypes(lookup, frozenset(key for key in types if not _is_in_force(key, before, lookup)))
 
 
-def _is_in_force(key: Key, before: Types, after: Types) -> bool:
+def _is_in_force(key: Key, before: TypeLookup, after: TypeLookup) -> bool:
     with suppress(Damaged):
         return before(key) is after(key)
     return False
 
 
-def _as_guessed(batch: Batch, guesses: Collection[int]) -> Batch:
+def _as_guessed(batch: DocumentBatch, guesses: Collection[int]) -> DocumentBatch:
     """What is wanted, with a secret in clear never equal to the stored one: whoever guesses right must not learn it
     from anything that follows.
     """
@@ -344,7 +347,7 @@ def _as_guessed(batch: Batch, guesses: Collection[int]) -> Batch:
 
 
 def _still_secret(
-    batch: Batch, outcomes: Sequence[Outcome], resolved: Resolved, world: World, *, lookup: Types
+    batch: DocumentBatch, outcomes: Sequence[Outcome], resolved: Resolved, world: StoreSnapshot, *, lookup: TypeLookup
 ) -> Mapping[int, Fit]:
     updates = [one.ordinal for one in outcomes if one.change is Change.UPDATE and one.ordinal is not None]
     if not updates:
@@ -361,14 +364,14 @@ def _still_secret(
 
 
 def _standing(
-    batches: Sequence[Batch],
+    batches: Sequence[DocumentBatch],
     outcomes: Sequence[Sequence[Outcome]],
     resolved: Sequence[Resolved],
-    world: World,
+    world: StoreSnapshot,
     *,
-    lookup: Types,
-    blinding: Blinding | None,
-) -> Standing:
+    lookup: TypeLookup,
+    blinding: BlindTypes | None,
+) -> DependantState:
     storing: dict[Key, tuple[Draft, Fit]] = {}
     were = []
     moved = set()
@@ -387,7 +390,7 @@ def _standing(
             present = None if one.key is None else batch.stored.get(one.key)
             if present is not None and _may_stand_otherwise(one, present, fits):
                 doubtful.add(present.key)
-    found = dependants.find(
+    found = dependants.find_dependants(
         storing,
         world.view,
         project=world.project,
@@ -404,13 +407,13 @@ def _standing(
     return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))
 
 
-def _may_stand_otherwise(one: Outcome, stored: Stored, resolved: Resolved) -> bool:
+def _may_stand_otherwise(one: Outcome, stored: StoredState, resolved: Resolved) -> bool:
     """Whether what is stored, and stays as it is, may have become incomplete or whole: secrets come and go."""
     fit = None if one.ordinal is None else resolved.fits.get(one.ordinal)
     return stored.incomplete or one.ordinal in resolved.reasons or (fit is not None and bool(fit.violations))
 
 
-def _refused(one: Wanted, resolved: Resolved) -> Wanted:
+def _refused(one: WantedState, resolved: Resolved) -> WantedState:
     reason, fault = resolved.reasons.get(one.ordinal), resolved.faults.get(one.ordinal)
     if reason is None and fault is None:
         return one

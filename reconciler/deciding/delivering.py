@@ -18,16 +18,14 @@ import msgspec
 from msgspec import structs
 
 from reconciler.deciding import stored_secrets
-from reconciler.documents.values import Value
-from reconciler.resources import builtins, components, drafts, rendering
-from reconciler.resources.drafts import Draft
-from reconciler.resources.fitting import Lookup
-from reconciler.resources.keys import Key
-from reconciler.resources.rendering import Delivery
-from reconciler.routing import compiling, parameters, parts, stale
-from reconciler.routing.compiling import Use
-from reconciler.routing.parts import Part
-from reconciler.routing.stale import Past
+from reconciler.model import builtins, components, rendering, resource, routes, stale_routes
+from reconciler.model.names import Key
+from reconciler.model.rendering import Delivery
+from reconciler.model.resource import Draft
+from reconciler.model.routes import ComponentUse, Use
+from reconciler.model.stale_routes import Past
+from reconciler.model.type_checks import Lookup
+from reconciler.model.values import Value
 from reconciler.store.contract import Damaged, PastRouteRow
 from reconciler.store.planning_view import BATCH, PlanningView, StoredDocument
 
@@ -42,7 +40,7 @@ class Asked(NamedTuple):
     stored: StoredDocument | None = None
 
 
-class Delivering:
+class DeliveryStatuses:
     """Answers for one change that stores `written`, inside one snapshot of the store; `at` is when, as RFC 3339.
 
     `is_dry_run`: whether a secret is the stored one is not looked at, lest the answer tell. `past_routes` are the rows
@@ -64,9 +62,9 @@ class Delivering:
         self._at = at
         self._written = written
         self._lookup = lookup
-        self._compared = [name for name in parameters.WHERE if not (is_dry_run and name == "headers")]
-        self._parts: dict[Key, Part | None] = {}
-        self._parts_before: dict[Key, Part | None] = {}
+        self._compared = [name for name in routes.WHERE if not (is_dry_run and name == "headers")]
+        self._parts: dict[Key, ComponentUse | None] = {}
+        self._parts_before: dict[Key, ComponentUse | None] = {}
         self.past_routes: list[PastRouteRow] = []
 
     def answers(self, asked: Mapping[Key, Asked]) -> dict[Key, Delivery]:
@@ -82,7 +80,7 @@ class Delivering:
         }
 
     def _reason(self, name: str, asked: Asked) -> str:
-        return compiling.verdict(name, asked.spec, ready=asked.ready, known=self._part).reason
+        return routes.route_verdict(name, asked.spec, ready=asked.ready, known=self._part).reason
 
     def _answer(self, key: Key, asked: Asked, reason: str, *, before: StoredDocument | None) -> Delivery:
         known = self._past.get(key.name)
@@ -97,10 +95,10 @@ class Delivering:
                 past = self._past_of(key, before, known=known, delivered=not said.reason)
         if past is None:
             return Delivery(reason)
-        wanted = compiling.wants(key.name, asked.spec, self._part)
+        wanted = routes.wants(key.name, asked.spec, self._part)
         leads_elsewhere = partial(self._leads_elsewhere, key, past, asked)
-        left = stale.after(past, wanted, leads_elsewhere=leads_elsewhere)
-        delivery = stale.told(reason, left)
+        left = stale_routes.after(past, wanted, leads_elsewhere=leads_elsewhere)
+        delivery = stale_routes.told(reason, left)
         if left != known or delivery != said or asked.stored is None:
             left = structs.replace(left, at=self._at)
             row = PastRouteRow(self._project, key.name, int(bool(left.uses)), msgspec.json.encode(left))
@@ -115,11 +113,11 @@ class Delivering:
 
     def _past_of(self, key: Key, before: StoredDocument, *, known: Past | None, delivered: bool) -> Past | None:
         """What is remembered of this Configuration, or is to be, since it delivered before. Raises Damaged."""
-        body = stored_secrets.masked(key, before)
-        identity = rendering.identity(body)
+        body = stored_secrets.masked_document(key, before)
+        identity = rendering.identity_of(body)
         if known is not None and known.id == identity.id:
             return known
-        found = compiling.verdict(key.name, body["spec"], ready=not before.incomplete, known=self._part_before)
+        found = routes.route_verdict(key.name, body["spec"], ready=not before.incomplete, known=self._part_before)
         if not delivered or found.reason:
             return None
         named = [use.key for use in found.webhooks if use.key is not None]
@@ -130,16 +128,16 @@ class Delivering:
     def _leads_elsewhere(self, key: Key, past: Past, asked: Asked, name: str, now: Use) -> bool:
         """Whether a webhook of the route leads elsewhere by this change, or nobody can say where it led."""
         if now.key is not None and now.key in self._written:
-            later = parts.given(drafts.owned(self._written[now.key])["spec"])
+            later = routes.given(resource.owned_by_user(self._written[now.key])["spec"])
         elif now.key is None and asked.stored is None:
             later = now.given
         else:
             return False
-        component_type = self._lookup(parameters.WEBHOOK_TYPE)
+        component_type = self._lookup(routes.WEBHOOK_TYPE)
         good = given_at(self._view, self._project, key.name, past, name)
         if component_type is None or good is None:
             return True
-        return parameters.leads_elsewhere(good, later, component_type, names=self._compared)
+        return routes.leads_elsewhere(good, later, component_type, names=self._compared)
 
     def concerned(self) -> Iterator[tuple[Key, StoredDocument]]:
         """The stored Configurations, none of those that are written, that may have another answer than before."""
@@ -178,29 +176,29 @@ class Delivering:
             return set()
         return {user for found in self._view.referrers(self._project, targets).values() for user in found}
 
-    def _part(self, key: Key) -> Part | None:
+    def _part(self, key: Key) -> ComponentUse | None:
         """A component as it will be, read once."""
         if key not in self._parts:
             self._parts[key] = self._found(key)
         return self._parts[key]
 
-    def _found(self, key: Key) -> Part | None:
+    def _found(self, key: Key) -> ComponentUse | None:
         if key in self._written:
-            return parts.part(drafts.owned(self._written[key])["spec"])
+            return routes.component_use(resource.owned_by_user(self._written[key])["spec"])
         return self._part_before(key)
 
-    def _part_before(self, key: Key) -> Part | None:
+    def _part_before(self, key: Key) -> ComponentUse | None:
         """A component as it is stored, read once."""
         if key not in self._parts_before:
             self._parts_before[key] = self._stored_or_built_in(key)
         return self._parts_before[key]
 
-    def _stored_or_built_in(self, key: Key) -> Part | None:
+    def _stored_or_built_in(self, key: Key) -> ComponentUse | None:
         stored = self._view.documents(self._project, [key]).get(key)
         if stored is not None:
             return _stored_part(key, stored)
         built_in = builtins.built_in().get(key)
-        return None if built_in is None else parts.part(built_in["spec"])
+        return None if built_in is None else routes.component_use(built_in["spec"])
 
 
 def given_at(view: PlanningView, project: str, configuration: str, past: Past, name: str) -> list[Value] | None:
@@ -211,9 +209,9 @@ def given_at(view: PlanningView, project: str, configuration: str, past: Past, n
     if version is None:
         return None
     with suppress(Damaged):
-        spec = stored_secrets.in_clear(key, version)["spec"]
-        component = parts.in_place(spec, given_id) if colon else spec
-        return parts.given(component) if parts.is_webhook(parts.part(component)) else None
+        spec = stored_secrets.document_in_clear(key, version)["spec"]
+        component = routes.in_place(spec, given_id) if colon else spec
+        return routes.given(component) if routes.is_webhook(routes.component_use(component)) else None
     return None
 
 
@@ -230,7 +228,7 @@ def changed_endpoints(
     for start in range(0, len(keys), BATCH):
         for key, stored in view.documents(project, keys[start : start + BATCH]).items():
             draft = later[key]
-            after = {} if draft is None else _endpoints(key, drafts.owned(draft)["spec"])
+            after = {} if draft is None else _endpoints(key, resource.owned_by_user(draft)["spec"])
             for name, good in _stored_endpoints(key, stored).items():
                 if name not in after or _is_another(good, after[name], lookup):
                     found.add(name)
@@ -243,30 +241,32 @@ _Endpoints: TypeAlias = dict[str, list[Value] | None]
 
 def _endpoints(key: Key, spec: Value) -> _Endpoints:
     if key.kind == "Destination":
-        part = parts.part(spec)
-        return {key.name: parts.given(spec)} if parts.is_webhook(part) and not part.disabled else {}
+        part = routes.component_use(spec)
+        return {key.name: routes.given(spec)} if routes.is_webhook(part) and not part.disabled else {}
     found: _Endpoints = {}
-    for component in parts.entries(spec.get("destinations")) if isinstance(spec, Mapping) else ():
-        named = parts.name(component)
-        if not parts.is_disabled(component) and (named is not None or parts.is_webhook(parts.part(component))):
-            found[named or f"{key.name}:{component.get('id')}"] = None if named else parts.given(component)
+    for component in routes.component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else ():
+        named = routes.component_name(component)
+        if not routes.is_disabled(component) and (
+            named is not None or routes.is_webhook(routes.component_use(component))
+        ):
+            found[named or f"{key.name}:{component.get('id')}"] = None if named else routes.given(component)
     return found
 
 
 def _stored_endpoints(key: Key, stored: StoredDocument) -> _Endpoints:
     with suppress(Damaged):
-        return _endpoints(key, stored_secrets.in_clear(key, stored)["spec"])
+        return _endpoints(key, stored_secrets.document_in_clear(key, stored)["spec"])
     return {key.name: None}  # the route may be older than the damage
 
 
 def _is_another(good: list[Value] | None, later: list[Value] | None, lookup: Lookup) -> bool:
     if good is None or later is None:
         return good is not later
-    component_type = lookup(parameters.WEBHOOK_TYPE)
-    return component_type is None or parameters.leads_elsewhere(good, later, component_type)
+    component_type = lookup(routes.WEBHOOK_TYPE)
+    return component_type is None or routes.leads_elsewhere(good, later, component_type)
 
 
-def _stored_part(key: Key, stored: StoredDocument) -> Part | None:
+def _stored_part(key: Key, stored: StoredDocument) -> ComponentUse | None:
     with suppress(Damaged):
-        return parts.part(stored_secrets.masked(key, stored)["spec"])
+        return routes.component_use(stored_secrets.masked_document(key, stored)["spec"])
     return None

@@ -14,15 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from reconciler.deciding import resolving, stored_secrets, type_lookup
-from reconciler.deciding.blinding import Blinding
-from reconciler.deciding.delivering import Asked, Delivering
-from reconciler.documents.values import Pointer, Value, pointer_text
-from reconciler.resources import components, fitting, references, rendering, violations
-from reconciler.resources.drafts import Draft, owned
-from reconciler.resources.fitting import Fit, Lookup, TypeOf
-from reconciler.resources.keys import Key
-from reconciler.resources.rendering import Delivery
-from reconciler.resources.secret_references import Available
+from reconciler.deciding.blinding import BlindTypes
+from reconciler.deciding.delivering import Asked, DeliveryStatuses
+from reconciler.model import components, rendering, type_checks, violations
+from reconciler.model.names import Key
+from reconciler.model.rendering import Delivery
+from reconciler.model.resource import Draft, owned_by_user
+from reconciler.model.secret_references import AvailableSecrets
+from reconciler.model.type_checks import Fit, Lookup, TypeOf
+from reconciler.model.values import Pointer, Value, pointer_text
 from reconciler.store.contract import Damaged, HeadStatusRow, PastRouteRow
 from reconciler.store.planning_view import PlanningView, StoredDocument
 
@@ -36,7 +36,7 @@ JUDGES = components.TYPES | {"Extension"}
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DependantState:
     """What each resource's status lists under `incomplete`; `owners` are the repositories whose resources changed so.
 
     `written` has the lines of what the change stores, where there are any. `stored` has those of what it does not
@@ -54,10 +54,10 @@ class Standing:
     made_incomplete: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
 
 
-NOTHING = Standing()
+NOTHING = DependantState()
 
 
-def find(
+def find_dependants(
     written: Mapping[Key, tuple[Draft, Fit]],
     view: PlanningView,
     *,
@@ -65,12 +65,12 @@ def find(
     at: str,
     lookup: Lookup,
     type_of: TypeOf,
-    available: Available | None,
+    available: AvailableSecrets | None,
     incomplete: Iterable[Key],
     doubtful: Collection[Key] = (),
-    blinding: Blinding | None = None,
+    blinding: BlindTypes | None = None,
     refuse_unknown: bool = False,
-) -> Standing:
+) -> DependantState:
     """The standing of everything that storing `written` touches; `incomplete` are those of it that were so before.
 
     `type_of` tells the types of the Extensions that are there before, `available` the secrets that may be referred to.
@@ -78,8 +78,8 @@ def find(
     `doubtful` are stored resources that are judged again whatever is written. `blinding` is for a dry run.
     `refuse_unknown` as in `fitting.fit`.
     """
-    judging = blinding or Blinding(lookup, frozenset())
-    delivering = Delivering(
+    judging = blinding or BlindTypes(lookup, frozenset())
+    delivering = DeliveryStatuses(
         view,
         project=project,
         at=at,
@@ -107,11 +107,11 @@ class _Search:
         view: PlanningView,
         *,
         project: str,
-        judging: Blinding,
+        judging: BlindTypes,
         type_of: TypeOf,
-        available: Available | None,
+        available: AvailableSecrets | None,
         written: Mapping[Key, tuple[Draft, Fit]],
-        delivering: Delivering,
+        delivering: DeliveryStatuses,
         refuse_unknown: bool,
     ) -> None:
         self._view = view
@@ -120,13 +120,14 @@ class _Search:
         self._available = available
         self._refuse_unknown = refuse_unknown
         self._drafts = {key: draft for key, (draft, _) in written.items()}
-        self._type_of = type_lookup.after(self._drafts, type_of)
+        self._type_of = type_lookup.types_after(self._drafts, type_of)
         self._written = written
         self._delivering = delivering
         self._stored: dict[Key, StoredDocument] = {}  # those whose standing may change
         self._documents: dict[Key, dict[str, Value]] = {}
         self._own: dict[Key, Lines] = {
-            key: resolving.lines(fit.violations) if fit.violations else () for key, (_, fit) in written.items()
+            key: resolving.unresolved_lines(fit.violations) if fit.violations else ()
+            for key, (_, fit) in written.items()
         }
         self._wrong: dict[Key, list[Pointer]] = {}  # where, of what is stored and was whole
         self._named_by: dict[Key, list[Key]] = defaultdict(list)  # of the components that what is written names
@@ -161,18 +162,18 @@ class _Search:
         fresh = {key for key in keys if key not in self._written and key not in self._stored}
         for key, stored in sorted(self._view.documents(self._project, fresh).items()):
             with suppress(Damaged):  # of what nobody can read, nothing new can be said
-                document = stored_secrets.in_clear(key, stored)
-                lookup = self._judging.of(document, stored_secrets.held(key, stored))
-                fit = fitting.fit(document, lookup, available=self._available, refuse_unknown=self._refuse_unknown)
-                fit = fitting.with_storages(fit, document, self._type_of)
-                self._own[key] = resolving.lines(fit.violations)
+                document = stored_secrets.document_in_clear(key, stored)
+                lookup = self._judging.of(document, stored_secrets.held_secrets(key, stored))
+                fit = type_checks.fit(document, lookup, available=self._available, refuse_unknown=self._refuse_unknown)
+                fit = type_checks.with_storages(fit, document, self._type_of)
+                self._own[key] = resolving.unresolved_lines(fit.violations)
                 if not stored.incomplete:
                     self._wrong[key] = [one.pointer for one in fit.violations[:MOST_PLACES]]
                 self._stored[key] = stored
                 self._documents[key] = document
         return {key for key in fresh & self._stored.keys() if self._own[key] or self._stored[key].incomplete}
 
-    def settled(self) -> Standing:
+    def settled(self) -> DependantState:
         """The least set of incomplete resources: two that name each other do not keep each other incomplete."""
         named_by = defaultdict(list, {target: list(users) for target, users in self._named_by.items()})
         for key in self._stored:
@@ -213,7 +214,7 @@ class _Search:
         """What is written and says that a stored resource is wrong: for each place what is named next to it."""
         named = [
             one
-            for one in references.references(self._documents[key])
+            for one in components.references(self._documents[key])
             if one.key.kind in JUDGES and one.key in self._written
         ]
         judges = set()
@@ -229,10 +230,10 @@ class _Search:
 
     def _named(self, key: Key) -> list[Key]:
         """The components that a stored resource names."""
-        targets = {one.key for one in references.references(self._documents[key])}
+        targets = {one.key for one in components.references(self._documents[key])}
         return [target for target in targets if target.kind in components.KINDS]
 
-    def _standing(self, incomplete: set[Key]) -> Standing:
+    def _standing(self, incomplete: set[Key]) -> DependantState:
         written = {key: self._lines(key, incomplete) for key in incomplete if key in self._written}
         stored = {key: self._lines(key, incomplete) if key in incomplete else () for key in sorted(self._stored)}
         delivery = self._delivery(stored, incomplete)
@@ -243,7 +244,7 @@ class _Search:
         changed = {key: lines for key, lines in stored.items() if key in restated}
         rows = tuple(self._row(key, lines, delivery.get(key)) for key, lines in changed.items())
         told = frozenset(owner for owner in owners if owner is not None)
-        return Standing(written, changed, rows, told, delivery, tuple(self._delivering.past_routes))
+        return DependantState(written, changed, rows, told, delivery, tuple(self._delivering.past_routes))
 
     def _delivery(self, stored: dict[Key, Lines], incomplete: set[Key]) -> dict[Key, Delivery]:
         """Of each Configuration that is written or judged here whether it delivers; others that have another answer
@@ -260,7 +261,7 @@ class _Search:
         for key, one in self._delivering.concerned():
             with suppress(Damaged):
                 if key not in told:
-                    others[key] = Asked(stored_secrets.masked(key, one)["spec"], not one.incomplete, one)
+                    others[key] = Asked(stored_secrets.masked_document(key, one)["spec"], not one.incomplete, one)
         for key, delivery in self._delivering.answers(others).items():
             before = others[key].stored
             if before is not None and delivery != rendering.delivery(before.status):
@@ -270,12 +271,15 @@ class _Search:
         return told
 
     def _lines(self, key: Key, incomplete: set[Key]) -> Lines:
-        named = [one for one in references.references(self._document(key)) if one.key in incomplete]
-        told = (f"{pointer_text(one.pointer)}: the {resolving.which(one)} is incomplete; complete it" for one in named)
+        named = [one for one in components.references(self._document(key)) if one.key in incomplete]
+        told = (
+            f"{pointer_text(one.pointer)}: the {resolving.which_reference(one)} is incomplete; complete it"
+            for one in named
+        )
         return tuple(violations.bounded((*self._own[key], *told)))
 
     def _document(self, key: Key) -> dict[str, Value]:
-        return owned(self._written[key][0]) if key in self._written else self._documents[key]
+        return owned_by_user(self._written[key][0]) if key in self._written else self._documents[key]
 
     def _row(self, key: Key, lines: Lines, delivery: Delivery | None) -> HeadStatusRow:
         status = rendering.with_standing(key.kind, self._stored[key].status, incomplete=lines, delivery=delivery)

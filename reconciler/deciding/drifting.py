@@ -6,15 +6,15 @@ where both are equal, takes the version over as its own.
 
 from collections.abc import Iterable, Mapping
 
-from reconciler.documents.values import Value
-from reconciler.planning.models import Change, Outcome
-from reconciler.resources import rendering
-from reconciler.resources.keys import Key
+from reconciler.model import rendering
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome
+from reconciler.model.values import Value
 from reconciler.store.contract import HeadRow
 from reconciler.store.planning_view import PlanningView
 
 
-def wanted(outcomes: Iterable[Outcome], view: PlanningView) -> dict[Key, bytes | None]:
+def wanted_drift(outcomes: Iterable[Outcome], view: PlanningView) -> dict[Key, bytes | None]:
     """What the owners' heads want in place of what a request stores, by digest; None for an invalid document."""
     keys: dict[str, list[Key]] = {}
     for outcome in outcomes:
@@ -24,7 +24,7 @@ def wanted(outcomes: Iterable[Outcome], view: PlanningView) -> dict[Key, bytes |
     return {key: digest for owner in sorted(keys) for key, digest in view.wanted_digests(owner, keys[owner]).items()}
 
 
-def kept(head: HeadRow, outcome: Outcome, wanted: Mapping[Key, bytes | None]) -> HeadRow:
+def kept_drift(head: HeadRow, outcome: Outcome, wanted: Mapping[Key, bytes | None]) -> HeadRow:
     """The head of what a request stores: whose it was it stays, at the place where it stood."""
     stored = outcome.stored
     if stored is None or stored.owner is None:

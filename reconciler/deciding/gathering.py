@@ -21,7 +21,7 @@ PART = 250  # outcomes in one part: about 400 KB of rows, a millisecond of decod
 PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource that goes over it
 
 
-class Gathering:
+class ChangePart:
     """One part after the other, of `number` outcomes so far. Whoever adds the rows of an outcome counts it (`add`), and
     takes the part that is full.
     """

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from reconciler.deciding.changes import Decided
-from reconciler.planning.models import Outcome
-from reconciler.resources import canonical
-from reconciler.resources.keys import Key
+from reconciler.model import values
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Outcome
 
 
 def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, bytes]:
@@ -41,4 +41,4 @@ def _is_guess(outcome: Outcome, decided: Decided) -> bool:
 def _without_hash(resource: bytes) -> bytes:
     decoded: dict[str, Any] = msgspec.json.decode(resource)
     decoded["metadata"].pop("hash", None)
-    return canonical.encode(decoded)
+    return values.canonical_json(decoded)

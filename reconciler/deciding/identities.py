@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from reconciler.deciding.candidates import Candidate
-from reconciler.planning.models import Stored
-from reconciler.resources import builtins
-from reconciler.resources.keys import Key
+from reconciler.model import builtins
+from reconciler.model.names import Key
+from reconciler.model.outcomes import StoredState
 from reconciler.store.planning_view import PlanningView
 
 
-def conflicts(
+def id_conflicts(
     found: Sequence[Candidate],
-    stored: Mapping[Key, Stored],
+    stored: Mapping[Key, StoredState],
     view: PlanningView,
     *,
     project: str,
@@ -36,7 +36,7 @@ def conflicts(
     bringing = Counter(proposed.values())
     reasons = {}
     for ordinal, resource_id in proposed.items():
-        is_built_in = builtins.ids().get(resource_id, found[ordinal].key) != found[ordinal].key
+        is_built_in = builtins.built_in_ids().get(resource_id, found[ordinal].key) != found[ordinal].key
         if resource_id in taken or bringing[resource_id] > 1 or is_built_in:
             place = found[ordinal].place
             prefix = "" if place is None else f"{place}: "

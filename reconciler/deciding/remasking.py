@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from reconciler.deciding import decisions, stored_secrets
 from reconciler.deciding.changes import Decided, Stock
 from reconciler.deciding.gathering import PART, PART_BYTES
-from reconciler.deciding.type_lookup import Types
-from reconciler.documents.values import Pointer, Value
-from reconciler.planning.models import Change
-from reconciler.resources import canonical, components, drafts, parameters, preparing, rendering, replacing, restoring
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.drafts import Draft
-from reconciler.resources.keys import Key
-from reconciler.resources.matching import Matching, Unmatched
-from reconciler.resources.restoring import Secrets
+from reconciler.deciding.type_lookup import TypeLookup
+from reconciler.model import components, masking, rendering, resource
+from reconciler.model import values as model_values
+from reconciler.model.component_types import ComponentType
+from reconciler.model.masking import Matching, Secrets, Unmatched
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change
+from reconciler.model.resource import Draft
+from reconciler.model.values import Pointer, Value
 from reconciler.store.contract import Changes, Damaged, RewrittenRow
 from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
 
@@ -31,14 +31,14 @@ HOLDING = (*sorted(components.KINDS), "Configuration")
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class MarkedSecret:
     """A document that is stored now, and what of its secrets was none, or another, in the version before."""
 
     document: dict[str, Value] = field(repr=False)
     secrets: Secrets = field(repr=False)
 
 
-NOTHING = Marked({}, ())
+NOTHING = MarkedSecret({}, ())
 
 
 class Remasking:
@@ -66,7 +66,7 @@ class Remasking:
             coming |= decisions.written(decided, components.TYPES)
         outcomes = (one for decided, _ in changes for one in decided.outcomes)
         going = {one.key for one in outcomes if one.change is Change.DELETE and one.key is not None}
-        self._after = Types(view, project=project, coming=coming, going=going)
+        self._after = TypeLookup(view, project=project, coming=coming, going=going)
         self._stricter = self._find_stricter(coming.keys() | going)
 
     def parts(self) -> Iterator[Changes]:
@@ -96,14 +96,14 @@ class Remasking:
 
     def _find_stricter(self, changing: Collection[Key]) -> tuple[Key, ...]:
         """The types by which more is a secret afterwards."""
-        before = Types(self._view, project=self._project, coming={})
+        before = TypeLookup(self._view, project=self._project, coming={})
         types = sorted(key for key in changing if key.kind in components.TYPES)
         return tuple(key for key in types if _is_stricter(key, before, self._after))
 
     def _rows(self) -> Iterator[RewrittenRow]:
         rewritten: set[tuple[Key, int]] = set()
         for key, marked in self._marked.items():
-            values = {canonical.encode(value) for _, value in marked.secrets}
+            values = {model_values.canonical_json(value) for _, value in marked.secrets}
             for version in self._view.versions_holding(self._project, key, values):
                 row = self._row(version, marked)
                 if row is not None:
@@ -117,22 +117,22 @@ class Remasking:
                     if row is not None:
                         yield row
 
-    def _row(self, version: StoredVersion, marked: Marked) -> RewrittenRow | None:
+    def _row(self, version: StoredVersion, marked: MarkedSecret) -> RewrittenRow | None:
         """The version with everything masked that is a secret now; None when it is already, or nobody can read it."""
         self._check()
         with suppress(Damaged, LookupError):
-            stored = stored_secrets.masked(version.key, version)
-            held = stored_secrets.held(version.key, version)
-            document = replacing.replaced(stored, held)
+            stored = stored_secrets.masked_document(version.key, version)
+            held = stored_secrets.held_secrets(version.key, version)
+            document = model_values.replaced(stored, held)
             found = (*self._by_type(document), *_where(marked, document))
             if not all(_is_masked(place, held) for place, _ in found):
-                return self._rewritten(version, document, restoring.united(found, tuple(held.items())))
+                return self._rewritten(version, document, masking.united(found, tuple(held.items())))
         return None
 
     def _rewritten(self, version: StoredVersion, document: dict[str, Value], secrets: Secrets) -> RewrittenRow:
-        identity = rendering.identity(document)
-        bound = preparing.Bound(self._project, identity.id, identity.version)
-        prepared = preparing.prepare(document, secrets, hmac_key=self._hmac_key, bound=bound)
+        identity = rendering.identity_of(document)
+        bound = rendering.Bound(self._project, identity.id, identity.version)
+        prepared = rendering.prepare(document, secrets, hmac_key=self._hmac_key, bound=bound)
         body = rendering.body(prepared, identity=identity)
         return RewrittenRow(self._project, *version.key, version.version, body, prepared.secrets)
 
@@ -140,8 +140,10 @@ class Remasking:
         kind = document["kind"]
         if not self._stricter or not isinstance(kind, str):
             return ()
-        types = components.types(components.find(kind, document["spec"]), self._type)
-        return tuple((("spec", *place), value) for place, value in parameters.find(document["spec"], types).secrets)
+        types = components.component_types_of(components.find_components(kind, document["spec"]), self._type)
+        return tuple(
+            (("spec", *place), value) for place, value in components.find_parameters(document["spec"], types).secrets
+        )
 
     def _type(self, key: Key) -> ComponentType | None:
         """The type in force afterwards. What a damaged one says nobody knows, so all may be secret."""
@@ -151,19 +153,19 @@ class Remasking:
             return None
 
 
-def _is_stricter(key: Key, before: Types, after: Types) -> bool:
+def _is_stricter(key: Key, before: TypeLookup, after: TypeLookup) -> bool:
     with suppress(Damaged):
         return not _open(before, key) <= _open(after, key)
     return True  # what a damaged type let be shown nobody knows
 
 
-def _open(types: Types, key: Key) -> frozenset[str]:
+def _open(types: TypeLookup, key: Key) -> frozenset[str]:
     """The parameters that are no secrets by the type in force; without one, none is open."""
     found = types(key)
     return frozenset() if found is None else found.open
 
 
-def _marked(decided: Decided, stock: Stock) -> Iterator[tuple[Key, Marked]]:
+def _marked(decided: Decided, stock: Stock) -> Iterator[tuple[Key, MarkedSecret]]:
     """What may have been stored before without being a secret, of what is a secret now.
 
     What the version before holds as the same secret is left out: it was looked for then.
@@ -174,10 +176,10 @@ def _marked(decided: Decided, stock: Stock) -> Iterator[tuple[Key, Marked]]:
         assert outcome.ordinal is not None
         draft = decided.candidates[outcome.ordinal].draft
         assert draft is not None
-        document = drafts.owned(draft)
+        document = resource.owned_by_user(draft)
         fresh = tuple(_fresh(document, secrets, key, stock.before.get(key)))
         if fresh:
-            yield key, Marked(document, fresh)
+            yield key, MarkedSecret(document, fresh)
 
 
 def _fresh(
@@ -186,15 +188,15 @@ def _fresh(
     held: Mapping[Pointer, Value] = {}
     if before is not None and before.secrets is not None:
         with suppress(Damaged):
-            held = stored_secrets.held(key, before)
-            matching = Matching(document, stored_secrets.masked(key, before))
+            held = stored_secrets.held_secrets(key, before)
+            matching = Matching(document, stored_secrets.masked_document(key, before))
     for place, value in secrets:
         found = matching.find(place) if held else Unmatched.ABSENT
-        if isinstance(found, Unmatched) or found not in held or not restoring.is_same(held[found], value):
+        if isinstance(found, Unmatched) or found not in held or not masking.is_same_secret(held[found], value):
             yield place, value
 
 
-def _where(marked: Marked, document: dict[str, Value]) -> Iterator[tuple[Pointer, Value]]:
+def _where(marked: MarkedSecret, document: dict[str, Value]) -> Iterator[tuple[Pointer, Value]]:
     """Where another version has the same values.
 
     An entry of a list that nothing tells from the others is looked for at the same position: it is the same value that
@@ -205,7 +207,7 @@ def _where(marked: Marked, document: dict[str, Value]) -> Iterator[tuple[Pointer
         found = matching.find(place)
         there = place if isinstance(found, Unmatched) else found
         with suppress(LookupError):
-            if restoring.is_same(replacing.at(document, there), value):
+            if masking.is_same_secret(model_values.value_at(document, there), value):
                 yield there, value
 
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.deciding import type_lookup
-from reconciler.resources import drafts, fitting, references, violations
-from reconciler.resources.drafts import Draft
-from reconciler.resources.fitting import Fit, Lookup, TypeOf
-from reconciler.resources.keys import Key
-from reconciler.resources.references import Reference
-from reconciler.resources.secret_references import Available
-from reconciler.resources.violations import Violation
+from reconciler.model import components, resource, type_checks, violations
+from reconciler.model.components import Reference
+from reconciler.model.names import Key
+from reconciler.model.resource import Draft
+from reconciler.model.secret_references import AvailableSecrets
+from reconciler.model.type_checks import Fit, Lookup, TypeOf
+from reconciler.model.violations import Violation
 from reconciler.store.contract import Damaged
 
 CHECKED = 16 * 1024  # bytes of documents; asking for the time takes as long as judging two hundred
@@ -62,7 +62,7 @@ def resolve(
     *,
     lookup: Lookup,
     type_of: TypeOf,
-    available: Available | None,
+    available: AvailableSecrets | None,
     tell: Tell,
     check: Callable[[], object] = bool,
 ) -> Resolved:
@@ -87,25 +87,25 @@ def resolve(
         lost = not present.issuperset(draft.references)
         if ordinal in unfit or (lost and ordinal in fits):
             found = [*(fits[ordinal].violations if ordinal in unfit else ())]
-            owned = drafts.owned(draft)
+            owned = resource.owned_by_user(draft)
             if lost:
-                found += [_missing(one, refused) for one in references.references(owned) if one.key not in present]
+                found += [_missing(one, refused) for one in components.references(owned) if one.key not in present]
             reasons[ordinal] = tell(ordinal, violations.in_document_order(found, owned))
     fitting_ones = {ordinal: fit for ordinal, fit in fits.items() if ordinal not in reasons}
     return Resolved(reasons, faults, fitting_ones, notes)
 
 
 def _told(found: Sequence[Violation], ordinal: int, coming: Coming, tell: Tell) -> str:
-    return tell(ordinal, violations.in_document_order(found, drafts.owned(coming.judged[ordinal][1])))
+    return tell(ordinal, violations.in_document_order(found, resource.owned_by_user(coming.judged[ordinal][1])))
 
 
-def lines(found: Sequence[Violation]) -> tuple[str, ...]:
+def unresolved_lines(found: Sequence[Violation]) -> tuple[str, ...]:
     """Violations as a stored resource's status lists them: without places, since the status is the resource's."""
     return tuple(violations.lines(found, lambda _: "").split("\n")) if found else ()
 
 
 def _fits(
-    coming: Coming, lookup: Lookup, available: Available | None, *, check: Callable[[], object]
+    coming: Coming, lookup: Lookup, available: AvailableSecrets | None, *, check: Callable[[], object]
 ) -> tuple[dict[int, Fit], dict[int, str]]:
     """How each fits its types, or why that cannot be told: one damaged type must not stop everything else."""
     fits, faults = {}, {}
@@ -117,7 +117,9 @@ def _fits(
             unchecked = 0
         try:
             judging = coming.blinded.get(ordinal, lookup)
-            fits[ordinal] = fitting.of_draft(draft, judging, available=available, refuse_unknown=coming.refuse_unknown)
+            fits[ordinal] = type_checks.fit_draft(
+                draft, judging, available=available, refuse_unknown=coming.refuse_unknown
+            )
         except Damaged as damage:
             faults[ordinal] = damage.message
     return fits, faults
@@ -136,10 +138,12 @@ def _judge_storages(coming: Coming, fits: dict[int, Fit], faults: dict[int, str]
         for ordinal in coming.arriving
         if ordinal not in refused and present.issuperset(coming.judged[ordinal][1].references)
     }
-    after = type_lookup.after(arriving, type_of)
+    after = type_lookup.types_after(arriving, type_of)
     for ordinal in naming:
         try:
-            fits[ordinal] = fitting.with_storages(fits[ordinal], drafts.owned(coming.judged[ordinal][1]), after)
+            fits[ordinal] = type_checks.with_storages(
+                fits[ordinal], resource.owned_by_user(coming.judged[ordinal][1]), after
+            )
         except Damaged as damage:
             faults[ordinal] = damage.message
             del fits[ordinal]
@@ -175,7 +179,7 @@ def _present(coming: Coming, unfit: Collection[int]) -> set[Key]:
     return present
 
 
-def which(reference: Reference) -> str:
+def which_reference(reference: Reference) -> str:
     """What a reference leads to, in words. The value of a parameter is not repeated: it may be a secret."""
     name = "of this name" if reference.pointer[-1] == "value" else reference.name
     return f"{reference.kind} {name}"
@@ -184,6 +188,6 @@ def which(reference: Reference) -> str:
 def _missing(reference: Reference, refused: Collection[Key]) -> Violation:
     if reference.key in refused:
         return Violation(
-            reference.pointer, f"the {which(reference)} is refused itself and not stored yet; mend that first"
+            reference.pointer, f"the {which_reference(reference)} is refused itself and not stored yet; mend that first"
         )
-    return Violation(reference.pointer, f"there is no {which(reference)}; create it, or correct the name")
+    return Violation(reference.pointer, f"there is no {which_reference(reference)}; create it, or correct the name")

@@ -11,18 +11,18 @@ from typing import cast
 import msgspec
 
 from reconciler.deciding.candidates import Candidate
-from reconciler.documents.values import Pointer, Value
-from reconciler.resources import absent, drafts, fitting, kinds, replacing, restoring, violations
-from reconciler.resources.fitting import Fit, Lookup
-from reconciler.resources.keys import Key
-from reconciler.resources.resource import SERVER_KEYS
-from reconciler.resources.restoring import Restored
+from reconciler.model import masking, names, resource, type_checks, values, violations
+from reconciler.model.masking import Restored
+from reconciler.model.names import Key
+from reconciler.model.resource import SERVER_KEYS
+from reconciler.model.type_checks import Fit, Lookup
+from reconciler.model.values import Pointer, Value
 from reconciler.store.contract import Damaged
 from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSecrets:
     """The candidates with secrets in place of `(sensitive)`. By ordinal: why one may not stand there; why nobody can
     tell; and where it did and was replaced.
     """
@@ -33,7 +33,7 @@ class Kept:
     places: Mapping[int, frozenset[Pointer]] = field(default_factory=dict)
 
 
-def keep(
+def keep_secrets(
     found: Sequence[Candidate],
     view: PlanningView,
     *,
@@ -41,7 +41,7 @@ def keep(
     lookup: Lookup,
     hmac_key: bytes,
     accept_invalid: bool,
-) -> Kept:
+) -> KeptSecrets:
     """Put stored secrets where `(sensitive)` stands for them."""
     asking = {ordinal: one for ordinal, one in enumerate(found) if one.draft is not None and one.draft.has_placeholders}
     stored = view.documents(project, [one.key for one in asking.values() if one.key is not None])
@@ -52,7 +52,7 @@ def keep(
     for ordinal, candidate in asking.items():
         assert candidate.draft is not None
         assert candidate.key is not None
-        incoming, before = drafts.owned(candidate.draft), stored.get(candidate.key)
+        incoming, before = resource.owned_by_user(candidate.draft), stored.get(candidate.key)
         try:
             result = _restored(candidate.key, incoming, before, lookup=lookup, accept_invalid=accept_invalid)
         except Damaged as damage:
@@ -62,13 +62,13 @@ def keep(
             reasons[ordinal] = violations.lines(result.violations, lambda _: "")
         else:
             kept[ordinal] = msgspec.structs.replace(
-                candidate, draft=drafts.restored(candidate.draft, result.document, hmac_key=hmac_key)
+                candidate, draft=resource.restored_draft(candidate.draft, result.document, hmac_key=hmac_key)
             )
             places[ordinal] = frozenset(result.kept)
-    return Kept(kept, reasons, faults, places)
+    return KeptSecrets(kept, reasons, faults, places)
 
 
-def guesses(
+def secret_guesses(
     asked: Mapping[int, Candidate],
     places: Mapping[int, frozenset[Pointer]],
     view: PlanningView,
@@ -87,10 +87,10 @@ def guesses(
         document = None if candidate.key is None else stored.get(candidate.key)
         if document is None or candidate.draft is None or candidate.key is None:
             continue
-        owned = drafts.owned(candidate.draft)
+        owned = resource.owned_by_user(candidate.draft)
         secret: set[Pointer] = set()
         with suppress(Damaged):  # of a damaged type nobody knows what it calls a secret, and nobody can judge by it
-            secret.update(pointer for pointer, _ in fitting.fit(owned, lookup).secrets)
+            secret.update(pointer for pointer, _ in type_checks.fit(owned, lookup).secrets)
         with suppress(Damaged):
             secret.update(_restored(candidate.key, owned, document, lookup=lookup, accept_invalid=False).once_secret)
         if not places.get(ordinal, frozenset()).issuperset(secret):
@@ -119,11 +119,11 @@ def still_secret(
         assert candidate.key is not None
         document = stored.get(candidate.key)
         if document is not None and document.secrets is not None:
-            owned = drafts.owned(candidate.draft)
+            owned = resource.owned_by_user(candidate.draft)
             with suppress(Damaged):
                 result = _restored(candidate.key, owned, document, lookup=lookup, accept_invalid=False)
-                once = [(place, replacing.at(owned, place)) for place in result.once_secret if hide_guesses]
-                secrets = restoring.united(fits[ordinal].secrets, (*result.secrets, *once))
+                once = [(place, values.value_at(owned, place)) for place in result.once_secret if hide_guesses]
+                secrets = masking.united(fits[ordinal].secrets, (*result.secrets, *once))
                 sticky[ordinal] = replace(fits[ordinal], secrets=secrets)
     return sticky
 
@@ -132,12 +132,12 @@ def renewed(key: Key, document: StoredDocument, *, hmac_key: bytes) -> bytes | N
     """The digest of a stored resource without the members that count as absent; None when it has none of these, and
     when nobody can read it.
     """
-    if not absent.may_hold(document.body):
+    if not resource.may_hold_absent(document.body):
         return None
     with suppress(Damaged):
-        owned = without_servers(in_clear(key, document))
-        without = absent.removed(owned, kinds.exact(key.kind))
-        return None if without is owned else drafts.digest(without, hmac_key=hmac_key)
+        owned = without_servers(document_in_clear(key, document))
+        without = resource.without_absent(owned, names.exact_kind(key.kind))
+        return None if without is owned else resource.digest_draft(without, hmac_key=hmac_key)
     return None
 
 
@@ -148,27 +148,27 @@ def without_servers(document: Mapping[str, Value]) -> dict[str, Value]:
     return {**document, "metadata": mine}
 
 
-def in_clear(key: Key, document: StoredDocument | StoredVersion) -> dict[str, Value]:
+def document_in_clear(key: Key, document: StoredDocument | StoredVersion) -> dict[str, Value]:
     """A stored resource with its secrets, and with the server's metadata. Raises Damaged."""
-    return restoring.in_clear(masked(key, document), _secrets(key, document))
+    return masking.secrets_in_clear(masked_document(key, document), _secrets(key, document))
 
 
-def masked(key: Key, document: StoredDocument | StoredVersion) -> dict[str, Value]:
+def masked_document(key: Key, document: StoredDocument | StoredVersion) -> dict[str, Value]:
     """A stored resource as readers get it, without status. Raises Damaged."""
     return _decoded(key, document.body)
 
 
-def held(key: Key, document: StoredDocument | StoredVersion) -> dict[Pointer, Value]:
+def held_secrets(key: Key, document: StoredDocument | StoredVersion) -> dict[Pointer, Value]:
     """The secrets of a stored resource by their places in it. Raises Damaged."""
-    return restoring.located(masked(key, document), _secrets(key, document))
+    return masking.located(masked_document(key, document), _secrets(key, document))
 
 
 def _restored(
     key: Key, incoming: dict[str, Value], stored: StoredDocument | None, *, lookup: Lookup, accept_invalid: bool
 ) -> Restored:
-    return restoring.restored(
+    return masking.restored(
         incoming,
-        masked=None if stored is None else masked(key, stored),
+        masked=None if stored is None else masked_document(key, stored),
         secrets={} if stored is None else _secrets(key, stored),
         lookup=lookup,
         accept_invalid=accept_invalid,

@@ -11,18 +11,18 @@ from functools import cache
 import msgspec
 
 from reconciler.deciding import stored_secrets
-from reconciler.documents.values import Value
-from reconciler.resources import builtins, component_types, components, definitions, drafts
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.drafts import Draft
-from reconciler.resources.fitting import TypeOf
-from reconciler.resources.keys import Key
+from reconciler.model import builtins, component_types, components, resource
+from reconciler.model.component_types import ComponentType
+from reconciler.model.names import Key
+from reconciler.model.resource import Draft
+from reconciler.model.type_checks import TypeOf
+from reconciler.model.values import Value
 from reconciler.store.planning_view import PlanningView
 
 MOST_BYTES = 4 * 1024 * 1024  # of the specs of types that are kept compiled, which takes up to eighty times as much
 
 
-class Compiled:
+class CompiledTypes:
     """Compiled types by what they say, for the life of the process: compiling one costs as much as judging hundreds."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Compiled:
         known = self._types.get(digest)
         if known is not None:
             return known
-        compiled = component_types.compiled(name, definitions.read(spec))
+        compiled = component_types.compiled(name, component_types.read_definitions(spec))
         # Two threads may do this at once, and then compile or forget something twice.
         if self._bytes + len(encoded) > MOST_BYTES:
             self._types, self._bytes = {}, 0
@@ -45,10 +45,10 @@ class Compiled:
         return compiled
 
 
-_compiled = Compiled()
+_compiled = CompiledTypes()
 
 
-class Types:
+class TypeLookup:
     """A lookup for one plan: inside one snapshot of the store, each type is asked for once.
 
     What is `going` is not there any more; what is built in may stand in for it.
@@ -77,29 +77,29 @@ class Types:
         Not of one that comes: it may be refused (see `after`), which a type, that refers to nothing, is not.
         """
         if key not in self._extensions:
-            self._extensions[key] = components.type_of(self._standing(key))
+            self._extensions[key] = components.type_name_of(self._standing(key))
         return self._extensions[key]
 
     def _spec(self, key: Key) -> Value:
         if key in self._coming:
-            return drafts.owned(self._coming[key])["spec"]
+            return resource.owned_by_user(self._coming[key])["spec"]
         return self._standing(key)
 
     def _standing(self, key: Key) -> Value:
         stored = None if key in self._going else self._view.documents(self._project, [key]).get(key)
         if stored is not None:
-            return stored_secrets.masked(key, stored)["spec"]
+            return stored_secrets.masked_document(key, stored)["spec"]
         built_in = builtins.built_in().get(key)
         return None if built_in is None else built_in["spec"]
 
 
-def after(arriving: Mapping[Key, Draft], type_of: TypeOf) -> TypeOf:
+def types_after(arriving: Mapping[Key, Draft], type_of: TypeOf) -> TypeOf:
     """The types of Extensions once these documents are stored; `type_of` knows those of what is there before."""
 
     @cache
     def found(key: Key) -> str | None:
         if key in arriving:
-            return components.type_of(drafts.owned(arriving[key])["spec"])
+            return components.type_name_of(resource.owned_by_user(arriving[key])["spec"])
         return type_of(key)
 
     return found

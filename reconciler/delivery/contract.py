@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.otlp.models import Logs
 
 
-class Full(errors.Transient):
+class QueueFull(errors.Transient):
     """A destination cannot take more now, and nothing of the request was kept. `seconds` is when to try again."""
 
     def __init__(self, message: str, *, seconds: float) -> None:
@@ -31,14 +31,14 @@ class UnknownDestination(errors.Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenRecords:
     """What became of a request: how many of its records nobody takes, and why, in a sentence ('' for none)."""
 
     rejected: int = 0
     message: str = ""
 
 
-ALL = Taken()
+ALL = TakenRecords()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Behind:
 class Delivery(Protocol):
     """Log records in, and what operators do. Names of destinations are as in `routing.models.Destination`."""
 
-    async def take(self, project: str, logs: Logs) -> Taken:
+    async def take(self, project: str, logs: Logs) -> TakenRecords:
         """Route and queue. When it returns, the records are where the settings of each destination promise (on disk,
         in memory, delivered). Raises Full, NotTaken, TooLarge.
         """

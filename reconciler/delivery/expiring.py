@@ -12,18 +12,18 @@ from typing import NamedTuple
 MOST_MILLISECONDS = 3_600_000  # that the clock may be ahead by before that is told; summer time changes neither
 
 
-class Moment(NamedTuple):
+class ExpiryMoment(NamedTuple):
     """One moment by both clocks: Unix milliseconds, which may jump, and seconds of a clock that never does."""
 
     wall: int
     monotonic: float
 
 
-def believed(first: Moment, now: Moment) -> int:
+def believed_moment(first: ExpiryMoment, now: ExpiryMoment) -> int:
     """Unix milliseconds: what the clock says, but no more than the time that passed since the first moment."""
     return min(now.wall, first.wall + round((now.monotonic - first.monotonic) * 1000))
 
 
-def is_ahead(first: Moment, now: Moment) -> bool:
+def is_ahead(first: ExpiryMoment, now: ExpiryMoment) -> bool:
     """Whether the clock was set ahead since the first moment."""
-    return now.wall - believed(first, now) > MOST_MILLISECONDS
+    return now.wall - believed_moment(first, now) > MOST_MILLISECONDS

@@ -14,21 +14,21 @@ from reconciler.sending import reporting
 
 
 @dataclass(slots=True)
-class Past:
+class PastFigures:
     """What was counted of destinations that are gone: a count of all destinations never shrinks."""
 
-    taken: lanes.Counts = field(default_factory=lanes.Counts)
-    sent: reporting.Counts = field(default_factory=reporting.Counts)
+    taken: lanes.LaneCounts = field(default_factory=lanes.LaneCounts)
+    sent: reporting.SendCounts = field(default_factory=reporting.SendCounts)
 
 
-class Figures(NamedTuple):
+class DeliveryFigures(NamedTuple):
     """One moment. `unrouted` are records that no Configuration took, by project; `spare` is how many bytes may be
     written before queues are down to what they leave free on the disk, below zero when they are beyond that; `faults`
     how often the disk failed what was written for them, or did not answer.
     """
 
     lanes: Sequence[Lane]
-    past: Past
+    past: PastFigures
     unrouted: Mapping[str, int]
     spare: int
     faults: int

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from reconciler.delivery.contract import NotTaken
-from reconciler.delivery.splitting import Share
+from reconciler.delivery.splitting import RecordShare
 from reconciler.queueing.contract import Obituary, Piece, Queue, QueueFault, Shortage
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ Heard = asyncio.Future[None]
 """Ends when a lane has a share where it promises; its exception is `NotTaken`."""
 
 
-class Late(NotTaken):
+class LateRecords(NotTaken):
     """The disk has not answered in time. What was to be appended may still be kept: `written` ends when that is known,
     as the append does.
     """
@@ -48,7 +48,7 @@ class Late(NotTaken):
         self.written = written
 
 
-class Gathering:
+class SmallRequests:
     """In front of one queue; belongs to the running loop."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Gathering:
         """Whether the queue has all that was taken."""
         return not self._heard
 
-    def room(self, share: Share) -> Shortage | None:
+    def room(self, share: RecordShare) -> Shortage | None:
         """As of a queue."""
         if self.is_stuck:
             return Shortage.DISK
@@ -97,10 +97,10 @@ class Gathering:
         self._flush()  # what is here is another batch than the one that is asked for, and counts
         return self._queue.room(size=share.size)
 
-    def _joins(self, share: Share) -> bool:
+    def _joins(self, share: RecordShare) -> bool:
         return share.size <= self._free and self._records + share.records <= MOST_RECORDS
 
-    def add(self, share: Share) -> Heard:
+    def add(self, share: RecordShare) -> Heard:
         """Take what a request has for the queue. The call itself settles the order; see `Queue.append`."""
         if self._joins(share):
             self._free -= share.size
@@ -113,7 +113,7 @@ class Gathering:
         self._heard.append(heard)
         return heard
 
-    def _begin(self, share: Share) -> None:
+    def _begin(self, share: RecordShare) -> None:
         self._at = self._clock()
         has_room = share.size < MOST_BYTES and self._queue.room(size=MOST_BYTES) is None
         self._free = MOST_BYTES - share.size if has_room else 0
@@ -135,7 +135,7 @@ class Gathering:
         self._records = self._free = 0
         self._await(self._queue.append(pieces, records=records, at=at), heard, partial(self._taken, records))
 
-    def bury(self, share: Share, obituary: Obituary, *, buried: Callable[[], None]) -> Heard | None:
+    def bury(self, share: RecordShare, obituary: Obituary, *, buried: Callable[[], None]) -> Heard | None:
         """Make a dead letter of what a request has for the queue, and call `buried` once it is one; None, and nothing
         is kept, where there is no room for that either.
         """
@@ -181,7 +181,7 @@ class Gathering:
                 self._stick()
                 for one in self._under_way[written]:
                     if not one.done():
-                        one.set_exception(Late(written))
+                        one.set_exception(LateRecords(written))
         self._flush()
         self._waited = [*self._under_way]
         if self._waited and self._timer is None:

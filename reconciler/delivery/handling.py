@@ -8,9 +8,9 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
-from reconciler.counting import counted
-from reconciler.delivery.contract import Full
+from reconciler.delivery.contract import QueueFull
 from reconciler.delivery.lanes import Lane
+from reconciler.model.text import counted
 from reconciler.queueing.contract import Queue, QueueFault
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 LATER_SECONDS = 15.0  # after which a disk that did not answer may
 
 
-async def replayed(found: Sequence[tuple[Lane, Queue]]) -> AsyncIterator[tuple[int, int]]:
+async def replay_letters(found: Sequence[tuple[Lane, Queue]]) -> AsyncIterator[tuple[int, int]]:
     """Queue dead letters again: how many batches and records of each queue. Raises Full."""
     for _, queue in found:
         with _answering():
@@ -26,7 +26,9 @@ async def replayed(found: Sequence[tuple[Lane, Queue]]) -> AsyncIterator[tuple[i
         yield done
 
 
-async def discarded(found: Sequence[tuple[Lane, Queue]], *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
+async def discard_letters(
+    found: Sequence[tuple[Lane, Queue]], *, queued: bool, dead: bool
+) -> AsyncIterator[tuple[int, int]]:
     """Forget what is queued, or dead: how many batches and records, at each step. Raises Full."""
     for lane, queue in found:
         if queued:
@@ -41,7 +43,7 @@ async def discarded(found: Sequence[tuple[Lane, Queue]], *, queued: bool, dead: 
             yield batches, records
 
 
-async def expired(lanes: Iterable[Lane], *, before: int) -> None:
+async def expire_letters(lanes: Iterable[Lane], *, before: int) -> None:
     """Forget dead letters that died before (Unix milliseconds), or are too many. A queue whose disk does not answer
     keeps its own for now.
     """
@@ -65,4 +67,4 @@ def _answering() -> Iterator[None]:
     try:
         yield
     except QueueFault as fault:
-        raise Full(fault.message, seconds=LATER_SECONDS) from fault
+        raise QueueFull(fault.message, seconds=LATER_SECONDS) from fault

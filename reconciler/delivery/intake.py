@@ -15,11 +15,11 @@ from functools import partial
 from typing import TypeAlias
 
 from reconciler.delivery import lanes
-from reconciler.delivery.contract import Full, NotTaken
-from reconciler.delivery.gathering import Gathering, Heard, Late
+from reconciler.delivery.contract import NotTaken, QueueFull
+from reconciler.delivery.gathering import Heard, LateRecords, SmallRequests
 from reconciler.delivery.lanes import Lane
-from reconciler.delivery.splitting import Share
-from reconciler.otlp.refusals import TooLarge
+from reconciler.delivery.splitting import RecordShare
+from reconciler.otlp.refusals import RequestTooLarge
 from reconciler.queueing.contract import Obituary, Reason, Shortage
 from reconciler.sending.exporter import Undelivered
 
@@ -30,10 +30,10 @@ MOST_AT_ONCE = 16  # destinations without a queue that are asked at a time, of o
 READING = "The service is reading the project's Configurations; try again."
 STOPPING = "The service stops, and a queue in memory takes nothing more; try again."
 
-Wanted: TypeAlias = tuple[Lane, Share]
+Wanted: TypeAlias = tuple[Lane, RecordShare]
 """A lane, and what a request has for it."""
 
-Appended: TypeAlias = tuple[Lane, Share, Heard]
+Appended: TypeAlias = tuple[Lane, RecordShare, Heard]
 """The same, and who hears when the lane has it."""
 
 
@@ -53,7 +53,7 @@ class Intake:
         if inline:
             await _send(inline)
             if any(lane.leaving for lane, _ in wanted):  # the settings changed meanwhile: its queue may be gone
-                raise Full(READING, seconds=UNREAD_SECONDS)
+                raise QueueFull(READING, seconds=UNREAD_SECONDS)
             self._refuse_without_room(wanted)
         await _written(self._append(wanted))
 
@@ -65,7 +65,7 @@ class Intake:
             return None
         try:
             self._refuse_without_room(wanted)
-        except (Full, TooLarge):
+        except (QueueFull, RequestTooLarge):
             return None
         appends = self._append(wanted)
         if len(appends) == 1 and not appends[0][0].drops:
@@ -75,16 +75,16 @@ class Intake:
     def _refuse_without_room(self, wanted: Sequence[Wanted]) -> None:
         for lane, share in wanted:
             if self.is_stopping and lane.place == lanes.MEMORY:
-                raise Full(STOPPING, seconds=UNREAD_SECONDS)
+                raise QueueFull(STOPPING, seconds=UNREAD_SECONDS)
             if lane.gathering is None or lane.drops:
                 continue
             shortage = lane.gathering.room(share)
             if shortage is Shortage.BYTES and lane.exceeds(share.size):
                 message = f"These records are more than the queue of the destination {lane.name} may ever hold"
-                raise TooLarge(f"{message}; send fewer at a time, or raise its `max_bytes`.")
+                raise RequestTooLarge(f"{message}; send fewer at a time, or raise its `max_bytes`.")
             if shortage is not None:
                 message = f"The destination {lane.name} cannot take more now: {lanes.SHORT[shortage]}; try again."
-                raise Full(message, seconds=self.patience())
+                raise QueueFull(message, seconds=self.patience())
 
     def _append(self, wanted: Sequence[Wanted]) -> list[Appended]:
         appends: list[Appended] = []
@@ -100,7 +100,7 @@ class Intake:
                 appends.append((lane, share, written))
         return appends
 
-    def _bury(self, lane: Lane, gathering: Gathering, share: Share, shortage: Shortage) -> Heard | None:
+    def _bury(self, lane: Lane, gathering: SmallRequests, share: RecordShare, shortage: Shortage) -> Heard | None:
         """Make a dead letter of what a full queue cannot take, where that is wanted; None where it is dropped."""
         if not lane.buries or shortage is Shortage.DISK:
             return None
@@ -117,7 +117,7 @@ async def _send(inline: Sequence[Wanted]) -> None:
     """To all of them at once, some at a time; each has its own limit of time. The first that fails is told."""
     turns = asyncio.Semaphore(MOST_AT_ONCE)
 
-    async def send(lane: Lane, share: Share) -> str:
+    async def send(lane: Lane, share: RecordShare) -> str:
         async with turns:
             try:
                 await lane.sender.deliver(share.pieces)
@@ -147,7 +147,7 @@ async def _written(appends: Sequence[Appended]) -> None:
         except NotTaken as problem:
             if not lane.drops:
                 fault = problem
-            elif isinstance(problem, Late):
+            elif isinstance(problem, LateRecords):
                 problem.written.add_done_callback(partial(_count_dropped, lane, share.records))
             else:
                 lane.counts.dropped += share.records

@@ -5,9 +5,9 @@ Belongs here: what a lane is, and which settings need another queue. Does not: o
 
 from dataclasses import dataclass, field
 
-from reconciler.delivery.gathering import Gathering
+from reconciler.delivery.gathering import SmallRequests
+from reconciler.model.routes import Buffering, Destination, OnFull
 from reconciler.queueing.contract import Queue, Shortage
-from reconciler.routing.models import Buffering, Destination, OnFull
 from reconciler.sending.exporter import Exporter
 
 SHORT = {
@@ -18,7 +18,7 @@ SHORT = {
 
 
 @dataclass(slots=True)
-class Counts:
+class LaneCounts:
     """Records since the start of the service."""
 
     taken: int = 0
@@ -30,7 +30,7 @@ class Counts:
         """So many are where the lane promises."""
         self.taken += records
 
-    def add(self, other: "Counts") -> None:
+    def add(self, other: "LaneCounts") -> None:
         """Take over what a lane counted that ends."""
         self.taken += other.taken
         self.dropped += other.dropped
@@ -53,9 +53,9 @@ class Lane:
     destination: Destination | None
     queue: Queue | None
     exporter: Exporter | None
-    gathering: Gathering | None = None
+    gathering: SmallRequests | None = None
     leaving: bool = False
-    counts: Counts = field(default_factory=Counts)
+    counts: LaneCounts = field(default_factory=LaneCounts)
 
     @property
     def sender(self) -> Exporter:
@@ -108,14 +108,14 @@ class Lane:
         return depth.records + depth.dead_records
 
 
-def place(buffering: Buffering) -> str:
+def lane_place(buffering: Buffering) -> str:
     """Where a queue is. With another answer it is another queue."""
     if not buffering.queue:
         return NOWHERE
-    return MEMORY if buffering.storage is None else on_disk(buffering.storage.directory)
+    return MEMORY if buffering.storage is None else is_on_disk(buffering.storage.directory)
 
 
-def on_disk(directory: str) -> str:
+def is_on_disk(directory: str) -> str:
     """The place of a queue on disk."""
     return f"disk {directory}"
 

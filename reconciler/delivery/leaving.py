@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0  # between two looks whether dead letters are left
 
 
-class Leaving:
+class DrainingLanes:
     """Those of all projects, in the order in which they left. `ended` is called with each that is no more."""
 
     def __init__(self, queues: Queues, ended: Callable[[Lane], None]) -> None:

@@ -9,7 +9,7 @@ BYTES = 1024  # of a body that was refused: looking through them costs no more t
 MOST = 10_000  # senders that are remembered before those are forgotten that have waited long enough
 
 
-def cost(size: int) -> int:
+def request_cost(size: int) -> int:
     """The tokens for a body of so many bytes that was refused."""
     return 1 + size // BYTES
 
@@ -20,7 +20,7 @@ class _Bucket:
     at: float
 
 
-class Rates:
+class RecordRates:
     """A bucket of tokens for each sender, one token a record. A full bucket is what may be sent in one second.
 
     A request needs as many tokens as it has records, or a full bucket when it has more than fit into one: then it
@@ -78,7 +78,7 @@ class Rates:
             }
 
 
-class Room:
+class IntakeRoom:
     """Bytes of requests that are in memory at a time: of all senders, and of each half of that, so that nobody who says
     much and sends nothing keeps all others out.
     """

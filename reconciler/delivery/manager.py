@@ -16,22 +16,22 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from reconciler.counting import counted
 from reconciler.delivery import handling, lanes, showing
-from reconciler.delivery.contract import ALL, Behind, Full, Taken, UnknownDestination
-from reconciler.delivery.figures import Figures, Past
-from reconciler.delivery.gathering import Gathering, Heard
+from reconciler.delivery.contract import ALL, Behind, QueueFull, TakenRecords, UnknownDestination
+from reconciler.delivery.figures import DeliveryFigures, PastFigures
+from reconciler.delivery.gathering import Heard, SmallRequests
 from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake
 from reconciler.delivery.lanes import Lane
-from reconciler.delivery.leaving import Leaving
-from reconciler.delivery.remnants import Remnants
-from reconciler.delivery.splitting import Split, split
+from reconciler.delivery.leaving import DrainingLanes
+from reconciler.delivery.remnants import OrphanedQueues
+from reconciler.delivery.splitting import RequestSplit, split_request
+from reconciler.model.routes import Destination, Route, Routes
+from reconciler.model.text import counted
 from reconciler.otlp.models import Logs
 from reconciler.queueing.contract import Queue, QueueFault
 from reconciler.queueing.memory import MemoryQueue
-from reconciler.queueing.queues import Found, Queues
+from reconciler.queueing.queues import FoundIdentity, Queues
 from reconciler.routing.matching import Matcher
-from reconciler.routing.models import Destination, Route, Routes
 from reconciler.sending.exporter import Exporter
 
 log = logging.getLogger(__name__)
@@ -86,9 +86,9 @@ class Manager:
         self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
         self._without_queue: set[str] = set()  # projects that have a destination without one
         self._hangs = 0  # of disks, each once for each queue
-        self._leaving = Leaving(queues, self._take_over)
-        self._past = Past()
-        self._remnants = Remnants(queues, dead_bytes=dead_bytes)
+        self._leaving = DrainingLanes(queues, self._take_over)
+        self._past = PastFigures()
+        self._remnants = OrphanedQueues(queues, dead_bytes=dead_bytes)
         self._changing = asyncio.Lock()
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
 
@@ -100,25 +100,25 @@ class Manager:
 
     # Taking in.
 
-    async def take(self, project: str, logs: Logs) -> Taken:
+    async def take(self, project: str, logs: Logs) -> TakenRecords:
         """See the contract."""
         matcher = self._matchers.get(project)
         if matcher is None:
             raise self._not_read(project)
-        divided = split(logs, matcher.of)
+        divided = split_request(logs, matcher.of)
         if self._is_outdated(project, divided):
-            raise Full(READING, seconds=UNREAD_SECONDS)
+            raise QueueFull(READING, seconds=UNREAD_SECONDS)
         if divided.unrouted and self._is_wanted(project, logs, matcher):
-            raise Full(WANTED, seconds=self._intake.patience())
+            raise QueueFull(WANTED, seconds=self._intake.patience())
         wanted = [(self._open_lane(project, name), share) for name, share in divided.shares.items()]
         await self._intake.take(wanted)
         if not divided.unrouted:
             return ALL
         self._unrouted[project] = (self._unrouted.get(project, (0, 0))[0] + divided.unrouted, self._clock())
         which = "these records" if divided.unrouted == logs.records else f"{divided.unrouted} of these records"
-        return Taken(divided.unrouted, NOBODY.format(which))
+        return TakenRecords(divided.unrouted, NOBODY.format(which))
 
-    def _is_outdated(self, project: str, divided: Split) -> bool:
+    def _is_outdated(self, project: str, divided: RequestSplit) -> bool:
         """Whether the present routes may not divide a request, since other ones are being read."""
         behind = self._behind(project)
         if behind is None:
@@ -140,7 +140,7 @@ class Manager:
         matcher = self._matchers.get(project)
         if matcher is None:
             return None
-        divided, present = split(logs, matcher.of), self._lanes[project]
+        divided, present = split_request(logs, matcher.of), self._lanes[project]
         wanted = [(lane, share) for name, share in divided.shares.items() if (lane := present.get(name)) is not None]
         if divided.unrouted or len(wanted) < len(divided.shares) or self._is_outdated(project, divided):
             return None
@@ -150,15 +150,15 @@ class Manager:
         """See the contract."""
         return project in self._without_queue
 
-    def _not_read(self, project: str) -> Full:
+    def _not_read(self, project: str) -> QueueFull:
         self._unread(project)
-        return Full(READING, seconds=UNREAD_SECONDS)
+        return QueueFull(READING, seconds=UNREAD_SECONDS)
 
     def _open_lane(self, project: str, name: str) -> Lane:
         lane = self._lanes[project].get(name)
         if lane is None:
             message = f"The queue of the destination {name} cannot be opened; the log says why."
-            raise Full(message, seconds=self._intake.patience())
+            raise QueueFull(message, seconds=self._intake.patience())
         return lane
 
     # Lanes.
@@ -195,7 +195,7 @@ class Manager:
 
     async def _ensure(self, project: str, destination: Destination, lane: Lane | None) -> None:
         """The lane of a destination, as its settings are now."""
-        place = lanes.place(destination.buffering)
+        place = lanes.lane_place(destination.buffering)
         if lane is not None and lane.place == place:
             self._adjust(lane, destination)
             return
@@ -215,7 +215,7 @@ class Manager:
         self, project: str, name: str, *, place: str, destination: Destination | None, queue: Queue | None
     ) -> Lane:
         """One that sends, if its destination is known."""
-        counts = lanes.Counts()
+        counts = lanes.LaneCounts()
         lane = Lane(
             project=project,
             name=name,
@@ -230,8 +230,8 @@ class Manager:
             lane.exporter.start()
         return lane
 
-    def _gathering(self, who: str, queue: Queue, counts: lanes.Counts) -> Gathering:
-        return Gathering(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
+    def _gathering(self, who: str, queue: Queue, counts: lanes.LaneCounts) -> SmallRequests:
+        return SmallRequests(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
 
     def _hung(self) -> None:
         self._hangs += 1
@@ -284,8 +284,8 @@ class Manager:
                 if not was_sending:
                     self._leaving.drain(lane)
 
-        def opened(found: Found, queue: Queue) -> None:
-            place = lanes.on_disk(found.directory)
+        def opened(found: FoundIdentity, queue: Queue) -> None:
+            place = lanes.is_on_disk(found.directory)
             destination = known.get(found.name)
             if destination is None:  # when the routes were read, nobody may have known that it is this project's
                 self._unread(project)
@@ -297,7 +297,7 @@ class Manager:
 
     def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
         """See the contract."""
-        return showing.shown(self._named(project, name), self._routed(project, name), answers=answers)
+        return showing.shown_delivery(self._named(project, name), self._routed(project, name), answers=answers)
 
     def all(self, project: str, *, answers: bool) -> dict[str, Any]:
         """See the contract."""
@@ -307,7 +307,7 @@ class Manager:
         records, last = self._unrouted.get(project, (0, None))
         return {
             "deliveries": [self.shown(project, name, answers=answers) for name in names],
-            "unrouted": showing.unrouted(records, last),
+            "unrouted": showing.unrouted_delivery(records, last),
         }
 
     def _routed(self, project: str, name: str) -> list[str]:
@@ -315,12 +315,12 @@ class Manager:
         routes = self._routes[project].routes if project in self._routes else ()
         return [route.configuration for route in routes if name in route.destinations]
 
-    def figures(self) -> Figures:
+    def figures(self) -> DeliveryFigures:
         """What is counted of all projects."""
         # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.
         unrouted = {project: self._unrouted.get(project, (0, 0))[0] for project in sorted(self._matchers)}
         faults = self._queues.faults + self._hangs
-        return Figures(self._everyone(), self._past, unrouted, self._queues.spare(), faults)
+        return DeliveryFigures(self._everyone(), self._past, unrouted, self._queues.spare(), faults)
 
     def followed(self) -> frozenset[str]:
         """The projects whose routes are known, so that each of their lanes is there."""
@@ -336,18 +336,18 @@ class Manager:
 
     def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        return handling.replayed(self._with_queues(project, name))
+        return handling.replay_letters(self._with_queues(project, name))
 
     async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        async for done in handling.discarded(self._with_queues(project, name), queued=queued, dead=dead):
+        async for done in handling.discard_letters(self._with_queues(project, name), queued=queued, dead=dead):
             yield done
         await self._leaving.end_empty()
 
     async def test(self, project: str, name: str) -> dict[str, Any]:
         """See the contract."""
         exporter = await self._exporter(project, name)
-        return showing.tested(await exporter.test())
+        return showing.shown_test(await exporter.test())
 
     async def _exporter(self, project: str, name: str) -> Exporter:
         """What sends to a destination; one made for the occasion where nothing is delivered to it."""
@@ -361,7 +361,7 @@ class Manager:
 
     async def expire(self, *, before: int) -> None:
         """Forget the dead letters that are too old, or too many."""
-        await handling.expired(self._everyone(), before=before)
+        await handling.expire_letters(self._everyone(), before=before)
         await self._leaving.end_empty()
 
     async def drain(self, *, seconds: float) -> None:

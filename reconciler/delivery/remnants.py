@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Sequence
 
 from reconciler.queueing.contract import Queue, QueueFault
-from reconciler.queueing.queues import Found, Queues
+from reconciler.queueing.queues import FoundIdentity, Queues
 
 log = logging.getLogger(__name__)
 
 
-class Remnants:
+class OrphanedQueues:
     """Those of all projects."""
 
     def __init__(self, queues: Queues, *, dead_bytes: int) -> None:
@@ -36,7 +36,7 @@ class Remnants:
         found, _ = await self._queues.found()
         return {one.name for one in found if one.project == project}
 
-    async def open(self, project: str, *, opened: Callable[[Found, Queue], None]) -> list[QueueFault]:
+    async def open(self, project: str, *, opened: Callable[[FoundIdentity, Queue], None]) -> list[QueueFault]:
         """Open those of a project; `opened` hears of each. Returns why some cannot be opened, or why nobody can say of
         some whose they are, which may be this project's: call it again later.
         """
@@ -56,9 +56,9 @@ class Remnants:
         return faults
 
 
-def _tell_copies(found: Sequence[Found]) -> None:
+def _tell_copies(found: Sequence[FoundIdentity]) -> None:
     """Of queues in several folders: a folder was copied, or restored beside what there was. Each is sent."""
-    folders: dict[tuple[str, str], list[Found]] = {}
+    folders: dict[tuple[str, str], list[FoundIdentity]] = {}
     for one in found:
         folders.setdefault((one.name, one.directory), []).append(one)
     for (name, _), several in sorted(folders.items()):

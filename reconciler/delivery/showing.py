@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from reconciler.clock import rfc3339
 from reconciler.delivery.lanes import MEMORY, NOWHERE, Lane
+from reconciler.model.clock import rfc3339
 from reconciler.queueing.contract import Depth, load
-from reconciler.routing.windows import Window
-from reconciler.sending.reporting import Counts, Failure, Shown, Tested
+from reconciler.routing.windows import DeliveryWindow
+from reconciler.sending.reporting import ReportSnapshot, SendCounts, SendFailure, TestOutcome
 
 ORPHANED = "A queue is left, and nothing is known of its destination any more: apply it again, or discard the queue."
 UNUSED = "No Configuration delivers to it; status.delivery of each says why not."
@@ -27,7 +27,7 @@ NO_ROOM = (
 _KINDS = {MEMORY: "memory", NOWHERE: "none"}
 
 
-def shown(lanes: Sequence[Lane], configurations: Sequence[str], *, answers: bool) -> dict[str, Any]:
+def shown_delivery(lanes: Sequence[Lane], configurations: Sequence[str], *, answers: bool) -> dict[str, Any]:
     """The lanes of one destination, the one that takes records first; `answers` shows what its endpoint said."""
     first = lanes[0]
     now = None if first.exporter is None else first.exporter.shown()
@@ -52,18 +52,18 @@ def shown(lanes: Sequence[Lane], configurations: Sequence[str], *, answers: bool
     }
 
 
-def idle(name: str) -> dict[str, Any]:
+def idle_delivery(name: str) -> dict[str, Any]:
     """A destination that nothing is delivered to, and of which no queue is left."""
     nothing = Lane(project="", name=name, place=NOWHERE, destination=None, queue=None, exporter=None)
-    return {**shown([nothing], [], answers=False), "state": "idle", "message": UNUSED}
+    return {**shown_delivery([nothing], [], answers=False), "state": "idle", "message": UNUSED}
 
 
-def unrouted(records: int, last: int | None) -> dict[str, Any]:
+def unrouted_delivery(records: int, last: int | None) -> dict[str, Any]:
     """The records of a project that no Configuration took."""
     return {"records": records, "last": _instant(last)}
 
 
-def tested(outcome: Tested) -> dict[str, Any]:
+def shown_test(outcome: TestOutcome) -> dict[str, Any]:
     """What came of a test."""
     return {
         "delivered": outcome.delivered,
@@ -74,7 +74,7 @@ def tested(outcome: Tested) -> dict[str, Any]:
     }
 
 
-def _message(lanes: Sequence[Lane], now: Shown | None) -> str:
+def _message(lanes: Sequence[Lane], now: ReportSnapshot | None) -> str:
     if now is None:
         return ORPHANED
     if any(lane.is_refused for lane in lanes):
@@ -113,7 +113,7 @@ def _queue(lanes: Sequence[Lane], depths: Sequence[Depth]) -> dict[str, Any]:
 
 
 def _counts(lanes: Sequence[Lane]) -> dict[str, int]:
-    sent = [lane.exporter.shown().counts if lane.exporter is not None else Counts() for lane in lanes]
+    sent = [lane.exporter.shown().counts if lane.exporter is not None else SendCounts() for lane in lanes]
     return {
         "taken": sum(lane.counts.taken for lane in lanes),
         "delivered": sum(each.delivered for each in sent),
@@ -125,14 +125,14 @@ def _counts(lanes: Sequence[Lane]) -> dict[str, int]:
     }
 
 
-def _failure(last: Failure | None, *, answers: bool) -> dict[str, Any] | None:
+def _failure(last: SendFailure | None, *, answers: bool) -> dict[str, Any] | None:
     if last is None:
         return None
     told = {"at": _instant(last.at), "status": last.status, "cause": last.cause}
     return {**told, "answer": _text(last.answer)} if answers else told
 
 
-def _window(window: Window | None) -> dict[str, Any] | None:
+def _window(window: DeliveryWindow | None) -> dict[str, Any] | None:
     if window is None:
         return None
     until, following = window.until, window.next

@@ -36,21 +36,21 @@ from yarl import URL
 
 from reconciler.egress import exchange, receiving
 from reconciler.egress.exchange import (
-    Answer,
-    Cause,
+    AnswerLimits,
     Denied,
+    FailureCause,
     Headers,
-    Limits,
-    Request,
-    Target,
+    HttpAnswer,
+    HttpRequest,
+    HttpTarget,
     Unanswered,
     Unsendable,
     check,
 )
 from reconciler.egress.naming import Resolve, SystemNames
-from reconciler.egress.networks import Policy, refusal
-from reconciler.egress.receiving import LONGEST_LINE, MOST_HEADERS, Begun, Connector
-from reconciler.resources import hosts
+from reconciler.egress.networks import EgressPolicy, egress_refusal
+from reconciler.egress.receiving import LONGEST_LINE, MOST_HEADERS, BegunRequest, Connector
+from reconciler.model import hosts
 from reconciler.version import __version__
 
 log = logging.getLogger(__name__)
@@ -65,11 +65,11 @@ _attempts: ContextVar[dict[str, str | None]] = ContextVar("attempts")
 """Of the request under way: each address that was tried, with the rule that refused it."""
 
 
-class Client:
+class HttpClient:
     """Sends requests over one pool of connections; belongs to the running loop, and wants closing."""
 
     def __init__(
-        self, *, policy: Policy, resolve: Resolve | None = None, proxy: str = "", connections: int = 100
+        self, *, policy: EgressPolicy, resolve: Resolve | None = None, proxy: str = "", connections: int = 100
     ) -> None:
         """`resolve` stands in for the system's; `proxy` is a URL or empty; `connections` bounds those that are open."""
         self._policy = policy
@@ -97,7 +97,7 @@ class Client:
         self._session._retry_connection = False
         self._usual_way = lru_cache(maxsize=WAYS)(self._way)
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> "HttpClient":
         return self
 
     async def __aexit__(
@@ -110,7 +110,9 @@ class Client:
         await self._session.close()
         self._names.close()
 
-    async def send(self, request: Request, *, limits: Limits, tls: ssl.SSLContext | None = None) -> Answer:
+    async def send(
+        self, request: HttpRequest, *, limits: AnswerLimits, tls: ssl.SSLContext | None = None
+    ) -> HttpAnswer:
         """The answer, whatever its status; a redirect is an answer like any other.
 
         `tls` is for https; None trusts the system's authorities. Raises Unsendable and Denied (nothing was sent), and
@@ -138,20 +140,20 @@ class Client:
                 if refused is not None:
                     log.warning("%s led to %s, which %s; it was not connected to", target, each, refused)
 
-    def _judge(self, target: Target) -> None:
+    def _judge(self, target: HttpTarget) -> None:
         """Raises Denied for an address that is refused; names are the proxy's business."""
         address = hosts.literal(target.host)
-        rule = None if address is None else refusal(address, port=target.port, policy=self._policy)
+        rule = None if address is None else egress_refusal(address, port=target.port, policy=self._policy)
         if rule is not None:
             log.warning("nothing is sent to %s, since its address %s", target, rule)
             raise Denied(target, rule)
 
     async def _exchange(
-        self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool
-    ) -> Answer:
+        self, request: HttpRequest, headers: Headers, *, limits: AnswerLimits, tls: ssl.SSLContext | bool
+    ) -> HttpAnswer:
         until = asyncio.get_running_loop().time() + limits.total
         begin = self._begin if self._proxy is None else self._begin_by_session
-        response: Begun | aiohttp.ClientResponse
+        response: BegunRequest | aiohttp.ClientResponse
         async with asyncio.timeout_at(until):
             response = await begin(request, headers, limits=limits, tls=tls)
         try:
@@ -159,10 +161,10 @@ class Client:
         finally:
             if not response.content.at_eof():
                 response.close()  # what is left is not read to keep the connection: it may never end
-        return Answer(response.status, response.reason or "", tuple(response.headers.items()), start)
+        return HttpAnswer(response.status, response.reason or "", tuple(response.headers.items()), start)
 
     async def _begin_by_session(
-        self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool
+        self, request: HttpRequest, headers: Headers, *, limits: AnswerLimits, tls: ssl.SSLContext | bool
     ) -> aiohttp.ClientResponse:
         """The head of the answer, by way of a proxy."""
         return await self._session.request(
@@ -177,7 +179,9 @@ class Client:
             read_bufsize=limits.answer_bytes,
         )
 
-    async def _begin(self, request: Request, headers: Headers, *, limits: Limits, tls: ssl.SSLContext | bool) -> Begun:
+    async def _begin(
+        self, request: HttpRequest, headers: Headers, *, limits: AnswerLimits, tls: ssl.SSLContext | bool
+    ) -> BegunRequest:
         """The head of the answer, with aiohttp's connections and its parser alone. What its session, requests and
         answers do beyond that (cookies, redirects, authentication, timers, a task for each body) does nothing for us,
         and takes as long as all of ours.
@@ -190,7 +194,7 @@ class Client:
         except TimeoutError as late:
             raise aiohttp.ConnectionTimeoutError from late
         try:
-            return await receiving.begun(connection, head, request.body, size=limits.answer_bytes)
+            return await receiving.begin_request(connection, head, request.body, size=limits.answer_bytes)
         except BaseException as problem:
             connection.close()
             if not isinstance(problem, OSError) or isinstance(problem, aiohttp.ClientError):
@@ -199,7 +203,7 @@ class Client:
                 raise
             raise aiohttp.ClientOSError(*problem.args) from problem
 
-    def _way(self, target: Target, tls: ssl.SSLContext | bool = True) -> aiohttp.ClientRequest:
+    def _way(self, target: HttpTarget, tls: ssl.SSLContext | bool = True) -> aiohttp.ClientRequest:
         """What aiohttp chooses a connection by: the same for all requests to a target."""
         loop = asyncio.get_running_loop()
         return aiohttp.ClientRequest("POST", _url(target), loop=loop, session=self._session, ssl=tls)
@@ -215,7 +219,7 @@ class Client:
 
     def _rule(self, address: str, port: int) -> str | None:
         try:
-            return refusal(ip_address(address), port=port, policy=self._sockets)
+            return egress_refusal(ip_address(address), port=port, policy=self._sockets)
         except ValueError:
             return _NOT_AN_ADDRESS
 
@@ -260,7 +264,7 @@ def _family(address: str) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _url(target: Target) -> URL:
+def _url(target: HttpTarget) -> URL:
     """The URL as it is sent: aiohttp would otherwise decode and encode the path, which breaks signatures of it."""
     path = quote(target.path, safe=_PATH) or "/"
     url = URL(f"{target.scheme}://{hosts.bracketed(target.host)}:{target.port}{path}", encoded=True)
@@ -291,19 +295,19 @@ async def _start(content: aiohttp.StreamReader, *, size: int, until: float) -> b
     return bytes(start)
 
 
-def _told(target: Target, problem: Exception) -> Unanswered:
+def _told(target: HttpTarget, problem: Exception) -> Unanswered:
     """What happened in our words; those of the library hold the address that a name led to."""
     if isinstance(problem, aiohttp.ClientHttpProxyError):
-        return Unanswered(target, Cause.PROXY, f"cannot be reached: the proxy answered {problem.status}")
+        return Unanswered(target, FailureCause.PROXY, f"cannot be reached: the proxy answered {problem.status}")
     alert = problem.__cause__ if isinstance(problem.__cause__, ssl.SSLError) else problem
     if isinstance(alert, ssl.SSLError) and alert.reason in _OF_OUR_CERTIFICATE:
-        return Unanswered(target, Cause.CLIENT, "does not take our client certificate, or misses one")
+        return Unanswered(target, FailureCause.CLIENT, "does not take our client certificate, or misses one")
     if isinstance(problem, aiohttp.ClientConnectorError) and isinstance(problem.os_error, ConnectionResetError):
-        return Unanswered(target, Cause.ANSWER, _CLOSED)  # in the middle of the handshake of TLS
+        return Unanswered(target, FailureCause.ANSWER, _CLOSED)  # in the middle of the handshake of TLS
     for kinds, cause, message in _WORDS:
         if isinstance(problem, kinds):
             return Unanswered(target, cause, message)
-    return Unanswered(target, Cause.ANSWER, "did not answer in HTTP, or at too great length")
+    return Unanswered(target, FailureCause.ANSWER, "did not answer in HTTP, or at too great length")
 
 
 _CLOSED = "closed the connection without an answer"
@@ -322,13 +326,13 @@ _OF_OUR_CERTIFICATE = frozenset(
 they come after the handshake, so that to aiohttp they are an error like any other of an open connection.
 """
 
-_WORDS: tuple[tuple[tuple[type[Exception], ...], Cause, str], ...] = (
-    ((aiohttp.ClientConnectorDNSError,), Cause.NAME, "has no address: the name does not resolve"),
-    ((aiohttp.ClientProxyConnectionError,), Cause.PROXY, "cannot be reached: the proxy takes no connection"),
-    ((aiohttp.ClientConnectorCertificateError,), Cause.UNTRUSTED, "shows a certificate that is not trusted"),
-    ((aiohttp.ClientSSLError, ssl.SSLError), Cause.TLS, "does not agree on TLS"),
-    ((TimeoutError,), Cause.TIME, "did not answer in time"),
-    ((aiohttp.ClientConnectorError,), Cause.CONNECT, "takes no connection"),
-    ((aiohttp.ServerDisconnectedError, aiohttp.ClientOSError), Cause.ANSWER, _CLOSED),
+_WORDS: tuple[tuple[tuple[type[Exception], ...], FailureCause, str], ...] = (
+    ((aiohttp.ClientConnectorDNSError,), FailureCause.NAME, "has no address: the name does not resolve"),
+    ((aiohttp.ClientProxyConnectionError,), FailureCause.PROXY, "cannot be reached: the proxy takes no connection"),
+    ((aiohttp.ClientConnectorCertificateError,), FailureCause.UNTRUSTED, "shows a certificate that is not trusted"),
+    ((aiohttp.ClientSSLError, ssl.SSLError), FailureCause.TLS, "does not agree on TLS"),
+    ((TimeoutError,), FailureCause.TIME, "did not answer in time"),
+    ((aiohttp.ClientConnectorError,), FailureCause.CONNECT, "takes no connection"),
+    ((aiohttp.ServerDisconnectedError, aiohttp.ClientOSError), FailureCause.ANSWER, _CLOSED),
 )
 """The first that fits; a kind stands before those it is a kind of."""

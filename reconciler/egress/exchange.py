@@ -12,14 +12,14 @@ from typing import Literal
 
 import msgspec
 
-from reconciler.errors import Refused, Transient
-from reconciler.resources import headers, hosts, webhooks
+from reconciler.model import hosts, webhooks
+from reconciler.model.errors import Refused, Transient
 
 Headers = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HttpTarget:
     """Where a request goes. `host` has no brackets or one pair of them; `path` is as it is sent, its query included."""
 
     scheme: Literal["http", "https"]
@@ -31,7 +31,7 @@ class Target:
         return f"{hosts.bracketed(self.host)}:{self.port}"
 
 
-class Common(msgspec.Struct, frozen=True):
+class CommonHeaders(msgspec.Struct, frozen=True):
     """Headers that many requests have, found to be what the rules allow: see `common`."""
 
     headers: Headers = ()
@@ -43,14 +43,14 @@ class Common(msgspec.Struct, frozen=True):
         return f"Common({', '.join(sorted(self.names))})"
 
 
-class Request(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     """What is sent. Headers carry credentials, so neither they nor the body are shown. `common` come first."""
 
-    target: Target
+    target: HttpTarget
     method: Literal["POST", "PUT", "PATCH"] = "POST"
     headers: Headers = ()
     body: bytes = b""
-    common: Common = Common()
+    common: CommonHeaders = CommonHeaders()
 
     def __repr__(self) -> str:
         """Without headers and body."""
@@ -58,7 +58,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AnswerLimits:
     """What one request may take: seconds for a connection, seconds in all, bytes that are read of an answer's body."""
 
     connect: float = 5.0
@@ -66,7 +66,7 @@ class Limits:
     answer_bytes: int = 64 * 1024
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """What a server said, whatever the status; all of it is a stranger's text. `body_start` is not decompressed."""
 
     status: int
@@ -79,7 +79,7 @@ class Answer(msgspec.Struct, frozen=True):
         return f"Answer({self.status})"
 
 
-class Cause(StrEnum):
+class FailureCause(StrEnum):
     """What kept an answer from coming."""
 
     NAME = "name"  # it did not resolve
@@ -98,7 +98,7 @@ class Denied(Refused):
     `rule` is a sentence's rest, `is link-local`. Neither says which address a name led to; the log does.
     """
 
-    def __init__(self, target: Target, rule: str, *, whose: str = "its") -> None:
+    def __init__(self, target: HttpTarget, rule: str, *, whose: str = "its") -> None:
         super().__init__(f"nothing is sent to {target}, since {whose} address {rule}; name another host")
         self.rule = rule
 
@@ -110,18 +110,18 @@ class Unsendable(Refused):
 class Unanswered(Transient):
     """No answer came; try again. The request may have arrived all the same."""
 
-    def __init__(self, target: Target, cause: Cause, message: str) -> None:
+    def __init__(self, target: HttpTarget, cause: FailureCause, message: str) -> None:
         super().__init__(f"{target} {message}")
         self.cause = cause
 
 
-def common(headers_: Headers, *, target: Target) -> Common:
+def common(headers_: Headers, *, target: HttpTarget) -> CommonHeaders:
     """Headers of many requests to a target, looked at once for all of them. Raises Unsendable."""
-    names, size = _checked(headers_, Common(), target)
-    return Common(headers_, frozenset(names), size)
+    names, size = _checked(headers_, CommonHeaders(), target)
+    return CommonHeaders(headers_, frozenset(names), size)
 
 
-def check(request: Request) -> Set[str]:
+def check(request: HttpRequest) -> Set[str]:
     """The names of its headers, in lower case. Raises Unsendable, unless every part of the request is what the rules of
     webhooks allow.
 
@@ -134,7 +134,7 @@ def check(request: Request) -> Set[str]:
     return _checked(request.headers, request.common, request.target)[0]
 
 
-def head(request: Request, named: Headers, *, host: str, path: str) -> bytes:
+def head(request: HttpRequest, named: Headers, *, host: str, path: str) -> bytes:
     """A request as far as its body, with `named` as its headers, which were checked. `host` and `path` are as in its
     URL; what nobody named is as aiohttp has it.
     """
@@ -146,24 +146,24 @@ def head(request: Request, named: Headers, *, host: str, path: str) -> bytes:
     return f"{request.method} {path} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
-def _checked(given: Headers, before: Common, target: Target) -> tuple[set[str], int]:
+def _checked(given: Headers, before: CommonHeaders, target: HttpTarget) -> tuple[set[str], int]:
     """The names and the size of all headers, those before among them."""
     seen = set(before.names)
     together = before.size
     for name, value in given:
-        size = headers.size(name, value)
+        size = webhooks.header_size(name, value)
         wrong = _wrong(name, value, size, seen)
         if wrong is not None:
             raise Unsendable(f"a header of a request to {target} {wrong}")
         seen.add(name.lower())
         together += size
-    if len(seen) > headers.MOST or together > headers.LONGEST_TOGETHER:
-        raise Unsendable(f"a request to {target} {headers.wrong_together((*before.headers, *given))}")
+    if len(seen) > webhooks.MOST_HEADERS or together > webhooks.LONGEST_TOGETHER:
+        raise Unsendable(f"a request to {target} {webhooks.wrong_headers((*before.headers, *given))}")
     return seen, together
 
 
 @lru_cache(maxsize=1024)
-def _wrong_target(target: Target) -> str | None:
+def _wrong_target(target: HttpTarget) -> str | None:
     """Remembered, since it is the same for each of thousands of requests."""
     if target.path and not target.path.startswith("/"):
         return "the path of a request must be empty or begin with `/`"
@@ -173,7 +173,9 @@ def _wrong_target(target: Target) -> str | None:
     return None
 
 
-_wrong_name = lru_cache(maxsize=1024)(headers.wrong_name)  # of values, which may be secrets, nothing is remembered
+_wrong_name = lru_cache(maxsize=1024)(
+    webhooks.wrong_header_name
+)  # of values, which may be secrets, nothing is remembered
 
 
 def _wrong(name: str, value: str, size: int, seen: set[str]) -> str | None:
@@ -181,8 +183,8 @@ def _wrong(name: str, value: str, size: int, seen: set[str]) -> str | None:
     if wrong is not None:
         return wrong
     if name.lower() in seen:
-        return f"(`{name}`) {headers.TWICE}"
-    if size > headers.LONGEST:
-        return f"is longer than {headers.LONGEST} bytes"
-    about = headers.wrong_value(value)
+        return f"(`{name}`) {webhooks.TWICE}"
+    if size > webhooks.LONGEST_HEADER:
+        return f"is longer than {webhooks.LONGEST_HEADER} bytes"
+    about = webhooks.wrong_header_value(value)
     return None if about is None else f"(`{name}`) {about}"

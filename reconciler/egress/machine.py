@@ -7,12 +7,12 @@ import errno
 import socket
 from ipaddress import IPv6Address
 
-from reconciler.resources.addresses import Address
+from reconciler.model.hosts import Address
 
 _NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-def has(address: Address) -> bool:
+def machine_has(address: Address) -> bool:
     """Whether a program on this machine could listen on the address; microseconds, nothing is sent.
 
     When the kernel refuses for any other reason (too many open files, a sandbox), the answer is yes: what asks must

@@ -7,8 +7,8 @@ everywhere (`resources.addresses`), nor asking the machine or the network anythi
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from reconciler.resources import addresses
-from reconciler.resources.addresses import Address, Network
+from reconciler.model import hosts
+from reconciler.model.hosts import Address, Network
 
 OWN_LISTENER = "is a listener of the service itself"
 DENIED = "is denied by `delivery.egress`"
@@ -27,7 +27,7 @@ def _nowhere(_: Address) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class EgressPolicy:
     """What decides besides the address: the settings' networks, and what is this machine.
 
     `is_local` says whether an address is one of this machine's; it is asked only about the port of a listener on a
@@ -39,20 +39,20 @@ class Policy:
     allow: tuple[Network, ...] = ()
     deny: tuple[Network, ...] = ()
 
-    def for_proxy(self) -> "Policy":
+    def for_proxy(self) -> "EgressPolicy":
         """What holds for the proxy itself: the operator named it, so the operator's networks do not apply."""
         return replace(self, allow=(), deny=())
 
 
-def refusal(address: Address, *, port: int, policy: Policy) -> str | None:
+def egress_refusal(address: Address, *, port: int, policy: EgressPolicy) -> str | None:
     """Why the service must not connect there, as the rest of a sentence that does not name the address; None: it may.
 
     Every reading of the address is judged by every rule, so that no way to write it gets further than another.
     """
-    always = addresses.refused(address)
+    always = hosts.refusal_reason(address)
     if always is not None:
         return always
-    readings = addresses.readings(address)
+    readings = hosts.address_readings(address)
     if any(_is_own(reading, port, policy) for reading in readings):
         return OWN_LISTENER
     if any(_is_denied(reading, policy) for reading in readings):
@@ -60,7 +60,7 @@ def refusal(address: Address, *, port: int, policy: Policy) -> str | None:
     return None
 
 
-def _is_own(address: Address, port: int, policy: Policy) -> bool:
+def _is_own(address: Address, port: int, policy: EgressPolicy) -> bool:
     for listener in policy.listeners:
         if listener.port == port and (
             address == listener.address or (listener.address.is_unspecified and policy.is_local(address))
@@ -69,7 +69,7 @@ def _is_own(address: Address, port: int, policy: Policy) -> bool:
     return False
 
 
-def _is_denied(address: Address, policy: Policy) -> bool:
+def _is_denied(address: Address, policy: EgressPolicy) -> bool:
     """The longest prefix that holds the address decides; `deny` wins a tie; without any it is allowed."""
     return _longest(address, policy.deny) >= max(_longest(address, policy.allow), 0)
 

@@ -19,7 +19,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError as NotHttp
 
-__all__ = ["Begun", "Connector", "NotHttp", "begun"]
+__all__ = ["BegunRequest", "Connector", "NotHttp", "begin_request"]
 
 LONGEST_LINE = 8190  # bytes of an answer's status line, and of each of its headers
 MOST_HEADERS = 64  # of an answer
@@ -82,7 +82,7 @@ class _OneAnswer(ResponseHandler):
             self.transport.abort()
 
 
-class Begun(msgspec.Struct, frozen=True):
+class BegunRequest(msgspec.Struct, frozen=True):
     """An answer whose head came. At the end of `content` its connection is free; who wants no more calls `close`."""
 
     status: int
@@ -92,7 +92,7 @@ class Begun(msgspec.Struct, frozen=True):
     close: Callable[[], None]
 
 
-async def begun(connection: Connection, head: bytes, body: bytes, *, size: int) -> Begun:
+async def begin_request(connection: Connection, head: bytes, body: bytes, *, size: int) -> BegunRequest:
     """Send a request, and wait for the head of its answer; of its body `size` bytes are buffered. Raises NotHttp,
     ClientError, OSError, and then the connection is the caller's to close.
     """
@@ -118,4 +118,4 @@ async def begun(connection: Connection, head: bytes, body: bytes, *, size: int) 
 
     message, content = await protocol.read()
     content.on_eof(end)
-    return Begun(message.code, message.reason, message.headers, content, connection.close)
+    return BegunRequest(message.code, message.reason, message.headers, content, connection.close)

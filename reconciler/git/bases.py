@@ -13,7 +13,7 @@ MAX_COUNTED = 10_000  # commits that one side lacks; more are not told
 MAX_WALKED = 100_000  # commits of one side; of more, only the first place where the two part is known
 
 
-class Relation(NamedTuple):
+class HistoryRelation(NamedTuple):
     """`bases` are the merge bases of two commits, the best first, then sorted. `behind` counts the commits of the first
     that the second lacks, `ahead` the other way, each up to MAX_COUNTED.
     """
@@ -23,7 +23,7 @@ class Relation(NamedTuple):
     ahead: int
 
 
-def relation(repository: pygit2.Repository, one: str, other: str) -> Relation | None:
+def history_relation(repository: pygit2.Repository, one: str, other: str) -> HistoryRelation | None:
     """How two commits are related; None when they have no history in common. Raises what pygit2 raises."""
     best = repository.merge_base(one, other)
     if best is None:
@@ -35,7 +35,7 @@ def relation(repository: pygit2.Repository, one: str, other: str) -> Relation | 
     is_whole = max(len(ours), len(theirs)) < MAX_WALKED
     inner = {parent for commit in common for parent in ours[commit]}
     more = sorted(common - inner) if is_whole else []
-    return Relation((str(best), *more), behind, ahead)
+    return HistoryRelation((str(best), *more), behind, ahead)
 
 
 def _beyond(repository: pygit2.Repository, commit: str, known: str) -> dict[str, list[str]]:

@@ -17,10 +17,10 @@ from types import TracebackType
 import pygit2
 from pygit2.enums import ObjectType
 
-from reconciler.errors import Refused
 from reconciler.git import merging, refs, snapshots, worktrees
 from reconciler.git.merging import Merged
-from reconciler.git.opened import Repository
+from reconciler.git.opened import MemoryRepository
+from reconciler.model.errors import Refused
 
 MAIN_BRANCHES = ("main", "master")
 ORIGIN = "refs/remotes/origin/"
@@ -39,7 +39,7 @@ EXTENSION = re.compile(r"unsupported extension name extensions\.([A-Za-z0-9-]{1,
 class Checkout:
     """One repository with or without a worktree. Of one thread; close it, or use it in a `with` statement."""
 
-    def __init__(self, repository: Repository, root: Path | None) -> None:
+    def __init__(self, repository: MemoryRepository, root: Path | None) -> None:
         self._repository = repository
         self._git = repository.git
         self.root = root  # of the worktree
@@ -53,7 +53,7 @@ class Checkout:
             if place is None:
                 raise Refused(f"there is no Git repository at {folder} or above it; run it in one")
             workdir = pygit2.Repository(place).workdir
-            repository = Repository(Path(place), damaged=DAMAGED, deepen=DEEPEN)
+            repository = MemoryRepository(Path(place), damaged=DAMAGED, deepen=DEEPEN)
         if _is_partial(repository.git):
             repository.damaged = PARTIAL
         return cls(repository, None if workdir is None else Path(workdir))
@@ -103,7 +103,7 @@ class Checkout:
             raise Refused("a bare repository has no worktree; leave out --worktree")
         head = self.resolve("HEAD")[1]
         with _of_anybody():
-            tree = worktrees.tree(self._repository, Path(self._git.path), self.root)
+            tree = worktrees.worktree_tree(self._repository, Path(self._git.path), self.root)
         return self._repository.commit(tree, head)
 
     def merge(self, base: str, head: str) -> Merged:
@@ -144,7 +144,7 @@ class Checkout:
         return self._git.head_is_unborn and not self._git.raw_listall_references()
 
     def _no_commit(self, name: str, error: str) -> str:
-        shown = refs.shown(name)
+        shown = refs.shown_name(name)
         if self._has_no_commits() or (HEAD.match(name) and self._git.head_is_unborn):
             return NO_COMMITS
         if "ambiguous" in error:

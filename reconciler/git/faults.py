@@ -5,13 +5,13 @@ Which fault a failed run of git means is found out where it is run.
 
 from enum import StrEnum
 
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
 
 REBUILT = "it is built again by itself"
 COMMIT_DIGITS = 12  # of a commit's id, in what people read
 
 
-class State(StrEnum):
+class RepositoryState(StrEnum):
     """What a repository is in. In every state but READY, what was last good stays and is served."""
 
     READY = "ready"
@@ -39,7 +39,7 @@ class GitFault(ReconcilerError):
 
     def __init__(
         self,
-        state: State,
+        state: RepositoryState,
         message: str,
         *,
         retry_after: float | None = None,
@@ -55,9 +55,9 @@ class GitFault(ReconcilerError):
     @property
     def transient(self) -> bool:
         """Whether the same look may succeed without a person's doing: worth a retry before the next poll."""
-        return not self.lasting and self.state in {State.UNREACHABLE, State.MIRROR_CORRUPT}
+        return not self.lasting and self.state in {RepositoryState.UNREACHABLE, RepositoryState.MIRROR_CORRUPT}
 
 
-def short(commit: str) -> str:
+def short_commit(commit: str) -> str:
     """A commit's id as people read it."""
     return commit[:COMMIT_DIGITS]

@@ -9,7 +9,7 @@ MAX_BYTES = 16 << 20  # 16 MiB, of all that one snapshot keeps
 LARGE_BYTES, MAX_LARGE_BYTES = 1 << 20, 8 << 20  # of the one folder that outlives its snapshot: some 160,000 names
 
 
-class Folders:
+class FolderCache:
     """What one snapshot has read, by id."""
 
     # The large folder that was read last, by any snapshot: most often the next commit is compared with it. Its id says
@@ -34,10 +34,10 @@ class Folders:
 
 
 def _last_or_read(tree: str, read: Callable[[str], bytes]) -> bytes:
-    last, known = Folders._last
+    last, known = FolderCache._last
     if last == tree:
         return known
     found = read(tree)
     if LARGE_BYTES <= len(found) <= MAX_LARGE_BYTES:
-        Folders._last = tree, found
+        FolderCache._last = tree, found
     return found

@@ -6,17 +6,17 @@ Pure: the files' texts come in. The pattern language of one line is in `patterns
 import codecs
 from collections.abc import Mapping
 
-from reconciler import patterns
-from reconciler.errors import Refused
 from reconciler.git import trees
-from reconciler.patterns import Pattern
+from reconciler.model import gitignore
+from reconciler.model.errors import Refused
+from reconciler.model.gitignore import Pattern
 
 FILE_NAME = ".serviceignore"
-MAX_BYTES = 64 * 1024  # of one ignore file; the reader refuses a larger one
+MAX_IGNORE_BYTES = 64 * 1024  # of one ignore file; the reader refuses a larger one
 MAX_PATTERNS = 1000  # in one ignore file: every file below is held against each of them
 
 
-def decoded(data: bytes) -> str:
+def decoded_ignore_file(data: bytes) -> str:
     """Return the text of an ignore file.
 
     Raises Refused for text that is not UTF-8. It must not count as empty: what it leaves out would be applied.
@@ -36,7 +36,7 @@ def _wrong_text(data: bytes, found: str) -> str:
     return f"its text {told} ({found}); save it as UTF-8"
 
 
-class Ignore:
+class IgnoreRules:
     """The ignore files below `root`, the configured folder.
 
     `texts` has them by their folder's path from the repository's root ('' for the root). Raises Refused for one with
@@ -86,7 +86,7 @@ class Ignore:
 def _parse(folder: str, text: str) -> tuple[Pattern, ...]:
     """The patterns of one ignore file, the last line first."""
     lines = text.removeprefix("\ufeff").split("\n")
-    found = [pattern for line in lines if (pattern := patterns.parse(line)) is not None]
+    found = [pattern for line in lines if (pattern := gitignore.parse(line)) is not None]
     if len(found) > MAX_PATTERNS:
         path = "/".join([*trees.parts(folder), FILE_NAME])
         raise Refused(f"{path} has {len(found)} patterns, and at most {MAX_PATTERNS} are allowed; use wildcards")

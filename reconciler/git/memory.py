@@ -22,7 +22,7 @@ from typing import Any
 
 import pygit2
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 FIRST = 999  # before every store on disk
 KNOWN_VERSION = 1  # of the structure below
@@ -76,7 +76,7 @@ _GIVEN = {
 }
 
 
-class Memory:
+class MemoryObjects:
     """What is written to one repository from now on, until it is freed.
 
     `sizes` is for whoever keeps a few words in place of a large file: the file's bytes, by the id of the words. Raises

@@ -14,12 +14,12 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import MergeFlag
 
-from reconciler.errors import Refused
 from reconciler.git import bases, faults, snapshots, trees, weighing
-from reconciler.git.bases import Relation
-from reconciler.git.faults import GitFault, State
-from reconciler.git.opened import Repository
+from reconciler.git.bases import HistoryRelation
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.opened import MemoryRepository
 from reconciler.git.snapshots import Snapshot
+from reconciler.model.errors import Refused
 
 MAX_NAMED = 100  # files in conflict
 MAX_SHOWN = 10  # of them in the message
@@ -64,7 +64,7 @@ class Merged:
     behind: int
     ahead: int
 
-    def changes(self, folder: str) -> list[trees.Change]:
+    def changes(self, folder: str) -> list[trees.TreeChange]:
         """The files below a folder that differ between the base and the merge. Either may lack it. Raises GitFault."""
         return self.merged.changes(tree_of(self.base, folder), tree_of(self.merged, folder), folder)
 
@@ -74,18 +74,18 @@ def tree_of(snapshot: Snapshot, folder: str) -> str:
     try:
         return snapshot.tree(folder)
     except GitFault as fault:
-        if fault.state is not State.PATH_MISSING:
+        if fault.state is not RepositoryState.PATH_MISSING:
             raise
         return trees.EMPTY
 
 
-def open_mirrors(mirror: Path, proposals: Path | None) -> Repository:
+def open_mirrors(mirror: Path, proposals: Path | None) -> MemoryRepository:
     """The packs of a mirror, and of the one that holds proposals. Raises GitFault mirror-corrupt."""
     both = [mirror] if proposals is None else [mirror, proposals]
     # Only the repository that is opened says where histories are cut off; the one who has all refs knows best.
     opened = next((one for one in reversed(both) if (one / "shallow").exists()), mirror)
     with snapshots.damage(snapshots.DAMAGED_MIRROR):
-        return Repository(
+        return MemoryRepository(
             opened,
             damaged=snapshots.DAMAGED_MIRROR,
             deepen="let the repository hold its whole history",
@@ -93,28 +93,28 @@ def open_mirrors(mirror: Path, proposals: Path | None) -> Repository:
         )
 
 
-def merge(repository: Repository, base: str, head: str) -> Merged:
+def merge(repository: MemoryRepository, base: str, head: str) -> Merged:
     """Merge two commits, given by their full ids.
 
     Raises Conflicts, Unrelated, Refused for what is too large to be merged, and GitFault when objects are missing.
     """
     one, other = repository.snapshot(base), repository.snapshot(head)
     with snapshots.damage(repository.damaged):
-        relation = bases.relation(repository.git, base, head)
+        relation = bases.history_relation(repository.git, base, head)
     if relation is None:
         raise _unrelated(repository, base, head)
     merged = repository.snapshot(repository.commit(_tree(repository, relation, one, other), base, head))
     return Merged(one, other, merged, relation.bases[0], relation.behind, relation.ahead)
 
 
-def _unrelated(repository: Repository, base: str, head: str) -> Unrelated:
-    told = f"{faults.short(base)} and {faults.short(head)} have no history in common"
+def _unrelated(repository: MemoryRepository, base: str, head: str) -> Unrelated:
+    told = f"{faults.short_commit(base)} and {faults.short_commit(head)} have no history in common"
     if repository.git.is_shallow:
         return Unrelated(f"{told} as far as this shallow clone goes; {repository.deepen}", shallow=True)
     return Unrelated(f"{told}; let the head come from the base", shallow=False)
 
 
-def _tree(repository: Repository, relation: Relation, base: Snapshot, head: Snapshot) -> str:
+def _tree(repository: MemoryRepository, relation: HistoryRelation, base: Snapshot, head: Snapshot) -> str:
     """The merged tree. Where one side has all that the other has, there is nothing to merge."""
     ours, theirs = base.tree(""), head.tree("")
     if relation.bases[0] == head.commit.id or ours == theirs:
@@ -123,7 +123,7 @@ def _tree(repository: Repository, relation: Relation, base: Snapshot, head: Snap
         return theirs
     flags = MergeFlag.FIND_RENAMES
     for found in relation.bases[:MAX_BASES]:
-        if not weighing.check(base, repository.snapshot(found).tree(""), (ours, theirs)):
+        if not weighing.check_weight(base, repository.snapshot(found).tree(""), (ours, theirs)):
             flags = MergeFlag(0)
     with snapshots.damage(repository.damaged):
         try:
@@ -137,7 +137,7 @@ def _tree(repository: Repository, relation: Relation, base: Snapshot, head: Snap
 class _Merging:
     """One merge of two commits, whatever their histories are."""
 
-    def __init__(self, repository: Repository, snapshot: Snapshot, flags: MergeFlag) -> None:
+    def __init__(self, repository: MemoryRepository, snapshot: Snapshot, flags: MergeFlag) -> None:
         self._repository = repository
         self._snapshot = snapshot  # of any commit, to read folders by
         self._flags = flags
@@ -160,12 +160,12 @@ class _Merging:
         if len(found) > 2 or depth == MAX_VIRTUAL_BASES:
             return None
         one, other = found
-        relation = bases.relation(self._repository.git, one, other)
+        relation = bases.history_relation(self._repository.git, one, other)
         base = None if relation is None else self._base(relation.bases, depth + 1)
         if base is None:
             return None
         sides = self._tree_of(one), self._tree_of(other)
-        if not weighing.check(self._snapshot, base, sides):
+        if not weighing.check_weight(self._snapshot, base, sides):
             self._flags = MergeFlag(0)
         index = self._merge(base, *sides)
         return None if index.conflicts is not None else self._written(index)

@@ -12,7 +12,7 @@ import pygit2
 from pygit2.enums import RepositoryOpenFlag
 
 from reconciler.git import snapshots
-from reconciler.git.memory import Memory
+from reconciler.git.memory import MemoryObjects
 from reconciler.git.snapshots import Snapshot
 
 MAX_RENAMES = 1000  # files that came, or went, to be compared with one another
@@ -30,7 +30,7 @@ class Merger(pygit2.Repository):
         return options
 
 
-class Repository:
+class MemoryRepository:
     """Where merges can be made: what is written to it stays in memory, until it is closed. Of one thread.
 
     `damaged` is what to say of an object that is not there whole, `deepen` what to do when a history is cut off.
@@ -42,7 +42,7 @@ class Repository:
         self.git = pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
         if objects is not None:
             self.git.set_odb(objects)
-        self.memory = Memory(self.git)
+        self.memory = MemoryObjects(self.git)
         self.merger = Merger()
         self.merger.set_odb(self.git.odb)
         self.damaged = damaged
@@ -53,7 +53,7 @@ class Repository:
         self.merger.free()
         self.git.free()
 
-    def __enter__(self) -> "Repository":
+    def __enter__(self) -> "MemoryRepository":
         return self
 
     def __exit__(

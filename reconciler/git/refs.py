@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.settings import ref_names
 
 SHOWN_CHARACTERS = 200  # of a text from settings in a message
@@ -22,7 +22,7 @@ PEELED = "^{}"  # behind a name: what the tag leads to
 OBJECT_ID = re.compile(r"[0-9a-f]{40}")
 
 
-class Kind(StrEnum):
+class RefKind(StrEnum):
     """What is followed, by the name of its setting; HEAD when none is given."""
 
     HEAD = "head"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
     REF = "ref"
 
 
-class Head(NamedTuple):
+class RefHead(NamedTuple):
     """The commit that is followed now. `ref` is where it was found, in full: a ref, `HEAD`, or the commit's id.
 
     `tag` is the annotated tag that leads to it, which may be signed; '' for none.
@@ -42,7 +42,7 @@ class Head(NamedTuple):
     commit: str
     tag: str = ""
 
-    def is_held_as(self, held: "Head | None") -> bool:
+    def is_held_as(self, held: "RefHead | None") -> bool:
         """Whether what a mirror holds is this, wherever it was found."""
         return held is not None and (held.commit, held.tag) == (self.commit, self.tag)
 
@@ -62,12 +62,12 @@ class Listing(NamedTuple):
 def check_name(name: str) -> None:
     """Raise Refused unless Git allows the name of a branch, tag or ref and it cannot be taken for an option."""
     try:
-        ref_names.check(name)
+        ref_names.check_ref_name(name)
     except ValueError as why:
-        raise Refused(f"{shown(name)} {why}") from None
+        raise Refused(f"{shown_name(name)} {why}") from None
 
 
-def shown(text: str) -> str:
+def shown_name(text: str) -> str:
     """Text from settings, fit to stand in a message."""
     return repr(text[:SHOWN_CHARACTERS])
 
@@ -76,25 +76,25 @@ def shown(text: str) -> str:
 class Followed:
     """One thing that is followed. Raises Refused for a name that Git forbids or would take for an option."""
 
-    kind: Kind
+    kind: RefKind
     name: str = "HEAD"
 
     def __post_init__(self) -> None:
-        if self.kind is Kind.COMMIT and not OBJECT_ID.fullmatch(self.name):
-            raise Refused(f"{shown(self.name)} is not the id of a commit; it has 40 hexadecimal digits")
-        if self.kind is Kind.REF and not self.name.startswith("refs/"):
-            raise Refused(f"{shown(self.name)} is not the full name of a ref; it begins with refs/")
+        if self.kind is RefKind.COMMIT and not OBJECT_ID.fullmatch(self.name):
+            raise Refused(f"{shown_name(self.name)} is not the id of a commit; it has 40 hexadecimal digits")
+        if self.kind is RefKind.REF and not self.name.startswith("refs/"):
+            raise Refused(f"{shown_name(self.name)} is not the full name of a ref; it begins with refs/")
         check_name(self.name)
 
     @property
     def full(self) -> str:
         """Its full name, which no other thing has."""
-        return {Kind.BRANCH: BRANCHES, Kind.TAG: TAGS}.get(self.kind, "") + self.name
+        return {RefKind.BRANCH: BRANCHES, RefKind.TAG: TAGS}.get(self.kind, "") + self.name
 
     @property
     def is_fixed(self) -> bool:
         """Whether it never moves, so that a remote need not be asked where it is."""
-        return self.kind is Kind.COMMIT
+        return self.kind is RefKind.COMMIT
 
     @property
     def private_ref(self) -> str:
@@ -106,47 +106,47 @@ class Followed:
         """What `git ls-remote` is asked: the name, and what it leads to should it be an annotated tag."""
         return self.full, self.full + PEELED
 
-    def found(self, listing: Listing) -> Head | None:
+    def found(self, listing: Listing) -> RefHead | None:
         """Where it is by a remote's answer; None when the remote does not have it."""
         if self.is_fixed:
-            return Head(self.full, self.name)
+            return RefHead(self.full, self.name)
         found = listing.refs.get(self.full)
         if found is None:
             return None
-        ref = _named(listing.symbolic.get("HEAD", "")) if self.kind is Kind.HEAD else self.full
+        ref = _named(listing.symbolic.get("HEAD", "")) if self.kind is RefKind.HEAD else self.full
         commit = listing.refs.get(self.full + PEELED)
-        return Head(ref, found) if commit is None else Head(ref, commit, tag=found)
+        return RefHead(ref, found) if commit is None else RefHead(ref, commit, tag=found)
 
-    def refspec(self, head: Head) -> str:
+    def refspec(self, head: RefHead) -> str:
         """What a fetch brings, and where it goes; forced, since branches are rewound and tags moved."""
         return f"+{head.ref}:{self.private_ref}"
 
     @property
     def told(self) -> str:
         """As a sentence names it: `the branch main`."""
-        return "the HEAD" if self.kind is Kind.HEAD else f"the {self.kind.value} {self.name}"
+        return "the HEAD" if self.kind is RefKind.HEAD else f"the {self.kind.value} {self.name}"
 
     @property
     def setting(self) -> str:
         """The setting to change when it is not there."""
-        return Kind.BRANCH.value if self.kind is Kind.HEAD else self.kind.value
+        return RefKind.BRANCH.value if self.kind is RefKind.HEAD else self.kind.value
 
 
-HEAD = Followed(Kind.HEAD)
+HEAD = Followed(RefKind.HEAD)
 
 
 def following(
     *, branch: str | None = None, tag: str | None = None, commit: str | None = None, ref: str | None = None
 ) -> Followed:
     """What the settings of one repository say, of which at most one is given."""
-    given = {Kind.BRANCH: branch, Kind.TAG: tag, Kind.COMMIT: commit, Kind.REF: ref}
+    given = {RefKind.BRANCH: branch, RefKind.TAG: tag, RefKind.COMMIT: commit, RefKind.REF: ref}
     for kind, name in given.items():
         if name is not None:
             return Followed(kind, name)
     return HEAD
 
 
-def parse(listing: bytes) -> Listing:
+def parse_listing(listing: bytes) -> Listing:
     """What `git ls-remote --symref` writes."""
     found = Listing({}, {})
     for line in listing.decode("utf-8", "surrogateescape").split("\n"):  # splitlines() also splits inside names

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from reconciler.documents import reading
-from reconciler.git.ignoring import Ignore
+from reconciler.git.ignoring import IgnoreRules
+from reconciler.model import documents
 
 
-def _lines(patterns: Sequence[str], root: str) -> Ignore:
-    return Ignore({root: "\n".join(patterns)} if patterns else {}, root=root)
+def _lines(patterns: Sequence[str], root: str) -> IgnoreRules:
+    return IgnoreRules({root: "\n".join(patterns)} if patterns else {}, root=root)
 
 
-class Globs:
+class FileGlobs:
     """What the settings say of files: `include` and `exclude`, gitignore(5) patterns relative to the folder `root`.
 
     Answers are remembered, so keep it for one read.
@@ -33,16 +33,16 @@ class Globs:
         return self._exclude.ignored_folder(path)
 
 
-EVERYTHING = Globs()
+EVERYTHING = FileGlobs()
 
 
-def considered(path: str, ignore: Ignore, globs: Globs = EVERYTHING) -> bool:
+def is_considered(path: str, ignore: IgnoreRules, globs: FileGlobs = EVERYTHING) -> bool:
     """Whether a file counts: a document by its ending, in no folder that begins with a dot, chosen and not ignored.
 
     Symlinks, submodules and files with hostile names are considered by the same rule. Since their content is never
     taken (`File.readable`), one of them is a file that cannot be read, not one that is absent.
     """
-    if reading.syntax_of(path) is None:
+    if documents.syntax_of(path) is None:
         return False
     if path.startswith(".") or "/." in path:
         folders = path.split("/")[len(ignore.root) : -1]

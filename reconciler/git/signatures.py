@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from reconciler.escaping import visible
+from reconciler.model.text import visible
 
 NAMESPACE = "git"  # what git signs for; a signature of a file has another one
 HEADER = b"gpgsig"  # so called whatever made the signature
@@ -44,12 +44,12 @@ class ObjectKind(StrEnum):
     TAG = "tag"
 
 
-class Unusable(Exception):
+class UnusableSignature(Exception):
     """No signature of the object can be checked. The message says why, and the object is its subject."""
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedObject:
     """A signed object: `payload` is what was signed, `armor` the signature as `ssh-keygen` reads it.
 
     `key` names the key to a person: its fingerprint, or that it is a certificate. `made` is when the object says that
@@ -62,22 +62,22 @@ class Signed:
     made: datetime
 
 
-def read(kind: ObjectKind, raw: bytes) -> Signed | None:
+def read_signed(kind: ObjectKind, raw: bytes) -> SignedObject | None:
     """The signature of a stored object; None when there is none. Raises Unusable."""
     # One who may sign tags must not have signed what could be taken for a commit, nor the other way round.
     if not (TREE if kind is ObjectKind.COMMIT else TAGGED).match(raw):
-        raise Unusable(f"is not a well-formed {kind}")
+        raise UnusableSignature(f"is not a well-formed {kind}")
     payload, armor = split_commit(raw) if kind is ObjectKind.COMMIT else split_tag(raw)
     if armor is None:
         return None
-    return Signed(payload, armor, _key(armor), _made(payload))
+    return SignedObject(payload, armor, _key(armor), _made(payload))
 
 
-def target(raw: bytes) -> tuple[str, ObjectKind]:
+def tag_target(raw: bytes) -> tuple[str, ObjectKind]:
     """What a stored tag is a tag of: the id of a commit or another tag. Raises Unusable."""
     found = TAGGED.match(raw)
     if found is None or found[2].decode() not in set(ObjectKind):
-        raise Unusable("leads to no commit")
+        raise UnusableSignature("leads to no commit")
     return found[1].decode(), ObjectKind(found[2].decode())
 
 
@@ -91,7 +91,7 @@ def split_commit(raw: bytes) -> tuple[bytes, bytes | None]:
     for line in header:
         begins = line.startswith(HEADER)
         if begins and (number or not line.startswith(HEADER + b" ")):
-            raise Unusable("has several signatures, or one of an unknown sort")
+            raise UnusableSignature("has several signatures, or one of an unknown sort")
         number += begins
         inside = begins or (inside and line.startswith(b" "))
         if inside:
@@ -107,7 +107,7 @@ def split_tag(raw: bytes) -> tuple[bytes, bytes | None]:
     """
     header, _ = _header(raw)
     if any(line.startswith(HEADER) for line in header):
-        raise Unusable("has several signatures, or one of an unknown sort")
+        raise UnusableSignature("has several signatures, or one of an unknown sort")
     begins = [found.start() for found in LINE.finditer(raw) if found[0].startswith(tuple(FORMATS))]
     return (raw[: begins[-1]], raw[begins[-1] :]) if begins else (raw, None)
 
@@ -122,16 +122,16 @@ def _key(armor: bytes) -> str:
     """The key of a signature for git, as a person knows it. Raises Unusable."""
     made_with = next((name for begin, name in FORMATS.items() if armor.startswith(begin)), None)
     if made_with not in {None, "SSH"}:
-        raise Unusable(f"is signed with {made_with}, and only SSH signatures are checked")
+        raise UnusableSignature(f"is signed with {made_with}, and only SSH signatures are checked")
     found = ARMOR.fullmatch(armor)
     try:
         key, namespace, _, _, _ = _fields(base64.b64decode(b"".join(found[1].split()), validate=True) if found else b"")
         sort = _string(key)[0]
     except (ValueError, binascii.Error):
-        raise Unusable("has a signature that cannot be read") from None
+        raise UnusableSignature("has a signature that cannot be read") from None
     if namespace != NAMESPACE.encode():
         told = visible(namespace.decode("utf-8", "replace")[:SHOWN_CHARACTERS])
-        raise Unusable(f"has a signature that was made for `{told}` and not for `{NAMESPACE}`")
+        raise UnusableSignature(f"has a signature that was made for `{told}` and not for `{NAMESPACE}`")
     if sort.endswith(CERTIFICATE):
         return "a certificate"
     digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
@@ -165,5 +165,5 @@ def _made(payload: bytes) -> datetime:
     header = payload[: payload.find(b"\n\n") + 1 or len(payload)]
     found = MADE.search(header)
     if found is None:
-        raise Unusable("does not say when it was made")
+        raise UnusableSignature("does not say when it was made")
     return datetime.fromtimestamp(int(found[1]), UTC)

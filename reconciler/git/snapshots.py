@@ -19,12 +19,12 @@ from typing import NamedTuple
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
-from reconciler.errors import Refused
 from reconciler.git import faults, history, trees
-from reconciler.git.faults import GitFault, State
-from reconciler.git.folders import Folders
-from reconciler.git.memory import Memory
-from reconciler.git.trees import Change, Entry, File, Place, Raw
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.folders import FolderCache
+from reconciler.git.memory import MemoryObjects
+from reconciler.git.trees import Raw, TreeChange, TreeEntry, TreeFile, TreePlace
+from reconciler.model.errors import Refused
 
 MAX_TREE_BYTES = 64 << 20  # 64 MiB, of one folder: a million names
 MAX_SIGNATURE_CHARACTERS = 256  # of a name, and of an address
@@ -56,14 +56,14 @@ class Snapshot:
         commit: pygit2.Commit,
         *,
         damaged: str = DAMAGED_MIRROR,
-        memory: Memory | None = None,
+        memory: MemoryObjects | None = None,
     ) -> None:
         self._repository = repository
         self._objects = repository.odb
         self._commit = commit
         self._told = damaged
         self._memory = memory
-        self._folders = Folders()
+        self._folders = FolderCache()
         # By blob: what a commit and a file may take is asked apart, before it is read.
         self._sizes = dict(memory.sizes) if memory else {}
 
@@ -77,10 +77,14 @@ class Snapshot:
             found = repository.get(pygit2.Oid(hex=commit))
         if found is None:
             raise GitFault(
-                State.MIRROR_CORRUPT, f"the mirror lacks the commit {faults.short(commit)}; {faults.REBUILT}"
+                RepositoryState.MIRROR_CORRUPT,
+                f"the mirror lacks the commit {faults.short_commit(commit)}; {faults.REBUILT}",
             )
         if not isinstance(found, pygit2.Commit):
-            raise GitFault(State.UNSUPPORTED_FORMAT, f"{faults.short(commit)} is not a commit; let the branch name one")
+            raise GitFault(
+                RepositoryState.UNSUPPORTED_FORMAT,
+                f"{faults.short_commit(commit)} is not a commit; let the branch name one",
+            )
         return cls(repository, found)
 
     def close(self) -> None:
@@ -106,14 +110,15 @@ class Snapshot:
         for part in trees.parts(path):
             found = self._entry(tree, part)
             if part == ".." or found is None or not found.is_folder:
-                at = faults.short(str(self._commit.id))
+                at = faults.short_commit(str(self._commit.id))
                 raise GitFault(
-                    State.PATH_MISSING, f"there is no folder {path} in the commit {at}; add it, or correct `path`"
+                    RepositoryState.PATH_MISSING,
+                    f"there is no folder {path} in the commit {at}; add it, or correct `path`",
                 )
             tree = found.id
         return tree
 
-    def _entry(self, tree: str, name: str) -> Entry | None:
+    def _entry(self, tree: str, name: str) -> TreeEntry | None:
         stored, wanted = self._stored_folder(tree), name.encode("utf-8", "surrogateescape")
         with damage(self._told):
             found = trees.find(stored, wanted)
@@ -125,7 +130,7 @@ class Snapshot:
         try:
             entry = self._entry(self.tree(folder), name)
         except GitFault as fault:
-            if fault.state is State.PATH_MISSING:
+            if fault.state is RepositoryState.PATH_MISSING:
                 return None
             raise
         if entry is None or entry.is_folder:
@@ -133,11 +138,11 @@ class Snapshot:
         file = trees.place(folder).file(entry)
         return file.blob if file.readable else None
 
-    def files(self, path: str) -> Iterator[File]:
+    def files(self, path: str) -> Iterator[TreeFile]:
         """Every file below a folder, sorted by path, save what is in folders that begin with a dot."""
         return self._walk(self.tree(path), trees.place(path))
 
-    def changes(self, old_tree: str, new_tree: str, path: str) -> list[Change]:
+    def changes(self, old_tree: str, new_tree: str, path: str) -> list[TreeChange]:
         """What differs between two trees of the folder `path`, sorted by path; equal folders are not entered."""
         found = self._compare(old_tree, new_tree, trees.place(path))
         return sorted(found, key=lambda change: change.path)
@@ -161,7 +166,8 @@ class Snapshot:
             kind, size = self._objects.read_header(blob)
         if kind != ObjectType.BLOB:
             raise GitFault(
-                State.MIRROR_CORRUPT, f"the object {faults.short(blob)} in the mirror is not a file; {faults.REBUILT}"
+                RepositoryState.MIRROR_CORRUPT,
+                f"the object {faults.short_commit(blob)} in the mirror is not a file; {faults.REBUILT}",
             )
         self._sizes[blob] = size
         return size
@@ -197,7 +203,7 @@ class Snapshot:
         commits = {commit: _info(self._found(commit)) for commit in sorted(set(found.values()))}
         return {path: commits[found[path]] for path in sorted(found)}
 
-    def _walk(self, tree: str, place: Place) -> Iterator[File]:
+    def _walk(self, tree: str, place: TreePlace) -> Iterator[TreeFile]:
         # Git sorts a folder as if its name ended in a slash, so that a walk in stored order is sorted by path.
         entries = self.raw(tree)
         place.count(len(entries))
@@ -207,7 +213,7 @@ class Snapshot:
             elif entry.tree is not None:
                 yield from self._walk(entry.tree, place.below(entry))
 
-    def _compare(self, old_tree: str | None, new_tree: str | None, place: Place) -> Iterator[Change]:
+    def _compare(self, old_tree: str | None, new_tree: str | None, place: TreePlace) -> Iterator[TreeChange]:
         """Differences by object ids alone: what is below equal ids is not looked at, and no file is read."""
         old, new = (self._stored_folder(tree) if tree else b"" for tree in (old_tree, new_tree))
         with damage(self._told):
@@ -219,12 +225,12 @@ class Snapshot:
         for name in sorted(gone | come):
             yield from self._pair(gone.get(name), come.get(name), place)
 
-    def _pair(self, old: Entry | None, new: Entry | None, place: Place) -> Iterator[Change]:
+    def _pair(self, old: TreeEntry | None, new: TreeEntry | None, place: TreePlace) -> Iterator[TreeChange]:
         """The differences under one name, which may stand for a file before and for a folder after."""
         before = None if old is None or old.is_folder else place.file(old)
         after = None if new is None or new.is_folder else place.file(new)
         if file := after or before:
-            yield Change(file.path, before.blob if before else None, after)
+            yield TreeChange(file.path, before.blob if before else None, after)
         old_tree, new_tree = old.tree if old else None, new.tree if new else None
         if folder := (new if new_tree else old if old_tree else None):
             yield from self._compare(old_tree, new_tree, place.below(folder))
@@ -267,8 +273,9 @@ class Snapshot:
             if kind == ObjectType.TREE and size <= MAX_TREE_BYTES:
                 return self._read(tree)
         raise GitFault(
-            State.UNSUPPORTED_FORMAT,
-            f"the tree {faults.short(tree)} is no folder or has more than {MAX_TREE_BYTES} bytes of names; split it",
+            RepositoryState.UNSUPPORTED_FORMAT,
+            f"the tree {faults.short_commit(tree)} is no folder or has more than {MAX_TREE_BYTES} bytes of names; "
+            "split it",
         )
 
 
@@ -331,7 +338,7 @@ class _Damage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, (pygit2.GitError, KeyError, ValueError, OSError)):
-            raise GitFault(State.MIRROR_CORRUPT, self._told) from error
+            raise GitFault(RepositoryState.MIRROR_CORRUPT, self._told) from error
 
 
 def damage(told: str) -> _Damage:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 
 MAX_DEPTH = 100  # folders in folders
 MAX_PATH_CHARACTERS = 4096
@@ -36,7 +36,7 @@ COMPARED_BYTES = 1 << 16  # at once; each is copied, which is faster than lookin
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069/\\]")
 
 
-class Mode(StrEnum):
+class TreeMode(StrEnum):
     """What an entry is. HOSTILE: a file whose name, or the name of a folder above it, no file should have."""
 
     REGULAR = "regular"
@@ -46,28 +46,28 @@ class Mode(StrEnum):
     HOSTILE = "hostile"
 
 
-class File(NamedTuple):
+class TreeFile(NamedTuple):
     """A file at its path from the repository's root. A hostile name is escaped, and never equals a harmless one."""
 
     path: str
     blob: str
-    mode: Mode
+    mode: TreeMode
 
     @property
     def readable(self) -> bool:
         """Whether its content may be taken for a document; anything else that is considered counts as unreadable."""
-        return self.mode is Mode.REGULAR or self.mode is Mode.EXECUTABLE
+        return self.mode is TreeMode.REGULAR or self.mode is TreeMode.EXECUTABLE
 
 
-class Change(NamedTuple):
+class TreeChange(NamedTuple):
     """A file that differs between two trees: added (no `old_blob`), removed (no `new`), or changed."""
 
     path: str
     old_blob: str | None
-    new: File | None
+    new: TreeFile | None
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """One line of a folder, its name made safe. `mode` is as in stat(2)."""
 
     name: str
@@ -87,7 +87,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(slots=True)
-class Place:
+class TreePlace:
     """Where a walk is. `left` counts down the entries that the whole walk may still see."""
 
     prefix: str
@@ -95,48 +95,49 @@ class Place:
     hostile: bool = False
     left: list[int] = field(default_factory=lambda: [MAX_ENTRIES])
 
-    def below(self, entry: Entry) -> "Place":
+    def below(self, entry: TreeEntry) -> "TreePlace":
         """The place inside a folder."""
         prefix = f"{self.prefix}{entry.name}/"
         if self.depth >= MAX_DEPTH or len(prefix) > MAX_PATH_CHARACTERS:
             raise GitFault(
-                State.UNSUPPORTED_FORMAT,
+                RepositoryState.UNSUPPORTED_FORMAT,
                 f"the folder {self.prefix[:200]} has more than {MAX_DEPTH} levels or too long a path; make it flatter",
             )
-        return Place(prefix, self.depth + 1, self.hostile or entry.hostile, self.left)
+        return TreePlace(prefix, self.depth + 1, self.hostile or entry.hostile, self.left)
 
     def count(self, entries: int) -> None:
         """Refuse to go on when the walk has seen too much."""
         self.left[0] -= entries
         if self.left[0] < 0:
             raise GitFault(
-                State.UNSUPPORTED_FORMAT, f"the tree holds more than {MAX_ENTRIES} files; configure a folder of it"
+                RepositoryState.UNSUPPORTED_FORMAT,
+                f"the tree holds more than {MAX_ENTRIES} files; configure a folder of it",
             )
 
-    def file(self, entry: Entry) -> File:
+    def file(self, entry: TreeEntry) -> TreeFile:
         """The file that an entry is, here."""
-        mode = Mode.HOSTILE if self.hostile or entry.hostile else _mode(entry.mode)
+        mode = TreeMode.HOSTILE if self.hostile or entry.hostile else _mode(entry.mode)
         path = self.prefix + entry.name
         if len(path) > MAX_PATH_CHARACTERS:
             raise GitFault(
-                State.UNSUPPORTED_FORMAT,
+                RepositoryState.UNSUPPORTED_FORMAT,
                 f"the path {path[:200]}… has more than {MAX_PATH_CHARACTERS} characters; shorten it",
             )
-        return File(path, entry.id, mode)
+        return TreeFile(path, entry.id, mode)
 
 
 def check_size(entries: int, depth: int) -> None:
     """Refuse a tree with too many entries, its folders' included, or too many folders in folders."""
     if entries > MAX_ENTRIES or depth > MAX_DEPTH:
         raise GitFault(
-            State.UNSUPPORTED_FORMAT,
+            RepositoryState.UNSUPPORTED_FORMAT,
             f"a tree holds more than {MAX_ENTRIES} files, or folders more than {MAX_DEPTH} levels deep; split it",
         )
 
 
-def place(path: str) -> Place:
+def place(path: str) -> TreePlace:
     """Where a walk of the folder `path` starts."""
-    return Place("".join(f"{part}/" for part in parts(path)))
+    return TreePlace("".join(f"{part}/" for part in parts(path)))
 
 
 def parts(path: str) -> list[str]:
@@ -235,7 +236,7 @@ def _ending(data: bytes, known: int, step: int) -> bytes:
     return data[len(data) - known - step : len(data) - known]
 
 
-def named(entries: Iterable[Raw]) -> Iterator[Entry]:
+def named(entries: Iterable[Raw]) -> Iterator[TreeEntry]:
     """Entries with their names as text. Nearly always all are harmless, which is found out for all at once."""
     listed = list(entries)
     with contextlib.suppress(UnicodeDecodeError):
@@ -243,11 +244,11 @@ def named(entries: Iterable[Raw]) -> Iterator[Entry]:
         names = b"\0".join(name for _, name, _ in listed).decode("utf-8").split("\0")
         if not UNSAFE.search("".join(names)):
             for name, (mode, _, entry) in zip(names, listed, strict=False):  # no entries still make one empty name
-                yield Entry(name, int(mode, 8), entry.hex(), hostile=False)
+                yield TreeEntry(name, int(mode, 8), entry.hex(), hostile=False)
             return
     for mode, raw, entry in listed:
         name = escaped(raw)
-        yield Entry(name, int(mode, 8), entry.hex(), hostile=name.encode("utf-8") != raw)
+        yield TreeEntry(name, int(mode, 8), entry.hex(), hostile=name.encode("utf-8") != raw)
 
 
 def escaped(raw: bytes) -> str:
@@ -268,8 +269,8 @@ def _escape(found: re.Match[str]) -> str:
 
 
 @functools.cache  # a handful of modes, asked for every file
-def _mode(mode: int) -> Mode:
+def _mode(mode: int) -> TreeMode:
     kind = mode & KIND
     if kind == 0o100000:
-        return Mode.EXECUTABLE if mode & 0o111 else Mode.REGULAR
-    return {0o120000: Mode.SYMLINK, SUBMODULE: Mode.SUBMODULE}.get(kind, Mode.HOSTILE)
+        return TreeMode.EXECUTABLE if mode & 0o111 else TreeMode.REGULAR
+    return {0o120000: TreeMode.SYMLINK, SUBMODULE: TreeMode.SUBMODULE}.get(kind, TreeMode.HOSTILE)

@@ -7,11 +7,11 @@ may push. Who merges is `merging`.
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from reconciler.errors import Refused
 from reconciler.git import trees
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import Raw
+from reconciler.model.errors import Refused
 
 MAX_FILE_BYTES = 32 << 20  # 32 MiB, of a file that both sides change; a document may have 5
 MAX_FILE_LINES = 2_000_000  # of such a file: merging takes about 100 bytes for a line, however short it is
@@ -23,7 +23,7 @@ Files: TypeAlias = dict[bytes, tuple[str, str]]
 """By path the file's id before and after; '' where there is none."""
 
 
-def check(snapshot: Snapshot, base: str, sides: tuple[str, str]) -> bool:
+def check_weight(snapshot: Snapshot, base: str, sides: tuple[str, str]) -> bool:
     """Raise GitFault or Refused unless two trees, which come from `base`, can be merged within limits.
 
     The answer is whether renamed files may be looked for. All objects are read by way of the snapshot.
@@ -95,7 +95,7 @@ def _check_names(names: list[bytes]) -> None:
 def not_allowed() -> GitFault:
     """What to raise when a tree has names that git does not allow; such trees are not made by git."""
     return GitFault(
-        State.UNSUPPORTED_FORMAT, "a tree holds a name that Git does not allow, or holds one twice; remove it"
+        RepositoryState.UNSUPPORTED_FORMAT, "a tree holds a name that Git does not allow, or holds one twice; remove it"
     )
 
 

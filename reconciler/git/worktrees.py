@@ -19,10 +19,10 @@ import pygit2
 from pygit2.enums import DeltaStatus, DiffOption, FileMode, RepositoryOpenFlag
 from pygit2.ffi import C
 
-from reconciler.documents import limits
-from reconciler.errors import Refused
 from reconciler.git import merging, snapshots, trees
-from reconciler.git.opened import Repository
+from reconciler.git.opened import MemoryRepository
+from reconciler.model import positions
+from reconciler.model.errors import Refused
 
 MAX_BYTES = 256 << 20  # 256 MiB, of all files that are not committed: they are held in memory
 
@@ -46,7 +46,7 @@ _COMPARED = (
 )
 
 
-def tree(repository: Repository, place: Path, root: Path) -> str:
+def worktree_tree(repository: MemoryRepository, place: Path, root: Path) -> str:
     """The id of the tree of the worktree at `root`; `place` is its own folder of Git, which is not written.
 
     A file with more bytes than a document may have is not held: what stands for it has its size, and cannot be read.
@@ -65,7 +65,7 @@ def tree(repository: Repository, place: Path, root: Path) -> str:
         raise Refused(f"the worktree {root} {told}") from error
 
 
-def _tree(repository: Repository, worktree: pygit2.Repository, root: Path) -> str:
+def _tree(repository: MemoryRepository, worktree: pygit2.Repository, root: Path) -> str:
     index = worktree.index
     _check_resolved(index)
     changed = [(one.status, one.new_file) for one in index.diff_to_workdir(_COMPARED).deltas]
@@ -82,7 +82,7 @@ def _check_resolved(index: pygit2.Index) -> None:
 class _Taking:
     """Brings the changes of a worktree into its index, in memory."""
 
-    def __init__(self, repository: Repository, root: Path, index: pygit2.Index) -> None:
+    def __init__(self, repository: MemoryRepository, root: Path, index: pygit2.Index) -> None:
         self._repository = repository
         self._root = os.fsencode(root)
         self._index = index
@@ -133,7 +133,7 @@ class _Taking:
             os.close(descriptor)
 
     def _content(self, descriptor: int, size: int) -> pygit2.Oid:
-        limit = limits.FILE.bytes
+        limit = positions.FILE_LIMITS.bytes
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             data = file.read(limit + 1) if size <= limit else None
         if data is None or len(data) > limit:

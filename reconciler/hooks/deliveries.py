@@ -16,7 +16,7 @@ MOST = 10_000  # the oldest go first
 DIGEST_BYTES = 16  # whatever the length of what is remembered
 
 
-class Deliveries:
+class RecentDeliveries:
     """The deliveries of the last hour, by repository."""
 
     def __init__(self) -> None:

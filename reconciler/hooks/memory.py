@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from reconciler.hooks.deliveries import Deliveries
-from reconciler.hooks.refusals import Refusals
+from reconciler.hooks.deliveries import RecentDeliveries
+from reconciler.hooks.refusals import LoggedRefusals
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class HookMemory:
     """One for the whole service."""
 
-    deliveries: Deliveries = field(default_factory=Deliveries)
-    refusals: Refusals = field(default_factory=Refusals)
+    deliveries: RecentDeliveries = field(default_factory=RecentDeliveries)
+    refusals: LoggedRefusals = field(default_factory=LoggedRefusals)

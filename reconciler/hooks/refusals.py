@@ -15,7 +15,7 @@ class _Told:
     since: int = 0  # refused, and not told
 
 
-class Refusals:
+class LoggedRefusals:
     """When each repository was last told of. All that are unknown share one name, whatever they are called."""
 
     def __init__(self) -> None:

@@ -8,32 +8,32 @@ from pathlib import Path
 
 from reconciler import regular_files
 from reconciler.hooks.signatures import STANDARD_PREFIX
-from reconciler.regular_files import NotAFile, TooLarge
+from reconciler.regular_files import FileTooLarge, NotAFile
 
 MOST_BYTES = 64 * 1024
 FEWEST_CHARACTERS = 16  # whoever sees one delivery can try out shorter ones at home
 
 
-class Unusable(Exception):
+class UnusableSecret(Exception):
     """There is no secret in the file; why, in words that follow the file's name, and hold nothing of what is in it."""
 
 
-def read(path: Path) -> bytes:
+def read_secret(path: Path) -> bytes:
     """What the file holds, without one line end behind it. Raises Unusable."""
     try:
-        return _checked(regular_files.read(path, limit=MOST_BYTES))
+        return _checked(regular_files.read_file(path, limit=MOST_BYTES))
     except OSError as error:
-        raise Unusable(f"cannot be read ({error.strerror})") from None
+        raise UnusableSecret(f"cannot be read ({error.strerror})") from None
     except NotAFile:
-        raise Unusable("is not a file") from None
-    except TooLarge:
-        raise Unusable(f"is larger than {MOST_BYTES // 1024} KiB") from None
+        raise UnusableSecret("is not a file") from None
+    except FileTooLarge:
+        raise UnusableSecret(f"is larger than {MOST_BYTES // 1024} KiB") from None
 
 
 def _checked(data: bytes) -> bytes:
     secret = data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
     if len(secret.removeprefix(STANDARD_PREFIX)) < FEWEST_CHARACTERS:
-        raise Unusable(f"holds fewer than {FEWEST_CHARACTERS} characters")
+        raise UnusableSecret(f"holds fewer than {FEWEST_CHARACTERS} characters")
     if b"\n" in secret:
-        raise Unusable("holds more than one line")
+        raise UnusableSecret("holds more than one line")
     return secret

@@ -41,7 +41,7 @@ _EVENTS = (b"x-github-event", b"x-gitea-event", b"x-forgejo-event")
 Headers = dict[bytes, bytes]
 
 
-class Verdict(Enum):
+class SignatureVerdict(Enum):
     """What became of a delivery's signatures."""
 
     RIGHT = auto()
@@ -50,7 +50,7 @@ class Verdict(Enum):
     NONE = auto()  # there is none in a form that is known
 
 
-def single(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+def single_header(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The headers by their small names; one that is given twice means nothing, and is left out."""
     found: dict[bytes, list[bytes]] = {}
     for name, value in headers:
@@ -58,7 +58,7 @@ def single(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     return {name: values[0] for name, values in found.items() if len(values) == 1}
 
 
-def delivery(headers: Headers) -> bytes:
+def delivery_id(headers: Headers) -> bytes:
     """What the forge calls this delivery, also when it sends it again; empty when it does not say.
 
     GitLab's `X-Gitlab-Event-UUID` is none: several pushes of one request have it in common.
@@ -71,7 +71,7 @@ def is_ping(headers: Headers) -> bool:
     return any(headers.get(name) == b"ping" for name in _EVENTS)
 
 
-class Checking:
+class SignatureCheck:
     """One delivery while its body arrives. All that is computed depends on the delivery alone, never on the secret."""
 
     def __init__(self, headers: Headers, *, secret: bytes) -> None:
@@ -91,15 +91,15 @@ class Checking:
         """The same for the same body, once all of it was given."""
         return self._plain.digest()
 
-    def verdict(self, *, now: float) -> Verdict:
+    def verdict(self, *, now: float) -> SignatureVerdict:
         """What the signatures are, once all of the body was given; `now` is in seconds since 1970."""
         # Every comparison is made, whatever the ones before it said.
         is_plain, is_standard = any(self._plain_ones()), any(self._standard_ones())
         if is_plain or (is_standard and self._is_recent(now)):
-            return Verdict.RIGHT
+            return SignatureVerdict.RIGHT
         if is_standard:
-            return Verdict.LATE
-        return Verdict.WRONG if any(self._headers.get(name) for name in SIGNATURES) else Verdict.NONE
+            return SignatureVerdict.LATE
+        return SignatureVerdict.WRONG if any(self._headers.get(name) for name in SIGNATURES) else SignatureVerdict.NONE
 
     def _plain_ones(self) -> list[bool]:
         digest = self._plain.hexdigest().encode()

@@ -8,14 +8,14 @@ an entry in `sources.Measured.more`; docs/metrics.md names each family.
 
 from collections.abc import Iterator
 
-from reconciler.errors import ReconcilerError
 from reconciler.metrics import delivery, git, notifications, process, requests, runs, store
-from reconciler.metrics.families import Family, Step
-from reconciler.metrics.sources import Sources
+from reconciler.metrics.families import MetricFamily, Step
+from reconciler.metrics.sources import MetricSources
+from reconciler.model.errors import ReconcilerError
 
-FAMILIES: tuple[Family, ...] = (
+ALL_FAMILIES: tuple[MetricFamily, ...] = (
     *runs.FAMILIES,
-    *git.FAMILIES,
+    *git.GIT_FAMILIES,
     *store.FAMILIES,
     *requests.FAMILIES,
     *delivery.FAMILIES,
@@ -24,7 +24,7 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-async def steps(sources: Sources) -> Iterator[Step]:
+async def all_steps(sources: MetricSources) -> Iterator[Step]:
     """All of them, as far as the sources are there. They are looked at while the steps are taken."""
     try:
         revision = await sources.store.revision()
@@ -33,16 +33,16 @@ async def steps(sources: Sources) -> Iterator[Step]:
     return _steps(sources, revision)
 
 
-def _steps(sources: Sources, revision: int | None) -> Iterator[Step]:
+def _steps(sources: MetricSources, revision: int | None) -> Iterator[Step]:
     measured = sources.measured
     if measured.repositories is not None:
-        yield from runs.steps(measured.repositories)
-        yield from git.steps(measured.repositories.asked)
-    yield from store.steps(sources.store.figures(), revision)
-    yield from requests.steps(measured.traffic, sources.in_flight)
+        yield from runs.run_steps(measured.repositories)
+        yield from git.git_steps(measured.repositories.asked)
+    yield from store.store_steps(sources.store.figures(), revision)
+    yield from requests.request_steps(measured.traffic, sources.in_flight)
     if measured.deliveries is not None:
-        yield from delivery.steps(measured.deliveries(), now=sources.now)
-    yield from notifications.steps(sources.open, () if measured.alerts is None else measured.alerts())
+        yield from delivery.delivery_steps(measured.deliveries(), now=sources.now)
+    yield from notifications.notification_steps(sources.open, () if measured.alerts is None else measured.alerts())
     for more in measured.more:
         yield from more()
-    yield from process.steps()
+    yield from process.process_steps()

@@ -12,74 +12,88 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.delivery.figures import Figures, Past, fullness
+from reconciler.delivery.figures import DeliveryFigures, PastFigures, fullness
 from reconciler.delivery.lanes import Lane
-from reconciler.metrics.families import Family, Kind, Sample, Step
+from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
 from reconciler.queueing.contract import Depth
 
 OF_ONE = ("project", "destination")
 
-RECORDS = Family("reconciler_destination_queue_records", Kind.GAUGE, "Log records that are queued.", OF_ONE)
-AGE = Family(
+RECORDS = MetricFamily("reconciler_destination_queue_records", MetricKind.GAUGE, "Log records that are queued.", OF_ONE)
+AGE = MetricFamily(
     "reconciler_destination_oldest_record_age_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "How long the oldest queued batch has been there; 0 for an empty queue.",
     OF_ONE,
 )
-DELIVERED = Family(
-    "reconciler_destination_delivered_records_total", Kind.COUNTER, "Log records that the endpoint took.", OF_ONE
+DELIVERED = MetricFamily(
+    "reconciler_destination_delivered_records_total", MetricKind.COUNTER, "Log records that the endpoint took.", OF_ONE
 )
-DEAD = Family("reconciler_destination_dead_letter_records", Kind.GAUGE, "Log records in dead letters, kept.", OF_ONE)
-UP = Family(
+DEAD = MetricFamily(
+    "reconciler_destination_dead_letter_records", MetricKind.GAUGE, "Log records in dead letters, kept.", OF_ONE
+)
+UP = MetricFamily(
     "reconciler_destination_up",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "0 while requests are held back because the endpoint is down (its breaker is open), else 1. Absent for a queue of "
     "whose destination nothing is known.",
     OF_ONE,
 )
 OF_EACH = (RECORDS, AGE, DELIVERED, DEAD, UP)
 
-TAKEN = Family("reconciler_delivery_taken_records_total", Kind.COUNTER, "Log records that destinations took in.")
-FAILED = Family(
-    "reconciler_delivery_failed_records_total", Kind.COUNTER, "Log records of requests that failed, at each attempt."
+TAKEN = MetricFamily(
+    "reconciler_delivery_taken_records_total", MetricKind.COUNTER, "Log records that destinations took in."
 )
-RETRIED = Family("reconciler_delivery_retried_records_total", Kind.COUNTER, "Log records that were sent once more.")
-DIED = Family("reconciler_delivery_dead_records_total", Kind.COUNTER, "Log records that became dead letters.")
-DROPPED = Family(
+FAILED = MetricFamily(
+    "reconciler_delivery_failed_records_total",
+    MetricKind.COUNTER,
+    "Log records of requests that failed, at each attempt.",
+)
+RETRIED = MetricFamily(
+    "reconciler_delivery_retried_records_total", MetricKind.COUNTER, "Log records that were sent once more."
+)
+DIED = MetricFamily(
+    "reconciler_delivery_dead_records_total", MetricKind.COUNTER, "Log records that became dead letters."
+)
+DROPPED = MetricFamily(
     "reconciler_delivery_dropped_records_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Log records that were dropped because a queue was full, or its disk did not take them, and its destination says "
     "so (drop-newest).",
 )
-DISCARDED = Family("reconciler_delivery_discarded_records_total", Kind.COUNTER, "Log records that somebody discarded.")
-EXPIRED = Family("reconciler_delivery_expired_records_total", Kind.COUNTER, "Log records of dead letters that expired.")
-UNROUTED = Family(
+DISCARDED = MetricFamily(
+    "reconciler_delivery_discarded_records_total", MetricKind.COUNTER, "Log records that somebody discarded."
+)
+EXPIRED = MetricFamily(
+    "reconciler_delivery_expired_records_total", MetricKind.COUNTER, "Log records of dead letters that expired."
+)
+UNROUTED = MetricFamily(
     "reconciler_delivery_unrouted_records_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Log records that no Configuration of their project took.",
     ("project",),
 )
-LOST = Family(
+LOST = MetricFamily(
     "reconciler_delivery_unreadable_batches",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "Queued batches that cannot be read from the disk any more.",
 )
-BYTES = Family("reconciler_delivery_queue_bytes", Kind.GAUGE, "Bytes of all queued log records.")
-DISK = Family("reconciler_delivery_queue_disk_bytes", Kind.GAUGE, "Bytes that all queues take on the disk.")
-FULLEST = Family(
+BYTES = MetricFamily("reconciler_delivery_queue_bytes", MetricKind.GAUGE, "Bytes of all queued log records.")
+DISK = MetricFamily("reconciler_delivery_queue_disk_bytes", MetricKind.GAUGE, "Bytes that all queues take on the disk.")
+FULLEST = MetricFamily(
     "reconciler_delivery_fullest_queue_ratio",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "How full the fullest queue that takes records is, from 0 to 1: of its batches or of its bytes, whichever is more.",
 )
-IN_FLIGHT = Family("reconciler_delivery_in_flight_batches", Kind.GAUGE, "Batches that are being sent.")
-SPARE = Family(
+IN_FLIGHT = MetricFamily("reconciler_delivery_in_flight_batches", MetricKind.GAUGE, "Batches that are being sent.")
+SPARE = MetricFamily(
     "reconciler_delivery_disk_spare_bytes",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "Bytes until the disk is down to `delivery.freeBytes`; below zero, log records are refused.",
 )
-FAULTS = Family(
+FAULTS = MetricFamily(
     "reconciler_delivery_disk_faults_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Writes of queues that the disk failed or did not answer in time; the log says what became of them.",
 )
 
@@ -116,7 +130,7 @@ class _Destination(msgspec.Struct, gc=False):
 class _All:
     """What all lanes have together."""
 
-    past: Past = field(default_factory=Past)  # and what is counted now
+    past: PastFigures = field(default_factory=PastFigures)  # and what is counted now
     size: int = 0
     disk: int = 0
     lost: int = 0
@@ -134,7 +148,7 @@ class _All:
             self.in_flight += lane.exporter.in_flight
 
 
-def steps(figures: Figures, *, now: int) -> Iterator[Step]:
+def delivery_steps(figures: DeliveryFigures, *, now: int) -> Iterator[Step]:
     """All of them. `now` is in Unix milliseconds."""
     found: dict[tuple[str, str], _Destination] = {}
     every = _All()
@@ -153,7 +167,7 @@ def _of_each(found: Sequence[tuple[tuple[str, str], _Destination]], *, now: int)
     def age(one: _Destination) -> float:
         return 0 if one.oldest is None else max(now - one.oldest, 0) / 1000
 
-    values: dict[Family, Callable[[_Destination], float | None]] = {
+    values: dict[MetricFamily, Callable[[_Destination], float | None]] = {
         RECORDS: lambda one: one.records,
         AGE: age,
         DELIVERED: lambda one: one.delivered,
@@ -167,7 +181,7 @@ def _of_each(found: Sequence[tuple[tuple[str, str], _Destination]], *, now: int)
                 yield Sample(family, value, names)
 
 
-def _of_all(every: _All, figures: Figures) -> Iterator[Step]:
+def _of_all(every: _All, figures: DeliveryFigures) -> Iterator[Step]:
     taken, sent = every.past.taken, every.past.sent
     yield Sample(TAKEN, taken.taken)
     yield Sample(FAILED, sent.failed)

@@ -11,22 +11,22 @@ from collections.abc import AsyncGenerator, Iterable
 from enum import Enum
 from itertools import accumulate
 
-from reconciler.measuring import Histogram
-from reconciler.metrics.families import Family, Kind, Sample, Step
+from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
+from reconciler.model.histogram import Histogram
 
 MOST_STEPS = 50  # of a slice: a tenth of a millisecond of most, half of one where queues are looked at
 
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class Format(Enum):
+class TextFormat(Enum):
     """With its media type."""
 
     TEXT = b"text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-async def slices(steps: Iterable[Step], *, format_: Format) -> AsyncGenerator[bytes, None]:
+async def text_slices(steps: Iterable[Step], *, format_: TextFormat) -> AsyncGenerator[bytes, None]:
     """All samples as text. Between two slices, the event loop has its turn."""
     lines: list[str] = []
     family, template, left = None, "", MOST_STEPS
@@ -45,22 +45,22 @@ async def slices(steps: Iterable[Step], *, format_: Format) -> AsyncGenerator[by
                 yield "".join(lines).encode()
                 lines.clear()
             await asyncio.sleep(0)
-    if format_ is Format.OPENMETRICS:
+    if format_ is TextFormat.OPENMETRICS:
         lines.append("# EOF\n")
     yield "".join(lines).encode()
 
 
-def _head(family: Family, format_: Format) -> str:
+def _head(family: MetricFamily, format_: TextFormat) -> str:
     name = family.name
-    if format_ is Format.OPENMETRICS and family.kind is Kind.COUNTER:
+    if format_ is TextFormat.OPENMETRICS and family.kind is MetricKind.COUNTER:
         name = name.removesuffix("_total")
     return f"# HELP {name} {family.says}\n# TYPE {name} {family.kind}\n"
 
 
-def _template(family: Family) -> str:
+def _template(family: MetricFamily) -> str:
     """What stands before the value, with a place for each label: made once for thousands of samples."""
     labels = ",".join(f'{label}="%s"' for label in family.labels)
-    if family.kind is Kind.HISTOGRAM:
+    if family.kind is MetricKind.HISTOGRAM:
         return labels
     return f"{family.name}{{{labels}}} " if labels else f"{family.name} "
 

@@ -7,10 +7,10 @@ Belongs here: the form of all of them. Does not: which there are (`collecting` l
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from reconciler.measuring import Histogram
+from reconciler.model.histogram import Histogram
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """As both formats name them."""
 
     COUNTER = "counter"  # only grows, until the service starts again
@@ -18,11 +18,11 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """One metric. The name of a counter ends with `_total`; `says` is one line and needs no escaping."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     says: str
     labels: tuple[str, ...] = ()
 
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
     no text of a stranger becomes one.
     """
 
-    family: Family
+    family: MetricFamily
     value: float | Histogram
     labels: tuple[str, ...] = ()
 

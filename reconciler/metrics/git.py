@@ -5,28 +5,38 @@ Belongs here: their names, and where their values are. Does not: counting (`remo
 
 from collections.abc import Iterator
 
-from reconciler.git.faults import State
-from reconciler.metrics.families import Family, Kind, Sample, Step
-from reconciler.remotes.tallies import Call, Tally
+from reconciler.git.faults import RepositoryState
+from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
+from reconciler.remotes.tallies import RemoteCall, RemoteTally
 
-LOOKS = Family("reconciler_git_looks_total", Kind.COUNTER, "Times that a remote was asked where something is.")
-FETCHES = Family("reconciler_git_fetches_total", Kind.COUNTER, "Times that something new was to be brought from one.")
-FAILURES = Family(
+LOOKS = MetricFamily(
+    "reconciler_git_looks_total", MetricKind.COUNTER, "Times that a remote was asked where something is."
+)
+FETCHES = MetricFamily(
+    "reconciler_git_fetches_total", MetricKind.COUNTER, "Times that something new was to be brought from one."
+)
+FAILURES = MetricFamily(
     "reconciler_git_failures_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Looks and fetches that failed, by the state that this puts a repository in; `other` if none.",
     ("call", "state"),
 )
 
-SETTLED = frozenset({State.READY, State.NEVER_READ, State.PRUNE_HELD, State.SUSPENDED})  # no call leaves one of these
-KINDS = tuple((call, state) for call in Call for state in (*(each.value for each in State if each not in SETTLED), ""))
+SETTLED = frozenset(
+    {RepositoryState.READY, RepositoryState.NEVER_READ, RepositoryState.PRUNE_HELD, RepositoryState.SUSPENDED}
+)  # no call leaves one of these
+KINDS = tuple(
+    (call, state)
+    for call in RemoteCall
+    for state in (*(each.value for each in RepositoryState if each not in SETTLED), "")
+)
 
-FAMILIES = (LOOKS, FETCHES, FAILURES)
+GIT_FAMILIES = (LOOKS, FETCHES, FAILURES)
 
 
-def steps(tally: Tally) -> Iterator[Step]:
+def git_steps(tally: RemoteTally) -> Iterator[Step]:
     """All of them; failures of each kind from the start, since a count that is first seen as 1 has not grown."""
-    yield Sample(LOOKS, tally.calls[Call.LOOK])
-    yield Sample(FETCHES, tally.calls[Call.FETCH])
+    yield Sample(LOOKS, tally.calls[RemoteCall.LOOK])
+    yield Sample(FETCHES, tally.calls[RemoteCall.FETCH])
     for call, state in sorted({*KINDS, *tally.failures}):
         yield Sample(FAILURES, tally.failures[call, state], (call, state or "other"))

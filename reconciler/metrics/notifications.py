@@ -6,36 +6,36 @@ Belongs here: their names, and where their values are. Does not: counting (`noti
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from reconciler.concerns import Severity, Type
-from reconciler.metrics.families import Family, Kind, Sample, Step
+from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
+from reconciler.model.notification_types import NotificationType, Severity
 
 OF_A_TARGET = ("target",)
 
-OPEN = Family(
+OPEN = MetricFamily(
     "reconciler_notifications_open",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "Notifications whose cause is there, by type and severity. Absent where there is none.",
     ("type", "severity"),
 )
-SENT = Family("reconciler_alerts_sent_total", Kind.COUNTER, "Alerts that the target took.", OF_A_TARGET)
-FAILED = Family(
+SENT = MetricFamily("reconciler_alerts_sent_total", MetricKind.COUNTER, "Alerts that the target took.", OF_A_TARGET)
+FAILED = MetricFamily(
     "reconciler_alerts_failed_attempts_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Attempts to send an alert that the target did not take.",
     OF_A_TARGET,
 )
-GIVEN_UP = Family(
+GIVEN_UP = MetricFamily(
     "reconciler_alerts_given_up_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Alerts that the target never got: refused, an hour old, or too many.",
     OF_A_TARGET,
 )
-WAITING = Family("reconciler_alerts_waiting", Kind.GAUGE, "Alerts that are still to be sent.", OF_A_TARGET)
+WAITING = MetricFamily("reconciler_alerts_waiting", MetricKind.GAUGE, "Alerts that are still to be sent.", OF_A_TARGET)
 
 FAMILIES = (OPEN, SENT, FAILED, GIVEN_UP, WAITING)
 
 
-class Tally(Protocol):
+class NotificationTally(Protocol):
     """What is counted of one target of alerts."""
 
     @property
@@ -59,7 +59,9 @@ class Tally(Protocol):
         """Alerts."""
 
 
-def steps(found: Mapping[tuple[Type, Severity], int], targets: Sequence[Tally] = ()) -> Iterator[Step]:
+def notification_steps(
+    found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[NotificationTally] = ()
+) -> Iterator[Step]:
     """All of them. `found` counts those that are open, by type and severity."""
     for (type_, severity), number in sorted(found.items()):
         if number:

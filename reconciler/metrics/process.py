@@ -15,25 +15,29 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from reconciler.metrics.families import Family, Kind, Sample, Step
+from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
 from reconciler.version import __version__
 
 PROCESS = Path("/proc/self")
 FILES_A_STEP = 10
 
-CPU = Family("process_cpu_seconds_total", Kind.COUNTER, "Processor time of the main process, all threads.")
-RESIDENT = Family("process_resident_memory_bytes", Kind.GAUGE, "Its resident memory.")
-VIRTUAL = Family("process_virtual_memory_bytes", Kind.GAUGE, "Its virtual memory.")
-FILES = Family("process_open_fds", Kind.GAUGE, "Its open files.")
-MOST_FILES = Family("process_max_fds", Kind.GAUGE, "How many it may open.")
-STARTED = Family("process_start_time_seconds", Kind.GAUGE, "When it started, in Unix seconds.")
-COLLECTIONS = Family("python_gc_collections_total", Kind.COUNTER, "Rounds of the garbage collector.", ("generation",))
-BUILD = Family("reconciler_build_info", Kind.GAUGE, "1; the labels say which program this is.", ("python", "version"))
+CPU = MetricFamily("process_cpu_seconds_total", MetricKind.COUNTER, "Processor time of the main process, all threads.")
+RESIDENT = MetricFamily("process_resident_memory_bytes", MetricKind.GAUGE, "Its resident memory.")
+VIRTUAL = MetricFamily("process_virtual_memory_bytes", MetricKind.GAUGE, "Its virtual memory.")
+FILES = MetricFamily("process_open_fds", MetricKind.GAUGE, "Its open files.")
+MOST_FILES = MetricFamily("process_max_fds", MetricKind.GAUGE, "How many it may open.")
+STARTED = MetricFamily("process_start_time_seconds", MetricKind.GAUGE, "When it started, in Unix seconds.")
+COLLECTIONS = MetricFamily(
+    "python_gc_collections_total", MetricKind.COUNTER, "Rounds of the garbage collector.", ("generation",)
+)
+BUILD = MetricFamily(
+    "reconciler_build_info", MetricKind.GAUGE, "1; the labels say which program this is.", ("python", "version")
+)
 
 FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, COLLECTIONS, BUILD)
 
 
-def steps() -> Iterator[Step]:
+def process_steps() -> Iterator[Step]:
     """All of them."""
     yield Sample(CPU, time.process_time())
     memory = _memory()

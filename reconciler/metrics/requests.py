@@ -5,29 +5,29 @@ Belongs here: their names, and where their values are. Does not: counting (`traf
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.measuring import Histogram
 from reconciler.metrics import traffic
-from reconciler.metrics.families import Family, Kind, Sample, Step
-from reconciler.metrics.traffic import Slot, Traffic
+from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
+from reconciler.metrics.traffic import Traffic, TrafficSlot
+from reconciler.model.histogram import Histogram
 
 OF_ONE = ("route", "method")
 
-REQUESTS = Family(
+REQUESTS = MetricFamily(
     "reconciler_http_requests_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Requests that ended, by the template of their path and the class of their status; `none` for those whose client "
     "went away before an answer.",
     (*OF_ONE, "status"),
 )
-SECONDS = Family(
+SECONDS = MetricFamily(
     "reconciler_http_request_duration_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "How long they took, from the end of their headers to the end of the answer.",
     OF_ONE,
 )
-IN_FLIGHT = Family(
+IN_FLIGHT = MetricFamily(
     "reconciler_http_requests_in_flight",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "Requests with a credential that are under way.",
 )
 
@@ -36,7 +36,7 @@ FAMILIES = (REQUESTS, SECONDS, IN_FLIGHT)
 CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")  # as `Slot.statuses` has them
 
 
-def steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Step]:
+def request_steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Step]:
     """All of them; `in_flight` counts requests by who asks."""
     slots = seen.slots()
     for slot in slots:
@@ -48,7 +48,7 @@ def steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Step]:
     yield Sample(IN_FLIGHT, sum(in_flight.values()))
 
 
-def _histogram(slot: Slot) -> Histogram:
+def _histogram(slot: TrafficSlot) -> Histogram:
     """As others show theirs; requests pay for no object more."""
     seen = Histogram(traffic.SECONDS)
     seen.counts, seen.total = slot.buckets, slot.seconds

@@ -5,40 +5,40 @@ Belongs here: their names, and where their values are. Does not: counting (`reco
 
 from collections.abc import Iterator
 
-from reconciler.git.faults import State
-from reconciler.metrics.families import Family, Kind, Sample, Step
+from reconciler.git.faults import RepositoryState
+from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
 from reconciler.reconciling.repositories import Repositories
 
 OF_ONE = ("project", "repository")
 
-RUNS = Family(
+RUNS = MetricFamily(
     "reconciler_runs_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Runs that were recorded, by outcome; a look that finds nothing new is none.",
     ("outcome",),
 )
-SECONDS = Family("reconciler_run_duration_seconds", Kind.HISTOGRAM, "How long these runs took.")
-STATE = Family(
+SECONDS = MetricFamily("reconciler_run_duration_seconds", MetricKind.HISTOGRAM, "How long these runs took.")
+STATE = MetricFamily(
     "reconciler_repository_state",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "1 for the state that a repository is in; it has no sample for any other state.",
     (*OF_ONE, "state"),
 )
-FAILING = Family(
+FAILING = MetricFamily(
     "reconciler_repository_failing",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "1 while the last look at a repository failed, 0 otherwise. Counts also what could not be written to the store.",
     OF_ONE,
 )
-SUCCEEDED = Family(
+SUCCEEDED = MetricFamily(
     "reconciler_repository_last_success_timestamp_seconds",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "When a look last ended without a fault, with the repository ready. Absent until the first such look.",
     OF_ONE,
 )
-RESOURCES = Family(
+RESOURCES = MetricFamily(
     "reconciler_repository_resources",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "Resources of the last run that read something, by kind and status. Absent until the first such run.",
     (*OF_ONE, "kind", "status"),
 )
@@ -46,7 +46,7 @@ RESOURCES = Family(
 FAMILIES = (RUNS, SECONDS, STATE, FAILING, SUCCEEDED, RESOURCES)
 
 
-def steps(repositories: Repositories) -> Iterator[Step]:
+def run_steps(repositories: Repositories) -> Iterator[Step]:
     """All of them."""
     for outcome, number in repositories.tally.runs.items():
         yield Sample(RUNS, number, (outcome,))
@@ -55,7 +55,7 @@ def steps(repositories: Repositories) -> Iterator[Step]:
     every.sort(key=lambda pair: pair[0])
     for names, one in every:
         row = one.told
-        yield Sample(STATE, 1, (*names, State.NEVER_READ if row is None else row.state))
+        yield Sample(STATE, 1, (*names, RepositoryState.NEVER_READ if row is None else row.state))
     for names, one in every:
         yield Sample(FAILING, int(one.fault is not None), names)
     for names, one in every:

@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from reconciler.concerns import Severity, Type
-from reconciler.delivery.figures import Figures
+from reconciler.delivery.figures import DeliveryFigures
 from reconciler.metrics.families import Step
-from reconciler.metrics.notifications import Tally
+from reconciler.metrics.notifications import NotificationTally
 from reconciler.metrics.traffic import Traffic
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.reconciling.repositories import Repositories
 from reconciler.store import figures
 
 
-class Store(Protocol):
+class MeasuredStore(Protocol):
     """What is asked of the store."""
 
     async def revision(self) -> int:
         """Raises StoreFault."""
 
-    def figures(self) -> figures.Figures:
+    def figures(self) -> figures.StoreFigures:
         """What it counts of itself."""
 
 
@@ -36,18 +36,18 @@ class Measured:
 
     traffic: Traffic = field(default_factory=Traffic)
     repositories: Repositories | None = None
-    deliveries: Callable[[], Figures] | None = None
-    alerts: Callable[[], Sequence[Tally]] | None = None
+    deliveries: Callable[[], DeliveryFigures] | None = None
+    alerts: Callable[[], Sequence[NotificationTally]] | None = None
     more: list[Callable[[], Iterable[Step]]] = field(default_factory=list)
 
 
-class Sources(NamedTuple):
+class MetricSources(NamedTuple):
     """All that is looked at for one answer. `in_flight` counts requests by who asks, `open` notifications whose cause
     is there, by type and severity; `now` is in Unix milliseconds.
     """
 
     measured: Measured
-    store: Store
+    store: MeasuredStore
     in_flight: Mapping[str, int]
-    open: Mapping[tuple[Type, Severity], int]
+    open: Mapping[tuple[NotificationType, Severity], int]
     now: int

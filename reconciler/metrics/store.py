@@ -5,30 +5,30 @@ Belongs here: their names, and where their values are. Does not: counting (`stor
 
 from collections.abc import Iterator
 
-from reconciler.metrics.families import Family, Kind, Sample, Step
-from reconciler.store.figures import Figures
+from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
+from reconciler.store.figures import StoreFigures
 
-SECONDS = Family(
+SECONDS = MetricFamily(
     "reconciler_store_commit_duration_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "How long commits took, waiting for those before them included.",
 )
-FAILURES = Family(
+FAILURES = MetricFamily(
     "reconciler_store_commit_failures_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Commits that stored nothing: `moved` are planned again, `fault` is the disk's or the file's.",
     ("reason",),
 )
-REVISION = Family(
-    "reconciler_store_revision", Kind.GAUGE, "The revision of the store. Absent while the store cannot be read."
+REVISION = MetricFamily(
+    "reconciler_store_revision", MetricKind.GAUGE, "The revision of the store. Absent while the store cannot be read."
 )
-FILE = Family("reconciler_store_file_bytes", Kind.GAUGE, "Size of the store's file.")
-LOG = Family("reconciler_store_wal_bytes", Kind.GAUGE, "Size of its write-ahead log.")
+FILE = MetricFamily("reconciler_store_file_bytes", MetricKind.GAUGE, "Size of the store's file.")
+LOG = MetricFamily("reconciler_store_wal_bytes", MetricKind.GAUGE, "Size of its write-ahead log.")
 
 FAMILIES = (SECONDS, FAILURES, REVISION, FILE, LOG)
 
 
-def steps(figures: Figures, revision: int | None) -> Iterator[Step]:
+def store_steps(figures: StoreFigures, revision: int | None) -> Iterator[Step]:
     """All of them. `revision` is None when it could not be read."""
     yield Sample(SECONDS, figures.commits.seconds)
     yield Sample(FAILURES, figures.commits.failed, ("fault",))

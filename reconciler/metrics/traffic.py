@@ -13,7 +13,7 @@ OTHER = "other"  # any other method: a client may send what it likes
 UNMATCHED = "unmatched"  # refused before it was looked for where the path leads, or it leads nowhere
 
 
-class Slot:
+class TrafficSlot:
     """The requests of one route and method: `statuses` by class, of which 0 is for those that were not answered."""
 
     __slots__ = ("buckets", "method", "route", "seconds", "statuses")
@@ -33,8 +33,8 @@ class Traffic:
 
     def __init__(self) -> None:
         self._routes: dict[object, str] = {}
-        self._slots: dict[tuple[object, str], Slot] = {}
-        self._unmatched: dict[str, Slot] = {}
+        self._slots: dict[tuple[object, str], TrafficSlot] = {}
+        self._unmatched: dict[str, TrafficSlot] = {}
 
     def know(self, routes: Mapping[object, str]) -> None:
         """These lead to requests of those paths, with their parameters in braces."""
@@ -47,14 +47,14 @@ class Traffic:
         slot.buckets[bisect_left(SECONDS, seconds)] += 1
         slot.seconds += seconds
 
-    def slots(self) -> list[Slot]:
+    def slots(self) -> list[TrafficSlot]:
         """By route and method, in their order."""
         every = [*self._slots.values(), *self._unmatched.values()]
         return sorted(every, key=lambda slot: (slot.route, slot.method))
 
-    def _slot(self, leads: object, method: str) -> Slot:
+    def _slot(self, leads: object, method: str) -> TrafficSlot:
         """The slot of a pair that has none yet; one for all methods that nobody knows, however many there are."""
         route, told = self._routes.get(leads), method if method in METHODS else OTHER
         if route is not None and told is not OTHER:
-            return self._slots.setdefault((leads, method), Slot(route, method))
-        return self._unmatched.setdefault(f"{route} {told}", Slot(route or UNMATCHED, told))
+            return self._slots.setdefault((leads, method), TrafficSlot(route, method))
+        return self._unmatched.setdefault(f"{route} {told}", TrafficSlot(route or UNMATCHED, told))

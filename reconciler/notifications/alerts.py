@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.clock import rfc3339
+from reconciler.model.clock import rfc3339
 from reconciler.notifications import rendering, texts
-from reconciler.notifications.models import Notification, State, UserStatus
-from reconciler.notifications.rendering import Place
+from reconciler.notifications.models import Notification, NotificationState, UserStatus
+from reconciler.notifications.rendering import NotificationPlace
 
 CONTENT_TYPE = "application/json"
 STANDARD_PREFIX = b"whsec_"
-EVENTS = {State.OPEN: "opened", State.RESOLVED: "resolved"}
+EVENTS = {NotificationState.OPEN: "opened", NotificationState.RESOLVED: "resolved"}
 TEST = "test"  # the event of one that only tries
 
 _encoder = msgspec.json.Encoder()
@@ -44,7 +44,7 @@ _CUT = re.compile(
 )
 
 
-class Content(NamedTuple):
+class AlertContent(NamedTuple):
     """What is the same in the alerts to all targets."""
 
     text: str
@@ -52,13 +52,13 @@ class Content(NamedTuple):
     notification: bytes  # as JSON
 
 
-def content(one: Notification, state: State, place: Place) -> Content:
+def alert_content(one: Notification, state: NotificationState, place: NotificationPlace) -> AlertContent:
     """What an alert says of a notification that is in this state."""
-    notification = rendering.whole(rendering.rendered(one, place, is_hidden=False), UserStatus.UNREAD)
-    return Content(text(one, state, place), EVENTS[state], notification)
+    notification = rendering.render_whole(rendering.render_notification(one, place, is_hidden=False), UserStatus.UNREAD)
+    return AlertContent(alert_text(one, state, place), EVENTS[state], notification)
 
 
-def body(said: Content, *, identifier: str, at: datetime) -> bytes:
+def alert_body(said: AlertContent, *, identifier: str, at: datetime) -> bytes:
     """The alert as JSON. `text` is for chats, all else for programs."""
     whole = {
         "text": said.text,
@@ -86,7 +86,7 @@ class _Kept(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Kept)
 
 
-def about(sent: bytes) -> tuple[str, bool]:
+def alert_about(sent: bytes) -> tuple[str, bool]:
     """Of a body that was made here: the id of the notification that it is about, and whether that began; of one that
     another version made and that cannot be read, an id that is empty.
     """
@@ -94,24 +94,24 @@ def about(sent: bytes) -> tuple[str, bool]:
         kept = _decoder.decode(sent)
     except msgspec.MsgspecError:
         return "", False
-    return kept.notification.metadata.id, kept.event == EVENTS[State.OPEN]
+    return kept.notification.metadata.id, kept.event == EVENTS[NotificationState.OPEN]
 
 
-def trial(*, target: str, identifier: str, at: datetime, place: Place) -> bytes:
+def trial_alert(*, target: str, identifier: str, at: datetime, place: NotificationPlace) -> bytes:
     """An alert that only tries whether alerts arrive: about nothing, so that it holds no notification."""
     said = f"This is a test: alerts of {_quoted(place.organization)} to {_quoted(target)} arrive here."
     return _encoder.encode({"text": said, "id": identifier, "event": TEST, "at": rfc3339(at)})
 
 
-def text(one: Notification, state: State, place: Place) -> str:
+def alert_text(one: Notification, state: NotificationState, place: NotificationPlace) -> str:
     """What people read in a chat: nothing in it calls anybody, and no URL in it but that of our own page is one."""
-    said = texts.of(one)
+    said = texts.text_of(one)
     where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
-    head = f"[{one.severity}] {said.title} ({where})" if state is State.OPEN else f"{said.title} ({where})"
-    return f"{_quoted(head)}\n{_quoted(said.message)}\n{rendering.link(one.cause.type, place)}"
+    head = f"[{one.severity}] {said.title} ({where})" if state is NotificationState.OPEN else f"{said.title} ({where})"
+    return f"{_quoted(head)}\n{_quoted(said.message)}\n{rendering.type_link(one.cause.type, place)}"
 
 
-def headers(sent: bytes, *, identifier: str, seconds: int, secret: bytes | None) -> tuple[tuple[str, str], ...]:
+def alert_headers(sent: bytes, *, identifier: str, seconds: int, secret: bytes | None) -> tuple[tuple[str, str], ...]:
     """The headers of an attempt at a time in Unix seconds; no signature without a secret."""
     named = (
         ("Content-Type", CONTENT_TYPE),
@@ -120,10 +120,10 @@ def headers(sent: bytes, *, identifier: str, seconds: int, secret: bytes | None)
     )
     if secret is None:
         return named
-    return (*named, ("webhook-signature", signature(sent, identifier=identifier, seconds=seconds, secret=secret)))
+    return (*named, ("webhook-signature", alert_signature(sent, identifier=identifier, seconds=seconds, secret=secret)))
 
 
-def signature(sent: bytes, *, identifier: str, seconds: int, secret: bytes) -> str:
+def alert_signature(sent: bytes, *, identifier: str, seconds: int, secret: bytes) -> str:
     """`v1,` and base64. The key is what stands behind `whsec_` in base64, else the secret as it is."""
     signed = b"%b.%d.%b" % (identifier.encode(), seconds, sent)
     digest = hmac.new(_key(secret), signed, hashlib.sha256).digest()

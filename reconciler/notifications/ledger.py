@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from reconciler.notifications import texts
-from reconciler.notifications.models import Cause, Domain, Finding, Notification, Scope, State
+from reconciler.notifications.models import Cause, Domain, Finding, Notification, NotificationScope, NotificationState
 
 HOLD = timedelta(minutes=15)  # after it was resolved: what comes back meanwhile is the same one
 UPDATE = timedelta(minutes=1)  # between two changes of its sentences, unless it grows worse or milder
@@ -29,14 +29,14 @@ Taken = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class LedgerChanges:
     """What is to be kept in place of what there was, and which causes found no room."""
 
     put: tuple[Notification, ...] = ()
     left_out: int = 0
 
 
-class Room:
+class LedgerRoom:
     """How many more may be open. A project takes no more than it leaves to all others: one alone gets half of all, the
     next half of the rest, so that there is always some for one that has few. What concerns the organization needs no
     room: there are few such causes, and the worst are among them, which thousands of a project's must not hide.
@@ -52,7 +52,7 @@ class Room:
         """Whether one with this cause may open; then it counts."""
         project = cause.project
         has = self._taken(project) + self._opened[project]
-        if cause.scope is not Scope.ORGANIZATION and has >= self._left:
+        if cause.scope is not NotificationScope.ORGANIZATION and has >= self._left:
             return False
         self._left -= 1
         self._opened[project] += 1
@@ -76,8 +76,8 @@ def met(
     domain: Domain,
     now: datetime,
     new_id: NewId,
-    room: Room,
-) -> Changes:
+    room: LedgerRoom,
+) -> LedgerChanges:
     """What findings change, of each cause the first. `known` is as of `latest`; new ones get their ids in the order in
     which they were found.
     """
@@ -91,12 +91,12 @@ def met(
         after = _met(before, finding, domain=domain, now=now, new_id=new_id)
         if after is None or after is before:
             continue
-        is_opening = before is None or before.state is State.RESOLVED
+        is_opening = before is None or before.state is NotificationState.RESOLVED
         if is_opening and not room.take(finding.cause):
             left_out += 1
             continue
         put.append(after)
-    return Changes(tuple(put), left_out)
+    return LedgerChanges(tuple(put), left_out)
 
 
 def missed(there: Iterable[Notification], found: Set[Cause], *, now: datetime) -> tuple[Notification, ...]:
@@ -106,7 +106,7 @@ def missed(there: Iterable[Notification], found: Set[Cause], *, now: datetime) -
 
 def is_forgettable(one: Notification) -> bool:
     """Whether it may be kept no longer one day: it ended, and that is not still to be told."""
-    return one.resolved is not None and one.told is not State.OPEN
+    return one.resolved is not None and one.told is not NotificationState.OPEN
 
 
 def forgotten(ended: Iterable[Notification], *, now: datetime, retention: timedelta, surplus: int = 0) -> list[str]:
@@ -127,11 +127,11 @@ def forgotten(ended: Iterable[Notification], *, now: datetime, retention: timede
 def _met(
     before: Notification | None, finding: Finding, *, domain: Domain, now: datetime, new_id: NewId
 ) -> Notification | None:
-    if before is not None and before.state is State.OPEN:
+    if before is not None and before.state is NotificationState.OPEN:
         return before if finding.fading else _updated(before, finding, now=now)
     if finding.fading:
         return before
-    if before is not None and (before.told is State.OPEN or _is_recent(before, now)):
+    if before is not None and (before.told is NotificationState.OPEN or _is_recent(before, now)):
         return _reopened(before, finding, now=now)
     return Notification(
         id=new_id(),
@@ -153,7 +153,7 @@ def _updated(before: Notification, finding: Finding, *, now: datetime) -> Notifi
     if (before.severity, before.facts) == (finding.severity, finding.facts):
         return before
     after = replace(before, severity=finding.severity, facts=finding.facts)
-    if texts.of(after) == texts.of(before) and after.severity is before.severity:
+    if texts.text_of(after) == texts.text_of(before) and after.severity is before.severity:
         return before
     if after.severity is before.severity and now - before.modified < UPDATE:
         return before

@@ -1,6 +1,6 @@
 """A notification: one cause that a person should know of, from when it began until it is forgotten.
 
-Belongs here: the values. Does not: types and severities (`reconciler.concerns`), what becomes of notifications when the
+Belongs here: the values. Does not: types and severities (`reconciler.model.notification_types`), what becomes of notifications when the
 service looks again (`ledger`), their sentences (`texts`), how the API shows them (`rendering`), where they are kept
 (`reconciler.notifying`).
 """
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from reconciler.concerns import Severity, Type
+from reconciler.model.notification_types import NotificationType, Severity
 
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
 """What the sentences of a notification are made of, by name; `texts` says which a type has. Never a secret, and
@@ -24,7 +24,7 @@ nothing that a stranger's endpoint answered.
 NO_FACTS: Facts = MappingProxyType({})
 
 
-class Scope(StrEnum):
+class NotificationScope(StrEnum):
     """Whom it concerns (interface, `spec.scope`)."""
 
     ORGANIZATION = "organization"  # organization admins see it
@@ -40,7 +40,7 @@ class UserStatus(StrEnum):
     DISMISSED = "dismissed"
 
 
-class State(StrEnum):
+class NotificationState(StrEnum):
     """Whether the cause is there now."""
 
     OPEN = "open"
@@ -67,17 +67,17 @@ class Cause(NamedTuple):
     of a repository, a destination, a resource, a file.
     """
 
-    type: Type
+    type: NotificationType
     subject: str = ""
     project: str = ""
     user: str = ""
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> NotificationScope:
         """Whom it concerns."""
         if self.user:
-            return Scope.USER
-        return Scope.PROJECT if self.project else Scope.ORGANIZATION
+            return NotificationScope.USER
+        return NotificationScope.PROJECT if self.project else NotificationScope.ORGANIZATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +127,11 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     version: int = 1
     occurrences: int = 1
     resolved: datetime | None = None
-    told: State | None = None
+    told: NotificationState | None = None
     told_as: frozenset[Severity] = frozenset()
     told_to: frozenset[str] = frozenset()
 
     @property
-    def state(self) -> State:
+    def state(self) -> NotificationState:
         """Whether the cause is there now."""
-        return State.OPEN if self.resolved is None else State.RESOLVED
+        return NotificationState.OPEN if self.resolved is None else NotificationState.RESOLVED

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.clock import rfc3339
-from reconciler.concerns import Type
+from reconciler.model.clock import rfc3339
+from reconciler.model.notification_types import NotificationType
 from reconciler.notifications import texts
-from reconciler.notifications.models import Notification, Scope, UserStatus
+from reconciler.notifications.models import Notification, NotificationScope, UserStatus
 
 API_VERSION = "service/v1"
 KIND = "Notification"
@@ -27,7 +27,7 @@ _encoder = msgspec.json.Encoder()
 _STATUS = {status: b',"status":{"userStatus":"%b"}}' % status.encode() for status in UserStatus}
 
 
-class Place(NamedTuple):
+class NotificationPlace(NamedTuple):
     """Where notifications are shown: the organization's name, and the URL at which people reach the service, which may
     be empty.
     """
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     web_url: str = ""
 
 
-def rendered(one: Notification, place: Place, *, is_hidden: bool) -> bytes:
+def render_notification(one: Notification, place: NotificationPlace, *, is_hidden: bool) -> bytes:
     """All but its `status`, as JSON without the last brace; `is_hidden` for whoever dismissed it."""
     spec = _spec(one, place, is_hidden=is_hidden)
     digest = hashlib.sha256(_canonical.encode(spec)).hexdigest()
@@ -44,18 +44,18 @@ def rendered(one: Notification, place: Place, *, is_hidden: bool) -> bytes:
     return _encoder.encode({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec})[:-1]
 
 
-def whole(shown: bytes, status: UserStatus) -> bytes:
+def render_whole(shown: bytes, status: UserStatus) -> bytes:
     """What `rendered` gave, with what somebody did with it."""
     return shown + _STATUS[status]
 
 
-def link(type_: Type, place: Place) -> str:
+def type_link(type_: NotificationType, place: NotificationPlace) -> str:
     """The URL of the page of this service that explains a type."""
     return f"{place.web_url.rstrip('/')}{PAGE}#{type_.value.lower()}"
 
 
-def _metadata(one: Notification, place: Place) -> dict[str, Any]:
-    said, url = texts.of(one), link(one.cause.type, place)
+def _metadata(one: Notification, place: NotificationPlace) -> dict[str, Any]:
+    said, url = texts.text_of(one), type_link(one.cause.type, place)
     return {
         "id": one.id,
         "name": f"{one.cause.type}-{one.id}",
@@ -80,23 +80,23 @@ def _labels(one: Notification) -> dict[str, str]:
         "service/state": one.state.value,
         "service/since": f"{one.began.astimezone(UTC):%Y%m%dT%H%M%SZ}",  # ISO 8601 without what a label may not hold
         "service/occurrences": str(one.occurrences),
-        "service/cause": cause(one),
+        "service/cause": render_cause(one),
     }
 
 
-def cause(one: Notification) -> str:
+def render_cause(one: Notification) -> str:
     """The same text for all notifications of one cause, and for no other."""
     return hashlib.sha256(_canonical.encode(one.cause)).hexdigest()[:32]
 
 
-def _spec(one: Notification, place: Place, *, is_hidden: bool) -> dict[str, Any]:
+def _spec(one: Notification, place: NotificationPlace, *, is_hidden: bool) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "notificationType": one.cause.type.value,
         "severity": one.severity.value,
         "scope": one.cause.scope.value,
         "organization": place.organization,
         "account": one.cause.project,
-        "userId": one.cause.user if one.cause.scope is Scope.USER else "",
+        "userId": one.cause.user if one.cause.scope is NotificationScope.USER else "",
         "recommendationId": one.cause.type.value.lower(),
     }
     return {**{name: value for name, value in spec.items() if value}, "hidden": is_hidden}

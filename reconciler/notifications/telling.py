@@ -16,40 +16,44 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from reconciler.concerns import Severity, Type
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import ledger
-from reconciler.notifications.models import Notification, State
+from reconciler.notifications.models import Notification, NotificationState
 
 _NOBODY: frozenset[str] = frozenset()
 _NO_SEVERITY: frozenset[Severity] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class AlertFilter:
     """Which notifications a target wants; empty is all of them. With `projects`, what is the organization's is not
     wanted.
     """
 
     severities: Collection[Severity] = ()
-    types: Collection[Type] = ()
+    types: Collection[NotificationType] = ()
     projects: Collection[str] = ()
 
 
-def due(one: Notification, *, now: datetime) -> State | None:
+def due(one: Notification, *, now: datetime) -> NotificationState | None:
     """The state that is to be told now, or None."""
     if one.resolved is None:
-        return State.OPEN if one.told is not State.OPEN or one.severity not in one.told_as else None
-    if one.told is not State.OPEN:
+        return (
+            NotificationState.OPEN
+            if one.told is not NotificationState.OPEN or one.severity not in one.told_as
+            else None
+        )
+    if one.told is not NotificationState.OPEN:
         return None
     flaps = one.occurrences > 1
-    return None if flaps and now - one.resolved < ledger.HOLD else State.RESOLVED
+    return None if flaps and now - one.resolved < ledger.HOLD else NotificationState.RESOLVED
 
 
-def told(one: Notification, state: State, to: Collection[str]) -> Notification:
+def told(one: Notification, state: NotificationState, to: Collection[str]) -> Notification:
     """The same, after that was told to these targets: nothing that a person reads changed."""
-    if state is State.RESOLVED:
+    if state is NotificationState.RESOLVED:
         return replace(one, told=state, told_to=_NOBODY)
-    as_, to_ = (one.told_as, one.told_to) if one.told is State.OPEN else (_NO_SEVERITY, _NOBODY)
+    as_, to_ = (one.told_as, one.told_to) if one.told is NotificationState.OPEN else (_NO_SEVERITY, _NOBODY)
     return replace(one, told=state, told_as=_also(as_, one.severity), told_to=_joined(to_, tuple(to)))
 
 
@@ -63,21 +67,21 @@ def untold(one: Notification, targets: Collection[str]) -> Notification:
     return replace(one, told_to=one.told_to.difference(targets))
 
 
-def wants(target: str, wanted: Filter, one: Notification, state: State) -> bool:
+def wants(target: str, wanted: AlertFilter, one: Notification, state: NotificationState) -> bool:
     """Whether a target hears that a notification, as it is before `told`, is in this state: an end is news for whoever
     heard of the beginning, a beginning for whoever did not. What is one person's is told to nobody else.
     """
-    has_heard = one.told is State.OPEN and target in one.told_to
-    if state is State.RESOLVED:
+    has_heard = one.told is NotificationState.OPEN and target in one.told_to
+    if state is NotificationState.RESOLVED:
         return has_heard
     return not has_heard and not one.cause.user and _fits(wanted, one) and _takes(wanted, one.severity)
 
 
-def wants_anew(target: str, wanted: Filter, one: Notification) -> bool:
+def wants_anew(target: str, wanted: AlertFilter, one: Notification) -> bool:
     """Whether a target hears late of one that others were told of, that is still there and that it did not hear of: it
     is new, its filter was another, or its alert was given up. So it knows what has ended when it hears of the end.
     """
-    is_there = one.told is State.OPEN and one.state is State.OPEN and target not in one.told_to
+    is_there = one.told is NotificationState.OPEN and one.state is NotificationState.OPEN and target not in one.told_to
     fits = is_there and not one.cause.user and _fits(wanted, one)
     return fits and any(_takes(wanted, severity) for severity in {*one.told_as, one.severity})
 
@@ -95,11 +99,11 @@ def _also(before: frozenset[Severity], severity: Severity) -> frozenset[Severity
     return before | {severity}
 
 
-def _fits(wanted: Filter, one: Notification) -> bool:
+def _fits(wanted: AlertFilter, one: Notification) -> bool:
     return (not wanted.types or one.cause.type in wanted.types) and (
         not wanted.projects or one.cause.project in wanted.projects
     )
 
 
-def _takes(wanted: Filter, severity: Severity) -> bool:
+def _takes(wanted: AlertFilter, severity: Severity) -> bool:
     return not wanted.severities or severity in wanted.severities

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from reconciler.clock import rfc3339
-from reconciler.concerns import Type
-from reconciler.counting import counted
-from reconciler.escaping import visible
+from reconciler.model.clock import rfc3339
+from reconciler.model.notification_types import NotificationType
+from reconciler.model.text import counted, visible
 from reconciler.notifications.models import Facts, Notification
 
 MOST = 500  # characters of one fact
@@ -22,14 +21,14 @@ LISTED = 50  # the same, where each of them is to be decided on
 UNNAMED = ("", "default")  # projects that a command need not name
 
 
-class Said(NamedTuple):
+class NotificationText(NamedTuple):
     """A line for a list, and the sentences that tell the whole."""
 
     title: str
     message: str
 
 
-def of(one: Notification) -> Said:
+def text_of(one: Notification) -> NotificationText:
     """What a notification says, as long as its cause is there and afterwards."""
     facts = {**one.facts, "subject": one.cause.subject, "project": one.cause.project}
     title, message = _SAID[one.cause.type](_Text(facts))
@@ -37,8 +36,8 @@ def of(one: Notification) -> Said:
     if one.occurrences > 1:
         again = f" It has come {counted(one.occurrences, 'time')} since {rfc3339(one.opened)}."
     if one.resolved is None:
-        return Said(title, f"{message}{again}")
-    return Said(f"Resolved: {title}", f"Over since {rfc3339(one.resolved)}; it was: {message}{again}")
+        return NotificationText(title, f"{message}{again}")
+    return NotificationText(f"Resolved: {title}", f"Over since {rfc3339(one.resolved)}; it was: {message}{again}")
 
 
 class _Text:
@@ -102,35 +101,35 @@ _UNREACHABLE = {
 }
 
 
-def _repository_unreachable(text: _Text) -> Said:
+def _repository_unreachable(text: _Text) -> NotificationText:
     todo = _UNREACHABLE.get(text["state"], "It is tried again by itself.")  # the message says what to mend
-    return Said(
+    return NotificationText(
         f"The repository {text['subject']} cannot be read", f"{text.sentence('message')} {STAYS} {todo}".strip()
     )
 
 
-def _repository_held(text: _Text) -> Said:
+def _repository_held(text: _Text) -> NotificationText:
     title = f"Nothing is taken over from the repository {text['subject']} ({text['state']})"
     todo = _HELD.get(text["state"], "")
-    return Said(title, _released(text, f"{text.sentence('message')} {STAYS} {todo}").strip())
+    return NotificationText(title, _released(text, f"{text.sentence('message')} {STAYS} {todo}").strip())
 
 
-def _prune_held(text: _Text) -> Said:
-    return Said(
+def _prune_held(text: _Text) -> NotificationText:
+    return NotificationText(
         f"Deletions of the repository {text['subject']} are held",
         f"{_released(text, text.sentence('message'))} Everything else of the commit is applied.",
     )
 
 
-def _reconcile_failed(text: _Text) -> Said:
-    return Said(
+def _reconcile_failed(text: _Text) -> NotificationText:
+    return NotificationText(
         f"The repository {text['subject']} could not be reconciled",
         f"{text.sentence('message')} {STAYS} `reconciler runs --last {text['subject']}` shows what was tried; mend "
         "what is named, and it is tried again.",
     )
 
 
-def _resources_invalid(text: _Text) -> Said:
+def _resources_invalid(text: _Text) -> NotificationText:
     total = text.number("total")
     counts = ", ".join(f"{text.number(status)} {status}" for status in REFUSED if text.number(status))
     are, them, each = ("is", "it", "it") if total == 1 else ("are", "them", "each")
@@ -139,19 +138,19 @@ def _resources_invalid(text: _Text) -> Said:
     stays = f"What was stored of {them} before stays and is served."
     if text.number("refused"):
         stays = f"The repository is atomic, so nothing of the commit is stored. {STAYS}"
-    return Said(
+    return NotificationText(
         f"{counted(total, 'resource')} of the repository {text['subject']} {are} not stored as Git says",
         f"{counts}: {text.names('names', of=total)}{why} {stays} "
         f"`reconciler runs --last {text['subject']}` names {each} with file, line and reason; mend {them} in Git.",
     )
 
 
-def _configuration_incomplete(text: _Text) -> Said:
+def _configuration_incomplete(text: _Text) -> NotificationText:
     total, others = text.number("total"), text.number("others")
     if others:
         return _resources_incomplete(text, total=total, others=others)
     are, they = ("is", "It is") if total == 1 else ("are", "They are")
-    return Said(
+    return NotificationText(
         f"{counted(total, 'Configuration')} of the project {text['project']} {are} incomplete",
         f"Parameters are missing or wrong in {text.names('names', of=total)}, or in a component that is used there. "
         f"{they} not rolled out and nothing is delivered for {'it' if total == 1 else 'them'}, save by a last good "
@@ -159,10 +158,10 @@ def _configuration_incomplete(text: _Text) -> Said:
     )
 
 
-def _resources_incomplete(text: _Text, *, total: int, others: int) -> Said:
+def _resources_incomplete(text: _Text, *, total: int, others: int) -> NotificationText:
     """Of an earlier version, facts have no `others`."""
     held = f" Configurations that use them are not rolled out: {text.names('names', of=total)}." if total else ""
-    return Said(
+    return NotificationText(
         f"{counted(total + others, 'resource')} of the project {text['project']} "
         f"{'is' if total + others == 1 else 'are'} incomplete",
         f"Parameters are missing or wrong in {text.names('other_names', of=others)}, or in a component that is used "
@@ -170,27 +169,27 @@ def _resources_incomplete(text: _Text, *, total: int, others: int) -> Said:
     )
 
 
-def _delivery_stale(text: _Text) -> Said:
+def _delivery_stale(text: _Text) -> NotificationText:
     total = text.number("total")
     its = "its" if total == 1 else "their"
-    return Said(
+    return NotificationText(
         f"{counted(total, 'Configuration')} of the project {text['project']} cannot deliver by {its} present version",
         f"An earlier version stays in force for {text.names('names', of=total)}, or records wait there, since a later "
         "version named another endpoint. `status.delivery` of each says why; correct it.",
     )
 
 
-def _resource_deprecated(text: _Text) -> Said:
+def _resource_deprecated(text: _Text) -> NotificationText:
     users = text.number("users")
     instead = text.sentence("instead") or "Nothing says what replaces it; ask whoever deprecated it."
-    return Said(
+    return NotificationText(
         f"{text['subject']} is deprecated and in use",
         f"{counted(users, 'resource')} of the project {text['project']} {'uses' if users == 1 else 'use'} it: "
         f"{text.names('names', of=users)}. It works as before, and may go one day. {instead}",
     )
 
 
-def _delivery_failing(text: _Text) -> Said:
+def _delivery_failing(text: _Text) -> NotificationText:
     """`inline` is 1 for a destination without a queue."""
     waits = "Log records wait in its queue, and the endpoint is tried again and again by itself."
     if text.number("inline"):
@@ -198,16 +197,16 @@ def _delivery_failing(text: _Text) -> Said:
             "It has no queue: senders are refused, keep their log records and send them again; now and then one of "
             "their requests is let through, to find out whether the endpoint is back."
         )
-    return Said(
+    return NotificationText(
         f"Nothing gets through to the destination {text['subject']}",
         f"{text.sentence('cause') or 'Its endpoint does not take what is sent.'} {waits} "
         f"{_typed(text, 'send-test')} tries it now.",
     )
 
 
-def _dead_letters(text: _Text) -> Said:
+def _dead_letters(text: _Text) -> NotificationText:
     letters = text.number("batches")
-    return Said(
+    return NotificationText(
         f"The destination {text['subject']} has dead letters",
         f"{counted(letters, 'batch', 'batches')} of log records could not be delivered and "
         f"{'is' if letters == 1 else 'are'} kept for a while. Mend what refused them, then "
@@ -216,12 +215,12 @@ def _dead_letters(text: _Text) -> Said:
     )
 
 
-def _queue_nearly_full(text: _Text) -> Said:
+def _queue_nearly_full(text: _Text) -> NotificationText:
     percent = text.number("percent")
     full, happens = "nearly full", f"It is at {percent} percent or more of what it takes. Once it is full, records are"
     if percent >= 100:
         full, happens = "full", "It takes no more: records are now"
-    return Said(
+    return NotificationText(
         f"The queue of the destination {text['subject']} is {full}",
         f"{happens} refused, or dropped or made dead letters where `on_full` says so. {_typed(text, 'queue status')} "
         "says why; mend the endpoint, or give the queue more room (`sending_queue_queue_size`, `max_bytes` of its "
@@ -229,15 +228,15 @@ def _queue_nearly_full(text: _Text) -> Said:
     )
 
 
-def _logs_unrouted(text: _Text) -> Said:
-    return Said(
+def _logs_unrouted(text: _Text) -> NotificationText:
+    return NotificationText(
         f"Nobody takes log records that were sent to the project {text['project']}",
         "No Configuration takes them, so they are refused and kept nowhere. `status.delivery` of each Configuration "
         "says whether it delivers and which records it takes; correct it, or the senders.",
     )
 
 
-def _disk_low(text: _Text) -> Said:
+def _disk_low(text: _Text) -> NotificationText:
     has_queues = text.number("queues")
     if text.number("beyond"):
         refused = ", so that log records are refused" if has_queues else ""
@@ -245,27 +244,27 @@ def _disk_low(text: _Text) -> Said:
     else:
         refused = "; below that, log records are refused" if has_queues else ""
         happened = f"It has little more room than `delivery.freeBytes`{refused}. Once it is full, nothing can be"
-    return Said(
+    return NotificationText(
         f"The disk of {text['folder']} is nearly full",
         f"{happened} written there any more. Make room on it; `reconciler doctor` says what takes it.",
     )
 
 
-def _certificate_expiring(text: _Text) -> Said:
+def _certificate_expiring(text: _Text) -> NotificationText:
     is_over = text.number("expired")
     verb = "expired" if is_over else "expires"
     then = "Connections that need it fail." if is_over else "From then on connections that need it fail."
-    return Said(
+    return NotificationText(
         f"{text['what']} {verb} on {text['until']}",
         f"{text['what']} ({text['subject']}) {verb} on {text['until']}. {then} {text['todo']}",
     )
 
 
-def _keys_to_review(text: _Text) -> Said:
+def _keys_to_review(text: _Text) -> NotificationText:
     total, project = text.number("total"), text["project"]
     whose = f"the project {project}" if project else "the organization"
     is_, they, them = ("is", "It opens", "it") if total == 1 else ("are", "They open", "them")
-    return Said(
+    return NotificationText(
         f"{counted(total, 'key')} of {whose} {is_} to be reviewed: {text['subject']} is no admin there any more",
         f"Made by {text['subject']}, who may know {them}: {text.names('names', of=total, most=LISTED)}. {they} what "
         f"{'it' if total == 1 else 'they'} opened before. Make a new key for what still needs one, and end the old one "
@@ -273,18 +272,18 @@ def _keys_to_review(text: _Text) -> Said:
     )
 
 
-def _store_degraded(text: _Text) -> Said:
-    return Said(
+def _store_degraded(text: _Text) -> NotificationText:
+    return NotificationText(
         "The store cannot be used as it should",
         f"{text.sentence('message')} What was stored is served as long as it can be read, and changes are refused "
         "until it can be written. Look at the disk and its permissions; `reconciler doctor` says what is wrong.",
     )
 
 
-def _store_damaged(text: _Text) -> Said:
+def _store_damaged(text: _Text) -> NotificationText:
     total = text.number("total")
     is_, it = ("is", "it") if total == 1 else ("are", "them")
-    return Said(
+    return NotificationText(
         f"{counted(total, 'stored version')} of resources {is_} damaged",
         f"{text.names('names', of=total)}: the store holds something else than was stored. The next full read of its "
         "repository (`fullInterval`) restores what Git owns; apply the rest anew, or restore a backup. "
@@ -295,24 +294,24 @@ def _store_damaged(text: _Text) -> Said:
 REFUSED = ("invalid", "error", "in-use", "forbidden")
 """The statuses that ResourcesInvalid counts, in the order of its sentence."""
 
-_SAID: Mapping[Type, Callable[[_Text], Said]] = MappingProxyType(
+_SAID: Mapping[NotificationType, Callable[[_Text], NotificationText]] = MappingProxyType(
     {
-        Type.REPOSITORY_UNREACHABLE: _repository_unreachable,
-        Type.REPOSITORY_HELD: _repository_held,
-        Type.PRUNE_HELD: _prune_held,
-        Type.RECONCILE_FAILED: _reconcile_failed,
-        Type.RESOURCES_INVALID: _resources_invalid,
-        Type.CONFIGURATION_INCOMPLETE: _configuration_incomplete,
-        Type.DELIVERY_STALE: _delivery_stale,
-        Type.RESOURCE_DEPRECATED: _resource_deprecated,
-        Type.DELIVERY_FAILING: _delivery_failing,
-        Type.DEAD_LETTERS: _dead_letters,
-        Type.QUEUE_NEARLY_FULL: _queue_nearly_full,
-        Type.LOGS_UNROUTED: _logs_unrouted,
-        Type.DISK_LOW: _disk_low,
-        Type.CERTIFICATE_EXPIRING: _certificate_expiring,
-        Type.KEYS_TO_REVIEW: _keys_to_review,
-        Type.STORE_DEGRADED: _store_degraded,
-        Type.STORE_DAMAGED: _store_damaged,
+        NotificationType.REPOSITORY_UNREACHABLE: _repository_unreachable,
+        NotificationType.REPOSITORY_HELD: _repository_held,
+        NotificationType.PRUNE_HELD: _prune_held,
+        NotificationType.RECONCILE_FAILED: _reconcile_failed,
+        NotificationType.RESOURCES_INVALID: _resources_invalid,
+        NotificationType.CONFIGURATION_INCOMPLETE: _configuration_incomplete,
+        NotificationType.DELIVERY_STALE: _delivery_stale,
+        NotificationType.RESOURCE_DEPRECATED: _resource_deprecated,
+        NotificationType.DELIVERY_FAILING: _delivery_failing,
+        NotificationType.DEAD_LETTERS: _dead_letters,
+        NotificationType.QUEUE_NEARLY_FULL: _queue_nearly_full,
+        NotificationType.LOGS_UNROUTED: _logs_unrouted,
+        NotificationType.DISK_LOW: _disk_low,
+        NotificationType.CERTIFICATE_EXPIRING: _certificate_expiring,
+        NotificationType.KEYS_TO_REVIEW: _keys_to_review,
+        NotificationType.STORE_DEGRADED: _store_degraded,
+        NotificationType.STORE_DAMAGED: _store_damaged,
     }
 )

@@ -21,19 +21,19 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from reconciler import ids
-from reconciler.clock import Clock
-from reconciler.concerns import Severity, Type
-from reconciler.counting import counted
+from reconciler.model import ids
+from reconciler.model.clock import Clock
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.model.text import counted
 from reconciler.notifications import ledger, telling
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import Cause, Domain, Look, Notification, UserStatus
-from reconciler.notifications.rendering import Place
+from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifying import keeping
-from reconciler.notifying.kept import Kept
+from reconciler.notifying.kept import NotificationIndex
 from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.rendered import Rendered
-from reconciler.notifying.turns import QUICK, SLICE, slices
+from reconciler.notifying.rendered import RenderedNotifications
+from reconciler.notifying.turns import QUICK, SLICE, in_slices
 from reconciler.notifying.writing import Writer
 from reconciler.operations.contract import AlertRow, Noted, NotificationRow, NotificationStatusRow, Operations
 
@@ -54,7 +54,7 @@ class Board:
         operations: Operations,
         *,
         clock: Clock,
-        place: Place,
+        place: NotificationPlace,
         retention: timedelta = RETENTION,
         outbox: Outbox | None = None,
         most: int = MOST,
@@ -66,9 +66,9 @@ class Board:
         self._outbox = outbox
         self._writer = Writer(operations, unsent=list if outbox is None else outbox.unsent)
         self._most = most
-        self._kept = Kept()
+        self._kept = NotificationIndex()
         self._statuses: dict[str, dict[str, UserStatus]] = {}  # by notification and person
-        self._rendered = Rendered(place)
+        self._rendered = RenderedNotifications(place)
         targets = 0 if outbox is None else len(outbox.targets)
         self._slice = max(1, SLICE * 4 // (4 + targets))  # an alert costs a quarter of a notification at most
         self._changing = asyncio.Lock()
@@ -77,7 +77,7 @@ class Board:
 
     async def load(self) -> None:
         """What an earlier start kept. Raises StoreFault."""
-        self._kept = Kept(keeping.notifications(await self._operations.notifications()))
+        self._kept = NotificationIndex(keeping.notifications(await self._operations.notifications()))
         for identifier in self._kept.all:
             self._rendered.want(identifier)
         for identifier, user, status in keeping.statuses(await self._operations.notification_statuses()):
@@ -97,7 +97,7 @@ class Board:
         known = set(await self._operations.alert_targets())
         lasting = known.intersection(present)  # one that was gone is new when it comes back
         put: dict[str, Notification] = {}
-        async for ones in slices([*self._kept.all.values()], QUICK):
+        async for ones in in_slices([*self._kept.all.values()], QUICK):
             put |= {one.id: replace(one, told_to=one.told_to & lasting) for one in ones if not one.told_to <= lasting}
         alerts = await self._anew(present, put, now=self._clock())
         if put or known != set(present):
@@ -116,14 +116,14 @@ class Board:
         self, put: dict[str, Notification], alerts: Sequence[AlertRow], *, targets: Collection[str] | None = None
     ) -> None:
         rows: list[NotificationRow] = []
-        async for ones in slices([*put.values()]):
-            rows += [keeping.row(one) for one in ones]
+        async for ones in in_slices([*put.values()]):
+            rows += [keeping.notification_row(one) for one in ones]
         await self._writer.write(Noted(put=rows, alerts=alerts, targets=targets))
         await self._keep([*put.values()], alerts)
 
     async def _keep(self, put: Sequence[Notification], alerts: Sequence[AlertRow]) -> None:
         """Show and send what is written."""
-        async for ones in slices(put, QUICK):
+        async for ones in in_slices(put, QUICK):
             for one in ones:
                 if self._kept.has_come_back(one):  # in one stretch, so that nobody sees it open and read
                     self._unread(one.id)
@@ -138,7 +138,7 @@ class Board:
             return
         await self._outbox.tidy()
         put: dict[str, Notification] = {}
-        async for lost in slices(sorted((await self._outbox.lost()).items()), QUICK):
+        async for lost in in_slices(sorted((await self._outbox.lost()).items()), QUICK):
             for identifier, names in lost:
                 one = self._kept.all.get(identifier)
                 if one is not None and not names.isdisjoint(one.told_to):
@@ -153,18 +153,18 @@ class Board:
     async def take(self, look: Look) -> None:
         """Take over what a look found."""
         async with self._changing:
-            now, room = self._clock(), ledger.Room(self._most - self._kept.open.total(), self._kept.taken)
+            now, room = self._clock(), ledger.LedgerRoom(self._most - self._kept.open.total(), self._kept.taken)
             put: list[Notification] = []
             left_out = 0
             causes: set[Cause] = set()
             latest = self._kept.latest
-            async for slice_ in slices(look.findings):
+            async for slice_ in in_slices(look.findings):
                 findings = [finding for finding in slice_ if finding.cause not in causes]
                 causes.update(finding.cause for finding in findings)
                 found = ledger.met(latest, findings, domain=look.domain, now=now, new_id=self._new_id, room=room)
                 put += found.put
                 left_out += found.left_out
-            async for ones in slices(self._kept.spoken_of(look), QUICK):
+            async for ones in in_slices(self._kept.spoken_of(look), QUICK):
                 put += ledger.missed(ones, causes, now=now)
             if put:
                 await self._write(put, now=now)
@@ -185,7 +185,7 @@ class Board:
 
     async def _prepare(self) -> None:
         """Render what changed, so that a list need not."""
-        async for wanted in slices(self._rendered.wanted()):
+        async for wanted in in_slices(self._rendered.wanted()):
             for identifier, status in wanted:
                 if identifier in self._kept.all:  # and not forgotten meanwhile
                     self._rendered.of(self._kept.all[identifier], status)
@@ -197,17 +197,17 @@ class Board:
         rows: list[NotificationRow] = []
         alerts: list[AlertRow] = []
         made: Counter[str] = Counter()  # alerts, by target
-        async for ones in slices(put, self._slice):
+        async for ones in in_slices(put, self._slice):
             for one in ones:
                 told, out = self._told(one, now, made)
                 fresh.append(told)
-                rows.append(keeping.row(told))
+                rows.append(keeping.notification_row(told))
                 alerts += out
                 if self._kept.has_come_back(told):
                     unread.append(told.id)
         await self._writer.write(Noted(put=rows, forget=forget, unread=unread, alerts=alerts))
         await self._keep(fresh, alerts)
-        async for identifiers in slices(forget, QUICK):
+        async for identifiers in in_slices(forget, QUICK):
             for identifier in identifiers:
                 self._forget(identifier)
 
@@ -251,7 +251,7 @@ class Board:
         return self._writer.fault
 
     @property
-    def open(self) -> Counter[tuple[Type, Severity]]:
+    def open(self) -> Counter[tuple[NotificationType, Severity]]:
         """How many there are whose cause is there, of each type and severity; not to be changed."""
         return self._kept.open
 

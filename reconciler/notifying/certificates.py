@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Protocol
 
 from reconciler import regular_files
-from reconciler.clock import Clock
-from reconciler.concerns import Severity, Type
-from reconciler.delivery.figures import Figures
+from reconciler.delivery.figures import DeliveryFigures
+from reconciler.model.clock import Clock
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.model.routes import Endpoint
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.reconciling.reconciler import Reconciler
-from reconciler.routing.models import Endpoint
-from reconciler.secrets.sources import Sources
+from reconciler.secrets.sources import SecretSources
 from reconciler.sending import tls, validity
 
 SOON = timedelta(days=14)
@@ -36,17 +36,17 @@ REPLACE_REPOSITORY = "Put the present authorities into the file; they are used a
 REPLACE_CLIENT = "Put the present authority into the project's folder of secrets; it is used at the next request."
 
 
-class Deliveries(Protocol):
+class DeliveryCertificates(Protocol):
     """What knows the lanes."""
 
-    def figures(self) -> Figures:
+    def figures(self) -> DeliveryFigures:
         """What is counted of all projects."""
 
     def followed(self) -> Collection[str]:
         """The projects whose routes are known, so that each of their lanes is there."""
 
 
-class Repositories(Protocol):
+class RepositoryCertificates(Protocol):
     """What knows the repositories."""
 
     def reconcilers(self) -> list[Reconciler]:
@@ -54,23 +54,23 @@ class Repositories(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnCertificates:
     """The files of the settings; None for those that are not named. `repositories` have some of theirs."""
 
-    repositories: Repositories
+    repositories: RepositoryCertificates
     certificate: Path | None = None
     authorities: Path | None = None
 
 
-class Observer:
+class CertificateObserver:
     """Looks at files now and then."""
 
     def __init__(
         self,
-        own: Own,
-        deliveries: Deliveries,
+        own: OwnCertificates,
+        deliveries: DeliveryCertificates,
         *,
-        secrets: Sources,
+        secrets: SecretSources,
         clock: Clock,
         monotonic: Callable[[], float],
         every: float = EVERY,
@@ -125,29 +125,33 @@ class Observer:
         if self._own.certificate is not None:
             until = _leaf(_text(self._own.certificate))
             what = "The listener's certificate"
-            yield from _finding(Cause(Type.CERTIFICATE_EXPIRING, str(self._own.certificate)), what, until, RENEW, now)
+            yield from _finding(
+                Cause(NotificationType.CERTIFICATE_EXPIRING, str(self._own.certificate)), what, until, RENEW, now
+            )
         if self._own.authorities is not None:
             until = _authorities(_text(self._own.authorities))
             what = "The last authority of `outbound.caFile`"
-            yield from _finding(Cause(Type.CERTIFICATE_EXPIRING, str(self._own.authorities)), what, until, REPLACE, now)
+            yield from _finding(
+                Cause(NotificationType.CERTIFICATE_EXPIRING, str(self._own.authorities)), what, until, REPLACE, now
+            )
 
     def _of_project(self, project: str, endpoints: dict[str, Endpoint], now: datetime) -> Iterator[Finding]:
         for name, endpoint in sorted(endpoints.items()):
             if endpoint.scheme != "https" or not (endpoint.ca_file or endpoint.mutual_tls):
                 continue
             try:
-                files = tls.read(endpoint, sources=self._secrets, project=project, authorities=None)
+                files = tls.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
             except tls.UnusableFile:  # nothing can be sent, which is told elsewhere, and nothing is known of the end
                 for file in ("cert_file", "ca_file"):
-                    cause = Cause(Type.CERTIFICATE_EXPIRING, f"{name} {file}", project)
+                    cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} {file}", project)
                     yield Finding(cause, Severity.WARNING, {}, fading=True)
                 continue
             if files.certificate:
-                cause = Cause(Type.CERTIFICATE_EXPIRING, f"{name} cert_file", project)
+                cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} cert_file", project)
                 what = f"The client certificate of the destination {name}"
                 yield from _finding(cause, what, _leaf(files.certificate), RENEW_CLIENT, now)
             if files.authority:
-                cause = Cause(Type.CERTIFICATE_EXPIRING, f"{name} ca_file", project)
+                cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} ca_file", project)
                 what = f"The last authority of the destination {name}"
                 yield from _finding(cause, what, _authorities(files.authority), REPLACE_CLIENT, now)
 
@@ -159,7 +163,7 @@ def _of_repositories(trusted: dict[str, str], now: datetime) -> Iterator[Finding
     for file, name in sorted(trusted.items()):
         what = f"The last authority in `credentials.caFile` of the repository {name}"
         until = _authorities(_text(Path(file)))
-        yield from _finding(Cause(Type.CERTIFICATE_EXPIRING, file), what, until, REPLACE_REPOSITORY, now)
+        yield from _finding(Cause(NotificationType.CERTIFICATE_EXPIRING, file), what, until, REPLACE_REPOSITORY, now)
 
 
 def _each_once(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -190,13 +194,13 @@ def _finding(cause: Cause, what: str, until: datetime | None, todo: str, now: da
 def _text(path: Path) -> str:
     """Empty for a file that cannot be read: whoever needs it says so."""
     try:
-        return regular_files.read(path, limit=MOST_BYTES).decode("ascii", "replace")
-    except (OSError, regular_files.NotAFile, regular_files.TooLarge):
+        return regular_files.read_file(path, limit=MOST_BYTES).decode("ascii", "replace")
+    except (OSError, regular_files.NotAFile, regular_files.FileTooLarge):
         return ""
 
 
 def _leaf(pem: str) -> datetime | None:
-    span = validity.of(pem)
+    span = validity.certificate_span(pem)
     return None if span is None else span.until
 
 

@@ -9,17 +9,17 @@ times as long has passed, so that this never takes more than a twentieth of a pr
 
 from collections.abc import Callable
 
-from reconciler.applying import Told
-from reconciler.concerns import Severity, Type
+from reconciler.applying import AppliedChange
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.texts import NAMED
-from reconciler.notifying.turns import QUICK, slices
+from reconciler.notifying.turns import QUICK, in_slices
 from reconciler.store.contract import Attention, Store
 
 PAUSE = 20.0  # times what the last look at a project took
 
 
-class Observer:
+class ConfigurationObserver:
     """Hears of changes, and looks later."""
 
     def __init__(self, store: Store, *, monotonic: Callable[[], float]) -> None:
@@ -29,7 +29,7 @@ class Observer:
         self._not_before: dict[str, float] = {}
         self._has_begun = False
 
-    def heard(self, told: Told) -> None:
+    def heard(self, told: AppliedChange) -> None:
         """The store changed. Called in the middle of a change, so it only takes note."""
         if told.changed and told.project is not None:
             self._changed[told.project] = None
@@ -62,13 +62,13 @@ async def _findings(project: str, found: Attention) -> list[Finding]:
         facts: Facts = {"total": found.incomplete.total, "names": found.incomplete.first}
         if found.others.total:
             facts = {**facts, "others": found.others.total, "other_names": found.others.first}
-        findings.append(Finding(Cause(Type.CONFIGURATION_INCOMPLETE, "", project), Severity.WARNING, facts))
+        findings.append(Finding(Cause(NotificationType.CONFIGURATION_INCOMPLETE, "", project), Severity.WARNING, facts))
     if found.stale.total:
         facts = {"total": found.stale.total, "names": found.stale.first}
-        findings.append(Finding(Cause(Type.DELIVERY_STALE, "", project), Severity.WARNING, facts))
-    async for slice_ in slices(found.deprecated, QUICK):
+        findings.append(Finding(Cause(NotificationType.DELIVERY_STALE, "", project), Severity.WARNING, facts))
+    async for slice_ in in_slices(found.deprecated, QUICK):
         for one in slice_:
-            cause = Cause(Type.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)
+            cause = Cause(NotificationType.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)
             used: Facts = {"users": one.users.total, "names": one.users.first, "instead": one.message}
             findings.append(Finding(cause, Severity.INFO, used))
     return findings

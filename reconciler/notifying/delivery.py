@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from reconciler.clock import Clock
-from reconciler.concerns import Severity, Type
-from reconciler.delivery.figures import Figures, fullness
+from reconciler.delivery.figures import DeliveryFigures, fullness
 from reconciler.delivery.lanes import Lane
+from reconciler.model.clock import Clock
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.queueing.contract import Depth
-from reconciler.sending.reporting import Shown, State
+from reconciler.sending.reporting import ExporterState, ReportSnapshot
 
 NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
 FAILING = timedelta(seconds=30)  # that requests fail and none arrives
@@ -23,10 +23,10 @@ UNROUTED = timedelta(minutes=15)  # after the last record that nobody took
 SLICE = 20  # destinations that are looked at at a stretch
 
 
-class Deliveries(Protocol):
+class ObservedDeliveries(Protocol):
     """What knows the lanes."""
 
-    def figures(self) -> Figures:
+    def figures(self) -> DeliveryFigures:
         """What is counted of all projects."""
 
     def followed(self) -> Collection[str]:
@@ -42,10 +42,10 @@ class _One:
     fullness: float = 0.0
 
 
-class Observer:
+class DeliveryObserver:
     """Remembers since when nobody takes records of a project."""
 
-    def __init__(self, deliveries: Deliveries, *, clock: Clock) -> None:
+    def __init__(self, deliveries: ObservedDeliveries, *, clock: Clock) -> None:
         self._deliveries = deliveries
         self._clock = clock
         self._unrouted: dict[str, tuple[int, datetime]] = {}  # records, and when they last grew, by project
@@ -62,11 +62,11 @@ class Observer:
                 await asyncio.sleep(0)
         for project, records in figures.unrouted.items():
             if project in findings and self._is_unrouted(project, records, now):
-                findings[project].append(Finding(Cause(Type.LOGS_UNROUTED, "", project)))
+                findings[project].append(Finding(Cause(NotificationType.LOGS_UNROUTED, "", project)))
         if now - self._began < UNROUTED:  # what was counted before the start is not known any more
             for project, found in findings.items():
-                if all(one.cause.type is not Type.LOGS_UNROUTED for one in found):
-                    found.append(Finding(Cause(Type.LOGS_UNROUTED, "", project), fading=True))
+                if all(one.cause.type is not NotificationType.LOGS_UNROUTED for one in found):
+                    found.append(Finding(Cause(NotificationType.LOGS_UNROUTED, "", project), fading=True))
         return [Look(Domain.DELIVERY, tuple(found), part=project) for project, found in findings.items()]
 
     def _is_unrouted(self, project: str, records: int, now: datetime) -> bool:
@@ -77,7 +77,7 @@ class Observer:
         return records > 0 and now - at < UNROUTED
 
 
-async def _together(figures: Figures) -> dict[tuple[str, str], _One]:
+async def _together(figures: DeliveryFigures) -> dict[tuple[str, str], _One]:
     found: dict[tuple[str, str], _One] = {}
     for place, lane in enumerate(figures.lanes):
         if place % SLICE == 0:
@@ -91,23 +91,23 @@ async def _together(figures: Figures) -> dict[tuple[str, str], _One]:
 
 
 def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Finding]:
-    def finding(type_: Type, severity: Severity, facts: Facts, *, fading: bool = False) -> Finding:
+    def finding(type_: NotificationType, severity: Severity, facts: Facts, *, fading: bool = False) -> Finding:
         return Finding(Cause(type_, name, project), severity, facts, fading=fading)
 
     findings = []
     cause = _failing(one.lanes[0], now)
     if cause is not None:
         facts: Facts = {"cause": cause} if one.lanes[0].queue is not None else {"cause": cause, "inline": 1}
-        findings.append(finding(Type.DELIVERY_FAILING, Severity.ERROR, facts))
+        findings.append(finding(NotificationType.DELIVERY_FAILING, Severity.ERROR, facts))
     elif _is_untried(one):
-        findings.append(finding(Type.DELIVERY_FAILING, Severity.ERROR, {}, fading=True))
+        findings.append(finding(NotificationType.DELIVERY_FAILING, Severity.ERROR, {}, fading=True))
     if one.dead:
-        findings.append(finding(Type.DEAD_LETTERS, Severity.WARNING, {"batches": one.dead}))
+        findings.append(finding(NotificationType.DEAD_LETTERS, Severity.WARNING, {"batches": one.dead}))
     if one.fullness >= ROOMY:
         percent = min(int(one.fullness * 10), 10) * 10  # in steps, so that each batch does not change a sentence
         severity = Severity.ERROR if percent >= 100 else Severity.WARNING
         fades = one.fullness < NEARLY_FULL
-        findings.append(finding(Type.QUEUE_NEARLY_FULL, severity, {"percent": percent}, fading=fades))
+        findings.append(finding(NotificationType.QUEUE_NEARLY_FULL, severity, {"percent": percent}, fading=fades))
     return findings
 
 
@@ -128,10 +128,10 @@ def _failing(lane: Lane, now: datetime) -> str | None:
     return "" if shown.last_failure is None else shown.last_failure.cause
 
 
-def _gets_nothing_through(shown: Shown, now: datetime) -> bool:
+def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:
     """Whether requests have failed for a while and none arrived between them, while the endpoint counts as up: one that
     refuses all that it is sent is not down.
     """
-    if shown.failing_since is None or shown.state not in (State.SENDING, State.WAITING):
+    if shown.failing_since is None or shown.state not in (ExporterState.SENDING, ExporterState.WAITING):
         return False
     return timedelta(milliseconds=now.timestamp() * 1000 - shown.failing_since) >= FAILING

@@ -11,13 +11,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from reconciler.concerns import Severity, Type
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 
 LOW, ENOUGH = 128 << 20, 192 << 20  # spare bytes: a notification opens below, and ends above
 
 
-class Observer:
+class DiskObserver:
     """Looks at the file systems of some folders."""
 
     def __init__(self, folders: Sequence[Path], *, queues: Path, reserve: int) -> None:
@@ -48,14 +48,14 @@ class Observer:
         return [
             finding
             for device, folder in names.items()
-            for finding in low(spare[device], folder=str(folder), has_queues=device == refusing)
+            for finding in low_disks(spare[device], folder=str(folder), has_queues=device == refusing)
         ]
 
 
-def low(spare: int, *, folder: str, has_queues: bool) -> list[Finding]:
+def low_disks(spare: int, *, folder: str, has_queues: bool) -> list[Finding]:
     """`spare` bytes may be written before the reserve is reached; below zero the disk is beyond it."""
     if spare >= ENOUGH:
         return []
     facts: Facts = {"beyond": int(spare < 0), "queues": int(has_queues), "folder": folder}
     severity = Severity.CRITICAL if spare < 0 else Severity.WARNING
-    return [Finding(Cause(Type.DISK_LOW, folder), severity, facts, fading=spare >= LOW)]
+    return [Finding(Cause(NotificationType.DISK_LOW, folder), severity, facts, fading=spare >= LOW)]

@@ -9,9 +9,9 @@ from datetime import datetime
 
 import msgspec
 
-from reconciler.clock import rfc3339
-from reconciler.concerns import Severity, Type
-from reconciler.notifications.models import Cause, Domain, Notification, State, UserStatus
+from reconciler.model.clock import rfc3339
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.models import Cause, Domain, Notification, NotificationState, UserStatus
 from reconciler.operations.contract import NotificationRow, NotificationStatusRow
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     domain: Domain
-    type: Type
+    type: NotificationType
     severity: Severity
     opened: str
     began: str
@@ -31,7 +31,7 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 1
     occurrences: int = 1
     resolved: str | None = None
-    told: State | None = None
+    told: NotificationState | None = None
     told_as: list[Severity] = []
     told_to: list[str] = []
 
@@ -40,7 +40,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def row(one: Notification) -> NotificationRow:
+def notification_row(one: Notification) -> NotificationRow:
     """A notification as it is kept."""
     body = _Body(
         domain=one.domain,

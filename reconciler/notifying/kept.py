@@ -7,19 +7,19 @@ Belongs here: those indexes, which agree after every call. Does not: what become
 from collections import Counter
 from collections.abc import Iterable
 
-from reconciler.concerns import Severity, Type
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import ledger
-from reconciler.notifications.models import Domain, Look, Notification, State
+from reconciler.notifications.models import Domain, Look, Notification, NotificationState
 
 
-class Kept:
+class NotificationIndex:
     """All that there are. The attributes are to be read alone."""
 
     def __init__(self, notifications: Iterable[Notification] = ()) -> None:
         """In any order."""
         self.all = {one.id: one for one in sorted(notifications, key=_id)}  # the oldest first: new ids are greater
         self.latest = ledger.latest(self.all.values())
-        self.open: Counter[tuple[Type, Severity]] = Counter()
+        self.open: Counter[tuple[NotificationType, Severity]] = Counter()
         self.there: dict[tuple[Domain, str], dict[str, Notification]] = {}  # those, by domain and project and then id
         self.ended: dict[str, Notification] = {}
         self.untold: dict[str, Notification] = {}  # whose end is still to be told outward
@@ -45,7 +45,7 @@ class Kept:
     def has_come_back(self, one: Notification) -> bool:
         """Whether this, which is not kept yet, is open again and had ended."""
         before = self.all.get(one.id)
-        return before is not None and before.state is State.RESOLVED and one.state is State.OPEN
+        return before is not None and before.state is NotificationState.RESOLVED and one.state is NotificationState.OPEN
 
     def spoken_of(self, look: Look) -> list[Notification]:
         """The open ones of which a look says whether their cause is there."""
@@ -58,7 +58,7 @@ class Kept:
         return sum(len(self.there.get((domain, project), ())) for domain in Domain)
 
     def _count_in(self, one: Notification) -> None:
-        if one.state is State.OPEN:
+        if one.state is NotificationState.OPEN:
             self.open[one.cause.type, one.severity] += 1
             self.there.setdefault((one.domain, one.cause.project), {})[one.id] = one
         elif ledger.is_forgettable(one):
@@ -69,7 +69,7 @@ class Kept:
     def _count_out(self, one: Notification) -> None:
         self.ended.pop(one.id, None)
         self.untold.pop(one.id, None)
-        if one.state is State.OPEN:
+        if one.state is NotificationState.OPEN:
             self.open[one.cause.type, one.severity] -= 1
             there = self.there[one.domain, one.cause.project]
             del there[one.id]

@@ -8,19 +8,18 @@ person.
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from reconciler.access import principals
-from reconciler.access.models import Directory, Key, is_expired
-from reconciler.access.permissions import Permission
-from reconciler.access.principals import UNLISTED, Verdict
-from reconciler.clock import Clock, rfc3339
-from reconciler.concerns import Severity, Type
+from reconciler.model import principals
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.directory import Directory, Key, is_expired
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.model.principals import UNLISTED, AccessVerdict, Permission
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.texts import LISTED
 
 OPERATORS = frozenset(principal.name for principal in UNLISTED)  # nobody takes their role away
 
 
-class Observer:
+class KeyObserver:
     """Remembers what it found of the directory, which seldom changes."""
 
     def __init__(self, directory: Callable[[], Directory], *, clock: Clock) -> None:
@@ -34,14 +33,14 @@ class Observer:
         """One finding for each maker in each project; the organization is the project that is empty."""
         directory, now = self._directory(), rfc3339(self._clock())
         if directory is not self._seen or (self._until is not None and now >= self._until):
-            found = to_review(directory, now=now)
+            found = keys_to_review(directory, now=now)
             ends = (key.expires_at for keys in found.values() for key in keys if key.expires_at is not None)
             self._seen, self._until = directory, min(ends, default=None)
             self._findings = tuple(_finding(project, maker, keys) for (project, maker), keys in found.items())
         return [Look(Domain.KEYS, self._findings)]
 
 
-def to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str], list[Key]]:
+def keys_to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str], list[Key]]:
     """Return the keys that still open something and whose makers may not make them any more, by project and maker."""
     found: defaultdict[tuple[str, str], list[Key]] = defaultdict(list)
     by_name = {f"key:{key.id}": key for key in directory.keys.values()}
@@ -63,10 +62,10 @@ def _may_make(directory: Directory, key: Key, by_name: Mapping[str, Key], *, now
     else:
         return False
     permission = Permission.MANAGE_ORGANIZATION if key.project is None else Permission.MANAGE_KEYS
-    return principals.judge(principal, permission, project=key.project) is Verdict.ALLOWED
+    return principals.judge(principal, permission, project=key.project) is AccessVerdict.ALLOWED
 
 
 def _finding(project: str, maker: str, keys: list[Key]) -> Finding:
     named = tuple(f"{key.name} ({key.id})" for key in keys[:LISTED])
     facts: Facts = {"total": len(keys), "names": named}
-    return Finding(Cause(Type.KEYS_TO_REVIEW, maker, project), Severity.WARNING, facts)
+    return Finding(Cause(NotificationType.KEYS_TO_REVIEW, maker, project), Severity.WARNING, facts)

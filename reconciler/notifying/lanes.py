@@ -14,13 +14,13 @@ from collections import deque
 import msgspec
 
 from reconciler.notifications import alerts
-from reconciler.notifying.targets import Came, Recipient
+from reconciler.notifying.targets import AlertOutcome, AlertTarget
 from reconciler.operations.contract import AlertRow
 
 log = logging.getLogger(__name__)
 
 
-class Waiting(msgspec.Struct, frozen=True, gc=False):
+class WaitingAlert(msgspec.Struct, frozen=True, gc=False):
     """An alert, with the id of the notification that it is about. Nothing for the garbage collector, as `AlertRow`."""
 
     row: AlertRow
@@ -28,14 +28,14 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     is_beginning: bool
 
 
-class Lane:
+class AlertLane:
     """One target."""
 
-    def __init__(self, to: Recipient, *, most: int) -> None:
+    def __init__(self, to: AlertTarget, *, most: int) -> None:
         """`most` alerts wait."""
         self.to = to
         self.most = most
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[WaitingAlert] = deque()
         self.woken = asyncio.Event()
         self.lost: set[str] = set()  # notifications whose beginning was given up, which the board does not know yet
         self.owes = False  # whether it misses some that may still be open
@@ -49,7 +49,7 @@ class Lane:
 
     def add(self, row: AlertRow) -> list[str]:
         """Let one wait; its id where it is not to be sent, since it tells the end of what was given up."""
-        one = Waiting(row, *alerts.about(row.body))
+        one = WaitingAlert(row, *alerts.alert_about(row.body))
         if one.about in self.lost and not one.is_beginning:
             return [row.id]
         if one.is_beginning:
@@ -79,9 +79,9 @@ class Lane:
         self.owes = self.owes or bool(lost)
         return [one.row.id for one in (*gone, *ends)]
 
-    def _without_ends(self, lost: set[str]) -> list[Waiting]:
+    def _without_ends(self, lost: set[str]) -> list[WaitingAlert]:
         """Take those out that tell the end of what is lost; what begins anew behind that is not lost."""
-        stay: deque[Waiting] = deque()
+        stay: deque[WaitingAlert] = deque()
         ends = []
         for one in self.waiting:
             if one.about in lost and not one.is_beginning:
@@ -98,7 +98,7 @@ class Lane:
         """Whether it takes alerts, of which none waits, and misses some."""
         return self.owes and self.takes and not self.waiting
 
-    def tell(self, came: Came) -> None:
+    def tell(self, came: AlertOutcome) -> None:
         """Take down what came of an attempt; say once that nothing is taken, and once that it is again."""
         was_failing, self.takes = self._is_failing, came.is_taken
         self._is_failing = not came.is_taken

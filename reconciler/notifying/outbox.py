@@ -20,17 +20,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from reconciler import errors
-from reconciler.clock import Clock, rfc3339
-from reconciler.counting import counted
-from reconciler.egress.client import Client
+from reconciler.egress.client import HttpClient
+from reconciler.model import errors
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.text import counted
 from reconciler.notifications import alerts, telling
-from reconciler.notifications.alerts import Content
-from reconciler.notifications.models import Notification, State
-from reconciler.notifications.rendering import Place
-from reconciler.notifying.lanes import Lane
-from reconciler.notifying.targets import WHOLE, Came, Recipient, Sender
-from reconciler.notifying.turns import QUICK, slices
+from reconciler.notifications.alerts import AlertContent
+from reconciler.notifications.models import Notification, NotificationState
+from reconciler.notifications.rendering import NotificationPlace
+from reconciler.notifying.lanes import AlertLane
+from reconciler.notifying.targets import WHOLE, AlertOutcome, AlertSender, AlertTarget
+from reconciler.notifying.turns import QUICK, in_slices
 from reconciler.operations.contract import AlertRow, Operations
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ NewId = Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class AlertTally:
     """What is counted of a target since the start: alerts, and attempts that failed."""
 
     target: str
@@ -63,11 +63,11 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedAlert:
     """What came of a test of a target, and in how many seconds."""
 
     target: str
-    came: Came
+    came: AlertOutcome
     seconds: float
 
 
@@ -76,10 +76,10 @@ class Outbox:
 
     def __init__(
         self,
-        recipients: Sequence[Recipient],
+        recipients: Sequence[AlertTarget],
         operations: Operations,
         *,
-        place: Place,
+        place: NotificationPlace,
         clock: Clock,
         wait: Wait = asyncio.sleep,
         most: int = MOST,
@@ -90,8 +90,8 @@ class Outbox:
         self._clock = clock
         self._wait = wait
         self._most = most
-        self._lanes = {one.name: Lane(one, most=most) for one in recipients}
-        self._sender: Sender | None = None
+        self._lanes = {one.name: AlertLane(one, most=most) for one in recipients}
+        self._sender: AlertSender | None = None
         self._gone: dict[str, None] = {}  # the ids of alerts that are to be forgotten, in their order
         self._is_stuck = False  # whether they could not be, and the log told of that
 
@@ -109,14 +109,14 @@ class Outbox:
         """Their names, as the settings order them."""
         return list(self._lanes)
 
-    def tallies(self) -> list[Tally]:
+    def tallies(self) -> list[AlertTally]:
         """What is counted of each."""
         return [_tally(lane) for lane in self._lanes.values()]
 
     # Making alerts.
 
     def alerts(
-        self, one: Notification, state: State, *, at: datetime, new_id: NewId, made: Counter[str]
+        self, one: Notification, state: NotificationState, *, at: datetime, new_id: NewId, made: Counter[str]
     ) -> list[AlertRow]:
         """What goes to whom about a change of state; to be kept, and then given to `add`. `made` counts, by target,
         what this look made already: what no queue has room for is not made.
@@ -124,12 +124,12 @@ class Outbox:
         lanes = [lane for lane in self._lanes.values() if self._hears(lane, one, state, made)]
         if not lanes:
             return []
-        said = alerts.content(one, state, self._place)
+        said = alerts.alert_content(one, state, self._place)
         return [self._alert(lane, said, at=at, new_id=new_id) for lane in lanes]
 
-    def _hears(self, lane: Lane, one: Notification, state: State, made: Counter[str]) -> bool:
+    def _hears(self, lane: AlertLane, one: Notification, state: NotificationState, made: Counter[str]) -> bool:
         name = lane.to.name
-        is_lost = state is State.RESOLVED and one.id in lane.lost
+        is_lost = state is NotificationState.RESOLVED and one.id in lane.lost
         if is_lost or not telling.wants(name, lane.to.wanted, one, state):
             return False
         made[name] += 1
@@ -138,7 +138,7 @@ class Outbox:
         if made[name] == self._most + 1:
             log.warning("One look has more alerts for %s than may wait; those past %d are not made.", name, self._most)
         lane.given_up += 1
-        lane.owes = lane.owes or state is State.OPEN
+        lane.owes = lane.owes or state is NotificationState.OPEN
         return False
 
     async def anew(
@@ -154,10 +154,14 @@ class Outbox:
             total, worst = await _unheard(lane.to, kept)
             number = min(len(worst), self._most - len(lane.waiting))
             lane.owes = lane.owes or number < len(worst)  # once there is room; or what it lost since this began
-            async for ones in slices(worst[:number]):
+            async for ones in in_slices(worst[:number]):
                 for one in ones:
                     told[one.id] = telling.told_also(told.get(one.id, one), name)
-                    made.append(self._alert(lane, alerts.content(one, State.OPEN, self._place), at=at, new_id=new_id))
+                    made.append(
+                        self._alert(
+                            lane, alerts.alert_content(one, NotificationState.OPEN, self._place), at=at, new_id=new_id
+                        )
+                    )
             if total:
                 of = counted(total, "open notification")
                 log.info("The alert target %s did not hear of %s and is told of %d.", name, of, number)
@@ -183,18 +187,18 @@ class Outbox:
                 return name
         return None
 
-    def _alert(self, lane: Lane, said: Content, *, at: datetime, new_id: NewId) -> AlertRow:
+    def _alert(self, lane: AlertLane, said: AlertContent, *, at: datetime, new_id: NewId) -> AlertRow:
         identifier = new_id()
-        return AlertRow(identifier, lane.to.name, alerts.body(said, identifier=identifier, at=at), rfc3339(at))
+        return AlertRow(identifier, lane.to.name, alerts.alert_body(said, identifier=identifier, at=at), rfc3339(at))
 
     async def add(self, rows: Sequence[AlertRow]) -> None:
         """Send these, which are kept. Where more wait than may, the oldest are given up."""
         by_target: dict[str, list[AlertRow]] = {}
-        async for some in slices(rows, QUICK):
+        async for some in in_slices(rows, QUICK):
             for row in some:
                 by_target.setdefault(row.target, []).append(row)
         for lane in self._lanes.values():
-            async for ones in slices(by_target.get(lane.to.name, ()), ADDED):
+            async for ones in in_slices(by_target.get(lane.to.name, ()), ADDED):
                 for row in ones:
                     self._gone.update(dict.fromkeys(lane.add(row)))
                 self._gone.update(dict.fromkeys(lane.shed()))  # once for all of them: it walks through the queue
@@ -207,7 +211,7 @@ class Outbox:
 
     # Sending them.
 
-    async def test(self, target: str | None, *, request: str) -> list[Tried]:
+    async def test(self, target: str | None, *, request: str) -> list[TriedAlert]:
         """Send one that is about nothing to a target, or to each, now and once, past those that wait; nothing for a
         target that there is not. `request` is the id of who asks for that.
         """
@@ -221,26 +225,26 @@ class Outbox:
             ]
         return [test.result() for test in tests]
 
-    async def _test(self, lane: Lane, *, identifier: str) -> Tried:
+    async def _test(self, lane: AlertLane, *, identifier: str) -> TriedAlert:
         to = lane.to
         if self._sender is None:
-            return Tried(to.name, Came(why="the service is starting or ending; try again"), 0.0)
+            return TriedAlert(to.name, AlertOutcome(why="the service is starting or ending; try again"), 0.0)
         if lane.is_testing:  # each target has so many connections that one more of it would take those of others
-            return Tried(to.name, Came(why="another test of it is under way; try again"), 0.0)
+            return TriedAlert(to.name, AlertOutcome(why="another test of it is under way; try again"), 0.0)
         now, begun = self._clock(), time.monotonic()
-        body = alerts.trial(target=to.name, identifier=identifier, at=now, place=self._place)
+        body = alerts.trial_alert(target=to.name, identifier=identifier, at=now, place=self._place)
         lane.is_testing = True
         try:
             came = await self._sender.send(to, body, identifier=identifier, seconds=now.timestamp())
         finally:
             lane.is_testing = False
-        return Tried(to.name, came, time.monotonic() - begun)
+        return TriedAlert(to.name, came, time.monotonic() - begun)
 
-    async def keep(self, client: Client, *, authorities: Path | None = None, whole: float = WHOLE) -> None:
+    async def keep(self, client: HttpClient, *, authorities: Path | None = None, whole: float = WHOLE) -> None:
         """Send for ever. `authorities` is a PEM file that is trusted instead of the system's; an attempt has `whole`
         seconds.
         """
-        self._sender = sender = Sender(client, authorities=authorities, whole=whole)
+        self._sender = sender = AlertSender(client, authorities=authorities, whole=whole)
         try:
             async with asyncio.TaskGroup() as group:
                 for name, lane in self._lanes.items():
@@ -249,7 +253,7 @@ class Outbox:
             self._sender = None
             sender.close()
 
-    async def _serve(self, lane: Lane, sender: Sender) -> None:
+    async def _serve(self, lane: AlertLane, sender: AlertSender) -> None:
         failures = 0
         while True:
             await self._expire(lane)
@@ -276,7 +280,7 @@ class Outbox:
             else:
                 await self._wait(max(_backoff(failures), min(came.asked, LONGEST_ASKED)))
 
-    async def _expire(self, lane: Lane) -> None:
+    async def _expire(self, lane: AlertLane) -> None:
         """Give up what waited too long, untried: nobody wants to hear now of what was then."""
         before = self._clock() - PATIENCE
         old = 0
@@ -310,18 +314,18 @@ class Outbox:
             self._is_stuck = True
 
 
-async def _unheard(to: Recipient, kept: Sequence[Notification]) -> tuple[int, list[Notification]]:
+async def _unheard(to: AlertTarget, kept: Sequence[Notification]) -> tuple[int, list[Notification]]:
     """How many there are of which a target hears late, and the first of them: the worst, then the oldest."""
     total, first = 0, list[Notification]()
-    async for ones in slices(kept, QUICK):
+    async for ones in in_slices(kept, QUICK):
         unheard = [one for one in ones if telling.wants_anew(to.name, to.wanted, one)]
         total += len(unheard)
         first = heapq.nsmallest(MOST_ANEW, [*first, *unheard], key=lambda one: (-one.severity.weight, one.id))
     return total, first
 
 
-def _tally(lane: Lane) -> Tally:
-    return Tally(lane.to.name, lane.sent, lane.failed, lane.given_up, len(lane.waiting))
+def _tally(lane: AlertLane) -> AlertTally:
+    return AlertTally(lane.to.name, lane.sent, lane.failed, lane.given_up, len(lane.waiting))
 
 
 def _is(number: int) -> str:

@@ -6,13 +6,13 @@ Belongs here: what is made already, and what is to be. Does not: which notificat
 
 from reconciler.notifications import rendering
 from reconciler.notifications.models import Notification, UserStatus
-from reconciler.notifications.rendering import Place
+from reconciler.notifications.rendering import NotificationPlace
 
 
-class Rendered:
+class RenderedNotifications:
     """What is kept here is of notifications as they are now; whoever changes one says so."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: NotificationPlace) -> None:
         self._place = place
         self._made: dict[UserStatus, dict[str, bytes]] = {status: {} for status in UserStatus}  # by id
         self._wanted: dict[tuple[str, UserStatus], None] = {}
@@ -47,7 +47,7 @@ class Rendered:
         made = self._made[status].get(one.id) if is_kept else None
         if made is None:
             is_hidden = status is UserStatus.DISMISSED
-            made = rendering.whole(rendering.rendered(one, self._place, is_hidden=is_hidden), status)
+            made = rendering.render_whole(rendering.render_notification(one, self._place, is_hidden=is_hidden), status)
             if is_kept:
                 self._made[status][one.id] = made
         return made

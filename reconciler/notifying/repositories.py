@@ -9,32 +9,32 @@ from typing import Protocol
 
 import msgspec
 
-from reconciler.concerns import Severity, Type
-from reconciler.errors import ReconcilerError
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model.errors import ReconcilerError
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import NO_FACTS, Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.texts import NAMED, REFUSED
-from reconciler.notifying.turns import slices
+from reconciler.notifying.turns import in_slices
 from reconciler.reconciling.reconciler import Reconciler
-from reconciler.reconciling.runs import Outcome
+from reconciler.reconciling.runs import RunOutcome
 from reconciler.store.contract import Store
 
-UNREACHABLE = frozenset({State.UNREACHABLE, State.UNAUTHORIZED})
+UNREACHABLE = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})
 HELD = frozenset(
     {
-        State.BRANCH_MISSING,
-        State.PATH_MISSING,
-        State.EMPTY,
-        State.UNRELATED_ROOT,
-        State.UNSIGNED,
-        State.UNSUPPORTED_FORMAT,
+        RepositoryState.BRANCH_MISSING,
+        RepositoryState.PATH_MISSING,
+        RepositoryState.EMPTY,
+        RepositoryState.UNRELATED_ROOT,
+        RepositoryState.UNSIGNED,
+        RepositoryState.UNSUPPORTED_FORMAT,
     }
 )
 RUNS = 20  # that are looked at for the last one that tells how resources fared
 STATUSES = 10_000  # of a run that are looked at for names
 
 
-class Repositories(Protocol):
+class ObservedRepositories(Protocol):
     """What knows the repositories."""
 
     def reconcilers(self) -> list[Reconciler]:
@@ -43,13 +43,13 @@ class Repositories(Protocol):
 
 class _Run(msgspec.Struct, frozen=True):
     id: str
-    outcome: Outcome
+    outcome: RunOutcome
     counts: dict[str, int]
 
     @property
     def tells(self) -> bool:
         """Whether it came to a plan: each such run tells all that is wrong with its head."""
-        return self.outcome in (Outcome.SUCCEEDED, Outcome.PARTIAL) or bool(self.counts)
+        return self.outcome in (RunOutcome.SUCCEEDED, RunOutcome.PARTIAL) or bool(self.counts)
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -65,10 +65,10 @@ _run = msgspec.json.Decoder(_Run)
 _status = msgspec.json.Decoder(_Status)
 
 
-class Observer:
+class RepositoryObserver:
     """Remembers of each repository which run it has read, so that a look at one that did nothing reads nothing."""
 
-    def __init__(self, repositories: Repositories, store: Store) -> None:
+    def __init__(self, repositories: ObservedRepositories, store: Store) -> None:
         self._repositories = repositories
         self._store = store
         self._last: dict[str, str] = {}  # the last run that was seen, by repository
@@ -78,10 +78,10 @@ class Observer:
         """All repositories. Raises StoreFault."""
         findings: list[Finding] = []
         every = self._repositories.reconcilers()
-        async for slice_ in slices(every):
+        async for slice_ in in_slices(every):
             for one in slice_:
                 if one.why_suspended is None:  # else nobody looks, and it says so itself
-                    findings += of_state(one)
+                    findings += cause_of_state(one)
                     findings += await self._resources(one)
         self._forget({one.watched.name for one in every})
         return [Look(Domain.REPOSITORIES, tuple(findings))]
@@ -94,7 +94,7 @@ class Observer:
             if told is not None:
                 self._refused[name] = told
             self._last[name] = last
-        cause = Cause(Type.RESOURCES_INVALID, name, one.watched.project)
+        cause = Cause(NotificationType.RESOURCES_INVALID, name, one.watched.project)
         if name not in self._refused:
             return [Finding(cause, fading=True)]  # no run has told yet
         facts = self._refused[name]
@@ -117,7 +117,7 @@ class Observer:
         if not counts:
             return NO_FACTS
         found = await self._first(run.id)
-        refused = int(run.outcome is Outcome.REFUSED)
+        refused = int(run.outcome is RunOutcome.REFUSED)
         names = tuple(f"{one.kind or 'a document'} {one.name or one.path or ''}".strip() for one in found)
         first = _why(found[0]) if found else ""
         return {**counts, "total": sum(counts.values()), "names": names, "first": first, "refused": refused}
@@ -141,10 +141,10 @@ class Observer:
             self._refused.pop(name, None)
 
 
-def of_state(one: Reconciler) -> Iterator[Finding]:
+def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     """What is wrong with a repository itself."""
     watched, row, fault = one.watched, one.remembered, one.fault
-    state = State.NEVER_READ if row is None else State(row.state)
+    state = RepositoryState.NEVER_READ if row is None else RepositoryState(row.state)
     message = "" if row is None else row.message or ""
     if isinstance(fault, GitFault):
         state, message = fault.state, fault.message
@@ -155,21 +155,21 @@ def of_state(one: Reconciler) -> Iterator[Finding]:
         facts = {"state": state.value, "message": message}
         yield Finding(Cause(type_, watched.name, watched.project), severity, facts, fading=is_other)
     if isinstance(fault, ReconcilerError) and is_other:
-        failed = Cause(Type.RECONCILE_FAILED, watched.name, watched.project)
+        failed = Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project)
         yield Finding(failed, Severity.ERROR, {"message": fault.message})
     elif fault is None and one.seen is None:
         # No look of this process has ended: whether it still fails is not known.
-        yield Finding(Cause(Type.RECONCILE_FAILED, watched.name, watched.project), fading=True)
+        yield Finding(Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project), fading=True)
 
 
-def _type(state: State) -> tuple[Type, Severity] | None:
+def _type(state: RepositoryState) -> tuple[NotificationType, Severity] | None:
     if state in UNREACHABLE:
-        return Type.REPOSITORY_UNREACHABLE, Severity.ERROR
+        return NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR
     if state in HELD:
-        return Type.REPOSITORY_HELD, Severity.ERROR
-    if state is State.PRUNE_HELD:
-        return Type.PRUNE_HELD, Severity.WARNING
-    return (Type.RECONCILE_FAILED, Severity.ERROR) if state is State.MIRROR_CORRUPT else None
+        return NotificationType.REPOSITORY_HELD, Severity.ERROR
+    if state is RepositoryState.PRUNE_HELD:
+        return NotificationType.PRUNE_HELD, Severity.WARNING
+    return (NotificationType.RECONCILE_FAILED, Severity.ERROR) if state is RepositoryState.MIRROR_CORRUPT else None
 
 
 def _why(one: _Status) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from reconciler.clock import Clock
-from reconciler.concerns import Severity, Type
+from reconciler.model.clock import Clock
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.store.contract import DamagedVersion, StoreFault
-from reconciler.store.figures import Figures
+from reconciler.store.figures import StoreFigures
 
 log = logging.getLogger(__name__)
 
@@ -26,20 +26,20 @@ NAMED = 10  # damaged versions that a notification names
 WRITE = "A change could not be written to the store; the log says why."
 
 
-class Store(Protocol):
+class ObservedStore(Protocol):
     """What is asked of the store."""
 
     async def revision(self) -> int:
         """Raises StoreFault."""
 
-    def figures(self) -> Figures:
+    def figures(self) -> StoreFigures:
         """What it counts of itself."""
 
 
-class Observer:
+class StoreObserver:
     """Remembers what was counted at the last look."""
 
-    def __init__(self, store: Store, *, unwritten: Callable[[], str], clock: Clock) -> None:
+    def __init__(self, store: ObservedStore, *, unwritten: Callable[[], str], clock: Clock) -> None:
         """`unwritten` says why notifications could not be written beside it; empty when they could."""
         self._store = store
         self._unwritten = unwritten
@@ -61,7 +61,11 @@ class Observer:
             await self._store.revision()
         except StoreFault as fault:
             message = fault.message
-        found = [Finding(Cause(Type.STORE_DEGRADED), Severity.CRITICAL, {"message": message})] if message else []
+        found = (
+            [Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": message})]
+            if message
+            else []
+        )
         return [Look(Domain.STORE, tuple(found))]
 
 
@@ -97,7 +101,7 @@ class DamageObserver:
     async def look(self) -> list[Look]:
         """Tell what is damaged now. Raises StoreFault."""
         found = await self._store.damaged()
-        cause = Cause(Type.STORE_DAMAGED)
+        cause = Cause(NotificationType.STORE_DAMAGED)
         if found:
             names = tuple(_told(one) for one in found[:NAMED])
             return [Look(Domain.DAMAGE, (Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}),))]

@@ -18,40 +18,41 @@ from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from reconciler import errors, regular_files
-from reconciler.egress.client import Client
-from reconciler.egress.exchange import Answer, Cause, Limits, Request, Target, Unanswered
+from reconciler import regular_files
+from reconciler.egress.client import HttpClient
+from reconciler.egress.exchange import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
 from reconciler.hooks import secret as secrets
+from reconciler.model import errors
 from reconciler.notifications import alerts
-from reconciler.notifications.telling import Filter
+from reconciler.notifications.telling import AlertFilter
 from reconciler.sending import verdicts
 
 log = logging.getLogger(__name__)
 
-LIMITS = Limits(connect=5.0, total=10.0, answer_bytes=1024)
+LIMITS = AnswerLimits(connect=5.0, total=10.0, answer_bytes=1024)
 WHOLE = 15.0  # seconds of an attempt, with its files
 MOST_BYTES = 64 * 1024  # of a file with a URL
 LATER = frozenset({408, 425, 429})  # the statuses of 4xx that the same alert may not get again
 
 
 @dataclass(frozen=True, slots=True)
-class Recipient:
+class AlertTarget:
     """A target of the settings. One of `url` and `url_file` is given; neither is shown, since chats take a URL for a
     password.
     """
 
     name: str
-    wanted: Filter = field(default_factory=Filter)
+    wanted: AlertFilter = field(default_factory=AlertFilter)
     url: str = field(default="", repr=False)
     url_file: Path | None = None
     secret_file: Path | None = None
 
 
-class Unprepared(errors.Transient):
+class UnpreparedAlert(errors.Transient):
     """A file that an alert needs cannot be used."""
 
 
-class Came(NamedTuple):
+class AlertOutcome(NamedTuple):
     """What came of an attempt. `status` is None when nobody answered, `why` a sentence's rest that tells the likely
     cause, empty where it was taken. `asked` is for how many seconds the target wants to be left. `is_refused`: the same
     alert will not be taken later either.
@@ -68,10 +69,10 @@ class Came(NamedTuple):
         return self.status is not None and 200 <= self.status < 300
 
 
-class Sender:
+class AlertSender:
     """Sends to all targets over one client. Used from one event loop."""
 
-    def __init__(self, client: Client, *, authorities: Path | None = None, whole: float = WHOLE) -> None:
+    def __init__(self, client: HttpClient, *, authorities: Path | None = None, whole: float = WHOLE) -> None:
         """`authorities` is a PEM file that is trusted instead of the system's; an attempt has `whole` seconds."""
         self._client = client
         self._whole = whole
@@ -83,59 +84,61 @@ class Sender:
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
 
-    async def send(self, to: Recipient, body: bytes, *, identifier: str, seconds: float) -> Came:
+    async def send(self, to: AlertTarget, body: bytes, *, identifier: str, seconds: float) -> AlertOutcome:
         """Send once, at a time in Unix seconds."""
         try:
             async with asyncio.timeout(self._whole):
                 request = await self._request(to, body, identifier=identifier, seconds=int(seconds))
                 answer = await self._client.send(request, limits=LIMITS, tls=await self._trust.context())
         except TimeoutError:
-            return Came(why=f"it took longer than {self._whole:g} seconds; look at the disk that its files are on")
+            return AlertOutcome(
+                why=f"it took longer than {self._whole:g} seconds; look at the disk that its files are on"
+            )
         except Unanswered as problem:
-            return Came(why=f"{problem.message}: {_ADVICE[problem.cause]}")
+            return AlertOutcome(why=f"{problem.message}: {_ADVICE[problem.cause]}")
         except errors.ReconcilerError as problem:
-            return Came(why=problem.message)
+            return AlertOutcome(why=problem.message)
         except Exception:
             log.exception("An alert to %s met a fault of the program.", to.name)
-            return Came(why="it met a fault of the program, which the log has")
+            return AlertOutcome(why="it met a fault of the program, which the log has")
         return judged(answer, now_ms=int(seconds * 1000))
 
-    async def _request(self, to: Recipient, body: bytes, *, identifier: str, seconds: int) -> Request:
+    async def _request(self, to: AlertTarget, body: bytes, *, identifier: str, seconds: int) -> HttpRequest:
         """Files are read at each attempt, so that a new secret counts at once. Raises Unprepared."""
         if to.name not in self._threads:
             self._threads[to.name] = ThreadPoolExecutor(1, thread_name_prefix=f"alert-files-{to.name}")
         url, secret = await asyncio.get_running_loop().run_in_executor(self._threads[to.name], _read, to)
-        named = alerts.headers(body, identifier=identifier, seconds=seconds, secret=secret)
-        return Request(_target(url, to), "POST", named, body)
+        named = alerts.alert_headers(body, identifier=identifier, seconds=seconds, secret=secret)
+        return HttpRequest(_target(url, to), "POST", named, body)
 
 
-def judged(answer: Answer, *, now_ms: int) -> Came:
+def judged(answer: HttpAnswer, *, now_ms: int) -> AlertOutcome:
     """What an answer means."""
     status = answer.status
     if 200 <= status < 300:
-        return Came(status)
+        return AlertOutcome(status)
     asked = verdicts.retry_after(answer, now_ms=now_ms)
     why = f"it answered {status}: {_meaning(status)}"
-    return Came(status, why, asked, is_refused=300 <= status < 500 and status not in LATER)
+    return AlertOutcome(status, why, asked, is_refused=300 <= status < 500 and status not in LATER)
 
 
-def _read(to: Recipient) -> tuple[str, bytes | None]:
+def _read(to: AlertTarget) -> tuple[str, bytes | None]:
     """The URL, and the secret where alerts are signed. Raises Unprepared."""
     url = to.url
     if to.url_file is not None:
         try:
-            url = regular_files.read(to.url_file, limit=MOST_BYTES).decode("ascii").strip()
-        except (OSError, ValueError, regular_files.NotAFile, regular_files.TooLarge):
-            raise Unprepared(f"the file {to.url_file} cannot be read; put the URL into it") from None
+            url = regular_files.read_file(to.url_file, limit=MOST_BYTES).decode("ascii").strip()
+        except (OSError, ValueError, regular_files.NotAFile, regular_files.FileTooLarge):
+            raise UnpreparedAlert(f"the file {to.url_file} cannot be read; put the URL into it") from None
     if to.secret_file is None:
         return url, None
     try:
-        return url, secrets.read(to.secret_file)
-    except secrets.Unusable as problem:
-        raise Unprepared(f"the file {to.secret_file} {problem}; put the secret into it") from None
+        return url, secrets.read_secret(to.secret_file)
+    except secrets.UnusableSecret as problem:
+        raise UnpreparedAlert(f"the file {to.secret_file} {problem}; put the secret into it") from None
 
 
-def _target(url: str, to: Recipient) -> Target:
+def _target(url: str, to: AlertTarget) -> HttpTarget:
     """Raises Unprepared, which does not show the URL."""
     try:
         parts = urlsplit(url)
@@ -143,9 +146,9 @@ def _target(url: str, to: Recipient) -> Target:
     except ValueError:
         parts, port = urlsplit(""), 0
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        raise Unprepared(f"what is in {to.url_file} is no http or https URL without a user; put one into it")
+        raise UnpreparedAlert(f"what is in {to.url_file} is no http or https URL without a user; put one into it")
     path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
-    return Target("http" if parts.scheme == "http" else "https", parts.hostname, port, path)
+    return HttpTarget("http" if parts.scheme == "http" else "https", parts.hostname, port, path)
 
 
 class _Trust:
@@ -162,7 +165,7 @@ class _Trust:
                 self._context = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._authorities))
             except (OSError, ValueError):  # of which what SSL raises is one
                 told = f"`outbound.caFile` cannot be read: put a PEM file at {self._authorities}"
-                raise Unprepared(told) from None
+                raise UnpreparedAlert(told) from None
         return self._context
 
 
@@ -192,15 +195,16 @@ _MEANINGS: Mapping[int, str] = MappingProxyType(
         503: "it is overloaded or down for maintenance",
     }
 )
-_ADVICE: Mapping[Cause, str] = MappingProxyType(
+_ADVICE: Mapping[FailureCause, str] = MappingProxyType(
     {
-        Cause.NAME: "a wrong hostname; check the URL",
-        Cause.CONNECT: "a wrong hostname or port, or its server is down; check the URL",
-        Cause.TLS: "a wrong port or scheme; check the URL",
-        Cause.UNTRUSTED: "an untrusted certificate, or one for another name; check the URL, or set `outbound.caFile`",
-        Cause.CLIENT: "it wants a client certificate, and alerts have none",
-        Cause.TIME: "a wrong hostname or port, or its server is slow; check the URL",
-        Cause.PROXY: "check the proxy in `outbound.proxy`",
-        Cause.ANSWER: "a wrong port or scheme, or its server fails; check the URL",
+        FailureCause.NAME: "a wrong hostname; check the URL",
+        FailureCause.CONNECT: "a wrong hostname or port, or its server is down; check the URL",
+        FailureCause.TLS: "a wrong port or scheme; check the URL",
+        FailureCause.UNTRUSTED: "an untrusted certificate, or one for another name; check the URL, or set "
+        "`outbound.caFile`",
+        FailureCause.CLIENT: "it wants a client certificate, and alerts have none",
+        FailureCause.TIME: "a wrong hostname or port, or its server is slow; check the URL",
+        FailureCause.PROXY: "check the proxy in `outbound.proxy`",
+        FailureCause.ANSWER: "a wrong port or scheme, or its server fails; check the URL",
     }
 )

@@ -14,7 +14,7 @@ QUICK = 200  # that are only looked at or counted: each takes some 5 microsecond
 T = TypeVar("T")
 
 
-async def slices(values: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
+async def in_slices(values: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
     """So many that the loop is held for about a millisecond, again and again."""
     for start in range(0, len(values), size):
         yield values[start : start + size]

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.notifications.models import Look
 from reconciler.notifying.board import Board
 
@@ -23,7 +23,7 @@ class Observer(Protocol):
         """What is found now. Raises StoreFault."""
 
 
-class Watch:
+class ObserverLoop:
     """All observers."""
 
     def __init__(self, board: Board, observers: Sequence[Observer], *, every: float) -> None:

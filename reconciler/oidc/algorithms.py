@@ -9,14 +9,14 @@ public (RFC 7518, 3.3 to 3.5; RFC 8037; RFC 9864), so no key that anybody can re
 from typing import Final, NamedTuple
 
 
-class Fit(NamedTuple):
+class FittingAlgorithms(NamedTuple):
     """Which keys an algorithm takes: `kty` and `crv` of a JSON Web Key; no curve for RSA."""
 
     kty: str
     crv: str = ""
 
 
-_RSA: Final = Fit("RSA")
+_RSA: Final = FittingAlgorithms("RSA")
 PINNED: Final = {
     "RS256": _RSA,
     "RS384": _RSA,
@@ -24,10 +24,10 @@ PINNED: Final = {
     "PS256": _RSA,
     "PS384": _RSA,
     "PS512": _RSA,
-    "ES256": Fit("EC", "P-256"),
-    "ES384": Fit("EC", "P-384"),
-    "ES512": Fit("EC", "P-521"),
-    "EdDSA": Fit("OKP", "Ed25519"),
-    "Ed25519": Fit("OKP", "Ed25519"),
+    "ES256": FittingAlgorithms("EC", "P-256"),
+    "ES384": FittingAlgorithms("EC", "P-384"),
+    "ES512": FittingAlgorithms("EC", "P-521"),
+    "EdDSA": FittingAlgorithms("OKP", "Ed25519"),
+    "Ed25519": FittingAlgorithms("OKP", "Ed25519"),
 }
 DEFAULT: Final = ("RS256",)  # of a provider that does not say (OpenID Connect Core 1.0, 15.1)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from reconciler.oidc.discovery import Document
+from reconciler.oidc.discovery import ProviderDocument
 from reconciler.oidc.faults import Declined, NotProved, quoted
 from reconciler.oidc.flows import Flow
 
@@ -20,7 +20,7 @@ _ERROR: Final = re.compile(rf"[ !#-\[\]-~]{{1,{LONGEST_ERROR}}}", re.ASCII)  # R
 AGAIN = "begin again at the sign-in page"
 
 
-def is_of(callback: Mapping[str, list[str]], flow: Flow) -> bool:
+def is_callback_of(callback: Mapping[str, list[str]], flow: Flow) -> bool:
     """Whether it has the state of this sign-in, once: that is, whether this browser began it."""
     states = callback.get("state", [])
     return len(states) == 1 and hmac.compare_digest(
@@ -28,7 +28,7 @@ def is_of(callback: Mapping[str, list[str]], flow: Flow) -> bool:
     )
 
 
-def code(callback: Mapping[str, list[str]], document: Document) -> str:
+def callback_code(callback: Mapping[str, list[str]], document: ProviderDocument) -> str:
     """The authorization code. Raises NotProved, and Declined for an error of the provider's."""
     if any(len(values) != 1 for values in callback.values()):  # RFC 6749, 3.1
         raise NotProved(f"The provider's answer has a parameter twice; {AGAIN}.")
@@ -42,7 +42,7 @@ def code(callback: Mapping[str, list[str]], document: Document) -> str:
     return found
 
 
-def _check_issuer(told: str, document: Document) -> None:
+def _check_issuer(told: str, document: ProviderDocument) -> None:
     """An answer of another provider is not taken for ours (RFC 9207, 2.4)."""
     if told and told != document.issuer:
         raise NotProved(f"The answer is another provider's, not {document.issuer}'s; {AGAIN}.")

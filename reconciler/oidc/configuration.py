@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class ProviderConfiguration:
     """What the settings say; `redirect_uri` is `<webURL>/oidc/redirect`."""
 
     issuer: str

@@ -9,14 +9,14 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from reconciler.oidc import algorithms, plain
-from reconciler.oidc.faults import Unfit, quoted
+from reconciler.oidc.faults import ProviderUnfit, quoted
 
 LONGEST_URL = 2048  # characters
 _BASIC, _POST = "client_secret_basic", "client_secret_post"
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ProviderDocument:
     """What of the discovery document is used."""
 
     issuer: str
@@ -29,24 +29,24 @@ class Document:
     names_itself: bool  # it adds `iss` to every redirect back (RFC 9207, 3)
 
 
-def url_of(issuer: str) -> str:
+def discovery_url(issuer: str) -> str:
     """Where the document is: the issuer without a slash at its end, and the well-known path (Discovery, 4.1)."""
     return issuer.removesuffix("/") + "/.well-known/openid-configuration"
 
 
-def document(told: Mapping[str, object], *, issuer: str) -> Document:
+def provider_document(told: Mapping[str, object], *, issuer: str) -> ProviderDocument:
     """What was told, when it comes from the provider that is configured and can be used safely. Raises Unfit."""
     if told.get("issuer") != issuer:  # character by character (Discovery, 4.3)
-        raise Unfit(
+        raise ProviderUnfit(
             f"The provider at {quoted(issuer)} says that its issuer is {quoted(told.get('issuer'))}; set "
             "`auth.oidc.issuer` to exactly what the provider says, when that is the right one."
         )
     if "code" not in _offered(told, "response_types_supported", ("code",)):
-        raise Unfit(_lacks(issuer, "the response type `code`"))
+        raise ProviderUnfit(_lacks(issuer, "the response type `code`"))
     # A provider that does not tell may know PKCE all the same, and ignores it when not (RFC 7636, 5).
     if "S256" not in _offered(told, "code_challenge_methods_supported", ("S256",)):
-        raise Unfit(_lacks(issuer, "PKCE with `S256`"))
-    return Document(
+        raise ProviderUnfit(_lacks(issuer, "PKCE with `S256`"))
+    return ProviderDocument(
         issuer=issuer,
         authorization_endpoint=_endpoint(told, "authorization_endpoint", issuer=issuer),
         token_endpoint=_endpoint(told, "token_endpoint", issuer=issuer),
@@ -71,14 +71,14 @@ def _lacks(issuer: str, what: str) -> str:
 def _offered(told: Mapping[str, object], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
     """The strings of a member; the default when it is not told, nothing when it is no array of strings."""
     value = told.get(name)
-    return default if value is None else plain.texts(value) or ()
+    return default if value is None else plain.json_texts(value) or ()
 
 
 def _algorithms(told: Mapping[str, object], *, issuer: str) -> frozenset[str]:
     offered = _offered(told, "id_token_signing_alg_values_supported", algorithms.DEFAULT)
     usable = frozenset(offered) & frozenset(algorithms.PINNED)
     if not usable:
-        raise Unfit(_lacks(issuer, f"any of the algorithms {', '.join(algorithms.PINNED)} for ID tokens"))
+        raise ProviderUnfit(_lacks(issuer, f"any of the algorithms {', '.join(algorithms.PINNED)} for ID tokens"))
     return usable
 
 
@@ -87,14 +87,14 @@ def _auth_method(told: Mapping[str, object], *, issuer: str) -> str:
     for method in (_BASIC, _POST):
         if method in offered:
             return method
-    raise Unfit(_lacks(issuer, f"`{_BASIC}` or `{_POST}` at its token endpoint"))
+    raise ProviderUnfit(_lacks(issuer, f"`{_BASIC}` or `{_POST}` at its token endpoint"))
 
 
 def _endpoint(told: Mapping[str, object], name: str, *, issuer: str) -> str:
     url = told.get(name)
     if isinstance(url, str) and _is_safe(url, issuer=issuer):
         return url
-    raise Unfit(f"The provider {quoted(issuer)} names no `{name}` that is an https URL; correct it there.")
+    raise ProviderUnfit(f"The provider {quoted(issuer)} names no `{name}` that is an https URL; correct it there.")
 
 
 def _end_session(told: Mapping[str, object], *, issuer: str) -> str | None:

@@ -9,17 +9,18 @@ Belongs here: the classes, and how words of the provider get into a sentence. Do
 holds a token, a code or a secret, and none is raised with its cause, in which libraries quote what they were given.
 """
 
-from reconciler import errors, escaping
+from reconciler.model import errors
+from reconciler.model import text as model_text
 
 LONGEST_QUOTE = 200  # characters
 STOPPING = "The service is stopping; sign in when it runs again."
 
 
-class Unreachable(errors.Transient):
+class ProviderUnreachable(errors.Transient):
     """The provider does not answer, or not as a provider does; one sentence, nothing of what it sent."""
 
 
-class Unfit(errors.Refused):
+class ProviderUnfit(errors.Refused):
     """The provider is not the one that is configured, or offers nothing that is safe: the operator must look."""
 
 
@@ -40,5 +41,5 @@ class Declined(errors.Refused):
 
 def quoted(value: object) -> str:
     """A short text of the provider's for a sentence: on one line, visible, cut off."""
-    text = escaping.visible(value[: LONGEST_QUOTE + 1]) if isinstance(value, str) else "no text"
+    text = model_text.visible(value[: LONGEST_QUOTE + 1]) if isinstance(value, str) else "no text"
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."

@@ -20,8 +20,8 @@ import httpx2
 
 from reconciler import regular_files
 from reconciler.oidc import discovery, plain
-from reconciler.oidc.faults import STOPPING, Unfit, Unreachable, quoted
-from reconciler.oidc.limits import Limits
+from reconciler.oidc.faults import STOPPING, ProviderUnfit, ProviderUnreachable, quoted
+from reconciler.oidc.limits import ProviderLimits
 from reconciler.version import __version__
 
 MOST_AUTHORITIES = 1 << 20  # bytes of `outbound.caFile`
@@ -33,7 +33,7 @@ HEADERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ProviderAnswer:
     """One thing that is asked of the provider."""
 
     what: str  # as a sentence names it: `the discovery document`
@@ -43,15 +43,15 @@ class Asked:
     members: frozenset[str] | None = None  # those of the JSON object that are let through; None: all
 
 
-class Fetching:
+class ProviderClient:
     """Asks one provider; use it from one loop."""
 
-    def __init__(self, *, proxy: str, ca_file: Path | None, limits: Limits) -> None:
+    def __init__(self, *, proxy: str, ca_file: Path | None, limits: ProviderLimits) -> None:
         """`proxy` is a URL or empty; without `ca_file` the system's authorities are trusted."""
         self._proxy = proxy
         self._ca_file = ca_file
         self._limits = limits
-        self._trusting: tuple[regular_files.Identity | None, ssl.SSLContext] | None = None
+        self._trusting: tuple[regular_files.FileIdentity | None, ssl.SSLContext] | None = None
         self._under_way: set[asyncio.Timeout] = set()
         self._closed = False
 
@@ -62,17 +62,17 @@ class Fetching:
             if not limit.expired():
                 limit.reschedule(0)
 
-    async def obj(self, asked: Asked) -> Mapping[str, object]:
+    async def obj(self, asked: ProviderAnswer) -> Mapping[str, object]:
         """The JSON object at a URL. Raises Unreachable, Unfit."""
         async with self.bounded(asked) as transport, transport:
             answer = await transport.handle_async_request(httpx2.Request("GET", asked.url, headers=HEADERS))
-            return plain.obj(answer.content)
+            return plain.json_object(answer.content)
 
     @contextlib.asynccontextmanager
-    async def bounded(self, asked: Asked) -> AsyncIterator[httpx2.AsyncBaseTransport]:
+    async def bounded(self, asked: ProviderAnswer) -> AsyncIterator[httpx2.AsyncBaseTransport]:
         """A transport for one request within the limits; what fails within the block is told as Unreachable, Unfit."""
         if self._closed:
-            raise Unreachable(STOPPING)
+            raise ProviderUnreachable(STOPPING)
         try:
             async with asyncio.timeout(self._limits.request_seconds) as limit:
                 self._under_way.add(limit)
@@ -82,10 +82,12 @@ class Fetching:
                     self._under_way.discard(limit)
         except TimeoutError:
             if self._closed:
-                raise Unreachable(STOPPING) from None
-            raise Unreachable(_sentence(asked, f"did not come within {self._limits.request_seconds:g} s")) from None
+                raise ProviderUnreachable(STOPPING) from None
+            raise ProviderUnreachable(
+                _sentence(asked, f"did not come within {self._limits.request_seconds:g} s")
+            ) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as problem:
-            raise Unreachable(_sentence(asked, _why(problem))) from None
+            raise ProviderUnreachable(_sentence(asked, _why(problem))) from None
 
     def _transport(self, url: str, trusted: ssl.SSLContext) -> httpx2.AsyncHTTPTransport:
         """Plain http stays on this machine (`discovery`), so it goes past the proxy: that would see the secret."""
@@ -105,7 +107,7 @@ class Fetching:
 class _Bounded(httpx2.AsyncBaseTransport):
     """Passes on JSON objects of a bounded size, and of their heads the status alone."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, asked: Asked) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, asked: ProviderAnswer) -> None:
         self._inner = inner
         self._asked = asked
 
@@ -113,13 +115,13 @@ class _Bounded(httpx2.AsyncBaseTransport):
         response = await self._inner.handle_async_request(request)
         try:
             self._check(response)
-            told = plain.obj(await self._body(response))
+            told = plain.json_object(await self._body(response))
         except plain.NotAnObject:
-            raise Unreachable(_sentence(self._asked, "is no JSON object")) from None
+            raise ProviderUnreachable(_sentence(self._asked, "is no JSON object")) from None
         finally:
             await response.aclose()
         if response.status_code != 200 and "error" not in told:  # RFC 6749, 5.2
-            raise Unreachable(_not_given(self._asked, response.status_code))
+            raise ProviderUnreachable(_not_given(self._asked, response.status_code))
         members = self._asked.members
         kept = {name: value for name, value in told.items() if members is None or name in members}
         return httpx2.Response(response.status_code, content=json.dumps(kept).encode())
@@ -130,13 +132,13 @@ class _Bounded(httpx2.AsyncBaseTransport):
     def _check(self, response: httpx2.Response) -> None:
         """Raises Unreachable for what is no answer of a provider."""
         if response.is_redirect:
-            raise Unreachable(_sentence(self._asked, "is somewhere else now, and redirects are not followed"))
+            raise ProviderUnreachable(_sentence(self._asked, "is somewhere else now, and redirects are not followed"))
         if response.status_code not in self._asked.statuses:
-            raise Unreachable(_not_given(self._asked, response.status_code))
+            raise ProviderUnreachable(_not_given(self._asked, response.status_code))
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise Unreachable(_sentence(self._asked, "came compressed, which was not asked for"))
+            raise ProviderUnreachable(_sentence(self._asked, "came compressed, which was not asked for"))
         if not _is_json(response.headers.get("content-type", "")):
-            raise Unreachable(_sentence(self._asked, "is not JSON"))
+            raise ProviderUnreachable(_sentence(self._asked, "is not JSON"))
 
     async def _body(self, response: httpx2.Response) -> bytes:
         """Raises Unreachable for more than is read."""
@@ -144,7 +146,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
         async for chunk in response.aiter_raw():
             body += chunk
             if len(body) > self._asked.most_bytes:
-                raise Unreachable(_sentence(self._asked, f"is larger than {self._asked.most_bytes >> 10} KiB"))
+                raise ProviderUnreachable(_sentence(self._asked, f"is larger than {self._asked.most_bytes >> 10} KiB"))
         return bytes(body)
 
 
@@ -153,11 +155,11 @@ def _is_json(content_type: str) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def _sentence(asked: Asked, why: str) -> str:
+def _sentence(asked: ProviderAnswer, why: str) -> str:
     return f"{asked.what} at {quoted(asked.url)} {why}; try again, or ask whoever runs the provider."
 
 
-def _not_given(asked: Asked, status: int) -> str:
+def _not_given(asked: ProviderAnswer, status: int) -> str:
     return _sentence(asked, f"was not given (HTTP {status})")
 
 
@@ -173,18 +175,18 @@ def _why(problem: Exception) -> str:
 
 
 def _trusting(
-    ca_file: Path | None, before: tuple[regular_files.Identity | None, ssl.SSLContext] | None
-) -> tuple[regular_files.Identity | None, ssl.SSLContext]:
+    ca_file: Path | None, before: tuple[regular_files.FileIdentity | None, ssl.SSLContext] | None
+) -> tuple[regular_files.FileIdentity | None, ssl.SSLContext]:
     """The identity of the authorities' file, and whom it makes us trust; on a thread, since both take time."""
-    identity = None if ca_file is None else regular_files.identity(ca_file)
+    identity = None if ca_file is None else regular_files.file_identity(ca_file)
     if before is not None and before[0] == identity and (ca_file is None or identity is not None):
         return before
     try:
         if ca_file is None:
             return None, ssl.create_default_context()
-        text = regular_files.read(ca_file, limit=MOST_AUTHORITIES).decode()
+        text = regular_files.read_file(ca_file, limit=MOST_AUTHORITIES).decode()
         if not text.strip():  # for which OpenSSL is not asked: Python would trust the system's
             raise ValueError
         return identity, ssl.create_default_context(cadata=text)
-    except (OSError, ValueError, regular_files.NotAFile, regular_files.TooLarge):
-        raise Unfit(f"`outbound.caFile` holds no certificates in PEM; put them at {ca_file}.") from None
+    except (OSError, ValueError, regular_files.NotAFile, regular_files.FileTooLarge):
+        raise ProviderUnfit(f"`outbound.caFile` holds no certificates in PEM; put them at {ca_file}.") from None

@@ -68,7 +68,7 @@ def local_path(text: str) -> str:
     return text if safe and _is_text(found[2] or "") else HOME
 
 
-def begin(*, back: str, invitation: str, now: float, randomness: bytes) -> Flow:
+def begin_flow(*, back: str, invitation: str, now: float, randomness: bytes) -> Flow:
     """A new one. `randomness` is `RANDOM_BYTES` from the system's source.
 
     A `back` that is no local path leads to `/`; an `invitation` that cannot be one is left out.
@@ -80,7 +80,7 @@ def begin(*, back: str, invitation: str, now: float, randomness: bytes) -> Flow:
     return Flow(state, nonce, verifier, local_path(back), float(now), invitation)
 
 
-def seal(flow: Flow, *, key: bytes) -> str:
+def seal_flow(flow: Flow, *, key: bytes) -> str:
     """As a cookie's value: letters, digits, `-`, `_` and `.`; at most 3,072 characters.
 
     Raises ValueError for a flow that `begin` did not make, and for a key of less than 32 bytes.
@@ -92,7 +92,7 @@ def seal(flow: Flow, *, key: bytes) -> str:
     return f"{_VERSION}.{body}.{_signature(body, key)}"
 
 
-def opened(text: str, *, key: bytes, now: float) -> Flow | None:
+def open_flow(text: str, *, key: bytes, now: float) -> Flow | None:
     """What was sealed; None for another key, changed text, or one that is too old."""
     found = _SEALED.fullmatch(text) if len(text) <= LONGEST_SEALED else None
     if found is None or not hmac.compare_digest(_signature(found[1], key), found[2]):

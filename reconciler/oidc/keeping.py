@@ -14,18 +14,23 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from reconciler.errors import ReconcilerError, Transient
-from reconciler.oidc.faults import STOPPING, Unreachable
-from reconciler.oidc.limits import Limits
+from reconciler.model.errors import ReconcilerError, Transient
+from reconciler.oidc.faults import STOPPING, ProviderUnreachable
+from reconciler.oidc.limits import ProviderLimits
 
 Value = TypeVar("Value")
 
 
-class Kept(Generic[Value]):
+class CachedFetch(Generic[Value]):
     """Belongs to the running loop; `close` it. `fetch` raises ReconcilerError, and has a limit of time of its own."""
 
     def __init__(
-        self, fetch: Callable[[], Awaitable[Value]], *, name: str, limits: Limits, monotonic: Callable[[], float]
+        self,
+        fetch: Callable[[], Awaitable[Value]],
+        *,
+        name: str,
+        limits: ProviderLimits,
+        monotonic: Callable[[], float],
     ) -> None:
         self._fetch = fetch
         self._name = name
@@ -86,7 +91,7 @@ class Kept(Generic[Value]):
             return await asyncio.shield(self._under_way)
         except asyncio.CancelledError:
             if self._closed:
-                raise Unreachable(STOPPING) from None
+                raise ProviderUnreachable(STOPPING) from None
             raise
 
     def _heed_failure(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ProviderLimits:
     """Seconds and bytes."""
 
     request_seconds: float = 10.0  # for connecting, asking and the whole answer together
@@ -18,4 +18,4 @@ class Limits:
     rotation_seconds: float = 10.0  # between two times that a token of an unknown key has the keys asked for
 
 
-LIMITS = Limits()
+LIMITS = ProviderLimits()

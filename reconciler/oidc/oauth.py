@@ -22,10 +22,10 @@ from authlib.integrations.httpx_client import AsyncOAuth2Client, OAuthError  # t
 from authlib.oidc.core import CodeIDToken  # type: ignore[import-untyped]  # as above
 from joserfc.errors import ClaimError, JoseError
 
-from reconciler.oidc.configuration import Configuration
-from reconciler.oidc.discovery import Document
-from reconciler.oidc.faults import NotProved, Unfit, Unreachable, quoted
-from reconciler.oidc.fetching import HEADERS, Asked, Fetching
+from reconciler.oidc.configuration import ProviderConfiguration
+from reconciler.oidc.discovery import ProviderDocument
+from reconciler.oidc.faults import NotProved, ProviderUnfit, ProviderUnreachable, quoted
+from reconciler.oidc.fetching import HEADERS, ProviderAnswer, ProviderClient
 from reconciler.oidc.flows import Flow
 
 TOKENS: Final = frozenset({"error", "token_type", "access_token", "id_token"})
@@ -51,7 +51,7 @@ class WrongClaim(Exception):
         super().__init__(claim)
 
 
-async def authorization_url(configuration: Configuration, document: Document, flow: Flow) -> str:
+async def authorization_url(configuration: ProviderConfiguration, document: ProviderDocument, flow: Flow) -> str:
     """Where the browser goes (OpenID Connect Core 1.0, 3.1.2.1; RFC 7636, 4.3)."""
     async with _client(configuration, document, _NoNetwork()) as client:
         url, _ = client.create_authorization_url(
@@ -60,11 +60,17 @@ async def authorization_url(configuration: Configuration, document: Document, fl
     return str(url)
 
 
-async def exchanged(
-    configuration: Configuration, document: Document, fetching: Fetching, *, code: str, verifier: str, most_bytes: int
+async def exchange_code(
+    configuration: ProviderConfiguration,
+    document: ProviderDocument,
+    fetching: ProviderClient,
+    *,
+    code: str,
+    verifier: str,
+    most_bytes: int,
 ) -> Tokens:
     """The tokens for a code (OpenID Connect Core 1.0, 3.1.3). Raises NotProved, Unreachable, Unfit."""
-    asked = Asked(
+    asked = ProviderAnswer(
         what="The answer of the token endpoint",
         url=document.token_endpoint,
         most_bytes=most_bytes,
@@ -84,11 +90,11 @@ async def exchanged(
     return _tokens(told)
 
 
-def check(
+def check_claims(
     claims: Mapping[str, object],
     *,
     alg: str,
-    configuration: Configuration,
+    configuration: ProviderConfiguration,
     nonce: str,
     access_token: str,
     now: float,
@@ -113,7 +119,9 @@ def check(
         raise WrongClaim("") from None
 
 
-def _client(configuration: Configuration, document: Document, transport: httpx2.AsyncBaseTransport) -> Any:
+def _client(
+    configuration: ProviderConfiguration, document: ProviderDocument, transport: httpx2.AsyncBaseTransport
+) -> Any:
     client = AsyncOAuth2Client(
         client_id=configuration.client_id,
         client_secret=configuration.client_secret,
@@ -154,15 +162,17 @@ def _tokens(told: Mapping[str, object]) -> Tokens:
     return Tokens(id_token, access_token)
 
 
-def _refused(error: object) -> NotProved | Unfit | Unreachable:
+def _refused(error: object) -> NotProved | ProviderUnfit | ProviderUnreachable:
     """An error of the token endpoint, by who can mend it; its description is the provider's own text."""
     if error in _CODE_FAULTS:
         return NotProved("The provider does not take its code (any more); begin again at the sign-in page.")
     if error in _BUSY:
-        return Unreachable("The provider cannot sign anybody in at this moment; try again.")
+        return ProviderUnreachable("The provider cannot sign anybody in at this moment; try again.")
     if error == "invalid_client":
-        return Unfit(
+        return ProviderUnfit(
             "The provider does not know this service; correct `auth.oidc.oauth2ClientID` or "
             "`auth.oidc.oauth2ClientSecret`."
         )
-    return Unfit(f"The provider refuses to give this service tokens ({quoted(error)}); correct its client there.")
+    return ProviderUnfit(
+        f"The provider refuses to give this service tokens ({quoted(error)}); correct its client there."
+    )

@@ -14,7 +14,7 @@ class NotAnObject(ValueError):
     """The bytes are no JSON object, or not one that everybody reads alike."""
 
 
-def obj(data: bytes) -> Mapping[str, object]:
+def json_object(data: bytes) -> Mapping[str, object]:
     """The JSON object. Raises NotAnObject."""
     try:
         text = data.decode()
@@ -27,7 +27,7 @@ def obj(data: bytes) -> Mapping[str, object]:
     return value
 
 
-def texts(value: object) -> tuple[str, ...] | None:
+def json_texts(value: object) -> tuple[str, ...] | None:
     """The strings of an array; None when it is no such array."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return tuple(value)

@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from reconciler.access.identities import Proved
-from reconciler.errors import ReconcilerError
+from reconciler.model.directory import ProvedIdentity
+from reconciler.model.errors import ReconcilerError
 from reconciler.oidc import callbacks, discovery, leaving
-from reconciler.oidc.configuration import Configuration
-from reconciler.oidc.discovery import Document
-from reconciler.oidc.faults import Declined, NotProved, Unfit, Unreachable
+from reconciler.oidc.configuration import ProviderConfiguration
+from reconciler.oidc.discovery import ProviderDocument
+from reconciler.oidc.faults import Declined, NotProved, ProviderUnfit, ProviderUnreachable
 from reconciler.oidc.flows import LIFETIME_SECONDS, Flow
-from reconciler.oidc.keeping import Kept
-from reconciler.oidc.limits import LIMITS, Limits
-from reconciler.oidc.spent import Spent
+from reconciler.oidc.keeping import CachedFetch
+from reconciler.oidc.limits import LIMITS, ProviderLimits
+from reconciler.oidc.spent import ReplayGuard
 
 if TYPE_CHECKING:
-    from reconciler.oidc.fetching import Asked
+    from reconciler.oidc.fetching import ProviderAnswer
     from reconciler.oidc.oauth import Tokens
-    from reconciler.oidc.signatures import Key
+    from reconciler.oidc.signatures import SigningKey
 
-__all__ = ["Configuration", "Declined", "NotProved", "Provider", "Unfit", "Unreachable"]
+__all__ = ["Declined", "NotProved", "Provider", "ProviderConfiguration", "ProviderUnfit", "ProviderUnreachable"]
 
 
 class Provider:
@@ -34,22 +34,24 @@ class Provider:
 
     def __init__(
         self,
-        configuration: Configuration,
+        configuration: ProviderConfiguration,
         *,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
-        limits: Limits = LIMITS,
+        limits: ProviderLimits = LIMITS,
     ) -> None:
         from reconciler.oidc import fetching, oauth, signatures, tokens  # noqa: PLC0415 - a fifth of a second, 17 MB
 
-        self._oauth, self._signatures, self._tokens, self._asked = oauth, signatures, tokens, fetching.Asked
+        self._oauth, self._signatures, self._tokens, self._asked = oauth, signatures, tokens, fetching.ProviderAnswer
         self._configuration = configuration
         self._clock = clock
         self._limits = limits
-        self._fetching = fetching.Fetching(proxy=configuration.proxy, ca_file=configuration.ca_file, limits=limits)
-        self._document = Kept(self._fetch_document, name="oidc discovery", limits=limits, monotonic=monotonic)
-        self._keys = Kept(self._fetch_keys, name="oidc keys", limits=limits, monotonic=monotonic)
-        self._spent = Spent(lifetime=LIFETIME_SECONDS, monotonic=monotonic)
+        self._fetching = fetching.ProviderClient(
+            proxy=configuration.proxy, ca_file=configuration.ca_file, limits=limits
+        )
+        self._document = CachedFetch(self._fetch_document, name="oidc discovery", limits=limits, monotonic=monotonic)
+        self._keys = CachedFetch(self._fetch_keys, name="oidc keys", limits=limits, monotonic=monotonic)
+        self._spent = ReplayGuard(lifetime=LIFETIME_SECONDS, monotonic=monotonic)
 
     async def check(self) -> None:
         """Whether it can be used at this moment. Raises Unreachable, Unfit."""
@@ -60,18 +62,18 @@ class Provider:
         """Where the browser goes to sign in. Raises Unreachable, Unfit."""
         return await self._oauth.authorization_url(self._configuration, await self._document.get(), flow)
 
-    async def proved(self, callback: Mapping[str, list[str]], flow: Flow) -> Proved:
+    async def proved(self, callback: Mapping[str, list[str]], flow: Flow) -> ProvedIdentity:
         """Who came back. `callback` has every parameter of the redirect's query.
 
         A state opens one callback only. Raises NotProved, Declined, Unreachable, Unfit.
         """
-        if not callbacks.is_of(callback, flow):
+        if not callbacks.is_callback_of(callback, flow):
             raise NotProved(f"This browser did not begin this sign-in; {callbacks.AGAIN}.")
         if not self._spent.take(flow.state):
             raise NotProved(f"This sign-in came to its end before; {callbacks.AGAIN}.")
         document = await self._document.get()
-        code = callbacks.code(callback, document)
-        tokens = await self._oauth.exchanged(
+        code = callbacks.callback_code(callback, document)
+        tokens = await self._oauth.exchange_code(
             self._configuration,
             document,
             self._fetching,
@@ -91,7 +93,7 @@ class Provider:
             return None
         if document.end_session_endpoint is None:
             return None
-        return leaving.url(
+        return leaving.sign_out_url(
             document.end_session_endpoint,
             id_token=id_token,
             client_id=self._configuration.client_id,
@@ -104,17 +106,17 @@ class Provider:
         await self._document.close()
         await self._keys.close()
 
-    async def _judged(self, tokens: "Tokens", document: Document, flow: Flow) -> Proved:
+    async def _judged(self, tokens: "Tokens", document: ProviderDocument, flow: Flow) -> ProvedIdentity:
         """Whom the ID token proves, with the keys of now when those that are kept did not sign it."""
-        alg, kid = self._tokens.header(tokens.id_token, allowed=document.algorithms)
+        alg, kid = self._tokens.token_header(tokens.id_token, allowed=document.algorithms)
         among = await self._keys.get()
-        payload = self._signatures.payload(tokens.id_token, alg=alg, kid=kid, among=among)
+        payload = self._signatures.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
         if payload is None:
             among = await self._keys.newer(among)
-            payload = self._signatures.payload(tokens.id_token, alg=alg, kid=kid, among=among)
+            payload = self._signatures.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
         if payload is None:
-            raise self._tokens.unsigned()
-        return self._tokens.proved(
+            raise self._tokens.not_signed()
+        return self._tokens.proved_identity(
             payload,
             tokens,
             alg=alg,
@@ -123,14 +125,14 @@ class Provider:
             now=self._clock().timestamp(),
         )
 
-    async def _fetch_document(self) -> Document:
+    async def _fetch_document(self) -> ProviderDocument:
         issuer = self._configuration.issuer
-        told = await self._fetching.obj(self._ask("The discovery document", discovery.url_of(issuer)))
-        return discovery.document(told, issuer=issuer)
+        told = await self._fetching.obj(self._ask("The discovery document", discovery.discovery_url(issuer)))
+        return discovery.provider_document(told, issuer=issuer)
 
-    async def _fetch_keys(self) -> "tuple[Key, ...]":
+    async def _fetch_keys(self) -> "tuple[SigningKey, ...]":
         document = await self._document.get()
-        return self._signatures.keys(await self._fetching.obj(self._ask("The key set", document.jwks_uri)))
+        return self._signatures.signing_keys(await self._fetching.obj(self._ask("The key set", document.jwks_uri)))
 
-    def _ask(self, what: str, url: str) -> "Asked":
+    def _ask(self, what: str, url: str) -> "ProviderAnswer":
         return self._asked(what=what, url=url, most_bytes=self._limits.document_bytes)

@@ -15,8 +15,8 @@ from typing import Any, Final
 from joserfc import jwk, jws
 from joserfc.errors import JoseError
 
-from reconciler.oidc.algorithms import PINNED, Fit
-from reconciler.oidc.faults import Unfit
+from reconciler.oidc.algorithms import PINNED, FittingAlgorithms
+from reconciler.oidc.faults import ProviderUnfit
 
 MOST_KEYS = 100
 SMALLEST_RSA, LARGEST_RSA = 2048, 8192  # bits; NIST SP 800-131A, and what verifies within a millisecond
@@ -27,12 +27,12 @@ _LONGEST_MEMBER = LARGEST_RSA // 6 + 4  # characters of base64url
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SigningKey:
     """A public key; `kid` and `alg` are what the provider says of it, or None."""
 
     kid: str | None
     alg: str | None
-    fit: Fit
+    fit: FittingAlgorithms
     public: jwk.Key = field(repr=False)
 
     def takes(self, alg: str, kid: str | None) -> bool:
@@ -58,24 +58,24 @@ class _Registry(jws.JWSRegistry):
 _REGISTRY: Final = _Registry()
 
 
-def keys(told: Mapping[str, object]) -> tuple[Key, ...]:
+def signing_keys(told: Mapping[str, object]) -> tuple[SigningKey, ...]:
     """The keys of a JSON Web Key Set that may sign ID tokens (RFC 7517, 5). Raises Unfit when there is none.
 
     Left out are those for encryption, for other algorithms, private or symmetric ones, and what is no key.
     """
     listed = told.get("keys")
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
-        raise Unfit(f"The provider's key set is no list of at most {MOST_KEYS} keys; correct it there.")
+        raise ProviderUnfit(f"The provider's key set is no list of at most {MOST_KEYS} keys; correct it there.")
     found = tuple(_usable(listed))
     if not found:
-        raise Unfit(
+        raise ProviderUnfit(
             f"The provider's key set holds no public key for {', '.join(PINNED)}, of {SMALLEST_RSA} bits or more "
             "where it is RSA; correct it there."
         )
     return found
 
 
-def payload(token: str, *, alg: str, kid: str | None, among: Iterable[Key]) -> bytes | None:
+def signed_payload(token: str, *, alg: str, kid: str | None, among: Iterable[SigningKey]) -> bytes | None:
     """What one of the keys signed; None when none of them did. `alg` is pinned."""
     for key in among:
         if key.takes(alg, kid):
@@ -86,7 +86,7 @@ def payload(token: str, *, alg: str, kid: str | None, among: Iterable[Key]) -> b
     return None
 
 
-def _usable(listed: list[object]) -> Iterator[Key]:
+def _usable(listed: list[object]) -> Iterator[SigningKey]:
     for each in listed:
         if isinstance(each, dict):
             key = _key(each)
@@ -94,7 +94,7 @@ def _usable(listed: list[object]) -> Iterator[Key]:
                 yield key
 
 
-def _key(told: Mapping[str, object]) -> Key | None:
+def _key(told: Mapping[str, object]) -> SigningKey | None:
     """A key of the set, by the few members that matter; None for one that may not sign ID tokens."""
     kid, alg, kty = told.get("kid"), told.get("alg"), told.get("kty")
     names = _MEMBERS.get(kty) if isinstance(kty, str) else None
@@ -107,9 +107,9 @@ def _key(told: Mapping[str, object]) -> Key | None:
     members = {name: told.get(name) for name in names}
     if not all(isinstance(value, str) and len(value) <= _LONGEST_MEMBER for value in members.values()):
         return None
-    fit = Fit(str(kty), str(members.get("crv", "")))
+    fit = FittingAlgorithms(str(kty), str(members.get("crv", "")))
     public = _imported({"kty": fit.kty, **members}) if fit in PINNED.values() else None
-    return None if public is None else Key(kid, alg, fit, public)
+    return None if public is None else SigningKey(kid, alg, fit, public)
 
 
 def _verifies(operations: object) -> bool:

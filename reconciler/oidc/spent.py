@@ -13,7 +13,7 @@ from collections.abc import Callable
 MOST = 20_000  # some 4 MB; the oldest goes for a new one
 
 
-class Spent:
+class ReplayGuard:
     """Who comes first with a state has it."""
 
     def __init__(self, *, lifetime: float, monotonic: Callable[[], float], most: int = MOST) -> None:

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from reconciler.access.identities import Identity, Proved
+from reconciler.model.directory import ProvedIdentity, ProviderIdentity
 from reconciler.oidc import oauth, plain
-from reconciler.oidc.configuration import Configuration
+from reconciler.oidc.configuration import ProviderConfiguration
 from reconciler.oidc.faults import NotProved
 from reconciler.oidc.flows import LIFETIME_SECONDS
 from reconciler.oidc.oauth import Tokens, WrongClaim
@@ -37,20 +37,20 @@ _WRONG: Final = {
 }
 
 
-class Header(NamedTuple):
+class TokenHeader(NamedTuple):
     """What of a token's header is used. Keys that it brings or points to (`jwk`, `jku`, `x5c`, `x5u`) are not."""
 
     alg: str
     kid: str | None
 
 
-def header(token: str, *, allowed: frozenset[str]) -> Header:
+def token_header(token: str, *, allowed: frozenset[str]) -> TokenHeader:
     """The header, with one of the allowed algorithms. Raises NotProved."""
     found = _FORM.fullmatch(token)
     if found is None or len(found[1]) > LONGEST_HEADER:
         raise NotProved(_sentence("is no signed token"))
     try:
-        told = plain.obj(base64.urlsafe_b64decode(found[1] + "=" * (-len(found[1]) % 4)))
+        told = plain.json_object(base64.urlsafe_b64decode(found[1] + "=" * (-len(found[1]) % 4)))
     except ValueError:
         raise NotProved(_sentence("cannot be read")) from None
     alg, kid = told.get("alg"), told.get("kid")
@@ -60,24 +60,26 @@ def header(token: str, *, allowed: frozenset[str]) -> Header:
         raise NotProved(_sentence("asks for an extension that this service does not know (`crit`)"))
     if not (kid is None or isinstance(kid, str)):
         raise NotProved(_sentence("cannot be read"))
-    return Header(alg, kid)
+    return TokenHeader(alg, kid)
 
 
-def unsigned() -> NotProved:
+def not_signed() -> NotProved:
     """For a token that none of the provider's keys signed."""
     return NotProved(_sentence("is not signed with a key of the provider's"))
 
 
-def proved(payload: bytes, tokens: Tokens, *, alg: str, configuration: Configuration, nonce: str, now: float) -> Proved:
+def proved_identity(
+    payload: bytes, tokens: Tokens, *, alg: str, configuration: ProviderConfiguration, nonce: str, now: float
+) -> ProvedIdentity:
     """Whom the signed claims prove; `now` is in seconds since the epoch. Raises NotProved."""
     try:
-        claims = plain.obj(payload)
+        claims = plain.json_object(payload)
     except plain.NotAnObject:
         raise NotProved(_sentence(_WRONG[""])) from None
     told = {name: value for name, value in claims.items() if value is not None}  # null counts as missing
     try:
         _check(told, client_id=configuration.client_id, now=now)
-        oauth.check(
+        oauth.check_claims(
             told,
             alg=alg,
             configuration=configuration,
@@ -88,7 +90,7 @@ def proved(payload: bytes, tokens: Tokens, *, alg: str, configuration: Configura
         )
     except WrongClaim as problem:
         raise NotProved(_sentence(_WRONG.get(problem.claim, _WRONG[""]))) from None
-    return Proved(Identity(configuration.issuer, str(told["sub"])), claims, tokens.id_token)
+    return ProvedIdentity(ProviderIdentity(configuration.issuer, str(told["sub"])), claims, tokens.id_token)
 
 
 def _check(claims: Mapping[str, object], *, client_id: str, now: float) -> None:

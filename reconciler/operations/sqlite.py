@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.operations.contract import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
 from reconciler.store import connections, migrating, queries
 from reconciler.store.contract import NewerStore, StoreFault
@@ -35,7 +35,7 @@ class SqliteOperations:
 
     def __init__(self, path: Path) -> None:
         """Open or make the file and bring it to this version. Raises Refused for one that cannot be used."""
-        self._sql = queries.load(PACKAGE)
+        self._sql = queries.load_queries(PACKAGE)
         self._connection = _opened(path)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="operations")
         self._waiting = 0

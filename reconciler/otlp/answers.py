@@ -34,31 +34,31 @@ CODES: Final = {
 _RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
 
 
-class Answer(NamedTuple):
+class OtlpAnswer(NamedTuple):
     """A response's body and its Content-Type."""
 
     body: bytes
     media_type: str
 
 
-_SUCCESS: Final = (Answer(b"", PROTOBUF), Answer(b"{}", JSON))
+_SUCCESS: Final = (OtlpAnswer(b"", PROTOBUF), OtlpAnswer(b"{}", JSON))
 
 
-def success(*, json: bool) -> Answer:
+def success_answer(*, json: bool) -> OtlpAnswer:
     """All was taken, or there was nothing to take."""
     return _SUCCESS[json]
 
 
-def partial_success(*, rejected: int, message: str, json: bool) -> Answer:
+def partial_success_answer(*, rejected: int, message: str, json: bool) -> OtlpAnswer:
     """So many records were not taken and are not to be sent again; `message` says why."""
     if json:
         told = {"rejectedLogRecords": str(rejected), "errorMessage": message}  # 64-bit integers are strings in it
-        return Answer(msgspec.json.encode({"partialSuccess": told}), JSON)
+        return OtlpAnswer(msgspec.json.encode({"partialSuccess": told}), JSON)
     told_so = ExportLogsPartialSuccess(rejected_log_records=rejected, error_message=message)
-    return Answer(ExportLogsServiceResponse(partial_success=told_so).SerializeToString(), PROTOBUF)
+    return OtlpAnswer(ExportLogsServiceResponse(partial_success=told_so).SerializeToString(), PROTOBUF)
 
 
-def failure(status: int, message: str, *, json: bool, retry_after: float | None = None) -> Answer:
+def failure_answer(status: int, message: str, *, json: bool, retry_after: float | None = None) -> OtlpAnswer:
     """A google.rpc.Status for a status of HTTP. `retry_after` is in seconds, rounded up like the header beside it."""
     code = CODES.get(status, 3 if status < 500 else 13)
     seconds = None if retry_after is None else math.ceil(retry_after)
@@ -66,9 +66,9 @@ def failure(status: int, message: str, *, json: bool, retry_after: float | None 
         told: dict[str, Any] = {"code": code, "message": message}
         if seconds is not None:
             told["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{seconds}s"}]
-        return Answer(msgspec.json.encode(told), JSON)
+        return OtlpAnswer(msgspec.json.encode(told), JSON)
     answer = Status(code=code, message=message)
     if seconds is not None:
         info = RetryInfo(retry_delay=Duration(seconds=seconds))
         answer.details.append(AnyMessage(type_url=_RETRY_INFO, value=info.SerializeToString()))
-    return Answer(answer.SerializeToString(), PROTOBUF)
+    return OtlpAnswer(answer.SerializeToString(), PROTOBUF)

@@ -42,7 +42,7 @@ _MANY_DIGITS: Final = b"0" * 200
 _BEGINS_JSON: Final = frozenset('{["-0123456789tfn \t\r\n')
 
 
-def fragments(payload: bytes) -> Iterator[list[bytes]]:
+def body_fragments(payload: bytes) -> Iterator[list[bytes]]:
     """The JSON texts of the records' bodies, in order, some at a time.
 
     `payload` is a request that `reading` found sound, or several one after another. One list takes about half a

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import zstandard
 
 from reconciler.otlp.models import MOST_BYTES
-from reconciler.otlp.refusals import Malformed, TooLarge, UnknownEncoding
+from reconciler.otlp.refusals import MalformedRequest, RequestTooLarge, UnknownEncoding
 
 MOST_MEMBERS: Final = 64
 MOST_ENCODINGS: Final = 2  # of an answer, one over the other
@@ -37,7 +37,7 @@ _ENDS: Final = _END * 2
 _Decode: TypeAlias = Callable[[bytes, int], bytes]
 
 
-async def decoded(body: bytes, encoding: str) -> bytes:
+async def decode_body(body: bytes, encoding: str) -> bytes:
     """The body without its encoding (the header's value, "" for none), at most MOST_BYTES.
 
     Long ones are decoded on a thread, in calls that let go of the interpreter. Raises Malformed, TooLarge,
@@ -51,7 +51,7 @@ async def decoded(body: bytes, encoding: str) -> bytes:
     if len(body) <= INLINE:
         try:
             return decode(body, INLINE_DECODED)
-        except TooLarge:
+        except RequestTooLarge:
             pass  # for the event loop; the thread finds out whether it is at all
     return await asyncio.to_thread(decode, body, MOST_BYTES)
 
@@ -111,11 +111,11 @@ def _gunzip(body: bytes, most: int) -> bytes:
         while not stream.eof:
             chunk = body[at : at + _CHUNK]  # small: what is left behind a member's end is copied
             if not chunk:
-                raise Malformed("The request ends in the middle of its gzip stream; send it whole.")
+                raise MalformedRequest("The request ends in the middle of its gzip stream; send it whole.")
             try:
                 piece = stream.decompress(chunk, most - size + 1)
             except zlib.error:
-                raise Malformed("The body of the request is not gzip, as its Content-Encoding says.") from None
+                raise MalformedRequest("The body of the request is not gzip, as its Content-Encoding says.") from None
             pieces.append(piece)
             size += len(piece)
             if size > most:
@@ -123,7 +123,7 @@ def _gunzip(body: bytes, most: int) -> bytes:
             at += len(chunk) - len(stream.unused_data)
         if at == len(body):
             return b"".join(pieces)
-    raise Malformed(f"The request has more than {MOST_MEMBERS} gzip members; compress it as one.")
+    raise MalformedRequest(f"The request has more than {MOST_MEMBERS} gzip members; compress it as one.")
 
 
 def _unzstd(body: bytes, most: int) -> bytes:
@@ -132,21 +132,23 @@ def _unzstd(body: bytes, most: int) -> bytes:
     """
     try:
         if zstandard.get_frame_parameters(body).window_size > MOST_WINDOW:
-            raise TooLarge("The zstd window of the request is over 8 MiB; compress it with a smaller one.")
+            raise RequestTooLarge("The zstd window of the request is over 8 MiB; compress it with a smaller one.")
         decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
         with decompressor.stream_reader(body + _END_FRAMES, read_across_frames=True) as stream:
             data = stream.read(most + len(_ENDS) + 1)
     except zstandard.ZstdError:
-        raise Malformed("The body of the request is not zstd, as its Content-Encoding says, or not whole.") from None
+        raise MalformedRequest(
+            "The body of the request is not zstd, as its Content-Encoding says, or not whole."
+        ) from None
     if len(data) > most + len(_ENDS):
         raise _too_large()
     if not data.endswith(_ENDS):
-        raise Malformed("The request ends in the middle of its zstd stream; send it whole.")
+        raise MalformedRequest("The request ends in the middle of its zstd stream; send it whole.")
     return data[: -len(_ENDS)]
 
 
-def _too_large() -> TooLarge:
-    return TooLarge(f"The request is over {MOST_BYTES >> 20} MiB when decoded; send fewer records at a time.")
+def _too_large() -> RequestTooLarge:
+    return RequestTooLarge(f"The request is over {MOST_BYTES >> 20} MiB when decoded; send fewer records at a time.")
 
 
 _DECODERS: Final[dict[str, _Decode]] = {

@@ -9,7 +9,7 @@ not, and what nobody has. The caller compares a field's end with its message's, 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reconciler.otlp.refusals import Malformed
+from reconciler.otlp.refusals import MalformedRequest
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
@@ -78,8 +78,8 @@ def sized(size: int) -> bytes:
     return bytes(written)
 
 
-def malformed() -> Malformed:
+def malformed() -> MalformedRequest:
     """What is wrong with all of it: whoever made these bytes is no exporter of logs."""
-    return Malformed(
+    return MalformedRequest(
         "The request is no ExportLogsServiceRequest in protobuf; look at what sends it, and its Content-Type."
     )

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from reconciler.otlp.json_messages import Message
-from reconciler.otlp.refusals import TooLarge
+from reconciler.otlp.json_messages import JsonMessage
+from reconciler.otlp.refusals import RequestTooLarge
 from reconciler.otlp.weighing import MOST_FIELDS, too_many
 
 
@@ -27,7 +27,7 @@ class _TooMany(Exception):
     pass
 
 
-class _Counted(Message):
+class _Counted(JsonMessage):
     def __post_init__(self) -> None:
         _Allowance.left -= 1
         if _Allowance.left < 0:
@@ -43,55 +43,57 @@ class _Pair(_Counted):
     value: _Value | None = None
 
 
-class _Array(Message):
+class _Array(JsonMessage):
     values: list[_Value] | None = None
 
 
-class _Map(Message):
+class _Map(JsonMessage):
     values: list[_Pair] | None = None
 
 
-class _Resource(Message):
+class _Resource(JsonMessage):
     attributes: list[_Pair] | None = None
     entity_refs: list[_Counted] | None = None
 
 
-class _Scope(Message):
+class _Scope(JsonMessage):
     attributes: list[_Pair] | None = None
 
 
-class _LogRecord(Message):
+class _LogRecord(JsonMessage):
     body: _Value | None = None
     attributes: list[_Pair] | None = None
 
 
 _objects: Final = msgspec.json.Decoder(list[_Counted] | None).decode
-_resource: Final = msgspec.json.Decoder(_Resource | None).decode
-_scope: Final = msgspec.json.Decoder(_Scope | None).decode
-_log_record: Final = msgspec.json.Decoder(_LogRecord).decode
+_resource_count: Final = msgspec.json.Decoder(_Resource | None).decode
+_scope_count: Final = msgspec.json.Decoder(_Scope | None).decode
+_log_record_count: Final = msgspec.json.Decoder(_LogRecord).decode
 
 
-def objects(text: msgspec.Raw, *, most: int, refusal: Callable[[], TooLarge]) -> None:
+def count_objects(text: msgspec.Raw, *, most: int, refusal: Callable[[], RequestTooLarge]) -> None:
     """Raises the refusal when an array has more than so many objects; as all of these do, what the decoder raises."""
     _count(_objects, text, most, refusal)
 
 
-def resource(text: msgspec.Raw) -> None:
+def count_resource(text: msgspec.Raw) -> None:
     """Raises TooLarge when one has more attributes, entities and values than it may."""
-    _count(_resource, text, MOST_FIELDS, too_many)
+    _count(_resource_count, text, MOST_FIELDS, too_many)
 
 
-def scope(text: msgspec.Raw) -> None:
+def count_scope(text: msgspec.Raw) -> None:
     """The same of a scope."""
-    _count(_scope, text, MOST_FIELDS, too_many)
+    _count(_scope_count, text, MOST_FIELDS, too_many)
 
 
-def record(text: msgspec.Raw) -> None:
+def count_record(text: msgspec.Raw) -> None:
     """The same of a log record."""
-    _count(_log_record, text, MOST_FIELDS, too_many)
+    _count(_log_record_count, text, MOST_FIELDS, too_many)
 
 
-def _count(decode: Callable[[msgspec.Raw], Any], text: msgspec.Raw, most: int, refusal: Callable[[], TooLarge]) -> None:
+def _count(
+    decode: Callable[[msgspec.Raw], Any], text: msgspec.Raw, most: int, refusal: Callable[[], RequestTooLarge]
+) -> None:
     _Allowance.left = most
     try:
         decode(text)

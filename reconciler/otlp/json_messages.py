@@ -14,11 +14,11 @@ Number: TypeAlias = int | float | str | None
 NULL: Final = msgspec.Raw(b"null")
 
 
-class Message(msgspec.Struct, rename="camel", gc=False):
+class JsonMessage(msgspec.Struct, rename="camel", gc=False):
     """Any of them."""
 
 
-class Value(Message):
+class Value(JsonMessage):
     string_value: str | None = None
     bool_value: bool | None = None
     int_value: Number = None
@@ -28,40 +28,40 @@ class Value(Message):
     bytes_value: str | None = None
 
 
-class Pair(Message):
+class Pair(JsonMessage):
     key: str | None = None
     value: Value | None = None
 
 
-class Array(Message):
+class Array(JsonMessage):
     values: list[Value] | None = None
 
 
-class Map(Message):
+class Map(JsonMessage):
     values: list[Pair] | None = None
 
 
-class EntityReference(Message):
+class EntityReference(JsonMessage):
     schema_url: str | None = None
     type: str | None = None
     id_keys: msgspec.Raw = NULL
     description_keys: msgspec.Raw = NULL
 
 
-class Resource(Message):
+class Resource(JsonMessage):
     attributes: list[Pair] | None = None
     dropped_attributes_count: Number = None
     entity_refs: list[EntityReference] | None = None
 
 
-class Scope(Message):
+class Scope(JsonMessage):
     name: str | None = None
     version: str | None = None
     attributes: list[Pair] | None = None
     dropped_attributes_count: Number = None
 
 
-class LogRecord(Message):
+class LogRecord(JsonMessage):
     time_unix_nano: Number = None
     observed_time_unix_nano: Number = None
     severity_number: Number = None
@@ -75,17 +75,17 @@ class LogRecord(Message):
     event_name: str | None = None
 
 
-class ScopeLogs(Message):
+class ScopeLogs(JsonMessage):
     scope: msgspec.Raw = NULL
     log_records: msgspec.Raw = NULL
     schema_url: str | None = None
 
 
-class ResourceLogs(Message):
+class ResourceLogs(JsonMessage):
     resource: msgspec.Raw = NULL
     scope_logs: msgspec.Raw = NULL
     schema_url: str | None = None
 
 
-class Request(Message):
+class Request(JsonMessage):
     resource_logs: msgspec.Raw = NULL

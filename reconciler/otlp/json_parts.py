@@ -24,7 +24,7 @@ _resource: Final = msgspec.json.Decoder(messages.Resource | None).decode
 _keys: Final = msgspec.json.Decoder(list[str] | None).decode
 
 
-def record(message: logs_pb2.LogRecord, text: msgspec.Raw, filling: Filling) -> None:
+def fill_record(message: logs_pb2.LogRecord, text: msgspec.Raw, filling: Filling) -> None:
     """Fill the message from the text of an object."""
     record = _log_record(text)
     message.time_unix_nano = integer(record.time_unix_nano, "timeUnixNano", most=2**64)
@@ -43,7 +43,7 @@ def record(message: logs_pb2.LogRecord, text: msgspec.Raw, filling: Filling) -> 
         filling.body(message.body, record.body)
 
 
-def scope(message: common_pb2.InstrumentationScope, text: msgspec.Raw, filling: Filling) -> None:
+def fill_scope(message: common_pb2.InstrumentationScope, text: msgspec.Raw, filling: Filling) -> None:
     """The same; null is none."""
     scope = _scope(text)
     if scope is None:
@@ -55,7 +55,7 @@ def scope(message: common_pb2.InstrumentationScope, text: msgspec.Raw, filling: 
     filling.attributes(message.attributes, scope.attributes)
 
 
-def resource(message: resource_pb2.Resource, text: msgspec.Raw, filling: Filling) -> None:
+def fill_resource(message: resource_pb2.Resource, text: msgspec.Raw, filling: Filling) -> None:
     """The same; null is none."""
     resource = _resource(text)
     if resource is None:

@@ -25,7 +25,7 @@ from reconciler.otlp.fields import sized
 from reconciler.otlp.json_messages import NULL
 from reconciler.otlp.json_values import Filling, Wrong, decoded, misplaced
 from reconciler.otlp.models import MOST_RECORDS
-from reconciler.otlp.refusals import Malformed, TooLarge
+from reconciler.otlp.refusals import MalformedRequest, RequestTooLarge
 from reconciler.otlp.wire import MOST_CONTAINERS, too_many_containers, too_many_records
 
 _Message = TypeVar("_Message")
@@ -64,8 +64,8 @@ async def protobuf(body: bytes) -> bytes:
     return b"".join(written)
 
 
-def _malformed(what: str) -> Malformed:
-    return Malformed(f"The request is no ExportLogsServiceRequest in JSON: {what}.")
+def _malformed(what: str) -> MalformedRequest:
+    return MalformedRequest(f"The request is no ExportLogsServiceRequest in JSON: {what}.")
 
 
 def _shortened(path: str) -> str:
@@ -113,7 +113,7 @@ class _Reading:
     ) -> Iterator[None]:
         if group.resource is not NULL:
             with Wrong.inside(".resource"):
-                yield from self._part(counting.resource, parts.resource, message.resource, group.resource)
+                yield from self._part(counting.count_resource, parts.fill_resource, message.resource, group.resource)
         if _is_counted(group.scope_logs, ".scopeLogs", self._containers, too_many_containers):
             yield
         scopes = decoded(_scopes, group.scope_logs, ".scopeLogs") or ()
@@ -137,7 +137,7 @@ class _Reading:
     ) -> Iterator[None]:
         if scope.scope is not NULL:
             with Wrong.inside(".scope"):
-                yield from self._part(counting.scope, parts.scope, message.scope, scope.scope)
+                yield from self._part(counting.count_scope, parts.fill_scope, message.scope, scope.scope)
         if _is_counted(scope.log_records, ".logRecords", self._records, too_many_records):
             yield
         records = decoded(_records, scope.log_records, ".logRecords") or ()
@@ -150,9 +150,9 @@ class _Reading:
             size = _size(one)
             try:
                 if size > weighing.LARGE:
-                    yield from self._part(counting.record, parts.record, message.log_records.add(), one)
+                    yield from self._part(counting.count_record, parts.fill_record, message.log_records.add(), one)
                 else:
-                    parts.record(message.log_records.add(), one, self._filling)
+                    parts.fill_record(message.log_records.add(), one, self._filling)
             except Wrong as wrong:
                 raise wrong.within(f".logRecords[{number}]") from None
             except msgspec.ValidationError as error:
@@ -205,14 +205,14 @@ def _add(into: list[bytes], tag: bytes, content: list[bytes]) -> None:
     into += (tag, sized(sum(map(len, content))), *content)
 
 
-def _is_counted(text: msgspec.Raw, path: str, most: int, refusal: Callable[[], TooLarge]) -> bool:
+def _is_counted(text: msgspec.Raw, path: str, most: int, refusal: Callable[[], RequestTooLarge]) -> bool:
     """Whether an array is so long that its objects are counted first. A shorter one is divided in some milliseconds,
     whatever it has, and counted then.
     """
     if _size(text) <= LARGE:
         return False
     try:
-        counting.objects(text, most=most, refusal=refusal)
+        counting.count_objects(text, most=most, refusal=refusal)
     except msgspec.ValidationError as error:
         raise misplaced(error, path) from None
     return True

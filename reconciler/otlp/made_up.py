@@ -9,7 +9,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 
-def request(text: str, *, at: int) -> bytes:
+def test_request(text: str, *, at: int) -> bytes:
     """An ExportLogsServiceRequest with one record whose body is the text. `at` is Unix milliseconds."""
     nanoseconds = at * 1_000_000
     record = LogRecord(

@@ -10,7 +10,7 @@ MOST_RECORDS = 10_000  # of one request
 MOST_BYTES = 8 << 20  # of one request, decoded
 
 
-class Group(NamedTuple):
+class RecordGroup(NamedTuple):
     """The records of one resource.
 
     `data` is the ResourceLogs with the tag and length that it has in a request, so that any groups one after another
@@ -26,6 +26,6 @@ class Group(NamedTuple):
 class Logs(NamedTuple):
     """One export request that was found to be sound. `size` is the bytes of all groups."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[RecordGroup, ...]
     records: int
     size: int

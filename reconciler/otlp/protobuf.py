@@ -21,7 +21,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from reconciler.otlp.fields import fields, sized
-from reconciler.otlp.refusals import Malformed
+from reconciler.otlp.refusals import MalformedRequest
 from reconciler.otlp.wire import RUN, Run, records_until
 
 MOST_ATTRIBUTES: Final = 1_000  # of one resource that are read
@@ -118,8 +118,8 @@ def _bodies_alone() -> Any:
 _Bodies: Final = _bodies_alone()
 
 
-def _malformed() -> Malformed:
-    return Malformed(
+def _malformed() -> MalformedRequest:
+    return MalformedRequest(
         "The request is no ExportLogsServiceRequest in protobuf: a length is wrong, a string is not UTF-8, or its "
         "values are nested too deep."
     )

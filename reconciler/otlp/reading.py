@@ -7,7 +7,7 @@ import asyncio
 from typing import Final
 
 from reconciler.otlp import json_requests, protobuf, small, wire
-from reconciler.otlp.models import Group, Logs
+from reconciler.otlp.models import Logs, RecordGroup
 from reconciler.otlp.wire import Cut
 
 _PAUSE: Final = 16 << 10  # bytes of resources whose attributes are read at a stretch, about a millisecond
@@ -40,11 +40,11 @@ def at_once(request: bytes) -> Logs | None:
         return None
     protobuf.check_whole(request)
     cut = cuts[0]
-    return Logs((Group(request, cut.records, protobuf.attributes(cut.resource)),), cut.records, len(request))
+    return Logs((RecordGroup(request, cut.records, protobuf.attributes(cut.resource)),), cut.records, len(request))
 
 
 def _small(request: bytes) -> list[Cut] | None:
-    return small.cuts(request) if len(request) < small.SMALL else None
+    return small.cut_small(request) if len(request) < small.SMALL else None
 
 
 async def _checked(request: bytes) -> list[Cut]:
@@ -68,7 +68,7 @@ async def _grouped(request: bytes, cuts: list[Cut]) -> Logs:
     groups = []
     records = size = work = 0
     for cut in cuts:
-        groups.append(Group(view[cut.start : cut.end], cut.records, protobuf.attributes(cut.resource)))
+        groups.append(RecordGroup(view[cut.start : cut.end], cut.records, protobuf.attributes(cut.resource)))
         records += cut.records
         size += cut.end - cut.start
         work += 64 + len(cut.resource)

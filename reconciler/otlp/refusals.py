@@ -3,14 +3,14 @@
 Belongs here: the exceptions. Does not: finding what is wrong, the answers themselves (`answers`).
 """
 
-from reconciler import errors
+from reconciler.model import errors
 
 
-class Malformed(errors.Refused):
+class MalformedRequest(errors.Refused):
     """It is not what its headers say: 400."""
 
 
-class TooLarge(errors.Refused):
+class RequestTooLarge(errors.Refused):
     """It is over a limit, and would be in parts of it that are under: 413."""
 
 

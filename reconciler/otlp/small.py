@@ -18,7 +18,7 @@ _LOG_RECORDS: Final = 0x12  # of ScopeLogs
 _SIZED: Final = frozenset({0x0A, 0x1A})  # of ScopeLogs: the scope; of both: the URL of a schema
 
 
-def cuts(data: bytes) -> list[Cut] | None:
+def cut_small(data: bytes) -> list[Cut] | None:
     """The same cuts as of `wire.walk`, of a request of fewer than `SMALL` bytes; None when it has to be walked."""
     found: list[Cut] = []
     at, end = 0, len(data)

@@ -11,14 +11,14 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from reconciler.otlp.fields import fields
-from reconciler.otlp.refusals import TooLarge
+from reconciler.otlp.refusals import RequestTooLarge
 
 LARGE: Final = 16 << 10  # bytes; what is smaller cannot hold more fields than take some milliseconds
 MOST_FIELDS: Final = 50_000  # of one such part; a map of 12,000 keys has as many
 SLICE: Final = 2_000  # fields between two places to pause, some milliseconds
 
 
-class Part(Enum):
+class WeighedPart(Enum):
     """Messages that hold values, however deep."""
 
     RESOURCE = auto()
@@ -32,20 +32,20 @@ class Part(Enum):
 
 
 _INSIDE: Final[
-    Mapping[Part, Mapping[int, Part]]
+    Mapping[WeighedPart, Mapping[int, WeighedPart]]
 ] = {  # by tag: the field's number in opentelemetry-proto, times 8, plus 2
-    Part.RESOURCE: {0x0A: Part.PAIR, 0x1A: Part.ENTITY},
-    Part.ENTITY: {},
-    Part.SCOPE: {0x1A: Part.PAIR},
-    Part.LOG_RECORD: {0x2A: Part.VALUE, 0x32: Part.PAIR},
-    Part.VALUE: {0x2A: Part.ARRAY, 0x32: Part.MAP},
-    Part.ARRAY: {0x0A: Part.VALUE},
-    Part.MAP: {0x0A: Part.PAIR},
-    Part.PAIR: {0x12: Part.VALUE},
+    WeighedPart.RESOURCE: {0x0A: WeighedPart.PAIR, 0x1A: WeighedPart.ENTITY},
+    WeighedPart.ENTITY: {},
+    WeighedPart.SCOPE: {0x1A: WeighedPart.PAIR},
+    WeighedPart.LOG_RECORD: {0x2A: WeighedPart.VALUE, 0x32: WeighedPart.PAIR},
+    WeighedPart.VALUE: {0x2A: WeighedPart.ARRAY, 0x32: WeighedPart.MAP},
+    WeighedPart.ARRAY: {0x0A: WeighedPart.VALUE},
+    WeighedPart.MAP: {0x0A: WeighedPart.PAIR},
+    WeighedPart.PAIR: {0x12: WeighedPart.VALUE},
 }
 
 
-def weigh(data: bytes, start: int, end: int, part: Part) -> Iterator[None]:
+def weigh(data: bytes, start: int, end: int, part: WeighedPart) -> Iterator[None]:
     """Count the part whose content is there, if it is large, and stop at places to pause. Raises TooLarge, Malformed,
     IndexError (see `fields`).
     """
@@ -66,9 +66,9 @@ def weigh(data: bytes, start: int, end: int, part: Part) -> Iterator[None]:
                 left += field.content, field.end, below
 
 
-def too_many() -> TooLarge:
+def too_many() -> RequestTooLarge:
     """What the sender is told of such a part."""
-    return TooLarge(
+    return RequestTooLarge(
         f"A log record, scope or resource of the request has more than {MOST_FIELDS:,} fields, with those of its "
         "values; log less in one."
     )

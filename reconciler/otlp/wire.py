@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from reconciler.otlp.fields import Field, field, fields, malformed
 from reconciler.otlp.models import MOST_RECORDS
-from reconciler.otlp.refusals import TooLarge
-from reconciler.otlp.weighing import LARGE, SLICE, Part, weigh
+from reconciler.otlp.refusals import RequestTooLarge
+from reconciler.otlp.weighing import LARGE, SLICE, WeighedPart, weigh
 
 MOST_CONTAINERS: Final = 2 * MOST_RECORDS  # resources and scopes: each record may have its own
 MOST_OTHERS: Final = 5 * MOST_CONTAINERS  # fields of those and of the request that are neither, such as schema URLs
@@ -98,7 +98,7 @@ class _Walk:
                 continue
             yield from self._count_others(1)
             if one.tag == _RESOURCE:
-                yield from weigh(self._data, one.content, one.end, Part.RESOURCE)
+                yield from weigh(self._data, one.content, one.end, WeighedPart.RESOURCE)
                 resources.append(self._data[one.content : one.end])
             if not small:
                 yield from self._pass(1, one.start, one.end)
@@ -118,7 +118,7 @@ class _Walk:
             if self._records > MOST_RECORDS:
                 raise too_many_records()
             if large is not None:
-                part = Part.LOG_RECORD if large.tag == _LOG_RECORDS else Part.SCOPE
+                part = WeighedPart.LOG_RECORD if large.tag == _LOG_RECORDS else WeighedPart.SCOPE
                 yield from weigh(self._data, large.content, large.end, part)
             if not small:
                 yield from self._pass(2, start, at)
@@ -192,19 +192,19 @@ def records_until(data: bytes, at: int, end: int, *, stop: int) -> Found:
     return Found(records, others, at, large)
 
 
-def too_many_records() -> TooLarge:
+def too_many_records() -> RequestTooLarge:
     """What the sender is told."""
-    return TooLarge(f"The request has more than {MOST_RECORDS:,} log records; send fewer at a time.")
+    return RequestTooLarge(f"The request has more than {MOST_RECORDS:,} log records; send fewer at a time.")
 
 
-def too_many_containers() -> TooLarge:
+def too_many_containers() -> RequestTooLarge:
     """What the sender is told."""
-    return TooLarge(f"The request has more than {MOST_CONTAINERS:,} resources and scopes; send fewer at a time.")
+    return RequestTooLarge(f"The request has more than {MOST_CONTAINERS:,} resources and scopes; send fewer at a time.")
 
 
-def too_many_others() -> TooLarge:
+def too_many_others() -> RequestTooLarge:
     """What the sender is told."""
-    return TooLarge(
+    return RequestTooLarge(
         f"The request has more than {MOST_OTHERS:,} fields beside its log records, such as schema URLs; leave out "
         "those that stand twice or that OTLP does not know."
     )

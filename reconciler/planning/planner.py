@@ -10,31 +10,34 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from reconciler.access.actors import Actor, Role
+from reconciler.model.names import Key
+from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus, WantedState
+from reconciler.model.principals import Actor, Role
 from reconciler.planning import duplicates, usage
-from reconciler.planning.models import Change, Outcome, Stored, Wanted
-from reconciler.planning.statuses import REFUSED, UpdateStatus
 from reconciler.planning.usage import References
-from reconciler.resources.keys import Key
 
 NOBODY: frozenset[str] = frozenset()
 
 
 def plan(
-    wanted: Sequence[Wanted], stored: Mapping[Key, Stored], *, actor: Actor, suspended: frozenset[str] = NOBODY
+    wanted: Sequence[WantedState],
+    stored: Mapping[Key, StoredState],
+    *,
+    actor: Actor,
+    suspended: frozenset[str] = NOBODY,
 ) -> tuple[Outcome, ...]:
     """One outcome per wanted document, in the order given.
 
     `stored` holds at least the stored resources whose keys occur in `wanted`. What a `suspended` repository owns, an
     admin may change through the API.
     """
-    twice = duplicates.find(wanted)
+    twice = duplicates.find_duplicates(wanted)
     return tuple(_judge(document, stored, twice, actor, suspended) for document in wanted)
 
 
 def plan_deletes(
-    wanted: Sequence[Wanted],
-    stored: Mapping[Key, Stored],
+    wanted: Sequence[WantedState],
+    stored: Mapping[Key, StoredState],
     *,
     references: References,
     actor: Actor,
@@ -45,14 +48,14 @@ def plan_deletes(
     `references` holds at least those to the keys that occur in `wanted`. Whatever stays keeps what it refers to. What a
     `suspended` repository owns, an admin may delete through the API.
     """
-    twice = duplicates.find(wanted)
+    twice = duplicates.find_duplicates(wanted)
     outcomes = [_judge_delete(document, stored, twice, actor, suspended) for document in wanted]
     leaving = [outcome.key for outcome in outcomes if outcome.change is Change.DELETE and outcome.key is not None]
-    staying = usage.staying(leaving, references)
+    staying = usage.resources_in_use(leaving, references)
     return tuple(_in_use(outcome, staying) for outcome in outcomes)
 
 
-def is_free(present: Stored, *, actor: Actor, suspended: frozenset[str]) -> bool:
+def is_free(present: StoredState, *, actor: Actor, suspended: frozenset[str]) -> bool:
     """Whether the actor may change or delete what is stored, going by who owns it."""
     return not _is_of_another_owner(present, actor) or _may_overrule(present, actor, suspended)
 
@@ -70,8 +73,8 @@ def damaged(outcomes: Iterable[Outcome], *, limit: int) -> tuple[tuple[str, str,
 
 
 def _judge(
-    document: Wanted,
-    stored: Mapping[Key, Stored],
+    document: WantedState,
+    stored: Mapping[Key, StoredState],
     twice: Mapping[int, str],
     actor: Actor,
     suspended: frozenset[str],
@@ -90,7 +93,7 @@ def _judge(
     return replace(outcome, status=UpdateStatus.ERROR, change=Change.NONE, reason=document.fault)
 
 
-def _compare(document: Wanted, present: Stored | None, actor: Actor, suspended: frozenset[str]) -> Outcome:
+def _compare(document: WantedState, present: StoredState | None, actor: Actor, suspended: frozenset[str]) -> Outcome:
     if present is None:
         return _create(document, actor)
     if present.digest == document.digest:
@@ -105,7 +108,7 @@ def _compare(document: Wanted, present: Stored | None, actor: Actor, suspended: 
     return _outcome(document, UpdateStatus.CONFIGURED, change=Change.UPDATE, present=present)
 
 
-def _by_recent_rules(document: Wanted, outcome: Outcome) -> Outcome:
+def _by_recent_rules(document: WantedState, outcome: Outcome) -> Outcome:
     """A document that breaks a rule of this version alone: what is stored by an earlier one stays, and is told."""
     assert document.recent is not None
     is_equal = outcome.status in (UpdateStatus.UNCHANGED, UpdateStatus.ERROR) or outcome.change is Change.RESTORE
@@ -114,7 +117,7 @@ def _by_recent_rules(document: Wanted, outcome: Outcome) -> Outcome:
     return _outcome(document, UpdateStatus.INVALID, reason=document.recent)
 
 
-def _restore(document: Wanted, present: Stored, actor: Actor, suspended: frozenset[str]) -> Outcome:
+def _restore(document: WantedState, present: StoredState, actor: Actor, suspended: frozenset[str]) -> Outcome:
     """An equal document is all that it takes to make a damaged version anew, from whoever may write it."""
     if is_free(present, actor=actor, suspended=suspended):
         return _outcome(document, UpdateStatus.CONFIGURED, change=Change.RESTORE, present=present)
@@ -132,8 +135,8 @@ def _stays_refused(outcome: Outcome) -> bool:
 
 
 def _judge_delete(
-    document: Wanted,
-    stored: Mapping[Key, Stored],
+    document: WantedState,
+    stored: Mapping[Key, StoredState],
     twice: Mapping[int, str],
     actor: Actor,
     suspended: frozenset[str],
@@ -150,7 +153,7 @@ def _judge_delete(
     return _outcome(document, UpdateStatus.DELETED, change=Change.DELETE, present=present)
 
 
-def _refuse(document: Wanted, twice: Mapping[int, str], actor: Actor) -> Outcome | None:
+def _refuse(document: WantedState, twice: Mapping[int, str], actor: Actor) -> Outcome | None:
     """What refuses a document whatever is stored: the role first, then every broken rule."""
     if not document.allowed or not _role_covers(actor, document.key):
         return _outcome(document, UpdateStatus.FORBIDDEN)
@@ -167,7 +170,7 @@ def _in_use(outcome: Outcome, staying: Mapping[Key, tuple[Key, ...]]) -> Outcome
     return replace(outcome, status=UpdateStatus.IN_USE, change=Change.NONE, users=staying[outcome.key])
 
 
-def _create(document: Wanted, actor: Actor) -> Outcome:
+def _create(document: WantedState, actor: Actor) -> Outcome:
     """A new resource that is already deprecated: the API does not create it, Git does, so that state follows Git."""
     if not document.deprecated:
         return _outcome(document, UpdateStatus.CREATED, change=Change.CREATE)
@@ -182,17 +185,17 @@ def _role_covers(actor: Actor, key: Key | None) -> bool:
     return actor.role is Role.ADMIN
 
 
-def _is_of_another_owner(present: Stored, actor: Actor) -> bool:
+def _is_of_another_owner(present: StoredState, actor: Actor) -> bool:
     """Git keeps what it applied. What the API created is free, and the first repository to contain it adopts it."""
     return present.owner is not None and present.owner != actor.repository
 
 
-def _may_overrule(present: Stored, actor: Actor, suspended: frozenset[str]) -> bool:
+def _may_overrule(present: StoredState, actor: Actor, suspended: frozenset[str]) -> bool:
     """While a repository is suspended, an admin writes what it owns; another repository never does."""
     return actor.repository is None and actor.role is Role.ADMIN and present.owner in suspended
 
 
-def _head_differs(document: Wanted, present: Stored, actor: Actor) -> bool:
+def _head_differs(document: WantedState, present: StoredState, actor: Actor) -> bool:
     """An equal resource is adopted by a repository, its file or line moved, or the API stored it while its owner was
     suspended: the head follows without a version.
     """
@@ -203,11 +206,11 @@ def _head_differs(document: Wanted, present: Stored, actor: Actor) -> bool:
 
 
 def _outcome(
-    document: Wanted,
+    document: WantedState,
     status: UpdateStatus,
     *,
     change: Change = Change.NONE,
-    present: Stored | None = None,
+    present: StoredState | None = None,
     reason: str | None = None,
 ) -> Outcome:
     return Outcome(

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.planning.models import Change, Outcome, PruneWindow, Stored
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
 
 NAMED = 5  # a message names this many files or resources, and counts the rest
 UNRELATED = "The head has no history in common with the commit that was applied last"
@@ -24,7 +23,7 @@ LOST = (
 LEAVE_OUT = "A file that is not meant for the service is left out with a `.serviceignore` or the setting `exclude`."
 
 
-class Hold(StrEnum):
+class PruneHold(StrEnum):
     """Why nothing was pruned; the values are states of a repository."""
 
     HELD = "prune-held"
@@ -34,7 +33,7 @@ class Hold(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class PruneBudget:
     """How much may be deleted in 24 hours: so many resources at least, and so many percent of what is owned."""
 
     min_count: int = 3
@@ -56,7 +55,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class TreeState:
     """What a commit holds: (path, fault) of each file in scope that could not be read whole, and how many documents.
 
     `missing` says that the folder is not there; such a tree has no documents. `unrelated`: the commit has no history in
@@ -83,9 +82,9 @@ class Pruning:
 
     deletions: tuple[Outcome, ...] = ()
     in_use: tuple[Outcome, ...] = ()
-    held: tuple[Stored, ...] = ()
-    protected: tuple[Stored, ...] = ()
-    hold: Hold | None = None
+    held: tuple[StoredState, ...] = ()
+    protected: tuple[StoredState, ...] = ()
+    hold: PruneHold | None = None
     message: str | None = None
     note: str | None = None
     approvable: bool = False
@@ -101,7 +100,7 @@ class Pruning:
     @property
     def applies(self) -> bool:
         """Whether anything of the head is applied, apart from what goes."""
-        return self.hold is not Hold.UNRELATED_ROOT
+        return self.hold is not PruneHold.UNRELATED_ROOT
 
     @property
     def unapproved(self) -> int:
@@ -109,22 +108,22 @@ class Pruning:
         return 0 if self.approved else len(self.deletions)
 
 
-def leaving(gone: Iterable[Stored]) -> list[Stored]:
+def removed_resources(gone: Iterable[StoredState]) -> list[StoredState]:
     """What is to go of what is gone, in order: a protected resource stays."""
     return sorted((stored for stored in gone if not stored.protected), key=_order)
 
 
-def is_unsure(stored: Stored, *, refused: Mapping[str, str], approved: Set[Key] | None) -> bool:
+def is_unsure(stored: StoredState, *, refused: Mapping[str, str], approved: Set[Key] | None) -> bool:
     """Whether what is gone waits for its own file: a document there is refused, which may be a slip in its name."""
     return stored.path in refused and (approved is None or stored.key not in approved)
 
 
-def decide(
-    gone: Iterable[Stored],
+def decide_prune(
+    gone: Iterable[StoredState],
     *,
-    tree: Tree,
+    tree: TreeState,
     owned: int,
-    budget: Budget | None,
+    budget: PruneBudget | None,
     window: PruneWindow,
     in_use: Mapping[Key, tuple[Key, ...]],
     passing: Set[Key],
@@ -140,7 +139,7 @@ def decide(
     those that the head holds under another name. `refused` are the files of which a document is refused, and where.
     """
     everything = [] if budget is None else list(gone)
-    to_go = leaving(everything)
+    to_go = removed_resources(everything)
     wanted = [stored for stored in to_go if stored.key not in in_use]
     unsure = [stored for stored in wanted if is_unsure(stored, refused=refused, approved=approved)]
     staying = passing | {stored.key for stored in unsure}
@@ -151,7 +150,7 @@ def decide(
     if tree.unreadable:  # told even when nothing is ever pruned: what is in such a file is not applied
         held = _elsewhere(wanted, tree.unreadable)
         message = f"{_faults(tree.unreadable)}. Until then nothing is deleted{_would_go(len(held))}. {LEAVE_OUT}"
-        return Pruning(held=tuple(held), hold=Hold.HELD, message=message, unreadable=True)
+        return Pruning(held=tuple(held), hold=PruneHold.HELD, message=message, unreadable=True)
     protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
     reason = _reason(wanted, lost, tree=tree, owned=owned, budget=budget, window=window, renamed=renamed)
     # An approval lets go what it was given for; once all of that is gone, the same tree is not held again.
@@ -175,7 +174,7 @@ def decide(
         note=_note(kept),
         approved=covered and bool(wanted),
         held=tuple(unsure),
-        hold=Hold.HELD if unsure else None,
+        hold=PruneHold.HELD if unsure else None,
         message=next(_unsure_message(unsure, refused), None),
         approvable=bool(unsure),
         partly=bool(unsure),
@@ -183,35 +182,35 @@ def decide(
 
 
 def _reason(
-    wanted: Sequence[Stored],
-    lost: Sequence[Stored],
+    wanted: Sequence[StoredState],
+    lost: Sequence[StoredState],
     *,
-    tree: Tree,
+    tree: TreeState,
     owned: int,
-    budget: Budget | None,
+    budget: PruneBudget | None,
     window: PruneWindow,
     renamed: Set[Key],
-) -> tuple[Hold, str] | None:
+) -> tuple[PruneHold, str] | None:
     """What holds a head whose files can all be read, and the sentence for it. `lost` is what nobody takes over of what
     is `wanted` away, and what does not wait for its own file.
     """
     if tree.missing is not None:
-        return Hold.PATH_MISSING, f"{tree.missing}. Until then nothing is deleted{_would_go(len(wanted))}."
+        return PruneHold.PATH_MISSING, f"{tree.missing}. Until then nothing is deleted{_would_go(len(wanted))}."
     if budget is None:
         return None
     if tree.documents == 0:
-        return Hold.EMPTY, _empty_message(wanted)
+        return PruneHold.EMPTY, _empty_message(wanted)
     most = max(owned, window.owned)
     if lost and not budget.covers(len(lost) + window.deleted, owned=most):
         before = f", after {window.deleted} within 24 hours" if window.deleted else ""
-        return Hold.HELD, _over_message(lost, owned=most, than=f"{budget.max_percent} percent", before=before)
+        return PruneHold.HELD, _over_message(lost, owned=most, than=f"{budget.max_percent} percent", before=before)
     vanishing = [stored for stored in lost if stored.key not in renamed]
     if not budget.spares(len(vanishing), owned=owned):
-        return Hold.HELD, _over_message(vanishing, owned=owned, than="half")
+        return PruneHold.HELD, _over_message(vanishing, owned=owned, than="half")
     return None
 
 
-def _empty_message(wanted: Sequence[Stored]) -> str:
+def _empty_message(wanted: Sequence[StoredState]) -> str:
     if not wanted:
         return "The head holds no resource at all; commit one, or correct `path`, `include` or `exclude`."
     return (
@@ -220,14 +219,14 @@ def _empty_message(wanted: Sequence[Stored]) -> str:
     )
 
 
-def _unrelated(tree: Tree, wanted: Sequence[Stored]) -> Pruning:
+def _unrelated(tree: TreeState, wanted: Sequence[StoredState]) -> Pruning:
     """Nothing of such a head is applied. What cannot be read is told with it, and must be mended first."""
     release = "release this with `reconciler approve`"
     if tree.unreadable:
         release = f"mend what cannot be read and then {release}: {_faults(tree.unreadable)}"
     return Pruning(
         held=tuple(wanted),
-        hold=Hold.UNRELATED_ROOT,
+        hold=PruneHold.UNRELATED_ROOT,
         message=f"{LOST if tree.lost else UNRELATED}, so nothing of it is applied{_would_go(len(wanted))}; push that "
         f"history back, or {release}.",
         approvable=not tree.unreadable,
@@ -235,19 +234,19 @@ def _unrelated(tree: Tree, wanted: Sequence[Stored]) -> Pruning:
     )
 
 
-def _order(stored: Stored) -> tuple[str, str, str]:
+def _order(stored: StoredState) -> tuple[str, str, str]:
     return (stored.path or "", stored.key.kind, stored.key.name)
 
 
-def _deletion(stored: Stored) -> Outcome:
+def _deletion(stored: StoredState) -> Outcome:
     return Outcome(key=stored.key, status=UpdateStatus.DELETED, change=Change.DELETE, stored=stored)
 
 
-def _staying(stored: Stored, users: tuple[Key, ...]) -> Outcome:
+def _staying(stored: StoredState, users: tuple[Key, ...]) -> Outcome:
     return Outcome(key=stored.key, status=UpdateStatus.IN_USE, stored=stored, users=users)
 
 
-def _elsewhere(wanted: Sequence[Stored], unreadable: Sequence[tuple[str, str]]) -> list[Stored]:
+def _elsewhere(wanted: Sequence[StoredState], unreadable: Sequence[tuple[str, str]]) -> list[StoredState]:
     """What stood in a file that cannot be read is not known to be gone."""
     paths = {path for path, _ in unreadable}
     return [stored for stored in wanted if stored.path not in paths]
@@ -258,14 +257,14 @@ def _faults(unreadable: Sequence[tuple[str, str]]) -> str:
     return "; ".join(fault for _, fault in unreadable[:NAMED]) + more
 
 
-def _over_message(wanted: Sequence[Stored], *, owned: int, than: str, before: str = "") -> str:
+def _over_message(wanted: Sequence[StoredState], *, owned: int, than: str, before: str = "") -> str:
     return (
         f"Nothing is deleted: {len(wanted)} of {owned} resources would go{before}, more than {than} "
         f"({_named(wanted)}); restore them, or release this with `reconciler approve`."
     )
 
 
-def _unsure_message(unsure: Sequence[Stored], refused: Mapping[str, str]) -> Iterator[str]:
+def _unsure_message(unsure: Sequence[StoredState], refused: Mapping[str, str]) -> Iterator[str]:
     """The sentence for what waits for its own file, if there is any."""
     if unsure:
         files = list(dict.fromkeys(refused[stored.path] for stored in unsure if stored.path is not None))
@@ -276,14 +275,14 @@ def _unsure_message(unsure: Sequence[Stored], refused: Mapping[str, str]) -> Ite
         )
 
 
-def _note(protected: Sequence[Stored]) -> str | None:
+def _note(protected: Sequence[StoredState]) -> str | None:
     """What a protected resource's reader has to know; it is as it should be, so it is no message of a hold."""
     if not protected:
         return None
     return f"Kept by the label `service/prune`, though the head does not hold it: {_named(protected)}."
 
 
-def _named(resources: Sequence[Stored]) -> str:
+def _named(resources: Sequence[StoredState]) -> str:
     named = ", ".join(f"{stored.key.kind} {stored.key.name}" for stored in resources[:NAMED])
     return named + (f" and {len(resources) - NAMED} more" if len(resources) > NAMED else "")
 

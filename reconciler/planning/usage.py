@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
 
 References: TypeAlias = Mapping[Key, Collection[Key]]
 """What refers to each key: to those that matter at least."""
 
 
-def staying(leaving: Iterable[Key], references: References) -> dict[Key, tuple[Key, ...]]:
+def resources_in_use(leaving: Iterable[Key], references: References) -> dict[Key, tuple[Key, ...]]:
     """Of what is to leave, what cannot, and the resources that refer to it and stay, in order.
 
     A resource that refers to itself alone does not keep itself; two that refer to each other may leave together.

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from reconciler.counting import counted
-from reconciler.planning.statuses import UpdateStatus
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import NamedResource, Plan, PlanEntry, PlanPlace, PlanStatus
+from reconciler.model.text import counted
 from reconciler.plans import fields, showing, verdicts
 from reconciler.plans.grouping import by_risk
-from reconciler.plans.models import Entry, Named, Place, Plan, Status
-from reconciler.plans.showing import clean
+from reconciler.plans.showing import clean_text
 
 SHOWN = 10  # annotations of one level that GitHub shows in a step
 _AT = re.compile(r":([1-9][0-9]{0,8}):([1-9][0-9]{0,8}):")
@@ -48,24 +48,24 @@ class _Cause(NamedTuple):
     """What is worth a mark: what becomes of a resource, its notes, or a reference of it that leads nowhere."""
 
     level: str
-    entry: Entry
-    status: Status
-    unresolved: Named | None = None
+    entry: PlanEntry
+    status: PlanStatus
+    unresolved: NamedResource | None = None
     is_note: bool = False
 
 
-class Mark(NamedTuple):
+class AnnotationMark(NamedTuple):
     """One annotation."""
 
     level: str
     title: str
     message: str
-    at: Place | None = None
+    at: PlanPlace | None = None
 
 
-def render(plan: Plan) -> Iterator[str]:
+def render_annotations(plan: Plan) -> Iterator[str]:
     """Lines: the verdict as a notice, then errors, notes, warnings and what changes, the riskiest first."""
-    yield command(Mark(NOTICE, "Reconciler plan", verdicts.first_line(plan)))
+    yield command(AnnotationMark(NOTICE, "Reconciler plan", verdicts.first_line(plan)))
     found = [cause for entry, status in by_risk(plan) if not status.existing for cause in _causes(entry, status)]
     of_level = {level: [cause for cause in found if cause.level == level] for level in (ERROR, WARNING, NOTICE)}
     notes = [mark for entry in plan.entries for mark in _notes(plan, entry)]
@@ -74,7 +74,7 @@ def render(plan: Plan) -> Iterator[str]:
     yield from _bounded(plan, of_level[NOTICE], SHOWN - 1)  # the verdict is one of them
 
 
-def _causes(entry: Entry, status: Status) -> Iterator[_Cause]:
+def _causes(entry: PlanEntry, status: PlanStatus) -> Iterator[_Cause]:
     if level := _LEVELS.get(status.status):
         yield _Cause(level, entry, status)
     if status.notes:
@@ -82,22 +82,22 @@ def _causes(entry: Entry, status: Status) -> Iterator[_Cause]:
     yield from (_Cause(WARNING, entry, status, named) for named in status.unresolved)
 
 
-def _notes(plan: Plan, entry: Entry) -> Iterator[Mark]:
+def _notes(plan: Plan, entry: PlanEntry) -> Iterator[AnnotationMark]:
     """What is told of the entry as a whole, which has no place."""
     title = f"Reconciler plan{_of(plan, entry)}"
     if entry.refused:
-        yield Mark(WARNING, title, f"Nothing of this entry would be stored: {verdicts.REFUSED}.")
-    told = (clean(note, showing.VALUE) for note in entry.notes)
-    yield from (Mark(WARNING, title, note) for note in told if note.strip())
+        yield AnnotationMark(WARNING, title, f"Nothing of this entry would be stored: {verdicts.REFUSED}.")
+    told = (clean_text(note, showing.VALUE) for note in entry.notes)
+    yield from (AnnotationMark(WARNING, title, note) for note in told if note.strip())
 
 
-def _of(plan: Plan, entry: Entry) -> str:
-    return f" (entry {clean(entry.name)})" if len(plan.entries) > 1 else ""
+def _of(plan: Plan, entry: PlanEntry) -> str:
+    return f" (entry {clean_text(entry.name)})" if len(plan.entries) > 1 else ""
 
 
-def _bounded(plan: Plan, causes: Sequence[_Cause | Mark], most: int) -> Iterator[str]:
+def _bounded(plan: Plan, causes: Sequence[_Cause | AnnotationMark], most: int) -> Iterator[str]:
     """As many as are shown; the last one counts the rest."""
-    *shown, last = [one if isinstance(one, Mark) else _mark(plan, one) for one in causes[:most]] or (None,)
+    *shown, last = [one if isinstance(one, AnnotationMark) else _mark(plan, one) for one in causes[:most]] or (None,)
     yield from (command(mark) for mark in shown if mark is not None)
     if last is not None:
         rest = len(causes) - most
@@ -105,34 +105,38 @@ def _bounded(plan: Plan, causes: Sequence[_Cause | Mark], most: int) -> Iterator
         yield command(last._replace(message=last.message + told))
 
 
-def _mark(plan: Plan, cause: _Cause) -> Mark:
+def _mark(plan: Plan, cause: _Cause) -> AnnotationMark:
     level, entry, status, named, is_note = cause
     of = _of(plan, entry)
     if is_note:
-        told = "\n".join(line.text.removeprefix("note: ") for line in showing.notes(status))
-        return Mark(level, f"{showing.title(status)} note{of}", told, _place(status))
+        told = "\n".join(line.text.removeprefix("note: ") for line in showing.status_notes(status))
+        return AnnotationMark(level, f"{showing.status_title(status)} note{of}", told, _place(status))
     if named is not None:
-        return Mark(level, f"{showing.title(status)} unresolved{of}", _unresolved(named), named.at or status.at)
-    return Mark(level, f"{showing.title(status)} {showing.word(status)}{of}", _message(status), _place(status))
+        return AnnotationMark(
+            level, f"{showing.status_title(status)} unresolved{of}", _unresolved(named), named.at or status.at
+        )
+    return AnnotationMark(
+        level, f"{showing.status_title(status)} {showing.word(status)}{of}", _message(status), _place(status)
+    )
 
 
-def _message(status: Status) -> str:
+def _message(status: PlanStatus) -> str:
     said = (
-        [line.text for line in showing.reason(status)]
+        [line.text for line in showing.status_reason(status)]
         or [*_changed(status)]
         or [_HELD if status.held else _SAID[status.status]]
     )
     return "\n".join([*said, *([showing.affects(status)] if status.dependants else [])])
 
 
-def _changed(status: Status) -> Iterator[str]:
+def _changed(status: PlanStatus) -> Iterator[str]:
     """The fields of a resource that changes; of a text of several lines that it changed."""
     if status.status is not UpdateStatus.CONFIGURED:
         return
     for field in status.fields[:FIELDS]:
-        sides = fields.sides(field, status.at)
+        sides = fields.field_sides(field, status.at)
         if sides is None:
-            yield str(next(fields.lines(field, status.at)))
+            yield str(next(fields.field_lines(field, status.at)))
         else:
             path, old, new, where = sides
             mark = "+" if old is None else "-" if new is None else "~"
@@ -141,32 +145,32 @@ def _changed(status: Status) -> Iterator[str]:
         yield f"and {counted(rest, 'more field')}"
 
 
-def _unresolved(named: Named) -> str:
-    return f"Nothing here is {showing.title(named)}; without a server it cannot be told whether it exists."
+def _unresolved(named: NamedResource) -> str:
+    return f"Nothing here is {showing.status_title(named)}; without a server it cannot be told whether it exists."
 
 
-def _place(status: Status) -> Place | None:
+def _place(status: PlanStatus) -> PlanPlace | None:
     """The line that is wrong, or the first that changed, else where the resource begins. Of what goes, the first line
     of its file: its own may be gone.
     """
     if status.at is None or status.status in _GONE:
-        return status.at and Place(path=status.at.path)
+        return status.at and PlanPlace(path=status.at.path)
     changed = (field.at for field in status.fields if status.status is UpdateStatus.CONFIGURED)
     return _named(status.reason or "", status.at.path) or next(filter(None, changed), status.at)
 
 
-def _named(reason: str, path: str) -> Place | None:
+def _named(reason: str, path: str) -> PlanPlace | None:
     """The first place in the file that a line of the reason begins with."""
     for line in reason.split("\n"):
         if line.startswith(f"{path}:") and (found := _AT.match(line, len(path))):
-            return Place(path=path, line=int(found[1]), column=int(found[2]))
+            return PlanPlace(path=path, line=int(found[1]), column=int(found[2]))
     return None
 
 
-def command(mark: Mark) -> str:
+def command(mark: AnnotationMark) -> str:
     """The line that makes one annotation."""
     place = mark.at
-    where = {} if place is None else {"file": clean(place.path), "line": str(place.line), "col": str(place.column)}
+    where = {} if place is None else {"file": clean_text(place.path), "line": str(place.line), "col": str(place.column)}
     properties = ",".join(f"{name}={_property(text)}" for name, text in {**where, "title": mark.title}.items())
     return f"::{mark.level} {properties}::{_data(mark.message)}\n"
 

@@ -10,7 +10,7 @@ CONTEXT = 2  # lines around what differs
 COMPARED = 60  # lines of each side between which the shortest difference is looked for: it takes their product
 
 
-def difference(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
+def text_difference(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Lines with `-` gone, `+` there now, `|` as it was: what differs and a little around it, in order."""
     before, after = _common(old, new)
     begin = max(before - CONTEXT, 0)

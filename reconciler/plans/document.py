@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from reconciler.escaping import visible_json
-from reconciler.plans.models import FORMAT, Entry, Plan
+from reconciler.model.plan import FORMAT, Plan, PlanEntry
+from reconciler.model.text import visible_json
 from reconciler.plans.showing import ORDERS
 
 
-def render(plan: Plan) -> bytes:
+def render_json(plan: Plan) -> bytes:
     """One JSON document on one line.
 
     What a terminal acts on is written with JSON's escapes, and so is the bracket of what a forge's runner takes for an
@@ -30,11 +30,11 @@ def _whole(plan: Plan) -> dict[str, Any]:
     return {"formatVersion": FORMAT, **fields}
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: PlanEntry) -> dict[str, Any]:
     return {**_fields(entry), "counts": entry.counts, "statuses": entry.statuses}
 
 
-def _fields(shape: Plan | Entry) -> dict[str, Any]:
+def _fields(shape: Plan | PlanEntry) -> dict[str, Any]:
     """The fields of a shape by their names in JSON, without what is empty or false."""
     found = {}
     for field in msgspec.structs.fields(shape):

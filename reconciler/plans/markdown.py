@@ -10,17 +10,17 @@ last one that is shown its last lines. So fences and folds are always closed, an
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from reconciler.counting import counted
-from reconciler.planning.statuses import UpdateStatus
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import RISK, Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
+from reconciler.model.text import counted
 from reconciler.plans import fields, showing, verdicts
-from reconciler.plans.grouping import Group, by_risk, groups
-from reconciler.plans.models import RISK, Entry, Place, Plan, Status, Tip
-from reconciler.plans.quoting import cell, fence, linked, mark, span
-from reconciler.plans.sheets import Sheet, size
-from reconciler.plans.showing import Line, clean
+from reconciler.plans.grouping import OwnerGroup, by_risk, owner_groups
+from reconciler.plans.quoting import cell, comment_marker, fence, linked, span
+from reconciler.plans.sheets import Sheet, sheet_size
+from reconciler.plans.showing import PlanLine, clean_text
 
-Link = Callable[[Place, Tip], str | None]
-_Address = Callable[[Status], str | None]
+Link = Callable[[PlanPlace, PlanTip], str | None]
+_Address = Callable[[PlanStatus], str | None]
 
 GITHUB = 65_536  # characters of a comment; Gitea takes about as many, GitLab a million
 RESERVE = 1_536  # for what a pipeline adds of its own
@@ -40,20 +40,20 @@ class _Section(NamedTuple):
 
     summary: str
     is_open: bool
-    groups: tuple[Group, ...]
+    groups: tuple[OwnerGroup, ...]
 
 
-def render(plan: Plan, *, marker: str, limit: int = LIMIT, link: Link | None = None) -> str:
+def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, link: Link | None = None) -> str:
     """The comment, of at most `limit` bytes of UTF-8 and so of at most as many characters.
 
     `marker` is the key of the hidden first line: the same for the comments of which only the last is to stay. `link`
     gives the address of a place in one of the two sides, for instance at the forge.
     """
     sheet = Sheet(max(limit, MINIMUM))
-    sheet.add(f"{mark(marker)}\n{_verdict(plan)}\n\n")
+    sheet.add(f"{comment_marker(marker)}\n{_verdict(plan)}\n\n")
     sections = tuple(_sections(plan))
     statuses = [(group.entry, one) for section in sections for group in section.groups for one in group.statuses]
-    sheet.left -= size(_missing(statuses))
+    sheet.left -= sheet_size(_missing(statuses))
     for piece in _about(plan, room=sheet.left // 4):
         sheet.add(piece, keep=sheet.left // 2)
     shown = _fill(sheet, sections, _addresses(plan, link), several=len(plan.entries) > 1)
@@ -63,7 +63,7 @@ def render(plan: Plan, *, marker: str, limit: int = LIMIT, link: Link | None = N
 def _addresses(plan: Plan, link: Link | None) -> _Address:
     """The address of each resource, in the side that has its file."""
 
-    def address(status: Status) -> str | None:
+    def address(status: PlanStatus) -> str | None:
         if status.at is None or link is None:
             return None
         return link(status.at, plan.base if status.status in _GONE else plan.head)
@@ -72,41 +72,47 @@ def _addresses(plan: Plan, link: Link | None) -> _Address:
 
 
 def _verdict(plan: Plan) -> str:
-    told = _told(verdicts.tally(plan.entries))
-    return f"### Plan for {span(clean(verdicts.short(plan.head)))}{verdicts.committed(plan.head)}: {told}"
+    told = _told(verdicts.tally_plan(plan.entries))
+    return f"### Plan for {span(clean_text(verdicts.short_commit(plan.head)))}{verdicts.committed(plan.head)}: {told}"
 
 
-def _told(found: verdicts.Tally) -> str:
-    return verdicts.verdict(found).replace("~", r"\~")  # two of them would strike out what is between
+def _told(found: verdicts.PlanTally) -> str:
+    return verdicts.plan_verdict(found).replace("~", r"\~")  # two of them would strike out what is between
 
 
 def _about(plan: Plan, *, room: int) -> Iterator[str]:
     """What stands above the resources, the most important first."""
     yield f"Merging {_tip(plan.head)} into {_tip(plan.base)}.\n\n"
-    if moved := verdicts.moved(plan, span(clean(plan.base.ref))):
+    if moved := verdicts.moved(plan, span(clean_text(plan.base.ref))):
         yield f"**Note:** {moved}.\n\n"
     if plan.stale:
         yield f"**Note:** {verdicts.STALE}.\n\n"
     if plan.server is not None:
-        yield f"Against {span(clean(plan.server))}{verdicts.revision(plan)}.\n\n"
+        yield f"Against {span(clean_text(plan.server))}{verdicts.revision(plan)}.\n\n"
     for entry in plan.entries:
         if entry.refused:
-            yield f"**Note:** nothing of the entry {span(clean(entry.name))} would be stored: {verdicts.REFUSED}.\n\n"
+            yield (
+                f"**Note:** nothing of the entry {span(clean_text(entry.name))} would be stored: "
+                f"{verdicts.REFUSED}.\n\n"
+            )
     if len(plan.entries) > 1:
         yield _table(plan.entries, room)
     yield from _notes(plan)
 
 
-def _tip(tip: Tip) -> str:
-    short = span(clean(verdicts.short(tip)))
-    return f"{span(clean(tip.ref))} ({short})" if verdicts.is_named(tip) else short
+def _tip(tip: PlanTip) -> str:
+    short = span(clean_text(verdicts.short_commit(tip)))
+    return f"{span(clean_text(tip.ref))} ({short})" if verdicts.is_named(tip) else short
 
 
-def _table(entries: Sequence[Entry], room: int) -> str:
+def _table(entries: Sequence[PlanEntry], room: int) -> str:
     sheet = Sheet(room)
     sheet.add("| entry | folder | what changes |\n|---|---|---|\n")
     for number, entry in enumerate(entries):
-        row = f"| {cell(clean(entry.name))} | {cell(clean(entry.path) or './')} | {_told(verdicts.tally([entry]))} |\n"
+        row = (
+            f"| {cell(clean_text(entry.name))} | {cell(clean_text(entry.path) or './')} | "
+            f"{_told(verdicts.tally_plan([entry]))} |\n"
+        )
         if not sheet.add(row, keep=60):
             return f"{sheet}\nand {counted(len(entries) - number, 'more entry', 'more entries')}\n\n"
     return f"{sheet}\n"
@@ -117,7 +123,7 @@ def _notes(plan: Plan) -> Iterator[str]:
     if notes:
         several = len(plan.entries) > 1
         lines = [
-            f"- {f'entry {span(clean(entry.name))}: ' if several else ''}{span(clean(note, showing.VALUE))}\n"
+            f"- {f'entry {span(clean_text(entry.name))}: ' if several else ''}{span(clean_text(note, showing.VALUE))}\n"
             for entry, note in notes[:_NOTES]
         ]
         rest = len(notes) - _NOTES
@@ -129,14 +135,14 @@ def _sections(plan: Plan) -> Iterator[_Section]:
     pairs = by_risk(plan)
     for status in RISK:
         if found := [(entry, one) for entry, one in pairs if one.status is status and not one.existing]:
-            tally = verdicts.Tally()
+            tally = verdicts.PlanTally()
             tally.new[status] = len(found)
             held = sum(one.held for _, one in found)
             more = f", {held:,} {verdicts.HELD}" if held else ""
             summary = f"{verdicts.SYMBOLS[status]} {verdicts.in_words(tally.new)}{more}"
-            yield _Section(summary, status in _OPEN, tuple(groups(found)))
+            yield _Section(summary, status in _OPEN, tuple(owner_groups(found)))
     if existing := [(entry, one) for entry, one in pairs if one.existing]:
-        yield _Section(f"{len(existing):,} already in trouble: it was so before", False, tuple(groups(existing)))
+        yield _Section(f"{len(existing):,} already in trouble: it was so before", False, tuple(owner_groups(existing)))
 
 
 def _fill(sheet: Sheet, sections: Sequence[_Section], address: _Address, *, several: bool) -> int:
@@ -148,7 +154,7 @@ def _fill(sheet: Sheet, sections: Sequence[_Section], address: _Address, *, seve
         for group in section.groups:
             ahead += _heading(group, several=several)
             for status in group.statuses:
-                piece = _resource(status, address, min(sheet.left - size(ahead + _CLOSE), most))
+                piece = _resource(status, address, min(sheet.left - sheet_size(ahead + _CLOSE), most))
                 if piece is None:
                     _close(sheet, is_open=not ahead.startswith(begin))
                     return shown
@@ -164,31 +170,31 @@ def _close(sheet: Sheet, *, is_open: bool) -> None:
         sheet.add(_CLOSE)
 
 
-def _heading(group: Group, *, several: bool) -> str:
-    entry = f"entry {span(clean(group.entry.name))}, " if several else ""
+def _heading(group: OwnerGroup, *, several: bool) -> str:
+    entry = f"entry {span(clean_text(group.entry.name))}, " if several else ""
     owners = f", owned by {', '.join(map(span, group.owned_by))}" if group.owners else ""
     return f"\n{entry}{span(group.heading)}{owners}\n\n"
 
 
-def _resource(status: Status, address: _Address, room: int) -> str | None:
+def _resource(status: PlanStatus, address: _Address, room: int) -> str | None:
     """A resource with as many of its lines as fit; None when not even its name does."""
     at = status.at
-    place = "" if at is None or not status.name else f" in {linked(showing.at_line(at), address(status))}"
+    place = "" if at is None or not status.name else f" in {linked(showing.place_at_line(at), address(status))}"
     why = showing.word(status) if status.existing or status.held else ""
     why += showing.briefly(status) if status.existing else ""
-    name = f"- {span(showing.title(status))}{place}{f': {span(why)}' if why else ''}"
+    name = f"- {span(showing.status_title(status))}{place}{f': {span(why)}' if why else ''}"
     lines = [] if status.existing else [f"{line}\n" for line in _lines(status)]
-    block = _block(lines, room - size(name) - 1)
+    block = _block(lines, room - sheet_size(name) - 1)
     if lines and not block:
         name += f" ({counted(len(lines), 'line')} not shown)"
     whole = f"{name}\n{block}"
-    return whole if size(whole) <= room else None
+    return whole if sheet_size(whole) <= room else None
 
 
 def _block(lines: Sequence[str], room: int) -> str:
     """Lines in a fence, as many as fit; empty when none does."""
     begin, end = fence(lines[:_LINES])
-    inner = Sheet(room - size(f"\n{begin}{end}") - size(_more(len(lines))))
+    inner = Sheet(room - sheet_size(f"\n{begin}{end}") - sheet_size(_more(len(lines))))
     shown = next((number for number, line in enumerate(lines[:_LINES]) if not inner.add(line)), min(len(lines), _LINES))
     if not shown:
         return ""
@@ -199,32 +205,32 @@ def _more(number: int) -> str:
     return f"# and {counted(number, 'more line')}\n"
 
 
-def _lines(status: Status) -> Iterator[Line]:
+def _lines(status: PlanStatus) -> Iterator[PlanLine]:
     """The lines of a resource, as a forge colours them: `!` is what it has for `~`."""
-    yield from showing.reason(status)
+    yield from showing.status_reason(status)
     for field in status.fields:
-        sides = fields.sides(field, status.at)
+        sides = fields.field_sides(field, status.at)
         if sides is None:
             yield from (
-                line._replace(mark="!") if line.mark == "~" else line for line in fields.lines(field, status.at)
+                line._replace(mark="!") if line.mark == "~" else line for line in fields.field_lines(field, status.at)
             )
         else:
             yield from _values(sides)
     yield from showing.beside(status)
 
 
-def _values(sides: fields.Sides) -> Iterator[Line]:
+def _values(sides: fields.Sides) -> Iterator[PlanLine]:
     if sides.old is not None:
-        yield Line("-", f"{sides.path}: {sides.old}{sides.where if sides.new is None else ''}")
+        yield PlanLine("-", f"{sides.path}: {sides.old}{sides.where if sides.new is None else ''}")
     if sides.new is not None:
-        yield Line("+", f"{sides.path}: {sides.new}{sides.where}")
+        yield PlanLine("+", f"{sides.path}: {sides.new}{sides.where}")
 
 
-def _missing(statuses: Sequence[tuple[Entry, Status]]) -> str:
+def _missing(statuses: Sequence[tuple[PlanEntry, PlanStatus]]) -> str:
     """What is not shown; empty when all is."""
     if not statuses:
         return ""
-    found = verdicts.Tally()
+    found = verdicts.PlanTally()
     for _, status in statuses:
         found.add(status)
     told = [verdicts.in_words(found.new)] if found.new else []

@@ -46,7 +46,7 @@ def linked(shown: str, url: str | None) -> str:
     return f"[{span(shown)}]({quote(url, safe=_SAFE, errors='replace').replace('&', '&amp;')})"
 
 
-def mark(key: str) -> str:
+def comment_marker(key: str) -> str:
     """The hidden first line by which a comment is found again. Another key never makes the same line."""
     kept = _NOT_IN_KEYS.sub("-", key)[:_KEY_MOST].strip("-")
     if kept != key or not key:

@@ -4,7 +4,7 @@ Belongs here: what still fits. Does not: what the pieces say, which of them come
 """
 
 
-def size(text: str) -> int:
+def sheet_size(text: str) -> int:
     """Bytes of UTF-8; never less than its characters, as any forge counts them."""
     return len(text) if text.isascii() else len(text.encode())
 
@@ -19,7 +19,7 @@ class Sheet:
 
     def add(self, piece: str, *, keep: int = 0) -> bool:
         """Add the piece if it fits and leaves so many bytes to others; whether it did."""
-        needed = size(piece)
+        needed = sheet_size(piece)
         if needed + keep > self.left:
             return False
         self._pieces.append(piece)

@@ -8,13 +8,13 @@ Each line begins with a word or a sign of ours, so that no runner of a pipeline 
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.counting import counted
-from reconciler.planning.statuses import UpdateStatus
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import RISK, Plan, PlanEntry, PlanField, PlanStatus, PlanTip
+from reconciler.model.text import counted
 from reconciler.plans import fields, showing, verdicts
 from reconciler.plans.fields import Sides
-from reconciler.plans.grouping import Group, groups
-from reconciler.plans.models import RISK, Entry, Field, Plan, Status, Tip
-from reconciler.plans.showing import Line, clean
+from reconciler.plans.grouping import OwnerGroup, owner_groups
+from reconciler.plans.showing import PlanLine, clean_text
 from reconciler.plans.verdicts import SYMBOLS
 
 _COLORS = {"+": "32", "~": "33", "-": "31", "!": "1;31", "=": "35", "#": "36"}
@@ -22,7 +22,7 @@ _PLAIN = (UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.DELETED)  
 _INDENT = "      "
 
 
-def render(plan: Plan, *, color: bool, width: int | None = None, has_worktree: bool = False) -> Iterator[str]:
+def render_text(plan: Plan, *, color: bool, width: int | None = None, has_worktree: bool = False) -> Iterator[str]:
     """The plan in pieces that end with a line. `width`: columns; a field that needs more has a line for each value.
 
     `has_worktree`: it was made where files lie that may not be committed.
@@ -32,22 +32,22 @@ def render(plan: Plan, *, color: bool, width: int | None = None, has_worktree: b
     yield from _legend(plan, color=color)
     for entry in plan.entries:
         yield from _entry(entry, several=len(plan.entries) > 1, color=color, width=width)
-    yield f"\n{verdicts.last_line(verdicts.tally(plan.entries))}\n"
+    yield f"\n{verdicts.last_line(verdicts.tally_plan(plan.entries))}\n"
 
 
 def _about(plan: Plan, *, has_worktree: bool) -> Iterator[str]:
     yield f"merging {_tip(plan.head)}{verdicts.committed(plan.head)} into {_tip(plan.base)}"
-    if moved := verdicts.moved(plan, clean(plan.base.ref), has_worktree=has_worktree):
+    if moved := verdicts.moved(plan, clean_text(plan.base.ref), has_worktree=has_worktree):
         yield f"note: {moved}"
     if plan.server is not None:
-        yield f"against {clean(plan.server)}{verdicts.revision(plan)}"
+        yield f"against {clean_text(plan.server)}{verdicts.revision(plan)}"
     if plan.stale:
         yield f"note: {verdicts.STALE}"
 
 
-def _tip(tip: Tip) -> str:
-    short = verdicts.short(tip)
-    return f"{clean(tip.ref)} ({short})" if verdicts.is_named(tip) else short
+def _tip(tip: PlanTip) -> str:
+    short = verdicts.short_commit(tip)
+    return f"{clean_text(tip.ref)} ({short})" if verdicts.is_named(tip) else short
 
 
 def _legend(plan: Plan, *, color: bool) -> Iterator[str]:
@@ -57,54 +57,57 @@ def _legend(plan: Plan, *, color: bool) -> Iterator[str]:
         yield f"\n  {shown}\n"
 
 
-def _entry(entry: Entry, *, several: bool, color: bool, width: int | None) -> Iterator[str]:
+def _entry(entry: PlanEntry, *, several: bool, color: bool, width: int | None) -> Iterator[str]:
     if several:
-        yield f"\nEntry {clean(entry.name)} ({_filled(entry)}): {verdicts.verdict(verdicts.tally([entry]))}\n"
+        yield (
+            f"\nEntry {clean_text(entry.name)} ({_filled(entry)}): "
+            f"{verdicts.plan_verdict(verdicts.tally_plan([entry]))}\n"
+        )
     if entry.refused:
         yield f"\n  nothing of this entry would be stored: {verdicts.REFUSED}\n"
     new = [(entry, one) for one in entry.statuses if not one.existing]
-    for group in groups(new):
+    for group in owner_groups(new):
         yield _heading(group)
         for status in group.statuses:
             yield from _resource(status, color=color, width=width)
     yield from _existing([one for one in entry.statuses if one.existing], color=color)
     if entry.notes:
-        yield "\n" + "".join(f"  note: {clean(note, showing.VALUE)}\n" for note in entry.notes)
+        yield "\n" + "".join(f"  note: {clean_text(note, showing.VALUE)}\n" for note in entry.notes)
 
 
-def _filled(entry: Entry) -> str:
-    folder = f"folder {clean(entry.path)}, " if entry.path else ""
-    return f"{folder}project {clean(entry.project)}"
+def _filled(entry: PlanEntry) -> str:
+    folder = f"folder {clean_text(entry.path)}, " if entry.path else ""
+    return f"{folder}project {clean_text(entry.project)}"
 
 
-def _heading(group: Group) -> str:
+def _heading(group: OwnerGroup) -> str:
     owners = f" (owners: {', '.join(group.owned_by)})" if group.owners else ""
     return f"\nin {group.heading}{owners}\n"
 
 
-def _resource(status: Status, *, color: bool, width: int | None) -> Iterator[str]:
+def _resource(status: PlanStatus, *, color: bool, width: int | None) -> Iterator[str]:
     yield f"  {_title(status, color=color)}\n"
-    yield from (_line(line) for line in showing.reason(status))
+    yield from (_line(line) for line in showing.status_reason(status))
     for field in status.fields:
         yield from _field(field, status, width)
     yield from (_line(line) for line in showing.beside(status))
 
 
-def _title(status: Status, *, color: bool) -> str:
+def _title(status: PlanStatus, *, color: bool) -> str:
     symbol = SYMBOLS[status.status]
     word = "" if status.status in _PLAIN and not status.held else f" {showing.word(status)}"
-    place = f" ({showing.at_line(status.at)})" if status.at is not None and status.name else ""
-    return f"{_painted(f'{symbol} {showing.title(status)}', symbol, color)}{word}{place}"
+    place = f" ({showing.place_at_line(status.at)})" if status.at is not None and status.name else ""
+    return f"{_painted(f'{symbol} {showing.status_title(status)}', symbol, color)}{word}{place}"
 
 
-def _line(line: Line) -> str:
+def _line(line: PlanLine) -> str:
     return f"{_INDENT}{line}\n"
 
 
-def _field(field: Field, status: Status, width: int | None) -> Iterator[str]:
-    sides = fields.sides(field, status.at)
+def _field(field: PlanField, status: PlanStatus, width: int | None) -> Iterator[str]:
+    sides = fields.field_sides(field, status.at)
     if sides is None:
-        first, *others = fields.lines(field, status.at)
+        first, *others = fields.field_lines(field, status.at)
         yield _line(first)
         yield from (f"  {_line(line)}" for line in others)
     else:
@@ -125,7 +128,7 @@ def _values(sides: Sides, width: int | None) -> Iterator[str]:
         yield f"{_INDENT}~ {path}:{where}\n{_INDENT}  - {old}\n{_INDENT}  + {new}\n"
 
 
-def _existing(found: Sequence[Status], *, color: bool) -> Iterator[str]:
+def _existing(found: Sequence[PlanStatus], *, color: bool) -> Iterator[str]:
     """What was so before, a line for each."""
     if not found:
         return

@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from reconciler.counting import counted
-from reconciler.escaping import visible
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.plans.models import RISK, Entry, Plan, Status, Tip
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import RISK, Plan, PlanEntry, PlanStatus, PlanTip
+from reconciler.model.text import counted, visible
 
 UNRESOLVED = "unresolved"
 HELD = "held"
@@ -58,7 +57,7 @@ _WORDS = {
 
 
 @dataclass(slots=True)
-class Tally:
+class PlanTally:
     """How often each status occurs. `new` is what the change brings, `existing` what was so before."""
 
     new: Counter[UpdateStatus] = field(default_factory=Counter)
@@ -70,7 +69,7 @@ class Tally:
     warned: int = 0  # resources that the change touched, with notes
     refused: int = 0  # entries of which nothing would be stored
 
-    def add(self, status: Status) -> None:
+    def add(self, status: PlanStatus) -> None:
         """Count one more."""
         if status.existing:
             self.existing[status.status] += 1
@@ -82,9 +81,9 @@ class Tally:
         self.warned += bool(status.notes) and not status.existing
 
 
-def tally(entries: Iterable[Entry]) -> Tally:
+def tally_plan(entries: Iterable[PlanEntry]) -> PlanTally:
     """What the entries come to together."""
-    found = Tally()
+    found = PlanTally()
     for entry in entries:
         found.unchanged += entry.unchanged
         found.untouched_files += entry.untouched_files
@@ -97,10 +96,10 @@ def tally(entries: Iterable[Entry]) -> Tally:
 
 def first_line(plan: Plan) -> str:
     """The verdict; it fits a notification: `Plan for 3f2a1c9: +2 ~5 -1, 1 invalid, 412 unchanged`."""
-    return f"Plan for {short(plan.head)}{committed(plan.head)}: {verdict(tally(plan.entries))}"
+    return f"Plan for {short_commit(plan.head)}{committed(plan.head)}: {plan_verdict(tally_plan(plan.entries))}"
 
 
-def verdict(found: Tally) -> str:
+def plan_verdict(found: PlanTally) -> str:
     """`+2 ~5 -1, 1 invalid, 412 unchanged`: numbers and words of ours alone."""
     signs = " ".join(f"{SYMBOLS[one]}{found.new[one]:,}" for one in _STORED if found.new[one])
     parts = [signs] if signs else []
@@ -115,7 +114,7 @@ def verdict(found: Tally) -> str:
     return ", ".join(parts)
 
 
-def last_line(found: Tally) -> str:
+def last_line(found: PlanTally) -> str:
     """`Plan: 2 to create, 5 to change, 1 invalid; 412 unchanged, 9,990 files not read`, or that nothing changes."""
     rest = [f"{found.unchanged:,} unchanged"] if found.unchanged else []
     files = "file" if found.untouched_files == 1 else "files"
@@ -144,7 +143,7 @@ def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
     """Which of the wanted words occur, in the order of FAIL_ON. ValueError for a word that is none of them."""
     if unknown := sorted(set(wanted) - set(FAIL_ON)):
         raise ValueError(f"{visible(unknown[0])} is none of: {', '.join(FAIL_ON)}")
-    found = tally(plan.entries)
+    found = tally_plan(plan.entries)
     there = {status.value for status, number in found.new.items() if number}
     there |= {UNRESOLVED} if found.unresolved else set()
     there |= {HELD, UpdateStatus.DELETED.value} if found.held else set()  # an older server lists none of them
@@ -160,17 +159,17 @@ def exit_code(plan: Plan, *, detailed: bool, fail_on: Collection[str]) -> int:
     return CHANGED if detailed and changes(plan) else FINE
 
 
-def short(tip: Tip) -> str:
+def short_commit(tip: PlanTip) -> str:
     """The beginning of a commit's id."""
     return visible(tip.commit[:SHORT])
 
 
-def is_named(tip: Tip) -> bool:
+def is_named(tip: PlanTip) -> bool:
     """Whether a side has a name that tells more than its commit: HEAD of no branch tells nothing."""
     return tip.ref != "HEAD" and not tip.commit.startswith(tip.ref)
 
 
-def committed(tip: Tip) -> str:
+def committed(tip: PlanTip) -> str:
     """What a side is more than its commit, in words behind its id."""
     return " with uncommitted changes" if tip.worktree else ""
 

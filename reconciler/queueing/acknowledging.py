@@ -10,8 +10,8 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 
-from reconciler.queueing.number_sets import Numbers
-from reconciler.queueing.segments import NOTHING, Progress, Totals
+from reconciler.queueing.number_sets import NumberSet
+from reconciler.queueing.segments import NOTHING, Progress, SegmentTotals
 
 MAGIC = b"RqAcks\x01\x00"  # the last two bytes are the version
 
@@ -39,14 +39,14 @@ def rewrite_at(tried: int, size: int) -> int:
     return max(REWRITE_BYTES, REWRITE_TIMES * (tried * PROGRESS_BYTES + size))
 
 
-def longest(held: Totals) -> int:
+def longest(held: SegmentTotals) -> int:
     """No file is longer beside a segment that holds so much: once it may grow beyond where it is written anew, by what
     was tried of each batch, with a bit for each record, that it was a dead letter, and that it left.
     """
     return rewrite_at(2 * held.batches, held.batches) + 2 * held.batches * PROGRESS_BYTES + held.records
 
 
-def done(number: int, totals: Totals, *, mark: int) -> bytes:
+def done(number: int, totals: SegmentTotals, *, mark: int) -> bytes:
     """One batch left the queue."""
     return _record(DONE, _DONE.pack(number, totals.records, totals.size), mark=mark)
 
@@ -62,7 +62,7 @@ def replayed(number: int, died: int, *, mark: int) -> bytes:
     return _record(REPLAYED, _REPLAYED.pack(number, died), mark=mark)
 
 
-def several(first: int, bits: bytes, totals: Totals, *, mark: int) -> bytes:
+def several(first: int, bits: bytes, totals: SegmentTotals, *, mark: int) -> bytes:
     """Batches left the queue together: bit i of byte j is the number `first` + 8 j + i."""
     return _record(SEVERAL, _SEVERAL.pack(first, *totals) + bits, mark=mark)
 
@@ -76,16 +76,16 @@ def _record(kind: int, body: bytes, *, mark: int) -> bytes:
 class Acknowledged:
     """What a file says. After `end` nothing is readable."""
 
-    done: Numbers
-    totals: Totals = NOTHING
+    done: NumberSet
+    totals: SegmentTotals = NOTHING
     progress: dict[int, Progress] = field(default_factory=dict)
     died: dict[int, int] = field(default_factory=dict)
     end: int = 0
 
 
-def read(data: bytes, *, first: int, mark: int) -> Acknowledged:
+def read_acknowledgements(data: bytes, *, first: int, mark: int) -> Acknowledged:
     """What the file of the segment says that begins with `first`."""
-    found = Acknowledged(Numbers(first))
+    found = Acknowledged(NumberSet(first))
     if not data.startswith(MAGIC):
         return found
     at = len(MAGIC)
@@ -99,20 +99,20 @@ def read(data: bytes, *, first: int, mark: int) -> Acknowledged:
         at = end
         added = _take(found, kind, body, first=first)
         batches, records, size = batches + added.batches, records + added.records, size + added.size
-    found.totals, found.end = Totals(batches, records, size), at
+    found.totals, found.end = SegmentTotals(batches, records, size), at
     return found
 
 
-def _take(found: Acknowledged, kind: int, body: bytes, *, first: int) -> Totals:
+def _take(found: Acknowledged, kind: int, body: bytes, *, first: int) -> SegmentTotals:
     """Take a record in; how much it adds to what left."""
     if kind == DONE:
         number, records, size = _DONE.unpack(body)
         if number < first or number in found.done:  # below: the file was emptied and begins anew
-            return Totals()
+            return SegmentTotals()
         found.done.add(number)
         found.progress.pop(number, None)
         found.died.pop(number, None)
-        return Totals(1, records, size)
+        return SegmentTotals(1, records, size)
     if kind == PROGRESSED:
         number, attempts, spent = _PROGRESSED.unpack_from(body)
         if number >= first and number not in found.done:
@@ -125,5 +125,5 @@ def _take(found: Acknowledged, kind: int, body: bytes, *, first: int) -> Totals:
         begins, *totals = _SEVERAL.unpack_from(body)
         if begins >= first:
             found.done.add_bits(begins, body[_SEVERAL.size :])
-            return Totals(*totals)
-    return Totals()
+            return SegmentTotals(*totals)
+    return SegmentTotals()

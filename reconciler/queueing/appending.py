@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.queueing import frames, segments
-from reconciler.queueing.committer import Commit, Committer, File
+from reconciler.queueing.committer import CommitFile, Committer, QueueCommit
 from reconciler.queueing.contract import Piece, QueueFault
-from reconciler.queueing.entries import Entry
-from reconciler.queueing.number_sets import Numbers
-from reconciler.queueing.segments import Segment, Totals
+from reconciler.queueing.entries import QueueEntry
+from reconciler.queueing.number_sets import NumberSet
+from reconciler.queueing.segments import Segment, SegmentTotals
 from reconciler.queueing.system import System
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Mode(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    entry: Entry
+    entry: QueueEntry
     header: bytes
     payload: Sequence[Piece]
     heard: asyncio.Future[None]
@@ -61,11 +61,11 @@ class Appender:
         self,
         folder: Path,
         *,
-        header: segments.Header,
+        header: segments.SegmentHeader,
         committer: Committer,
         clock: Callable[[], int],
-        committed: Callable[[Segment, Sequence[Entry], bool], None],
-        refused: Callable[[Sequence[Entry]], None],
+        committed: Callable[[Segment, Sequence[QueueEntry], bool], None],
+        refused: Callable[[Sequence[QueueEntry]], None],
     ) -> None:
         """`header` has the kind and mark, the next number and the totals so far; `committed` hears of each round that
         went well, with its entries and whether the segment is new, `refused` of one that did not. Nothing is appended
@@ -87,12 +87,12 @@ class Appender:
         self._waiting: deque[_Waiting] = deque()
         self._under_way: _UnderWay | None = None
         self._segment: Segment | None = None
-        self._file: File | None = None
+        self._file: CommitFile | None = None
         self._is_unsynced = False
         self._is_sync_due = False
         self._is_sync_refused = False  # whether `refused_at` is that of a synchronisation
         self._timer: asyncio.TimerHandle | None = None
-        self._unknown = Segment(folder, 0, Totals())  # of entries that wait
+        self._unknown = Segment(folder, 0, SegmentTotals())  # of entries that wait
 
     @property
     def waiting(self) -> int:
@@ -115,7 +115,7 @@ class Appender:
         """Take a payload; the future is done when it is where the mode wants it, or on disk if `synced`."""
         size = sum(map(len, payload))
         frame = frames.Frame(self._next, records, size, at, frames.checksum(payload), flags)
-        entry = Entry(self._next, records, size, at, self._unknown)
+        entry = QueueEntry(self._next, records, size, at, self._unknown)
         if keep:
             entry.kept = payload[0] if len(payload) == 1 and isinstance(payload[0], bytes) else b"".join(payload)
         heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -130,20 +130,20 @@ class Appender:
         """Forget the last segment, which was emptied, for one in the same file that begins with the next number."""
         first = self._waiting[0].entry.number if self._waiting else self._next
         self._segment = Segment(old.path, first, self._totals, made_at=old.made_at)
-        self._segment.done = Numbers(first)
+        self._segment.done = NumberSet(first)
         return self._segment
 
     def emptied(self) -> bytes:
         """The header of the segment that `restart` will give."""
         first = self._waiting[0].entry.number if self._waiting else self._next
-        return segments.encode(self._header._replace(first=first, before=self._totals, made_at=self._clock()))
+        return segments.encode_segment(self._header._replace(first=first, before=self._totals, made_at=self._clock()))
 
     @property
-    def file(self) -> File | None:
+    def file(self) -> CommitFile | None:
         """The file of the segment that is appended to."""
         return self._file
 
-    def prepare(self) -> Commit | None:
+    def prepare(self) -> QueueCommit | None:
         """For the committer: what can be written now."""
         if self._under_way is not None or self.is_held:
             return None
@@ -165,18 +165,18 @@ class Appender:
         return taken
 
     def _fresh(self, first: int) -> Segment:
-        segment = Segment(self._folder / segments.name(first), first, self._totals, made_at=self._clock())
-        segment.done = Numbers(first)
+        segment = Segment(self._folder / segments.segment_name(first), first, self._totals, made_at=self._clock())
+        segment.done = NumberSet(first)
         return segment
 
-    def _commit(self, taken: Sequence[_Waiting], segment: Segment, is_new: bool) -> Commit:
+    def _commit(self, taken: Sequence[_Waiting], segment: Segment, is_new: bool) -> QueueCommit:
         buffers: list[Piece] = []
         offset = 0 if is_new else segment.end
         at = segment.end
         if is_new:
             header = self._header._replace(first=segment.first, before=segment.before, made_at=segment.made_at)
-            buffers.append(segments.encode(header))
-            file = File(segment.path)
+            buffers.append(segments.encode_segment(header))
+            file = CommitFile(segment.path)
         else:
             assert self._file is not None
             file = self._file
@@ -189,21 +189,21 @@ class Appender:
         thorough = not is_new and self._is_sync_due and self._is_unsynced  # another file synchronises nothing of this
         if thorough:
             self._is_sync_due = self._is_unsynced = False
-        return Commit(file, offset, buffers, at - offset, synced or thorough, thorough, is_new, self._ended)
+        return QueueCommit(file, offset, buffers, at - offset, synced or thorough, thorough, is_new, self._ended)
 
-    def _synchronisation(self) -> Commit | None:
+    def _synchronisation(self) -> QueueCommit | None:
         if not self._is_sync_due or not self._is_unsynced or self._file is None or self._segment is None:
             return None
         self._is_sync_due = self._is_unsynced = False
-        return Commit(self._file, self._segment.end, [], 0, True, True, False, self._synchronised)
+        return QueueCommit(self._file, self._segment.end, [], 0, True, True, False, self._synchronised)
 
-    def _synchronised(self, commit: Commit) -> None:
+    def _synchronised(self, commit: QueueCommit) -> None:
         if commit.fault is not None:
             self._fail(commit)
         elif self._is_sync_refused:  # else it says nothing of writing
             self._recover()
 
-    def _ended(self, commit: Commit) -> None:
+    def _ended(self, commit: QueueCommit) -> None:
         under_way = self._under_way
         assert under_way is not None
         self._under_way = None
@@ -222,14 +222,16 @@ class Appender:
         if self._waiting or self._is_sync_due:
             self._committer.wants(self)
 
-    def _keep(self, commit: Commit, under_way: _UnderWay, entries: Sequence[Entry]) -> None:
+    def _keep(self, commit: QueueCommit, under_way: _UnderWay, entries: Sequence[QueueEntry]) -> None:
         segment = under_way.segment
         self._recover()
         if under_way.new:
             self.let_go()
             self._segment, self._file = segment, commit.file
         segment.end = commit.offset + commit.size
-        added = Totals(len(entries), sum(entry.records for entry in entries), sum(entry.size for entry in entries))
+        added = SegmentTotals(
+            len(entries), sum(entry.records for entry in entries), sum(entry.size for entry in entries)
+        )
         segment.left = segment.left.plus(added)
         self._totals = self._totals.plus(added)
         if not commit.synced:
@@ -244,7 +246,7 @@ class Appender:
             log.warning(TAKES, self._folder)
         self.refused_at = None
 
-    def _fail(self, commit: Commit) -> None:
+    def _fail(self, commit: QueueCommit) -> None:
         assert commit.fault is not None
         if self.refused_at is None:
             log.error(REFUSES, self._folder, commit.fault.strerror)

@@ -26,7 +26,7 @@ END_SECONDS = 30.0  # for all that is written at the end; a disk that hangs does
 
 
 @dataclass(eq=False, slots=True)
-class File:
+class CommitFile:
     """A file that is written. Only the thread touches the descriptor."""
 
     path: Path
@@ -34,21 +34,21 @@ class File:
 
 
 @dataclass(eq=False, slots=True)
-class Commit:
+class QueueCommit:
     """Buffers that go to one place of one file together; none at all only synchronises it.
 
     `thorough` says that what was written before is not on disk either; `new` that the file is made. Afterwards `fault`
     is what went wrong, and `spoiled` says that the file cannot be trusted with another write.
     """
 
-    file: File
+    file: CommitFile
     offset: int
     buffers: list[Piece]
     size: int
     synced: bool
     thorough: bool
     new: bool
-    ended: Callable[["Commit"], None]
+    ended: Callable[["QueueCommit"], None]
     fault: OSError | None = None
     spoiled: bool = False
 
@@ -56,17 +56,17 @@ class Commit:
 Chore = Callable[[System], None]
 
 
-class Source(Protocol):
+class CommitSource(Protocol):
     """A journal that has something to commit."""
 
-    def prepare(self) -> Commit | None:
+    def prepare(self) -> QueueCommit | None:
         """What it has now, or None."""
 
 
 @dataclass(slots=True)
 class _Round:
     loop: asyncio.AbstractEventLoop
-    commits: list[Commit]
+    commits: list[QueueCommit]
     chores: list[tuple[Chore, Callable[[Exception | None], None]]]
     failures: list[Exception | None] = field(default_factory=list)
 
@@ -78,13 +78,13 @@ class Committer:
         self.faults = 0  # commits, later synchronisations, emptying a file, and acknowledgements, that the disk failed
         self._system = system
         self._rounds: queue.SimpleQueue[_Round | None] = queue.SimpleQueue()
-        self._dirty: dict[Source, None] = {}
+        self._dirty: dict[CommitSource, None] = {}
         self._chores: list[tuple[Chore, Callable[[Exception | None], None]]] = []
         self._thread: threading.Thread | None = None
         self._is_busy = False
         self._is_due = False
 
-    def wants(self, source: Source) -> None:
+    def wants(self, source: CommitSource) -> None:
         """Ask a journal what it has, at the end of this turn of the loop or when the round under way is over."""
         self._dirty[source] = None
         self._make_due()
@@ -178,7 +178,7 @@ def _run(system: System, chore: Chore) -> Exception | None:
     return None
 
 
-def _write(system: System, commit: Commit) -> None:
+def _write(system: System, commit: QueueCommit) -> None:
     file = commit.file
     try:
         if file.descriptor == CLOSED:
@@ -193,7 +193,7 @@ def _write(system: System, commit: Commit) -> None:
         _undo(system, commit)
 
 
-def _put(system: System, commit: Commit) -> None:
+def _put(system: System, commit: QueueCommit) -> None:
     buffers = commit.buffers
     if 0 < len(buffers) <= MOST_PIECES and not commit.thorough:
         written = system.write(commit.file.descriptor, buffers, commit.offset, synced=commit.synced)
@@ -222,7 +222,7 @@ def rest(buffers: Sequence[Piece], written: int) -> list[Piece]:
     return []
 
 
-def _undo(system: System, commit: Commit) -> None:
+def _undo(system: System, commit: QueueCommit) -> None:
     """Leave no trace: what was refused must not come back after a restart."""
     file = commit.file
     if file.descriptor == CLOSED:

@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from reconciler import errors
+from reconciler.model import errors
 
 Piece: TypeAlias = bytes | memoryview
 

@@ -14,14 +14,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler.counting import counted
+from reconciler.model.text import counted
 from reconciler.queueing import committer, frames, obituaries, payloads
 from reconciler.queueing.contract import DeadLetter, Obituary, Piece, QueueFault, Shortage
-from reconciler.queueing.entries import Entry
+from reconciler.queueing.entries import QueueEntry
 from reconciler.queueing.journals import Journal
-from reconciler.queueing.obituaries import Letter
-from reconciler.queueing.reading import Files
-from reconciler.queueing.walking import Walk
+from reconciler.queueing.obituaries import DeadLetterFrame
+from reconciler.queueing.reading import QueueFiles
+from reconciler.queueing.walking import JournalWalk
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +33,14 @@ HANGS = "The disk of the queues does not answer; try again when it does."
 
 Item = TypeVar("Item")
 
-Append = Callable[[Entry, Letter], asyncio.Future[None]]
+Append = Callable[[QueueEntry, DeadLetterFrame], asyncio.Future[None]]
 """Appends a letter's payload to the queue, on disk."""
 
 
 class DeadLetters:
     """See the module. Mutations wait for each other; listing sees what is there when it comes to it."""
 
-    def __init__(self, journal: Journal, files: Files, *, limit: int) -> None:
+    def __init__(self, journal: Journal, files: QueueFiles, *, limit: int) -> None:
         """`limit` is how many bytes they may take before `expire` takes the oldest."""
         self.journal = journal
         self.limit = limit
@@ -50,7 +50,7 @@ class DeadLetters:
         # Letters that are being appended to the queue, whoever waits for it: their numbers, and how large they are.
         self._moving: dict[int, int] = {}
 
-    def committed(self, entries: Sequence[Entry]) -> None:
+    def committed(self, entries: Sequence[QueueEntry]) -> None:
         """The journal has some more."""
         oldest = min(entry.taken_at for entry in entries)
         self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
@@ -59,13 +59,15 @@ class DeadLetters:
         self, payload: Sequence[Piece], obituary: Obituary, *, records: int, taken_at: int, died: int | None
     ) -> asyncio.Future[None]:
         """Append one; on disk when it is done. `died` is when it died first, if it did before."""
-        return self._append(obituaries.encode(obituary, payload, taken_at=taken_at), obituary, records, died)
+        return self._append(
+            obituaries.encode_dead_letter(obituary, payload, taken_at=taken_at), obituary, records, died
+        )
 
     def bury_within(
         self, most: int, payload: Sequence[Piece], obituary: Obituary, *, records: int, taken_at: int
     ) -> asyncio.Future[None] | None:
         """The same; None where all of them would take more than so many bytes."""
-        pieces = obituaries.encode(obituary, payload, taken_at=taken_at)
+        pieces = obituaries.encode_dead_letter(obituary, payload, taken_at=taken_at)
         if self.size + frames.HEADER_BYTES + sum(map(len, pieces)) > most:
             return None
         return self._append(pieces, obituary, records, None)
@@ -92,7 +94,7 @@ class DeadLetters:
         refused = self.journal.appender.refused_at
         return refused is not None and asyncio.get_running_loop().time() < refused + within
 
-    async def letters(self, *, after: int) -> AsyncIterator[tuple[Entry, Letter]]:
+    async def letters(self, *, after: int) -> AsyncIterator[tuple[QueueEntry, DeadLetterFrame]]:
         """In the order of their numbers, with their bytes. What cannot be read is left out, counted, in quarantine."""
         last = self.journal.last
         async for entry in self._entries():
@@ -100,18 +102,18 @@ class DeadLetters:
                 return
             if entry.number <= after or entry.number in entry.segment.done:
                 continue
-            data = await payloads.payload(entry, self.journal, self._files)
+            data = await payloads.read_payload(entry, self.journal, self._files)
             if entry.number in entry.segment.done:
                 continue  # it left meanwhile
-            letter = obituaries.decode(data) if data is not None else None
+            letter = obituaries.decode_dead_letter(data) if data is not None else None
             if letter is not None:
                 yield entry, letter
             elif not entry.segment.is_gone:
                 self.journal.acknowledge([entry])
                 self.journal.damaged(entry.segment, lost=1)
 
-    async def _entries(self) -> AsyncIterator[Entry]:
-        walk = Walk(self.journal, self._files, claims=False)
+    async def _entries(self) -> AsyncIterator[QueueEntry]:
+        walk = JournalWalk(self.journal, self._files, claims=False)
         while found := await walk.soon():
             for entry in found:
                 yield entry
@@ -119,7 +121,7 @@ class DeadLetters:
     async def look(self) -> None:
         """Learn when the oldest died, of those that come first: whatever was replayed may come later, and be older."""
         self.oldest = None
-        walk = Walk(self.journal, self._files, claims=False)
+        walk = JournalWalk(self.journal, self._files, claims=False)
         found = await walk.soon()
         if found:
             self.oldest = min(entry.taken_at for entry in found)
@@ -141,7 +143,7 @@ class DeadLetters:
         done = _Done()
         too_large = 0
         async with self._change(done, limit):
-            waiting: list[tuple[Entry, asyncio.Future[None]]] = []
+            waiting: list[tuple[QueueEntry, asyncio.Future[None]]] = []
             size = 0
             async for entry, letter in _in_time(self.letters(after=0), limit):
                 if entry.number in self._moving or (outages_only and not letter.obituary.outage):
@@ -184,7 +186,7 @@ class DeadLetters:
             if not done.batches:
                 raise QueueFault(HANGS) from None
 
-    def _move(self, entry: Entry, written: asyncio.Future[None]) -> asyncio.Future[None]:
+    def _move(self, entry: QueueEntry, written: asyncio.Future[None]) -> asyncio.Future[None]:
         """Take a letter off once it is in the queue, also when nobody waits for that any more."""
         self._moving[entry.number] = entry.size
 
@@ -211,7 +213,7 @@ class DeadLetters:
         """Bytes of those that are not on their way to the queue."""
         return self.journal.left.size - sum(self._moving.values())
 
-    async def _forget(self, is_wanted: Callable[[Entry], bool]) -> tuple[int, int]:
+    async def _forget(self, is_wanted: Callable[[QueueEntry], bool]) -> tuple[int, int]:
         done = _Done()
         async with self._change(done, committer.END_SECONDS):
             last = self.journal.last
@@ -232,7 +234,7 @@ class _Done:
     batches: int = 0
     records: int = 0
 
-    def add(self, entries: Sequence[Entry]) -> int:
+    def add(self, entries: Sequence[QueueEntry]) -> int:
         """Count these; how many they are."""
         self.batches += len(entries)
         self.records += sum(entry.records for entry in entries)
@@ -250,7 +252,7 @@ async def _in_time(items: AsyncIterator[Item], limit: float | None) -> AsyncIter
         yield item
 
 
-async def _moved(waiting: Sequence[tuple[Entry, asyncio.Future[None]]], limit: float | None) -> list[Entry]:
+async def _moved(waiting: Sequence[tuple[QueueEntry, asyncio.Future[None]]], limit: float | None) -> list[QueueEntry]:
     """Those that are in the queue now. Who gives up waiting cancels none of the appends. Raises TimeoutError when none
     is written in time.
     """
@@ -261,6 +263,6 @@ async def _moved(waiting: Sequence[tuple[Entry, asyncio.Future[None]]], limit: f
     return [entry for entry, written in waiting if written.done() and written.exception() is None]
 
 
-def listed(entry: Entry, letter: Letter) -> DeadLetter:
+def listed(entry: QueueEntry, letter: DeadLetterFrame) -> DeadLetter:
     """A letter as it is listed."""
     return DeadLetter(entry.number, entry.records, len(letter.payload), letter.taken_at, letter.obituary)

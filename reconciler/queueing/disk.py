@@ -14,12 +14,12 @@ from reconciler.queueing.appending import Mode
 from reconciler.queueing.committer import Committer
 from reconciler.queueing.contract import Batch, DeadLetter, Depth, Obituary, Piece, QueueFault, Shortage, Storage, load
 from reconciler.queueing.dead import DeadLetters
-from reconciler.queueing.entries import Entry
+from reconciler.queueing.entries import QueueEntry
 from reconciler.queueing.journals import Journal
-from reconciler.queueing.line import Line, progress_of
-from reconciler.queueing.obituaries import Letter
-from reconciler.queueing.payloads import Kept
-from reconciler.queueing.reading import Files
+from reconciler.queueing.line import QueueLine, progress_of
+from reconciler.queueing.obituaries import DeadLetterFrame
+from reconciler.queueing.payloads import KeptPayloads
+from reconciler.queueing.reading import QueueFiles
 from reconciler.queueing.recovery import Recovered
 from reconciler.queueing.space import Space
 
@@ -29,17 +29,17 @@ MOST_BYTES = frames.MOST_BYTES - (64 << 10)  # of a batch, which fits in a dead 
 ROLLS = 16  # segments of a queue that is full, at least: space comes back in such parts
 
 
-class Shared(NamedTuple):
+class SharedParts(NamedTuple):
     """What all queues share."""
 
     committer: Committer
-    files: Files
-    kept: Kept
+    files: QueueFiles
+    kept: KeptPayloads
     clock: Callable[[], int]
     space: Space
 
 
-class Limits(NamedTuple):
+class QueueLimits(NamedTuple):
     """Of one queue."""
 
     max_batches: int
@@ -51,7 +51,7 @@ class DiskQueue:
     """See the contract."""
 
     def __init__(
-        self, folder: Path, *, queued: Recovered, buried: Recovered, shared: Shared, limits: Limits, sync: str
+        self, folder: Path, *, queued: Recovered, buried: Recovered, shared: SharedParts, limits: QueueLimits, sync: str
     ) -> None:
         self.folder = folder
         self._shared = shared
@@ -76,7 +76,7 @@ class DiskQueue:
             forget=shared.files.forget,
         )
         self._dead = DeadLetters(dead_journal, shared.files, limit=limits.dead_bytes)
-        self._line = Line(self._journal, shared.files)
+        self._line = QueueLine(self._journal, shared.files)
         self._limits = limits
         self._kept = 0
         self._replayed: dict[int, int] = {}  # by numbers of batches that are being written: when they died first
@@ -87,7 +87,7 @@ class DiskQueue:
         if storage is not None:
             self._configure(self._limits._replace(max_batches=max_batches, max_bytes=storage.max_bytes), storage.sync)
 
-    def _configure(self, limits: Limits, sync: str) -> None:
+    def _configure(self, limits: QueueLimits, sync: str) -> None:
         self._limits = limits
         self._dead.limit = limits.dead_bytes
         self._journal.appender.mode = Mode(synced=sync == "commit", interval=sync == "interval")
@@ -147,7 +147,7 @@ class DiskQueue:
             self._replayed[self._journal.appender.next_number] = died
         return self._journal.appender.append(payload, records=records, at=at, keep=keep, synced=died is not None)
 
-    def _committed(self, entries: Sequence[Entry]) -> None:
+    def _committed(self, entries: Sequence[QueueEntry]) -> None:
         for entry in self._line.add(entries):
             self._drop(entry)
         for entry in entries if self._replayed else ():
@@ -155,15 +155,15 @@ class DiskQueue:
             if died is not None:
                 self._journal.replayed(entry, died)
 
-    def _buried(self, entries: Sequence[Entry]) -> None:
+    def _buried(self, entries: Sequence[QueueEntry]) -> None:
         self._dead.committed(entries)
 
-    def _refused(self, entries: Sequence[Entry]) -> None:
+    def _refused(self, entries: Sequence[QueueEntry]) -> None:
         for entry in entries:
             self._drop(entry)
             self._replayed.pop(entry.number, None)
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: QueueEntry) -> None:
         """Keep the bytes of an entry in memory no more."""
         if entry.kept is not None:
             entry.kept = None
@@ -187,7 +187,7 @@ class DiskQueue:
         if kept is not None:
             self._drop(held.entry)
             return kept
-        data = await payloads.payload(held.entry, self._journal, self._shared.files)
+        data = await payloads.read_payload(held.entry, self._journal, self._shared.files)
         if data is None and batch.number in self._line.claimed:
             self._leave([batch.number])
             self._journal.damaged(held.entry.segment, lost=1)
@@ -200,7 +200,7 @@ class DiskQueue:
     def _leave(self, numbers: Sequence[int]) -> None:
         self._forget(self._line.leave(numbers))
 
-    def _forget(self, entries: Sequence[Entry]) -> None:
+    def _forget(self, entries: Sequence[QueueEntry]) -> None:
         for entry in entries:
             self._drop(entry)
         self._journal.acknowledge(entries)
@@ -252,7 +252,7 @@ class DiskQueue:
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """See the contract."""
 
-        def append(entry: Entry, letter: Letter) -> asyncio.Future[None]:
+        def append(entry: QueueEntry, letter: DeadLetterFrame) -> asyncio.Future[None]:
             return self._append([letter.payload], records=entry.records, at=letter.taken_at, died=entry.taken_at)
 
         return await self._dead.replay(

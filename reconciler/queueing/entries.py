@@ -6,11 +6,11 @@ Belongs here: what is known of a frame that was read or written. Does not: the b
 from dataclasses import dataclass
 
 from reconciler.queueing import frames
-from reconciler.queueing.segments import HEADER_BYTES, Segment, Totals
+from reconciler.queueing.segments import HEADER_BYTES, Segment, SegmentTotals
 
 
 @dataclass(eq=False, slots=True)
-class Entry:
+class QueueEntry:
     """`offset` is where its header begins in the segment; `kept` its payload, while there is room for it."""
 
     number: int
@@ -22,9 +22,9 @@ class Entry:
     kept: bytes | None = None
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> SegmentTotals:
         """What it counts for."""
-        return Totals(1, self.records, self.size)
+        return SegmentTotals(1, self.records, self.size)
 
     @property
     def end(self) -> int:

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler import ids
-from reconciler.counting import counted
+from reconciler.model import ids
+from reconciler.model.text import counted
 from reconciler.queueing import identities, quarantine, segments
 from reconciler.queueing.contract import QueueFault
-from reconciler.queueing.identities import Found
+from reconciler.queueing.identities import FoundIdentity
 from reconciler.queueing.system import System
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ WHICH = "Which queues are in {} cannot be read ({}); {}."
 DO = "look at its permissions, the disk, and the limit of open files"
 
 
-class Wanted(NamedTuple):
+class WantedQueue(NamedTuple):
     """Whose queue, and the name of the folder that its own folder is in."""
 
     project: str
@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
     directory: str
 
 
-class Folders:
+class QueueFolders:
     """See the module. Every method but `forget` may wait for the disk; they are called one after another, but for
     `remove`, which knows nothing of the index.
     """
@@ -53,8 +53,8 @@ class Folders:
         self._system = system
         self._clock = clock
         self._randomness = randomness
-        self._known: dict[Path, Found] = {}
-        self._first: dict[Wanted, Found] = {}  # of several for the same, that with the lowest folder
+        self._known: dict[Path, FoundIdentity] = {}
+        self._first: dict[WantedQueue, FoundIdentity] = {}  # of several for the same, that with the lowest folder
         self._unread: dict[Path, OSError] = {}  # folders of queues, and those of the root whose content is not known
 
     def scan(self) -> None:
@@ -70,12 +70,12 @@ class Folders:
             told = " ".join(fault.message for fault in faults[:TOLD])
             log.error("Of what is in %s, %s cannot be read: %s", self._root, counted(len(faults), "folder"), told)
 
-    def all(self) -> tuple[list[Found], list[QueueFault]]:
+    def all(self) -> tuple[list[FoundIdentity], list[QueueFault]]:
         """The queues that are on disk, sorted by their folders, and what cannot be read for now, of whomever it is."""
         self._read_rest()
         return [self._known[folder] for folder in sorted(self._known)], self._faults()
 
-    def find_or_make(self, wanted: Wanted) -> Found:
+    def find_or_make(self, wanted: WantedQueue) -> FoundIdentity:
         """The queue of a destination; made when there is none. Raises OSError, and QueueFault when nobody knows for now
         whether there is one.
         """
@@ -93,24 +93,24 @@ class Folders:
         """
         with contextlib.suppress(OSError):
             _remove(folder)
-        return identities.read(folder) is None
+        return identities.read_identity(folder) is None
 
     def forget(self, folder: Path) -> None:
         """This one was removed."""
         self._known.pop(folder, None)
         self._sort()
 
-    def _refuse_unknown(self, wanted: Wanted) -> None:
+    def _refuse_unknown(self, wanted: WantedQueue) -> None:
         for path in sorted(self._unread):
             if self._root / wanted.directory in (path, path.parent):
                 raise QueueFault(f"{self._fault(path).message} Until then the queue of {wanted.name} is not opened.")
 
-    def _make(self, wanted: Wanted) -> Found:
+    def _make(self, wanted: WantedQueue) -> FoundIdentity:
         place = self._root / wanted.directory
         if not place.exists():
             place.mkdir(mode=0o700)
             self._system.synchronise_folder(self._root)
-        made = identities.make(
+        made = identities.make_identity(
             place,
             project=wanted.project,
             name=wanted.name,
@@ -135,7 +135,7 @@ class Folders:
         try:
             if path.parent == self._root:
                 for folder in sorted(path.iterdir()):
-                    if folder.is_dir() and not identities.is_partial(folder):
+                    if folder.is_dir() and not identities.is_partial_identity(folder):
                         self._read(folder)
             else:
                 self._identify(path)
@@ -152,7 +152,7 @@ class Folders:
         return QueueFault(said.format(path, os.strerror(self._unread[path].errno or 0), DO))
 
     def _identify(self, folder: Path) -> None:
-        found = identities.read(folder)
+        found = identities.read_identity(folder)
         if found is not None:
             self._known[folder] = found
         elif not (folder / identities.GONE).exists():
@@ -160,7 +160,7 @@ class Folders:
 
     def _sort(self) -> None:
         ordered = [self._known[folder] for folder in sorted(self._known, key=str, reverse=True)]
-        self._first = {Wanted(one.project, one.name, one.directory): one for one in ordered}
+        self._first = {WantedQueue(one.project, one.name, one.directory): one for one in ordered}
 
 
 def _remove(folder: Path) -> None:

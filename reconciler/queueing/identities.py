@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler import ids, regular_files
+from reconciler import regular_files
+from reconciler.model import ids
 from reconciler.queueing.system import PASSING, System
 
 FILE = "queue.json"
@@ -24,7 +25,7 @@ MOST_BYTES = 64 << 10
 DIRECTORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class QueueIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """`created` is in Unix milliseconds; `mark` is the secret number that checksums begin with."""
 
     version: int
@@ -34,7 +35,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     mark: int
 
 
-class Found(NamedTuple):
+class FoundIdentity(NamedTuple):
     """A queue that is on disk. `directory` is the name of the folder that its own folder is in."""
 
     project: str
@@ -45,11 +46,11 @@ class Found(NamedTuple):
     created: int
 
 
-def read(folder: Path) -> Found | None:
+def read_identity(folder: Path) -> FoundIdentity | None:
     """Whose a folder is; None when that cannot be read. Raises OSError for what passes: then none is made anew."""
     try:
-        identity = msgspec.json.decode(regular_files.read(folder / FILE, limit=MOST_BYTES), type=Identity)
-    except (regular_files.NotAFile, regular_files.TooLarge, msgspec.MsgspecError):
+        identity = msgspec.json.decode(regular_files.read_file(folder / FILE, limit=MOST_BYTES), type=QueueIdentity)
+    except (regular_files.NotAFile, regular_files.FileTooLarge, msgspec.MsgspecError):
         return None
     except OSError as fault:
         if fault.errno in PASSING:
@@ -57,22 +58,26 @@ def read(folder: Path) -> Found | None:
         return None
     if identity.version != VERSION:
         return None
-    return Found(identity.project, identity.destination, folder.parent.name, folder, identity.mark, identity.created)
+    return FoundIdentity(
+        identity.project, identity.destination, folder.parent.name, folder, identity.mark, identity.created
+    )
 
 
-def is_partial(folder: Path) -> bool:
+def is_partial_identity(folder: Path) -> bool:
     """Whether a folder is what a crash left of making one."""
     return folder.name.startswith(".")
 
 
-def make(directory: Path, *, project: str, name: str, at: int, randomness: bytes, system: System) -> Found:
+def make_identity(
+    directory: Path, *, project: str, name: str, at: int, randomness: bytes, system: System
+) -> FoundIdentity:
     """Make a folder for a queue; it is there, with its file, or not at all. Raises OSError.
 
     `randomness` are 14 bytes, of which the last 4 are the mark.
     """
     mark = int.from_bytes(randomness[ids.RANDOM_BYTES :], "little")
     folder = directory / ids.ulid(milliseconds=at, randomness=randomness[: ids.RANDOM_BYTES])
-    identity = Identity(version=VERSION, project=project, destination=name, created=at, mark=mark)
+    identity = QueueIdentity(version=VERSION, project=project, destination=name, created=at, mark=mark)
     partial = folder.with_name(f".{folder.name}{PARTIAL}")
     partial.mkdir(mode=0o700)
     try:
@@ -82,16 +87,16 @@ def make(directory: Path, *, project: str, name: str, at: int, randomness: bytes
         shutil.rmtree(partial, ignore_errors=True)  # whoever wants the queue tries again, with another name
         raise
     system.synchronise_folder(directory)
-    return Found(project, name, directory.name, folder, mark, at)
+    return FoundIdentity(project, name, directory.name, folder, mark, at)
 
 
-def sweep(root: Path) -> None:
+def sweep_folders(root: Path) -> None:
     """Remove what a process that ended while it made a folder has left. Nothing is in it."""
     for partial in root.glob(f"*/.*{PARTIAL}"):
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _fill(partial: Path, identity: Identity, system: System) -> None:
+def _fill(partial: Path, identity: QueueIdentity, system: System) -> None:
     (partial / DEAD_LETTERS).mkdir(mode=0o700)  # now: a disk that is full later must not keep what dies from it
     descriptor = os.open(partial / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

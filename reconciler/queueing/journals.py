@@ -12,18 +12,18 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from reconciler.counting import counted
+from reconciler.model.text import counted
 from reconciler.queueing import acknowledging, noting, quarantine, segments, used_files
 from reconciler.queueing.appending import Appender
 from reconciler.queueing.committer import Committer
-from reconciler.queueing.entries import Entry
-from reconciler.queueing.number_sets import Numbers
+from reconciler.queueing.entries import QueueEntry
+from reconciler.queueing.number_sets import NumberSet
 from reconciler.queueing.recovery import Recovered
-from reconciler.queueing.segments import Progress, Segment, Totals
+from reconciler.queueing.segments import Progress, Segment, SegmentTotals
 from reconciler.queueing.space import Space
 from reconciler.queueing.system import System
-from reconciler.queueing.used_files import Write
-from reconciler.queueing.used_up import UsedUp
+from reconciler.queueing.used_files import FileWrite
+from reconciler.queueing.used_up import UsedSegments
 
 log = logging.getLogger(__name__)
 
@@ -47,15 +47,15 @@ class Journal:
         committer: Committer,
         clock: Callable[[], int],
         space: Space,
-        committed: Callable[[Sequence[Entry]], None],
-        refused: Callable[[Sequence[Entry]], None],
+        committed: Callable[[Sequence[QueueEntry]], None],
+        refused: Callable[[Sequence[QueueEntry]], None],
         forget: Callable[[Path], None],
     ) -> None:
         """`space` is that of the disk that the folder is on."""
         self.folder = folder
         self.mark = recovered.header.mark
         self.segments = list(recovered.segments)
-        self.left = Totals()
+        self.left = SegmentTotals()
         for segment in self.segments:
             self.left = self.left.plus(segment.left)
         self.disk = sum(segment.end + segment.acknowledged for segment in self.segments)
@@ -77,7 +77,7 @@ class Journal:
         self.appender = Appender(
             folder, header=header, committer=committer, clock=clock, committed=self._committed, refused=refused
         )
-        self._used_up = UsedUp(
+        self._used_up = UsedSegments(
             self.segments,
             header=header,
             appender=self.appender,
@@ -99,7 +99,7 @@ class Journal:
         if self._dirty and self._timer is None:
             self._wait()
 
-    def _committed(self, segment: Segment, entries: Sequence[Entry], is_new: bool) -> None:
+    def _committed(self, segment: Segment, entries: Sequence[QueueEntry], is_new: bool) -> None:
         if is_new:
             if self.segments:
                 self.segments[-1].following = segment
@@ -109,14 +109,14 @@ class Journal:
             self.disk += segments.HEADER_BYTES
         self.last = entries[-1].number
         size = sum(entry.size for entry in entries)
-        added = Totals(len(entries), sum(entry.records for entry in entries), size)
+        added = SegmentTotals(len(entries), sum(entry.records for entry in entries), size)
         self.left = self.left.plus(added)
-        self.disk += segments.length(added) - segments.HEADER_BYTES
+        self.disk += segments.segment_length(added) - segments.HEADER_BYTES
         self._heard(entries)
 
     # What leaves.
 
-    def acknowledge(self, entries: Sequence[Entry]) -> None:
+    def acknowledge(self, entries: Sequence[QueueEntry]) -> None:
         """They left; what did before does not count again. `out` is the caller's, who reads."""
         batches = records = size = 0
         for entry in entries:
@@ -131,24 +131,24 @@ class Journal:
             segment.unwritten.append(acknowledging.done(entry.number, totals, mark=self.mark))
             batches, records, size = batches + 1, records + entry.records, size + entry.size
             self._touch(segment)
-        self.left = self.left.minus(Totals(batches, records, size))
+        self.left = self.left.minus(SegmentTotals(batches, records, size))
 
-    def progressed(self, entry: Entry, progress: Progress) -> None:
+    def progressed(self, entry: QueueEntry, progress: Progress) -> None:
         """Remember what was tried. Only the last of several within 100 ms is written."""
         entry.segment.progress[entry.number] = progress
         entry.segment.unsaved.add(entry.number)
         self._touch(entry.segment)
 
-    def replayed(self, entry: Entry, died: int) -> None:
+    def replayed(self, entry: QueueEntry, died: int) -> None:
         """Remember of a batch that was a dead letter when it died first."""
         entry.segment.died[entry.number] = died
         entry.segment.unwritten.append(acknowledging.replayed(entry.number, died, mark=self.mark))
         self._touch(entry.segment)
 
-    def acknowledge_rest(self, segment: Segment, first: int, last: int) -> Totals:
+    def acknowledge_rest(self, segment: Segment, first: int, last: int) -> SegmentTotals:
         """All of a segment left that is not `out`, with numbers from `first` to `last`: how much that was."""
         gone = segment.left.minus(segment.out).at_least_nothing()
-        numbers = Numbers(first)
+        numbers = NumberSet(first)
         numbers.add_bits(first, _ones(last - first + 1))
         segment.unwritten.append(acknowledging.several(first, numbers.bits(), gone, mark=self.mark))
         segment.done.add_bits(first, numbers.bits())
@@ -157,10 +157,10 @@ class Journal:
         self._touch(segment)
         return gone
 
-    def settle(self, segment: Segment, readable: Totals) -> None:
+    def settle(self, segment: Segment, readable: SegmentTotals) -> None:
         """All of a segment was read, and so much of what should not have left is there: the rest is lost."""
         missing = segment.left.minus(readable)
-        if missing == Totals():
+        if missing == SegmentTotals():
             return
         segment.left = readable
         self.left = self.left.minus(missing)
@@ -177,7 +177,10 @@ class Journal:
             return
         segment.is_damaged = True
         self.quarantined += 1
-        self._committer.do(lambda _: quarantine.copy(segment.path, kind=self._kind), quarantine.told(segment.path))
+        self._committer.do(
+            lambda _: quarantine.copy_to_quarantine(segment.path, kind=self._kind),
+            quarantine.quarantine_note(segment.path),
+        )
 
     # Writing down what left.
 
@@ -248,15 +251,15 @@ class Journal:
     def _may_note(self, segment: Segment) -> bool:
         return segment not in self._writing and self._used_up.may_note(segment)
 
-    def _note(self, segment: Segment) -> Write | None:
+    def _note(self, segment: Segment) -> FileWrite | None:
         before = segment.acknowledged
-        write = noting.noted(segment, mark=self.mark)
+        write = noting.pending_acknowledgement(segment, mark=self.mark)
         self.disk += segment.acknowledged - before
         return write
 
-    def _take_back(self, write: Write) -> None:
+    def _take_back(self, write: FileWrite) -> None:
         before = write.segment.acknowledged
-        noting.take_back(write)
+        noting.take_back_acknowledgement(write)
         self.disk += write.segment.acknowledged - before
 
     def _stay(self, stuck: Sequence[Segment]) -> None:

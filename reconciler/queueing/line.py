@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from reconciler.queueing import number_sets
 from reconciler.queueing.contract import Batch
-from reconciler.queueing.entries import Entry
+from reconciler.queueing.entries import QueueEntry
 from reconciler.queueing.journals import Journal
-from reconciler.queueing.reading import Files
+from reconciler.queueing.reading import QueueFiles
 from reconciler.queueing.segments import Progress
 from reconciler.queueing.waiters import Waiters
-from reconciler.queueing.walking import Walk
+from reconciler.queueing.walking import JournalWalk
 
 log = logging.getLogger(__name__)
 
@@ -29,24 +29,24 @@ AGAIN_SECONDS = 1.0  # after reading met a fault of the program
 
 
 @dataclass(eq=False, slots=True)
-class Held:
+class LeasedBatch:
     """An entry that was claimed, as its user sees it."""
 
-    entry: Entry
+    entry: QueueEntry
     batch: Batch
 
 
-class Line:
+class QueueLine:
     """See the module. `journal` is told of what left by the caller."""
 
-    def __init__(self, journal: Journal, files: Files) -> None:
-        self.claimed: dict[int, Held] = {}
+    def __init__(self, journal: Journal, files: QueueFiles) -> None:
+        self.claimed: dict[int, LeasedBatch] = {}
         self._folder = journal.folder
-        self._returned: dict[int, Held] = {}
-        self._ready: deque[Entry] = deque()
+        self._returned: dict[int, LeasedBatch] = {}
+        self._ready: deque[QueueEntry] = deque()
         self._first_returned: list[int] = []
         self._first_held: list[int] = []
-        self._walk = Walk(journal, files, claims=True)
+        self._walk = JournalWalk(journal, files, claims=True)
         self._filling: asyncio.Task[None] | None = None
         self._waiters = Waiters()
 
@@ -55,13 +55,13 @@ class Line:
         """Whether what is appended now is likely to be kept in the front."""
         return len(self._ready) < READY
 
-    def add(self, entries: Sequence[Entry]) -> list[Entry]:
+    def add(self, entries: Sequence[QueueEntry]) -> list[QueueEntry]:
         """What was just committed; returns what is not in the front now, and is read later."""
         late = [entry for entry in entries if not self._add(entry)]
         self.wake()
         return late
 
-    def _add(self, entry: Entry) -> bool:
+    def _add(self, entry: QueueEntry) -> bool:
         if len(self._ready) >= READY or self._filling is not None or not self._walk.step(entry):
             return False
         self._ready.append(entry)
@@ -87,11 +87,11 @@ class Line:
             heapq.heappop(self._first_returned)
         return bool(self._first_returned or self._ready) or self._fill()
 
-    def _next(self) -> Held:
+    def _next(self) -> LeasedBatch:
         """The first in line, which stays there."""
         return self._returned[self._first_returned[0]] if self._first_returned else _held(self._ready[0])
 
-    def _take(self, held: Held) -> None:
+    def _take(self, held: LeasedBatch) -> None:
         number = held.entry.number
         if self._returned.pop(number, None) is not None:
             heapq.heappop(self._first_returned)
@@ -139,9 +139,9 @@ class Line:
                 heapq.heappush(self._first_returned, batch.number)
         self.wake()
 
-    def leave(self, numbers: Iterable[int]) -> list[Entry]:
+    def leave(self, numbers: Iterable[int]) -> list[QueueEntry]:
         """Those that were claimed leave the line; what is not known is left out."""
-        left: list[Entry] = []
+        left: list[QueueEntry] = []
         for number in numbers:
             held = self.claimed.pop(number, None) or self._returned.pop(number, None)
             if held is not None:
@@ -149,7 +149,7 @@ class Line:
         self._forget()
         return left
 
-    def leave_unclaimed(self) -> list[Entry]:
+    def leave_unclaimed(self) -> list[QueueEntry]:
         """All of the front that is not claimed leaves the line."""
         left = [_out(held.entry) for held in self._returned.values()] + [_out(entry) for entry in self._ready]
         self._returned.clear()
@@ -159,7 +159,7 @@ class Line:
         return left
 
     @property
-    def walk(self) -> Walk:
+    def walk(self) -> JournalWalk:
         """Where the front ends."""
         return self._walk
 
@@ -182,10 +182,10 @@ class Line:
             heapq.heappop(first)
 
 
-def _held(entry: Entry) -> Held:
+def _held(entry: QueueEntry) -> LeasedBatch:
     progress = entry.segment.progress.get(entry.number)
     if progress is None:
-        return Held(entry, Batch(entry.number, entry.records, entry.size, entry.taken_at))
+        return LeasedBatch(entry, Batch(entry.number, entry.records, entry.size, entry.taken_at))
     batch = Batch(
         entry.number,
         entry.records,
@@ -193,16 +193,16 @@ def _held(entry: Entry) -> Held:
         entry.taken_at,
         progress.attempts,
         progress.spent,
-        number_sets.unpacked(progress.done),
+        number_sets.unpack_numbers(progress.done),
     )
-    return Held(entry, batch)
+    return LeasedBatch(entry, batch)
 
 
-def _out(entry: Entry) -> Entry:
+def _out(entry: QueueEntry) -> QueueEntry:
     entry.segment.out = entry.segment.out.minus(entry.totals)
     return entry
 
 
 def progress_of(batch: Batch) -> Progress:
     """What is remembered of a batch."""
-    return Progress(batch.attempts, batch.spent, number_sets.packed(batch.done))
+    return Progress(batch.attempts, batch.spent, number_sets.pack_numbers(batch.done))

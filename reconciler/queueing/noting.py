@@ -6,10 +6,10 @@ leaves to be written. Does not: the bytes of records (`acknowledging`), when the
 
 from reconciler.queueing import acknowledging
 from reconciler.queueing.segments import Segment
-from reconciler.queueing.used_files import Write
+from reconciler.queueing.used_files import FileWrite
 
 
-def noted(segment: Segment, *, mark: int) -> Write | None:
+def pending_acknowledgement(segment: Segment, *, mark: int) -> FileWrite | None:
     """What is to be written of a segment, which counts as written from now on; None when that is nothing."""
     if segment.acknowledged >= acknowledging.rewrite_at(len(segment.progress) + len(segment.died), segment.done.size):
         return _all(segment, mark=mark)
@@ -18,7 +18,7 @@ def noted(segment: Segment, *, mark: int) -> Write | None:
     return _taken(segment, offset=segment.acknowledged, is_anew=False, mark=mark)
 
 
-def _all(segment: Segment, *, mark: int) -> Write:
+def _all(segment: Segment, *, mark: int) -> FileWrite:
     unwritten, unsaved = segment.unwritten, segment.unsaved  # what the file lacks, if this cannot be written
     segment.unsaved = set(segment.progress)
     segment.unwritten = [acknowledging.several(segment.done.first, segment.done.bits(), segment.gone, mark=mark)]
@@ -29,7 +29,7 @@ def _all(segment: Segment, *, mark: int) -> Write:
     return write._replace(records=unwritten, unsaved=unsaved)
 
 
-def _taken(segment: Segment, *, offset: int, is_anew: bool, mark: int) -> Write:
+def _taken(segment: Segment, *, offset: int, is_anew: bool, mark: int) -> FileWrite:
     records = [] if offset else [acknowledging.MAGIC]
     records += segment.unwritten
     records += [
@@ -37,12 +37,12 @@ def _taken(segment: Segment, *, offset: int, is_anew: bool, mark: int) -> Write:
     ]
     data = b"".join(records)
     before, segment.acknowledged = segment.acknowledged, offset + len(data)
-    write = Write(segment, offset, data, before, is_anew, segment.unwritten, segment.unsaved)
+    write = FileWrite(segment, offset, data, before, is_anew, segment.unwritten, segment.unsaved)
     segment.unwritten, segment.unsaved = [], set()
     return write
 
 
-def take_back(write: Write) -> None:
+def take_back_acknowledgement(write: FileWrite) -> None:
     """A write failed: what the file lacks is written with what is next."""
     segment = write.segment
     segment.unwritten = write.records + segment.unwritten

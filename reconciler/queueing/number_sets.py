@@ -6,7 +6,7 @@ Belongs here: a set of any such numbers. Does not: what the numbers are, files.
 BLOCK_BITS = 8
 
 
-class Numbers:
+class NumberSet:
     """Numbers from the first one on that was added, or given."""
 
     __slots__ = ("_bits", "_first")
@@ -61,15 +61,15 @@ class Numbers:
         return self._first + length - 1 if length else None
 
 
-def packed(places: frozenset[int]) -> bytes:
+def pack_numbers(places: frozenset[int]) -> bytes:
     """Places from 0 on, as bits."""
-    numbers = Numbers()
+    numbers = NumberSet()
     for place in places:
         numbers.add(place)
     return numbers.bits()
 
 
-def unpacked(bits: bytes) -> frozenset[int]:
+def unpack_numbers(bits: bytes) -> frozenset[int]:
     """The places that `packed` packed."""
     return frozenset(
         place * BLOCK_BITS + bit

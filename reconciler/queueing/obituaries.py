@@ -27,7 +27,7 @@ class _Written(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     outage: bool = False
 
 
-class Letter(NamedTuple):
+class DeadLetterFrame(NamedTuple):
     """What a frame held."""
 
     obituary: Obituary
@@ -35,13 +35,13 @@ class Letter(NamedTuple):
     payload: bytes
 
 
-def encode(obituary: Obituary, payload: Sequence[Piece], *, taken_at: int) -> list[Piece]:
+def encode_dead_letter(obituary: Obituary, payload: Sequence[Piece], *, taken_at: int) -> list[Piece]:
     """The pieces of a frame."""
     written = msgspec.json.encode(_Written(taken_at=taken_at, **obituary._asdict()))
     return [_LENGTH.pack(len(written)) + written, *payload]
 
 
-def decode(data: bytes) -> Letter | None:
+def decode_dead_letter(data: bytes) -> DeadLetterFrame | None:
     """What a frame holds; None when it is something else."""
     try:
         (length,) = _LENGTH.unpack_from(data)
@@ -50,4 +50,4 @@ def decode(data: bytes) -> Letter | None:
     except (struct.error, msgspec.MsgspecError):
         return None
     obituary = Obituary(**{name: getattr(written, name) for name in Obituary._fields})
-    return Letter(obituary, written.taken_at, data[begins:])
+    return DeadLetterFrame(obituary, written.taken_at, data[begins:])

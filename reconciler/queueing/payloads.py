@@ -7,15 +7,15 @@ import zlib
 
 from reconciler.queueing import frames
 from reconciler.queueing.contract import Piece
-from reconciler.queueing.entries import Entry
+from reconciler.queueing.entries import QueueEntry
 from reconciler.queueing.journals import Journal
-from reconciler.queueing.reading import Files
+from reconciler.queueing.reading import QueueFiles
 
 KEPT_BYTES = 32 << 20  # of all queues
 KEPT_OF_ONE = 4 << 20  # of one queue
 
 
-class Kept:
+class KeptPayloads:
     """How many bytes of payloads are kept in memory from their arrival until they are sent for the first time."""
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
@@ -33,7 +33,7 @@ class Kept:
         self._room += size
 
 
-async def payload(entry: Entry, journal: Journal, files: Files) -> bytes | None:
+async def read_payload(entry: QueueEntry, journal: Journal, files: QueueFiles) -> bytes | None:
     """The payload of a frame; None when it is not there as it was written."""
     length = frames.HEADER_BYTES + entry.size
     data = files.now(entry.segment.path, entry.offset, length)
@@ -46,7 +46,7 @@ async def payload(entry: Entry, journal: Journal, files: Files) -> bytes | None:
         return None
 
 
-def _checked(data: Piece, entry: Entry, *, mark: int) -> bytes | None:
+def _checked(data: Piece, entry: QueueEntry, *, mark: int) -> bytes | None:
     if len(data) != frames.HEADER_BYTES + entry.size:
         return None
     frame = frames.decode(data, 0, mark=mark)

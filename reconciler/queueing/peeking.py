@@ -16,7 +16,7 @@ from reconciler.queueing import acknowledging, frames, identities, number_sets, 
 from reconciler.queueing.acknowledging import Acknowledged
 from reconciler.queueing.contract import Obituary
 from reconciler.queueing.frames import Frame
-from reconciler.queueing.identities import Found
+from reconciler.queueing.identities import FoundIdentity
 
 MOST_ACKNOWLEDGED_BYTES = 64 << 20  # of a file; what the rest would say left is shown as queued
 
@@ -45,13 +45,17 @@ class Peeked(NamedTuple):
     obituary: Obituary | None = None
 
 
-def found(root: Path) -> list[Found]:
+def found(root: Path) -> list[FoundIdentity]:
     """The queues below a root, sorted by their folders."""
-    known = (identities.read(folder) for folder in sorted(root.glob("*/*/")) if not identities.is_partial(folder))
+    known = (
+        identities.read_identity(folder)
+        for folder in sorted(root.glob("*/*/"))
+        if not identities.is_partial_identity(folder)
+    )
     return [one for one in known if one is not None]
 
 
-def walk(queue: Found) -> Iterator[Peeked]:
+def walk(queue: FoundIdentity) -> Iterator[Peeked]:
     """All that the files of a queue hold: the queue in its order, then the dead letters in theirs."""
     for path in sorted(queue.folder.glob(f"*{segments.SUFFIX}")):
         yield from _segment(path, mark=queue.mark, is_dead=False)
@@ -61,14 +65,14 @@ def walk(queue: Found) -> Iterator[Peeked]:
 
 def _segment(path: Path, *, mark: int, is_dead: bool) -> Iterator[Peeked]:
     try:
-        descriptor = reading.opened(path)
+        descriptor = reading.open_files(path)
     except OSError:
         return
     try:
         first = _first(path, descriptor)
         if first is None:
             return
-        said = acknowledging.read(_acknowledged(path), first=first, mark=mark)
+        said = acknowledging.read_acknowledgements(_acknowledged(path), first=first, mark=mark)
         for frame, payload in _frames(path, descriptor, mark=mark):
             if frame.number >= first:
                 yield _peeked(frame, payload, said, is_dead=is_dead)
@@ -79,7 +83,7 @@ def _segment(path: Path, *, mark: int, is_dead: bool) -> Iterator[Peeked]:
 def _first(path: Path, descriptor: int) -> int | None:
     """The first number that counts; None when there is none, or all was used up."""
     try:
-        header = segments.decode(os.pread(descriptor, segments.HEADER_BYTES, 0))
+        header = segments.decode_segment(os.pread(descriptor, segments.HEADER_BYTES, 0))
         if header is None:
             return int(path.stem, 16)
     except (OSError, ValueError, segments.UnknownVersion):
@@ -89,7 +93,7 @@ def _first(path: Path, descriptor: int) -> int | None:
 
 def _acknowledged(path: Path) -> bytes:
     try:
-        return reading.whole(path.with_suffix(segments.ACKNOWLEDGED), limit=MOST_ACKNOWLEDGED_BYTES)
+        return reading.read_whole(path.with_suffix(segments.ACKNOWLEDGED), limit=MOST_ACKNOWLEDGED_BYTES)
     except OSError:
         return b""
 
@@ -103,7 +107,7 @@ def _frames(path: Path, descriptor: int, *, mark: int) -> Iterator[tuple[Frame, 
         frame = frames.decode(header, 0, mark=mark)
         payload = os.pread(descriptor, frame.size, at + frames.HEADER_BYTES) if frame is not None else b""
         if frame is None or len(payload) < frame.size:
-            following = frames.find(reading.whole(path, limit=segments.LONGEST_BYTES), at + 1, mark=mark)
+            following = frames.find(reading.read_whole(path, limit=segments.LONGEST_BYTES), at + 1, mark=mark)
             if following is None:
                 return
             at = following
@@ -116,7 +120,7 @@ def _peeked(frame: Frame, payload: bytes, said: Acknowledged, *, is_dead: bool) 
     whole = payload if zlib.crc32(payload) == frame.checksum else None
     gone = frame.number in said.done
     if is_dead:
-        letter = obituaries.decode(whole) if whole is not None else None
+        letter = obituaries.decode_dead_letter(whole) if whole is not None else None
         state = State.ACKNOWLEDGED if gone else State.DEAD
         if letter is None:
             return Peeked(state, frame.number, frame.records, frame.taken_at, None)
@@ -130,6 +134,6 @@ def _peeked(frame: Frame, payload: bytes, said: Acknowledged, *, is_dead: bool) 
             obituary=letter.obituary,
         )
     progress = said.progress.get(frame.number)
-    attempts, done = (progress.attempts, number_sets.unpacked(progress.done)) if progress else (0, frozenset())
+    attempts, done = (progress.attempts, number_sets.unpack_numbers(progress.done)) if progress else (0, frozenset())
     state = State.ACKNOWLEDGED if gone else State.QUEUED
     return Peeked(state, frame.number, frame.records, frame.taken_at, whole, attempts, done)

@@ -22,12 +22,12 @@ FOLDER = "quarantine"
 DEAD = "dead-"  # before the name of a segment of dead letters
 
 
-def folder(path: Path, *, kind: int) -> Path:
+def quarantine_folder(path: Path, *, kind: int) -> Path:
     """Where a segment of this kind is put: beside its own folder, or in its queue's."""
     return (path.parent.parent if kind == segments.DEAD else path.parent) / FOLDER
 
 
-def copy(path: Path, *, kind: int) -> None:
+def copy_to_quarantine(path: Path, *, kind: int) -> None:
     """Put a second name, or a copy, of a file there. Raises OSError."""
     for place in _places(path, kind=kind):
         try:
@@ -42,7 +42,7 @@ def copy(path: Path, *, kind: int) -> None:
         return
 
 
-def move(path: Path, *, kind: int) -> None:
+def move_to_quarantine(path: Path, *, kind: int) -> None:
     """Put a file there, and what was acknowledged of it. Raises OSError."""
     place = next(one for one in _places(path, kind=kind) if _is_free(one) or _is_same(path, one))
     path.replace(place)
@@ -51,9 +51,9 @@ def move(path: Path, *, kind: int) -> None:
         path.with_suffix(segments.ACKNOWLEDGED).rename(place.with_suffix(segments.ACKNOWLEDGED))
 
 
-def put(segments_folder: Path, *, kind: int) -> list[Path]:
+def quarantined_segments(segments_folder: Path, *, kind: int) -> list[Path]:
     """The segments of a journal that are in quarantine."""
-    place = folder(segments_folder / segments.name(0), kind=kind)
+    place = quarantine_folder(segments_folder / segments.segment_name(0), kind=kind)
     try:
         found = [one for one in place.iterdir() if one.suffix == segments.SUFFIX]
     except FileNotFoundError:
@@ -63,10 +63,10 @@ def put(segments_folder: Path, *, kind: int) -> list[Path]:
 
 def first_number(path: Path) -> int | None:
     """With which number a segment in quarantine begins, by its name."""
-    return segments.number(path.name.removeprefix(DEAD)[: segments.NAME_DIGITS])
+    return segments.segment_number(path.name.removeprefix(DEAD)[: segments.NAME_DIGITS])
 
 
-def told(path: Path) -> Callable[[Exception | None], None]:
+def quarantine_note(path: Path) -> Callable[[Exception | None], None]:
     """Tells what became of putting a file there."""
 
     def tell(failure: Exception | None) -> None:
@@ -81,7 +81,7 @@ def told(path: Path) -> Callable[[Exception | None], None]:
 
 
 def _place(path: Path, *, kind: int) -> Path:
-    place = folder(path, kind=kind)
+    place = quarantine_folder(path, kind=kind)
     place.mkdir(mode=0o700, exist_ok=True)
     return place / (f"{DEAD}{path.name}" if kind == segments.DEAD else path.name)
 

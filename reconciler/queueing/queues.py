@@ -15,20 +15,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.queueing import committer, identities, recovery, segments
 from reconciler.queueing.committer import Committer
 from reconciler.queueing.contract import Queue, QueueFault, Storage
-from reconciler.queueing.disk import DiskQueue, Limits, Shared
-from reconciler.queueing.folders import Folders, Wanted
-from reconciler.queueing.identities import Found
-from reconciler.queueing.payloads import Kept
-from reconciler.queueing.reading import Files
+from reconciler.queueing.disk import DiskQueue, QueueLimits, SharedParts
+from reconciler.queueing.folders import QueueFolders, WantedQueue
+from reconciler.queueing.identities import FoundIdentity
+from reconciler.queueing.payloads import KeptPayloads
+from reconciler.queueing.reading import QueueFiles
 from reconciler.queueing.recovery import Recovered
 from reconciler.queueing.space import Space
 from reconciler.queueing.system import System
 
-__all__ = ["Found", "Queues"]
+__all__ = ["FoundIdentity", "Queues"]
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +38,12 @@ NAMES = 10  # of queues that are told in one line
 
 
 class _Open(NamedTuple):
-    found: Found
+    found: FoundIdentity
     queue: DiskQueue
 
 
 class _Removing(NamedTuple):
-    found: Found
+    found: FoundIdentity
     task: asyncio.Task[None]
     until: float  # in seconds of the loop: so long somebody waits for it
 
@@ -63,9 +63,13 @@ class Queues:
         """`reserve` is how many bytes of the disk are left free; `clock` gives Unix milliseconds."""
         self._root = root
         self._system = system or System()
-        self._folders = Folders(root, system=self._system, clock=clock, randomness=randomness)
-        self._shared = Shared(
-            Committer(self._system), Files(), Kept(), clock, Space(root, reserve=reserve, monotonic=time.monotonic)
+        self._folders = QueueFolders(root, system=self._system, clock=clock, randomness=randomness)
+        self._shared = SharedParts(
+            Committer(self._system),
+            QueueFiles(),
+            KeptPayloads(),
+            clock,
+            Space(root, reserve=reserve, monotonic=time.monotonic),
         )
         self._open: dict[Path, _Open] = {}
         self._removing: dict[Path, _Removing] = {}  # of those that are open still
@@ -93,29 +97,29 @@ class Queues:
             os.close(descriptor)
             raise
         self._lock = descriptor
-        identities.sweep(self._root)
+        identities.sweep_folders(self._root)
 
     async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
         """The queue of a destination, which is made when there is none. One that is being removed is waited for, as
         long as `remove` does. Raises QueueFault.
         """
-        limits = Limits(max_batches, storage.max_bytes, dead_bytes)
+        limits = QueueLimits(max_batches, storage.max_bytes, dead_bytes)
         if identities.DIRECTORY.fullmatch(storage.directory) is None:
             raise QueueFault(f"The queue of {name} cannot be at {storage.directory}: choose a plain name.")
-        wanted = Wanted(project, name, storage.directory)
+        wanted = WantedQueue(project, name, storage.directory)
         await self._removed_before(wanted)
         async with self._opening:
             with _faults(name):
                 found = await self._shared.files.run(lambda: self._folders.find_or_make(wanted))
                 return await self._opened(found, limits, storage.sync)
 
-    async def open_found(self, found: Found, *, dead_bytes: int) -> DiskQueue:
+    async def open_found(self, found: FoundIdentity, *, dead_bytes: int) -> DiskQueue:
         """A queue that is on disk, of whose settings nothing is known: without limits. Raises QueueFault."""
         async with self._opening:
             with _faults(found.name):
-                return await self._opened(found, Limits(UNLIMITED, UNLIMITED, dead_bytes), "commit")
+                return await self._opened(found, QueueLimits(UNLIMITED, UNLIMITED, dead_bytes), "commit")
 
-    async def _opened(self, found: Found, limits: Limits, sync: str) -> DiskQueue:
+    async def _opened(self, found: FoundIdentity, limits: QueueLimits, sync: str) -> DiskQueue:
         if found.folder in self._removing:
             raise QueueFault(f"The old queue of {found.name} is still being closed; look at the disk.")
         if found.folder in self._open:
@@ -126,7 +130,7 @@ class Queues:
         self._open[found.folder] = _Open(found, queue)
         return queue
 
-    def _recovered(self, found: Found) -> tuple[Recovered, Recovered]:
+    def _recovered(self, found: FoundIdentity) -> tuple[Recovered, Recovered]:
         buried = found.folder / identities.DEAD_LETTERS
         if not buried.exists():
             buried.mkdir(mode=0o700)
@@ -136,14 +140,14 @@ class Queues:
             recovery.recover(buried, kind=segments.DEAD, mark=found.mark, system=self._system),
         )
 
-    async def found(self) -> tuple[list[Found], list[QueueFault]]:
+    async def found(self) -> tuple[list[FoundIdentity], list[QueueFault]]:
         """The queues that are on disk, sorted by their folders, and a fault for each folder of which nobody knows for
         now whose it is.
         """
         async with self._opening:
             return await self._shared.files.run(self._folders.all)
 
-    def is_open(self, found: Found) -> bool:
+    def is_open(self, found: FoundIdentity) -> bool:
         """Whether this very queue is."""
         return found.folder in self._open
 
@@ -175,7 +179,7 @@ class Queues:
             self._open.pop(queue.folder, None)
             self._removing.pop(queue.folder, None)
 
-    async def _removed_before(self, wanted: Wanted) -> None:
+    async def _removed_before(self, wanted: WantedQueue) -> None:
         """Wait for the end of what `remove` is at: else a folder would be found that is about to go."""
         now = asyncio.get_running_loop().time()
         for one in [*self._removing.values()]:
@@ -230,7 +234,7 @@ class Queues:
             self._lock = None
 
 
-def _names(found: Sequence[Found]) -> str:
+def _names(found: Sequence[FoundIdentity]) -> str:
     """Queues as a log line names them."""
     names = sorted(f"{one.name} ({one.project})" for one in found)
     more = len(names) - NAMES

@@ -24,7 +24,7 @@ SCRATCH_BYTES = 1 << 20
 BLOCK_BYTES = 4096  # what a disk that fails gives or does not give
 
 
-class Files:
+class QueueFiles:
     """Files that are read. Used from one loop; the threads open files of their own."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Files:
     def _descriptor(self, path: Path) -> int:
         descriptor = self._open.get(path)
         if descriptor is None:
-            descriptor = opened(path)
+            descriptor = open_files(path)
             self._open[path] = descriptor
             if len(self._open) > OPEN_FILES:
                 os.close(self._open.popitem(last=False)[1])
@@ -87,13 +87,13 @@ class Files:
         return descriptor
 
 
-def opened(path: Path) -> int:
+def open_files(path: Path) -> int:
     """A file, open for reading. No link is followed, and no pipe waited for. Raises OSError."""
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _read(path: Path, offset: int, size: int) -> bytes:
-    descriptor = opened(path)
+    descriptor = open_files(path)
     try:
         os.posix_fadvise(descriptor, offset, size + AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         return os.pread(descriptor, size, offset)
@@ -101,16 +101,16 @@ def _read(path: Path, offset: int, size: int) -> bytes:
         os.close(descriptor)
 
 
-def whole(path: Path, *, limit: int) -> bytes:
+def read_whole(path: Path, *, limit: int) -> bytes:
     """All bytes of a file, or the first `limit`; zeros for blocks that the disk does not give. Raises OSError for any
     other fault.
     """
-    return gathered(path, limit=limit)[0]
+    return read_gathered(path, limit=limit)[0]
 
 
-def gathered(path: Path, *, limit: int) -> tuple[bytes, bool]:
+def read_gathered(path: Path, *, limit: int) -> tuple[bytes, bool]:
     """The same, and whether the disk gave them all."""
-    descriptor = opened(path)
+    descriptor = open_files(path)
     try:
         length = min(limit, os.fstat(descriptor).st_size)
         found = bytearray()

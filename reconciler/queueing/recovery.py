@@ -15,10 +15,10 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.counting import counted
+from reconciler.model.text import counted
 from reconciler.queueing import acknowledging, frames, quarantine, reading, segments
-from reconciler.queueing.number_sets import Numbers
-from reconciler.queueing.segments import Header, Segment, Totals
+from reconciler.queueing.number_sets import NumberSet
+from reconciler.queueing.segments import Segment, SegmentHeader, SegmentTotals
 from reconciler.queueing.system import PASSING, System
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class Recovered:
     """A journal as it was found. `header` is that of the next segment; `lost` counts batches that cannot be read."""
 
-    header: Header
+    header: SegmentHeader
     segments: list[Segment] = field(default_factory=list)
     quarantined: int = 0
     lost: int = 0
@@ -41,7 +41,7 @@ class _Found:
     path: Path
     first: int
     length: int
-    header: Header | None = None
+    header: SegmentHeader | None = None
     content: "_Content | None" = None
     highest: int = 0
     is_foreign: bool = False  # no file, or one of a newer service, or of another journal
@@ -49,7 +49,7 @@ class _Found:
 
 @dataclass(slots=True)
 class _Content:
-    totals: Totals
+    totals: SegmentTotals
     end: int
     is_damaged: bool
     missing: int  # numbers that are between those of its frames
@@ -61,19 +61,19 @@ def recover(folder: Path, *, kind: int, mark: int, system: System) -> Recovered:
     file not be read for what passes.
     """
     found = [_look(path, kind=kind, mark=mark) for path in _files(folder)]
-    recovered = Recovered(Header(kind, mark, 1, Totals(), 0))
+    recovered = Recovered(SegmentHeader(kind, mark, 1, SegmentTotals(), 0))
     served: list[_Found] = []
     highest = 0
     for one in reversed(found):
         if _is_known(one, served[0] if served else None, mark=mark):
             served.insert(0, one)
         else:
-            highest = max(highest, segments.highest(one.first, one.length))
+            highest = max(highest, segments.highest_number(one.first, one.length))
             _put_away(one, kind=kind)
     if served and served[-1] is found[-1]:
         _mend_end(served[-1], system)
     _settle(served, recovered, kind=kind, mark=mark)
-    kept = quarantine.put(folder, kind=kind)
+    kept = quarantine.quarantined_segments(folder, kind=kind)
     highest = max([highest, _highest_of(kept), *(one.highest for one in served)])
     recovered.header = recovered.header._replace(first=highest + 1)
     recovered.quarantined = len(kept)
@@ -86,7 +86,7 @@ def _files(folder: Path) -> list[Path]:
         names = [path for path in folder.iterdir() if path.suffix == segments.SUFFIX]
     except FileNotFoundError:
         return []
-    return sorted(path for path in names if segments.number(path.stem) is not None)
+    return sorted(path for path in names if segments.segment_number(path.stem) is not None)
 
 
 def _highest_of(kept: list[Path]) -> int:
@@ -98,12 +98,12 @@ def _highest_of(kept: list[Path]) -> int:
         first = quarantine.first_number(path)
         if first is not None:
             with contextlib.suppress(FileNotFoundError):  # somebody has looked, and removed it
-                numbers.append(segments.highest(first, path.lstat().st_size))
+                numbers.append(segments.highest_number(first, path.lstat().st_size))
     return max(numbers)
 
 
 def _look(path: Path, *, kind: int, mark: int) -> _Found:
-    first = segments.number(path.stem)
+    first = segments.segment_number(path.stem)
     assert first is not None
     status = path.lstat()
     found = _Found(path, first, status.st_size, is_foreign=not stat.S_ISREG(status.st_mode))
@@ -126,10 +126,10 @@ def _look(path: Path, *, kind: int, mark: int) -> _Found:
     return found
 
 
-def _header(path: Path) -> Header | None:
-    descriptor = reading.opened(path)
+def _header(path: Path) -> SegmentHeader | None:
+    descriptor = reading.open_files(path)
     try:
-        return segments.decode(os.pread(descriptor, segments.HEADER_BYTES, 0))
+        return segments.decode_segment(os.pread(descriptor, segments.HEADER_BYTES, 0))
     finally:
         os.close(descriptor)
 
@@ -159,7 +159,7 @@ def _is_known(one: _Found, following: _Found | None, *, mark: int) -> bool:
 
 def _read(one: _Found, *, mark: int) -> _Content:
     """What is readable of a file. Raises OSError."""
-    region, is_given = reading.gathered(one.path, limit=segments.LONGEST_BYTES)
+    region, is_given = reading.read_gathered(one.path, limit=segments.LONGEST_BYTES)
     scanned = frames.scan(region, segments.HEADER_BYTES, mark=mark)
     own = [found.frame for found in scanned.frames if found.frame.number >= one.first]
     totals = _totals(own)
@@ -171,8 +171,8 @@ def _read(one: _Found, *, mark: int) -> _Content:
     return _Content(totals, scanned.end, is_damaged, missing, own)
 
 
-def _totals(own: list[frames.Frame]) -> Totals:
-    return Totals(len(own), sum(frame.records for frame in own), sum(frame.size for frame in own))
+def _totals(own: list[frames.Frame]) -> SegmentTotals:
+    return SegmentTotals(len(own), sum(frame.records for frame in own), sum(frame.size for frame in own))
 
 
 def _mend_end(one: _Found, system: System) -> None:
@@ -199,7 +199,7 @@ def _put_away(one: _Found, *, kind: int) -> None:
         if one.length <= segments.HEADER_BYTES and not one.is_foreign:
             one.path.unlink()  # a crash came before the first frame
             return
-        quarantine.move(one.path, kind=kind)
+        quarantine.move_to_quarantine(one.path, kind=kind)
     except OSError as fault:
         log.error("The queue file %s cannot be read, nor moved away (%s).", one.path, fault.strerror)
     else:
@@ -207,9 +207,9 @@ def _put_away(one: _Found, *, kind: int) -> None:
 
 
 def _copy(one: _Found, *, kind: int) -> None:
-    tell = quarantine.told(one.path)
+    tell = quarantine.quarantine_note(one.path)
     try:
-        quarantine.copy(one.path, kind=kind)
+        quarantine.copy_to_quarantine(one.path, kind=kind)
     except OSError as fault:
         tell(fault)
     else:
@@ -218,7 +218,7 @@ def _copy(one: _Found, *, kind: int) -> None:
 
 def _settle(served: list[_Found], recovered: Recovered, *, kind: int, mark: int) -> None:
     """Make segments of files: how much is in each says the header of the next one, or its content."""
-    before = Totals()
+    before = SegmentTotals()
     for place, one in enumerate(served):
         following = served[place + 1] if place + 1 < len(served) else None
         begins = _begins(one, before if place else None, following)
@@ -235,20 +235,20 @@ def _settle(served: list[_Found], recovered: Recovered, *, kind: int, mark: int)
     recovered.header = recovered.header._replace(before=before)
 
 
-def _begins(one: _Found, before: Totals | None, following: _Found | None) -> Totals:
+def _begins(one: _Found, before: SegmentTotals | None, following: _Found | None) -> SegmentTotals:
     """How much was appended before a segment, which may have no header."""
     if one.header is not None:
         return one.header.before
     if before is None and following is not None and following.header is not None and one.content is not None:
         return following.header.before.minus(one.content.totals).at_least_nothing()
-    return before or Totals()
+    return before or SegmentTotals()
 
 
-def _held(one: _Found, expected: Totals | None, recovered: Recovered, *, kind: int, mark: int) -> Totals:
+def _held(one: _Found, expected: SegmentTotals | None, recovered: Recovered, *, kind: int, mark: int) -> SegmentTotals:
     """How much is in a segment, of which so much is expected."""
     if _is_drained(one):
-        return Totals()
-    if one.content is None and expected is not None and segments.length(expected) == one.length:
+        return SegmentTotals()
+    if one.content is None and expected is not None and segments.segment_length(expected) == one.length:
         return expected
     if one.content is None:
         try:
@@ -273,18 +273,20 @@ def _lose(batches: int, one: _Found, recovered: Recovered) -> None:
         log.error("The queue file %s lacks %s, lost for good.", one.path, counted(batches, "batch", "batches"))
 
 
-def _segment(one: _Found, before: Totals, held: Totals, *, kind: int, mark: int) -> Segment:
+def _segment(one: _Found, before: SegmentTotals, held: SegmentTotals, *, kind: int, mark: int) -> Segment:
     end = one.content.end if one.content is not None else one.length
     segment = Segment(one.path, one.first, before, end=end, is_sealed=True)
     segment.is_damaged = one.content is not None and one.content.is_damaged
     segment.made_at = one.header.made_at if one.header else 0
     segment.is_gone = _is_drained(one)
-    segment.done = Numbers(one.first)
+    segment.done = NumberSet(one.first)
     if segment.is_gone:
         with contextlib.suppress(OSError):  # a crash may have come before it was removed
             segment.acknowledged = segment.acknowledgements.lstat().st_size
         return segment
-    said = acknowledging.read(_acknowledged(segment.acknowledgements, held, kind=kind), first=one.first, mark=mark)
+    said = acknowledging.read_acknowledgements(
+        _acknowledged(segment.acknowledgements, held, kind=kind), first=one.first, mark=mark
+    )
     segment.done, segment.progress, segment.died, segment.acknowledged = said.done, said.progress, said.died, said.end
     segment.gone = said.totals
     segment.left = held.minus(said.totals).at_least_nothing()
@@ -294,12 +296,12 @@ def _segment(one: _Found, before: Totals, held: Totals, *, kind: int, mark: int)
     return segment
 
 
-def _acknowledged(path: Path, held: Totals, *, kind: int) -> bytes:
+def _acknowledged(path: Path, held: SegmentTotals, *, kind: int) -> bytes:
     """What is missing or cannot be read is sent again. What is no file goes out of the way of the next one."""
     with contextlib.suppress(OSError):
         if not stat.S_ISREG(path.lstat().st_mode):
-            quarantine.move(path, kind=kind)
-        return reading.whole(path, limit=acknowledging.longest(held))
+            quarantine.move_to_quarantine(path, kind=kind)
+        return reading.read_whole(path, limit=acknowledging.longest(held))
     return b""
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.queueing import frames
-from reconciler.queueing.number_sets import Numbers
+from reconciler.queueing.number_sets import NumberSet
 
 MAGIC = b"RqSegmnt"
 VERSION = 1
@@ -37,36 +37,36 @@ _HEADER = struct.Struct("<8sHBBIQQQQQI")
 _SEAL = struct.Struct("<I")
 
 
-class Totals(NamedTuple):
+class SegmentTotals(NamedTuple):
     """How much: batches, records, and bytes of payload."""
 
     batches: int = 0
     records: int = 0
     size: int = 0
 
-    def plus(self, other: "Totals") -> "Totals":
+    def plus(self, other: "SegmentTotals") -> "SegmentTotals":
         """Both together."""
-        return Totals(self.batches + other.batches, self.records + other.records, self.size + other.size)
+        return SegmentTotals(self.batches + other.batches, self.records + other.records, self.size + other.size)
 
-    def minus(self, other: "Totals") -> "Totals":
+    def minus(self, other: "SegmentTotals") -> "SegmentTotals":
         """What is left without the other."""
-        return Totals(self.batches - other.batches, self.records - other.records, self.size - other.size)
+        return SegmentTotals(self.batches - other.batches, self.records - other.records, self.size - other.size)
 
-    def at_least_nothing(self) -> "Totals":
+    def at_least_nothing(self) -> "SegmentTotals":
         """Without what is below zero."""
-        return Totals(max(0, self.batches), max(0, self.records), max(0, self.size))
+        return SegmentTotals(max(0, self.batches), max(0, self.records), max(0, self.size))
 
 
-NOTHING = Totals()
+NOTHING = SegmentTotals()
 
 
-class Header(NamedTuple):
+class SegmentHeader(NamedTuple):
     """What is at the beginning of a segment. `before` is all that was appended to the queue before it."""
 
     kind: int
     mark: int
     first: int
-    before: Totals
+    before: SegmentTotals
     made_at: int
     flags: int = 0
 
@@ -75,7 +75,7 @@ class UnknownVersion(Exception):
     """A newer service wrote it."""
 
 
-def encode(header: Header) -> bytes:
+def encode_segment(header: SegmentHeader) -> bytes:
     """The bytes of a header."""
     packed = _HEADER.pack(
         MAGIC, VERSION, header.kind, header.flags, header.mark, header.first, *header.before, header.made_at, 0
@@ -83,7 +83,7 @@ def encode(header: Header) -> bytes:
     return packed + _SEAL.pack(zlib.crc32(packed))
 
 
-def decode(data: bytes) -> Header | None:
+def decode_segment(data: bytes) -> SegmentHeader | None:
     """The header that a file begins with; None when there is none that is whole. Raises UnknownVersion."""
     if len(data) < HEADER_BYTES:
         return None
@@ -94,20 +94,20 @@ def decode(data: bytes) -> Header | None:
         raise UnknownVersion
     if _SEAL.unpack_from(data, _HEADER.size)[0] != zlib.crc32(data[: _HEADER.size]):
         return None
-    return Header(kind, mark, first, Totals(batches, records, size), made_at, flags)
+    return SegmentHeader(kind, mark, first, SegmentTotals(batches, records, size), made_at, flags)
 
 
-def length(totals: Totals) -> int:
+def segment_length(totals: SegmentTotals) -> int:
     """How long a file is that holds so much."""
     return HEADER_BYTES + totals.batches * frames.HEADER_BYTES + totals.size
 
 
-def name(first: int) -> str:
+def segment_name(first: int) -> str:
     """The name of the segment that begins with a number."""
     return f"{first:016x}{SUFFIX}"
 
 
-def number(stem: str) -> int | None:
+def segment_number(stem: str) -> int | None:
     """With which number a segment begins, by its name without its end."""
     if len(stem) != NAME_DIGITS:
         return None
@@ -117,7 +117,7 @@ def number(stem: str) -> int | None:
         return None
 
 
-def highest(first: int, length: int) -> int:
+def highest_number(first: int, length: int) -> int:
     """The highest number that may be in a file so long that begins with a number, whatever is in it."""
     return first + min(length, LONGEST_BYTES) // frames.HEADER_BYTES
 
@@ -134,17 +134,17 @@ class Segment:
 
     path: Path
     first: int
-    before: Totals
+    before: SegmentTotals
     end: int = HEADER_BYTES
-    left: Totals = NOTHING
-    out: Totals = NOTHING
-    gone: Totals = NOTHING
+    left: SegmentTotals = NOTHING
+    out: SegmentTotals = NOTHING
+    gone: SegmentTotals = NOTHING
     made_at: int = 0
     following: "Segment | None" = None
     is_gone: bool = False
     is_damaged: bool = False
     is_sealed: bool = False
-    done: Numbers = field(default_factory=Numbers)
+    done: NumberSet = field(default_factory=NumberSet)
     progress: dict[int, "Progress"] = field(default_factory=dict)
     died: dict[int, int] = field(default_factory=dict)
     unsaved: set[int] = field(default_factory=set)

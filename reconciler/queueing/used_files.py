@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.queueing import segments
-from reconciler.queueing.committer import CLOSED, File
+from reconciler.queueing.committer import CLOSED, CommitFile
 from reconciler.queueing.segments import Segment
 from reconciler.queueing.system import System
 
 PARTIAL = ".new"
 
 
-class Write(NamedTuple):
+class FileWrite(NamedTuple):
     """Something for a file of acknowledgements: at an offset, or instead of it all if `is_anew`. The file lacks
     `records` and `unsaved` until it is written.
     """
@@ -32,7 +32,7 @@ class Write(NamedTuple):
     unsaved: set[int]
 
 
-def remove(system: System, used_up: Sequence[Segment], removed: list[Segment]) -> None:
+def remove_segment(system: System, used_up: Sequence[Segment], removed: list[Segment]) -> None:
     """Remove segments of which all left, one after another; `removed` gets each that is. Raises OSError."""
     for segment in used_up:
         # In this order: what is acknowledged must not come back when a crash comes between the two.
@@ -41,7 +41,7 @@ def remove(system: System, used_up: Sequence[Segment], removed: list[Segment]) -
         removed.append(segment)
 
 
-def empty(system: System, file: File, header: bytes) -> None:
+def empty_segment(system: System, file: CommitFile, header: bytes) -> None:
     """Leave nothing of a segment but another header. A crash before the end leaves frames, or what was acknowledged of
     some, that the header disowns. Raises OSError; unless the header was written, what was acknowledged is there then.
     """
@@ -57,7 +57,7 @@ def empty(system: System, file: File, header: bytes) -> None:
             system.close(descriptor)
 
 
-def replace(system: System, file: File, header: bytes) -> None:
+def replace_segment(system: System, file: CommitFile, header: bytes) -> None:
     """The same for a segment whose bytes are in quarantine, too: it gets other ones."""
     write_anew(system, file.path, header)
     system.remove(file.path.with_suffix(segments.ACKNOWLEDGED))
@@ -67,14 +67,14 @@ def write_anew(system: System, path: Path, data: bytes) -> None:
     """Other bytes for a file, all of them or none."""
     partial = path.with_name(path.name + PARTIAL)
     try:
-        write(system, partial, 0, data)
+        write_acknowledgements(system, partial, 0, data)
         partial.rename(path)
     except OSError:
         system.remove(partial)
         raise
 
 
-def put_all(system: System, writes: Sequence[Write], written: set[Segment]) -> None:
+def put_all(system: System, writes: Sequence[FileWrite], written: set[Segment]) -> None:
     """Write down what left, or was tried, of each; `written` gets those that are. One that fails keeps no other from
     being written. Raises the first OSError, at the end.
     """
@@ -89,15 +89,15 @@ def put_all(system: System, writes: Sequence[Write], written: set[Segment]) -> N
         raise faults[0]
 
 
-def _put(system: System, one: Write) -> None:
+def _put(system: System, one: FileWrite) -> None:
     path = one.segment.acknowledgements
     if one.is_anew:
         write_anew(system, path, one.data)
     else:
-        write(system, path, one.offset, one.data)
+        write_acknowledgements(system, path, one.offset, one.data)
 
 
-def write(system: System, path: Path, offset: int, data: bytes) -> None:
+def write_acknowledgements(system: System, path: Path, offset: int, data: bytes) -> None:
     """Bytes of a file of acknowledgements, which is made when it is missing. Raises OSError.
 
     At their place, so that what a full disk left of an earlier attempt is written over.

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from reconciler.queueing import segments, used_files
 from reconciler.queueing.appending import Appender
-from reconciler.queueing.committer import Committer, File
+from reconciler.queueing.committer import CommitFile, Committer
 from reconciler.queueing.segments import Segment
 from reconciler.queueing.space import Space
 from reconciler.queueing.system import System
@@ -32,14 +32,14 @@ SHARES = 16
 NOT_GIVEN_BACK = "The queue file %s could not be %s (%s)."
 
 
-class UsedUp:
+class UsedSegments:
     """Those of one journal, whose `segments` are changed in place: a segment stays there until its file is gone."""
 
     def __init__(
         self,
         segments: list[Segment],
         *,
-        header: segments.Header,
+        header: segments.SegmentHeader,
         appender: Appender,
         committer: Committer,
         space: Space,
@@ -139,7 +139,7 @@ class UsedUp:
             if failure is None:
                 self.tidy(())
 
-        self._committer.do(lambda system: used_files.remove(system, used_up, removed), ended)
+        self._committer.do(lambda system: used_files.remove_segment(system, used_up, removed), ended)
 
     def _begin_to_remove(self, used_up: Sequence[Segment]) -> None:
         self._going.update(used_up)
@@ -182,8 +182,8 @@ class UsedUp:
         header = self._header._replace(
             first=segment.first, before=segment.before, made_at=segment.made_at, flags=segments.DRAINED
         )
-        act = used_files.replace if segment.is_damaged else used_files.empty
-        file, data = File(segment.path), segments.encode(header)
+        act = used_files.replace_segment if segment.is_damaged else used_files.empty_segment
+        file, data = CommitFile(segment.path), segments.encode_segment(header)
         self._going.update([segment])
 
         def ended(failure: Exception | None) -> None:
@@ -216,7 +216,7 @@ class UsedUp:
 
     def _empty_last(self) -> None:
         *others, last = self._segments  # the others go first: its header will not say what was in them
-        file = self._appender.file or File(last.path)
+        file = self._appender.file or CommitFile(last.path)
         self._appender.is_held = True
         header = self._appender.emptied()
         unwritten, last.unwritten = last.unwritten, []
@@ -224,8 +224,8 @@ class UsedUp:
         removed: list[Segment] = []
 
         def chore(system: System) -> None:
-            used_files.remove(system, others, removed)
-            used_files.empty(system, file, header)
+            used_files.remove_segment(system, others, removed)
+            used_files.empty_segment(system, file, header)
 
         def ended(failure: Exception | None) -> None:
             self._appender.is_held = False

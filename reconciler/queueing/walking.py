@@ -6,10 +6,10 @@ asked for (`payloads`).
 
 from reconciler.queueing import frames, reading
 from reconciler.queueing.contract import Piece
-from reconciler.queueing.entries import Entry
+from reconciler.queueing.entries import QueueEntry
 from reconciler.queueing.journals import Journal
-from reconciler.queueing.reading import Files
-from reconciler.queueing.segments import HEADER_BYTES, LONGEST_BYTES, Segment, Totals
+from reconciler.queueing.reading import QueueFiles
+from reconciler.queueing.segments import HEADER_BYTES, LONGEST_BYTES, Segment, SegmentTotals
 
 CHUNK_BYTES = (
     16 << 10
@@ -17,34 +17,34 @@ CHUNK_BYTES = (
 MOST_CHUNKS = 4  # at a stretch, when all in them has left
 
 
-class Walk:
+class JournalWalk:
     """A place in a journal. With `claims`, what is read counts as `out` of its segment; what left is skipped."""
 
-    def __init__(self, journal: Journal, files: Files, *, claims: bool) -> None:
+    def __init__(self, journal: Journal, files: QueueFiles, *, claims: bool) -> None:
         self._journal = journal
         self._files = files
         self._claims = claims
         self._segment: Segment | None = None
         self._offset = HEADER_BYTES
         self._last = 0  # the number that was read last
-        self._seen = Totals()  # of this segment, what has not left
-        self._left = Totals()  # of this segment, what had not left when one came to it
+        self._seen = SegmentTotals()  # of this segment, what has not left
+        self._left = SegmentTotals()  # of this segment, what had not left when one came to it
 
     @property
     def is_at_end(self) -> bool:
         """Whether nothing is committed beyond this place."""
         return not self._arrive()
 
-    def step(self, entry: Entry) -> bool:
+    def step(self, entry: QueueEntry) -> bool:
         """Take an entry that was just committed, if it is the next one here."""
         if self._arrive_before(entry):
             self._pass(entry)
             return True
         return False
 
-    def now(self) -> list[Entry] | None:
+    def now(self) -> list[QueueEntry] | None:
         """The next entries, as far as the kernel has them in memory; None when the disk has to be asked."""
-        found: list[Entry] = []
+        found: list[QueueEntry] = []
         for _ in range(MOST_CHUNKS):
             if not self._arrive():
                 return found
@@ -57,9 +57,9 @@ class Walk:
                 return found
         return None
 
-    async def soon(self) -> list[Entry]:
+    async def soon(self) -> list[QueueEntry]:
         """The next entries from the disk; none at the end."""
-        found: list[Entry] = []
+        found: list[QueueEntry] = []
         while not found and self._arrive():
             segment = self._segment
             assert segment is not None
@@ -114,7 +114,7 @@ class Walk:
         return True
 
     def _enter(self, segment: Segment) -> None:
-        self._segment, self._offset, self._seen, self._left = segment, HEADER_BYTES, Totals(), segment.left
+        self._segment, self._offset, self._seen, self._left = segment, HEADER_BYTES, SegmentTotals(), segment.left
 
     def _settle(self, segment: Segment) -> None:
         """All of a segment was read: whatever should have been there and was not is lost."""
@@ -123,7 +123,7 @@ class Walk:
         elif segment.left == self._left:  # else some left meanwhile, and there is nothing to compare with
             self._journal.settle(segment, self._seen)
 
-    def _arrive_before(self, entry: Entry) -> bool:
+    def _arrive_before(self, entry: QueueEntry) -> bool:
         segment = self._segment
         if segment is not entry.segment:
             if segment is not None and not (segment.following is entry.segment and self._offset >= segment.end):
@@ -135,13 +135,13 @@ class Walk:
             self._enter(entry.segment)
         return self._offset == entry.offset
 
-    def _pass(self, entry: Entry) -> None:
+    def _pass(self, entry: QueueEntry) -> None:
         self._offset, self._last = entry.end, entry.number
         self._seen = self._seen.plus(entry.totals)
         if self._claims:
             entry.segment.out = entry.segment.out.plus(entry.totals)
 
-    def _take(self, chunk: Piece, found: list[Entry]) -> bool:
+    def _take(self, chunk: Piece, found: list[QueueEntry]) -> bool:
         """Read the headers in a chunk that begins here; False when there is none where one should be."""
         segment, begins = self._segment, self._offset
         assert segment is not None
@@ -149,10 +149,10 @@ class Walk:
             frame = frames.decode(chunk, self._offset - begins, mark=self._journal.mark)
             if frame is None or self._offset + frame.length > segment.end:
                 return bool(found)
-            self._see(Entry(frame.number, frame.records, frame.size, frame.taken_at, segment, self._offset), found)
+            self._see(QueueEntry(frame.number, frame.records, frame.size, frame.taken_at, segment, self._offset), found)
         return self._offset > begins
 
-    def _see(self, entry: Entry, found: list[Entry]) -> None:
+    def _see(self, entry: QueueEntry, found: list[QueueEntry]) -> None:
         segment = entry.segment
         is_own = entry.number >= segment.first and entry.number > self._last  # else what an emptied file had before
         if not is_own or entry.number in segment.done:
@@ -169,7 +169,7 @@ class Walk:
         def search() -> int | None:
             try:
                 limit = min(segment.end, LONGEST_BYTES)
-                return frames.find(reading.whole(segment.path, limit=limit), begins + 1, mark=mark)
+                return frames.find(reading.read_whole(segment.path, limit=limit), begins + 1, mark=mark)
             except OSError:
                 return None
 

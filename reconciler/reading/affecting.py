@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from reconciler.deciding import decisions
 from reconciler.deciding.changes import Decided
-from reconciler.deciding.worlds import World
-from reconciler.planning.models import Change, Outcome
-from reconciler.resources.keys import Key
+from reconciler.deciding.worlds import StoreSnapshot
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome
 
 MOST_WALKED = 20_000  # resources in all; what is further away is not told
 MOST_AFFECTED = 1_000  # by one
@@ -19,7 +19,7 @@ MOST_AFFECTED = 1_000  # by one
 class Affected:
     """The users of everything that one decision changes; asked for inside the snapshot of its world."""
 
-    def __init__(self, decided: Decided, world: World) -> None:
+    def __init__(self, decided: Decided, world: StoreSnapshot) -> None:
         touched = {one.key for one in decided.outcomes if one.key is not None and one.change is not Change.NONE}
         self._users = _users(touched, decided, world)
 
@@ -36,7 +36,7 @@ class Affected:
         return tuple(sorted(found - {outcome.key}))
 
 
-def _users(touched: Iterable[Key], decided: Decided, world: World) -> dict[Key, set[Key]]:
+def _users(touched: Iterable[Key], decided: Decided, world: StoreSnapshot) -> dict[Key, set[Key]]:
     written = decisions.written(decided)
     found: dict[Key, set[Key]] = {}
     fresh = set(touched)

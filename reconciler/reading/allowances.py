@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reconciler.errors import Refused
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model.errors import Refused
 
 MEBIBYTE = 2**20
 ASIDE = (
@@ -19,7 +19,7 @@ ASIDE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CommitLimits:
     """What the reading of one commit may take, far above what is written by hand."""
 
     files: int = 250_000  # that count as documents
@@ -30,7 +30,7 @@ class Limits:
     seconds: float = 300.0  # of the thread's processor time, so that a busy machine refuses nothing
 
 
-COMMIT = Limits()
+COMMIT = CommitLimits()
 
 CLOCKED = (
     4096  # bytes of files, and characters of paths for each pattern: asking for the time takes as long as 100 bytes
@@ -38,7 +38,7 @@ CLOCKED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsedAllowance:
     """What the reading of one commit took, or a part of it; the seconds are of processors."""
 
     files: int = 0
@@ -46,9 +46,9 @@ class Used:
     documents: int = 0
     seconds: float = 0.0
 
-    def less(self, before: "Used") -> "Used":
+    def less(self, before: "UsedAllowance") -> "UsedAllowance":
         """What was taken since."""
-        return Used(
+        return UsedAllowance(
             self.files - before.files,
             self.bytes - before.bytes,
             self.documents - before.documents,
@@ -62,7 +62,7 @@ class Exhausted(GitFault):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(State.UNSUPPORTED_FORMAT, message)
+        super().__init__(RepositoryState.UNSUPPORTED_FORMAT, message)
 
 
 def _exhausted(what: str, remedy: str) -> Exhausted:
@@ -77,12 +77,12 @@ class Allowance:
 
     def __init__(
         self,
-        limits: Limits = COMMIT,
+        limits: CommitLimits = COMMIT,
         *,
         aside: frozenset[str] = frozenset(),
         at: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.thread_time,
-        used: Used = Used(),
+        used: UsedAllowance = UsedAllowance(),
     ) -> None:
         self.limits = limits
         self.aside = aside
@@ -94,16 +94,16 @@ class Allowance:
         self._unclocked = 0  # what was done since the time was asked for, in bytes and characters
 
     @property
-    def used(self) -> Used:
+    def used(self) -> UsedAllowance:
         """What was taken so far."""
         seconds = self.limits.seconds - (self._end - self._clock())
-        return Used(self._files, self._bytes, self._documents, seconds)
+        return UsedAllowance(self._files, self._bytes, self._documents, seconds)
 
     def beside(self) -> "Allowance":
         """The same once more, for what may be read several times: what is counted there is not counted here."""
         return Allowance(self.limits, aside=self.aside, at=self._at, clock=self._clock, used=self.used)
 
-    def add(self, used: Used) -> None:
+    def add(self, used: UsedAllowance) -> None:
         """Others read for this commit, and took so much. Raises Exhausted."""
         self._files += used.files
         self._bytes += used.bytes

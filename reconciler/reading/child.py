@@ -17,8 +17,9 @@ from typing import BinaryIO, NoReturn
 
 import msgspec
 
-from reconciler import errors
 from reconciler.git.faults import GitFault
+from reconciler.model import errors
+from reconciler.model.routes import Routes
 from reconciler.reading import (
     commits,
     confining,
@@ -51,8 +52,7 @@ from reconciler.reading.messages import (
     RoutesJob,
     RoutesPart,
 )
-from reconciler.reading.sharing import Broken
-from reconciler.routing.models import Routes
+from reconciler.reading.sharing import CrewBroken
 from reconciler.store.contract import Changes
 from reconciler.store.planning_view import PlanningView
 from reconciler.version import __version__
@@ -63,18 +63,18 @@ FAULT = "The reader met a fault of its own; the log has the cause, and the work 
 
 def main() -> None:
     """Serve jobs until the input ends."""
-    confining.limit()
-    freeing.settle()
-    helpers = crew.start(crew.most())  # before there is a thread
+    confining.limit_process()
+    freeing.settle_memory()
+    helpers = crew.start_crew(crew.most_helpers())  # before there is a thread
     jobs, answers = _take_over_pipes()
-    child = Child(answers, helpers)
-    confining.close()
+    child = Worker(answers, helpers)
+    confining.close_files()
     child.serve(jobs)
     # A lane may still plan; nobody waits for its answer any more.
     os._exit(0)
 
 
-class Child:
+class Worker:
     """Hands each job to the lane of its sort and sends what the lanes answer."""
 
     def __init__(self, answers: BinaryIO, helpers: Crew) -> None:
@@ -83,7 +83,7 @@ class Child:
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
         sorts = (CommitJob, RequestJob, LineageJob, RedactJob, RoutesJob, ReviewJob)
-        self._lanes: dict[type[Job], Lane] = {sort: Lane(sort.__name__, self._run) for sort in sorts}
+        self._lanes: dict[type[Job], JobLane] = {sort: JobLane(sort.__name__, self._run) for sort in sorts}
 
     def serve(self, jobs: BinaryIO) -> None:
         """Read jobs until the end of the input."""
@@ -95,15 +95,15 @@ class Child:
         """Whether there is anything to do that somebody waits for."""
         return any(self._lanes[sort].is_busy for sort in (CommitJob, RequestJob, RoutesJob))
 
-    def _run(self, envelope: Envelope, views: "Views") -> None:
+    def _run(self, envelope: Envelope, views: "StoreViews") -> None:
         self._send(Begun(envelope.number))
         try:
             planned = self._plan(envelope, views.of(envelope.job.context.store))
             self._send(planned)
             if isinstance(planned, CommitPlanned) and planned.full:
-                freeing.give_back()  # a hundred thousand files take hundreds of megabytes, which nobody needs now
-        except Broken as broken:
-            crew.end(broken)
+                freeing.give_back_memory()  # a hundred thousand files take hundreds of megabytes, which nobody needs now
+        except CrewBroken as broken:
+            crew.end_crew(broken)
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
@@ -134,31 +134,31 @@ class Child:
                 # A careful one is read by this thread alone, so that its end tells over which file.
                 together = None if job.careful else self._crew.of(job.mirror, job.commit)
                 told = at if job.careful else None
-                return commits.plan(job, view, number=number, emit=emit, at=told, together=together)
+                return commits.plan_commit(job, view, number=number, emit=emit, at=told, together=together)
             case RequestJob() as job:
-                return requests.plan(job, view, number=number, emit=emit)
+                return requests.plan_request(job, view, number=number, emit=emit)
             case LineageJob() as job:
-                return lineages.explain(job, view, number=number, emit=emit, rests=self._is_wanted)
+                return lineages.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
             case RedactJob() as job:
-                return redactions.plan(job, view, number=number, emit=emit)
+                return redactions.plan_redaction(job, view, number=number, emit=emit)
             case RoutesJob() as job:
-                return routings.find(job, view, number=number, emit=emit, route=route)
+                return routings.find_routes(job, view, number=number, emit=emit, route=route)
             case ReviewJob() as job:
-                return reviews.plan(
+                return reviews.plan_review(
                     job, view, number=number, rests=self._is_wanted, at=at if job.commit.careful else None
                 )
 
     def _send(self, message: Answer) -> None:
-        frame = messages.frame(message)
+        frame = messages.framed(message)
         with self._lock:
             self._answers.write(frame)
             self._answers.flush()
 
 
-class Lane:
+class JobLane:
     """One thread with its own views of stores. A connection and a snapshot belong to one thread."""
 
-    def __init__(self, name: str, run: "Callable[[Envelope, Views], None]") -> None:
+    def __init__(self, name: str, run: "Callable[[Envelope, StoreViews], None]") -> None:
         self._run = run
         self._jobs: queue.SimpleQueue[Envelope] = queue.SimpleQueue()
         self._is_running = False
@@ -169,7 +169,7 @@ class Lane:
         self._jobs.put(envelope)
 
     def _work(self) -> None:
-        views = Views()
+        views = StoreViews()
         while True:
             envelope = self._jobs.get()
             self._is_running = True
@@ -185,7 +185,7 @@ class Lane:
         return self._is_running or not self._jobs.empty()
 
 
-class Views:
+class StoreViews:
     """An open view of each store that a lane was asked about; there is one store, in practice."""
 
     def __init__(self) -> None:

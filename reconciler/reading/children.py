@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler import belonging, errors
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model import errors, log_context
 from reconciler.reading import complaints, messages
 from reconciler.reading.allowances import Exhausted
-from reconciler.reading.inflow import CHANGE_BYTES, GIBIBYTE, TOO_LARGE, Inflow
+from reconciler.reading.inflow import CHANGE_BYTES, GIBIBYTE, TOO_LARGE, ChangeStream
 from reconciler.reading.messages import (
     Answer,
     At,
@@ -50,7 +50,7 @@ ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
 
 
 @dataclass(frozen=True, slots=True)
-class Seconds:
+class WorkerSeconds:
     """How long one job may wait until it is begun, if that is bounded, and how long it may take then.
 
     `file` is how long it may take over one file, if that is bounded, where it says which one it reads.
@@ -63,17 +63,17 @@ class Seconds:
 
 # The processor time of a commit ends well before this, so that only what hangs gets so far. Requests share one lane:
 # one that takes a minute keeps all others from their answers.
-SECONDS: Mapping[type[Job], Seconds] = {
-    CommitJob: Seconds(run=900.0, file=FILE_SECONDS),
-    RequestJob: Seconds(run=60.0, wait=60.0),
-    LineageJob: Seconds(run=900.0),
-    RedactJob: Seconds(run=900.0, wait=60.0),
-    RoutesJob: Seconds(run=300.0),
-    ReviewJob: Seconds(run=300.0, wait=60.0, file=FILE_SECONDS),
+SECONDS: Mapping[type[Job], WorkerSeconds] = {
+    CommitJob: WorkerSeconds(run=900.0, file=FILE_SECONDS),
+    RequestJob: WorkerSeconds(run=60.0, wait=60.0),
+    LineageJob: WorkerSeconds(run=900.0),
+    RedactJob: WorkerSeconds(run=900.0, wait=60.0),
+    RoutesJob: WorkerSeconds(run=300.0),
+    ReviewJob: WorkerSeconds(run=300.0, wait=60.0, file=FILE_SECONDS),
 }
 
 
-class ReaderGone(errors.Transient):
+class WorkerGone(errors.Transient):
     """The child ended before it answered. `begun`: it had begun the job; `blob`: while it read this file."""
 
     def __init__(self, message: str, *, begun: bool = False, blob: str = "") -> None:
@@ -109,7 +109,7 @@ class Answered:
     """A planned job and the parts of its change."""
 
     planned: Planned
-    inflow: Inflow = field(repr=False)
+    inflow: ChangeStream = field(repr=False)
     routes: list[bytes] = field(default_factory=list, repr=False)  # see `RoutesPart`
 
     def parts(self) -> Iterator[Changes]:
@@ -122,8 +122,8 @@ class _Waiting:
     """A job that is not answered. When its future is done nobody waits for it any more."""
 
     future: "asyncio.Future[Planned]"
-    inflow: Inflow
-    seconds: Seconds
+    inflow: ChangeStream
+    seconds: WorkerSeconds
     is_handed_over: bool = False
     moved: asyncio.Event = field(default_factory=asyncio.Event)  # it is begun, or over
     begun: bool = False
@@ -160,14 +160,14 @@ class _Waiting:
         self.routes.append(routes)
 
 
-class Child:
+class WorkerProcess:
     """One process and the jobs that wait for it. `unasked` is called when it ends without having been told to."""
 
     def __init__(
         self,
         process: asyncio.subprocess.Process,
         *,
-        seconds: Mapping[type[Job], Seconds],
+        seconds: Mapping[type[Job], WorkerSeconds],
         unasked: Callable[[str], None],
     ) -> None:
         self.process = process
@@ -178,16 +178,16 @@ class Child:
         self._waiting: dict[int, _Waiting] = {}
         self._handing_over = asyncio.Lock()
         self._replacing: asyncio.Task[None] | None = None
-        self._listening = asyncio.create_task(self._listen(), name="reader-answers", context=belonging.nobodys())
+        self._listening = asyncio.create_task(self._listen(), name="reader-answers", context=log_context.unbound())
         assert process.stderr is not None
         self._complaining = asyncio.create_task(
-            complaints.told(process.stderr), name="reader-complaints", context=belonging.nobodys()
+            complaints.log_complaint(process.stderr), name="reader-complaints", context=log_context.unbound()
         )
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], *, seconds: Mapping[type[Job], Seconds], unasked: Callable[[str], None]
-    ) -> "Child":
+        cls, command: Sequence[str], *, seconds: Mapping[type[Job], WorkerSeconds], unasked: Callable[[str], None]
+    ) -> "WorkerProcess":
         """Start one. Nothing of our environment reaches it but what the libraries need: it holds secrets."""
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         process = await asyncio.create_subprocess_exec(
@@ -206,7 +206,7 @@ class Child:
         assert self.process.stdin is not None
         return self._listening.done() or self.process.returncode is not None or self.process.stdin.is_closing()
 
-    async def plan(self, number: int, job: Job, inflow: Inflow) -> Answered:
+    async def plan(self, number: int, job: Job, inflow: ChangeStream) -> Answered:
         """Have a job planned, whose parts go to `inflow`; it forgets them when this fails.
 
         Raises GitFault, Refused, Transient as the child says; ReaderGone, Overdue, Busy; StoreFault for what could not
@@ -249,7 +249,7 @@ class Child:
             # A job that is given up while it is sent goes on its way all the same, since no frame may be cut. Whoever
             # comes next waits for that, so that a child that takes nothing has one job at most in our memory.
             await stdin.drain()
-            stdin.write(messages.frame(envelope))
+            stdin.write(messages.framed(envelope))
             waiting.is_handed_over = True
             await stdin.drain()
 
@@ -291,7 +291,7 @@ class Child:
             what = "a file" if blob else "a job"
             why = f"{what} took longer than {seconds:g} seconds"
             self._replacing = asyncio.create_task(
-                self._replace(why), name="reader-replacing", context=belonging.nobodys()
+                self._replace(why), name="reader-replacing", context=log_context.unbound()
             )
 
     async def _replace(self, why: str) -> None:
@@ -328,9 +328,9 @@ class Child:
             self._is_told = True
             self._unasked(unasked)
 
-    def _gone(self, waiting: _Waiting, told: str) -> ReaderGone:
+    def _gone(self, waiting: _Waiting, told: str) -> WorkerGone:
         """Its end as one job meets it. Where we ended it, that was no doing of whoever still waits."""
-        return ReaderGone(told, begun=waiting.begun and not self._is_asked, blob=waiting.blob)
+        return WorkerGone(told, begun=waiting.begun and not self._is_asked, blob=waiting.blob)
 
     async def _frame(self) -> bytes:
         assert self.process.stdout is not None
@@ -391,7 +391,7 @@ def _failure(failed: Failed) -> errors.ReconcilerError:
     if failed.lasting:
         return Exhausted(failed.message)
     if failed.state is not None:
-        return GitFault(State(failed.state), failed.message)
+        return GitFault(RepositoryState(failed.state), failed.message)
     return errors.Transient(failed.message) if failed.transient else errors.Refused(failed.message)
 
 

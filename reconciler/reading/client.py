@@ -13,14 +13,24 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.reading.allowances import Exhausted
-from reconciler.reading.children import COMMAND, SECONDS, Answered, Busy, Child, Overdue, ReaderGone, Seconds, overdue
-from reconciler.reading.deaths import Memory, Pace
-from reconciler.reading.inflow import Inflow
+from reconciler.reading.children import (
+    COMMAND,
+    SECONDS,
+    Answered,
+    Busy,
+    Overdue,
+    WorkerGone,
+    WorkerProcess,
+    WorkerSeconds,
+    overdue,
+)
+from reconciler.reading.deaths import CrashMemory, RestartPace
+from reconciler.reading.inflow import ChangeStream
 from reconciler.reading.messages import CommitJob, Job, RequestJob, ReviewJob
 
-__all__ = ["Answered", "Busy", "Overdue", "Reader", "ReaderGone"]
+__all__ = ["Answered", "Busy", "Overdue", "WorkerClient", "WorkerGone"]
 
 log = logging.getLogger(__name__)
 
@@ -33,41 +43,43 @@ ENDED = (
 STOPS = "The service stops; the work is tried again when it is started again."
 
 
-class Reader:
+class WorkerClient:
     """`start` and `stop` bracket its use; `plan` may be called by any number of tasks."""
 
-    def __init__(self, *, command: Sequence[str] = COMMAND, seconds: Mapping[type[Job], Seconds] = SECONDS) -> None:
+    def __init__(
+        self, *, command: Sequence[str] = COMMAND, seconds: Mapping[type[Job], WorkerSeconds] = SECONDS
+    ) -> None:
         self._command = command
         self._seconds = seconds
         self._numbers = itertools.count(1)
-        self._child: Child | None = None  # the shared one
-        self._apart: set[Child] = set()  # those that have one job
+        self._child: WorkerProcess | None = None  # the shared one
+        self._apart: set[WorkerProcess] = set()  # those that have one job
         self._starting = asyncio.Lock()
-        self._unstarted: ReaderGone | None = None  # the latest start of the shared one that failed
+        self._unstarted: WorkerGone | None = None  # the latest start of the shared one that failed
         # So that there are three at most.
         self._turns: dict[type[Job], asyncio.Lock] = {
             sort: asyncio.Lock() for sort in (CommitJob, RequestJob, ReviewJob)
         }
         self._stopped = asyncio.Event()
-        self._memory = Memory()
-        self._pace, self._pace_apart = Pace(), Pace()
+        self._memory = CrashMemory()
+        self._pace, self._pace_apart = RestartPace(), RestartPace()
 
     async def start(self) -> None:
         """Start the child, so that the first job does not wait for it."""
         await self._present()
 
-    async def plan(self, job: Job, inflow: Inflow | None = None) -> Answered:
+    async def plan(self, job: Job, inflow: ChangeStream | None = None) -> Answered:
         """Have a job planned. The parts of its change go to `inflow`, which is the caller's, or wait in memory.
 
         Raises GitFault, Refused, Transient as the child says, ReaderGone when the job ends its child, Overdue when it
         takes too long, Busy when others do.
         """
-        inflow = inflow or Inflow()
+        inflow = inflow or ChangeStream()
         if isinstance(job, CommitJob | ReviewJob):
             return await self._plan_commit(job, inflow)
         try:
             return await self._shared(job, inflow)
-        except ReaderGone as gone:
+        except WorkerGone as gone:
             if not gone.begun or self._stopped.is_set() or not isinstance(job, RequestJob):
                 raise
         async with self._turn(RequestJob), self._alone() as child:
@@ -84,7 +96,7 @@ class Reader:
         """The shared child's process, while there is one."""
         return None if self._child is None or self._child.has_ended else self._child.process.pid
 
-    async def _plan_commit(self, job: CommitJob | ReviewJob, inflow: Inflow) -> Answered:
+    async def _plan_commit(self, job: CommitJob | ReviewJob, inflow: ChangeStream) -> Answered:
         refusal = self._memory.refusal(job, now=_now())
         if refusal is not None:
             raise Exhausted(refusal)
@@ -99,31 +111,31 @@ class Reader:
         self._memory.trust(job)
         return answered
 
-    async def _commit(self, job: CommitJob | ReviewJob, inflow: Inflow) -> Answered:
+    async def _commit(self, job: CommitJob | ReviewJob, inflow: ChangeStream) -> Answered:
         if not self._memory.is_for_one_apart(job):
             try:
                 return await self._shared(self._memory.prepared(job, careful=False), inflow)
-            except ReaderGone as gone:
+            except WorkerGone as gone:
                 if not gone.begun or self._stopped.is_set():
                     raise
             self._memory.suspect(job)
         async with self._turn(type(job)):
             return await (self._review(job, inflow) if isinstance(job, ReviewJob) else self._searched(job, inflow))
 
-    async def _review(self, job: ReviewJob, inflow: Inflow) -> Answered:
+    async def _review(self, job: ReviewJob, inflow: ChangeStream) -> Answered:
         """Plan a proposal apart. Raises Exhausted where it ended a child before, not only what it is merged into."""
         was_suspect = self._memory.is_suspect(job)
         try:
             return await self._in_time(job, inflow)
-        except (Overdue, ReaderGone) as end:
-            if self._stopped.is_set() or (isinstance(end, ReaderGone) and not end.begun):
+        except (Overdue, WorkerGone) as end:
+            if self._stopped.is_set() or (isinstance(end, WorkerGone) and not end.begun):
                 raise
             self._memory.suspect(job)
             if was_suspect:
                 raise Exhausted(ENDED) from end
             raise
 
-    async def _in_time(self, job: ReviewJob, inflow: Inflow) -> Answered:
+    async def _in_time(self, job: ReviewJob, inflow: ChangeStream) -> Answered:
         """As `_searched`; whatever it ends, one proposal has the time of one. Raises Overdue."""
         seconds = self._seconds[ReviewJob].run
         try:
@@ -147,59 +159,59 @@ class Reader:
         finally:
             turn.release()
 
-    async def _searched(self, job: CommitJob | ReviewJob, inflow: Inflow) -> Answered:
+    async def _searched(self, job: CommitJob | ReviewJob, inflow: ChangeStream) -> Answered:
         """Plan a commit that ends children, without the files that do. Raises ReaderGone when it is no file."""
         for _ in range(MOST_ENDS - 1):
             try:
                 return await self._carefully(job, inflow)
-            except (ReaderGone, Overdue) as end:
+            except (WorkerGone, Overdue) as end:
                 if not end.blob or self._stopped.is_set():
                     raise
                 self._memory.ended_at(end.blob)
         return await self._carefully(job, inflow)
 
-    async def _carefully(self, job: CommitJob | ReviewJob, inflow: Inflow) -> Answered:
+    async def _carefully(self, job: CommitJob | ReviewJob, inflow: ChangeStream) -> Answered:
         async with self._alone() as child:
             return await child.plan(next(self._numbers), self._memory.prepared(job, careful=True), inflow)
 
-    async def _shared(self, job: Job, inflow: Inflow) -> Answered:
+    async def _shared(self, job: Job, inflow: ChangeStream) -> Answered:
         """In the child of all, or the next one while a job was not begun."""
         for _ in range(MOST_STARTS - 1):
             child = await self._present()  # where none starts, the next will not either
             try:
                 return await self._in(child, job, inflow)
-            except ReaderGone as gone:
+            except WorkerGone as gone:
                 if gone.begun or self._stopped.is_set():
                     raise
         return await self._in(await self._present(), job, inflow)
 
-    async def _in(self, child: Child, job: Job, inflow: Inflow) -> Answered:
+    async def _in(self, child: WorkerProcess, job: Job, inflow: ChangeStream) -> Answered:
         try:
             return await child.plan(next(self._numbers), job, inflow)
         except GitFault as fault:
-            if fault.state is State.MIRROR_CORRUPT:
+            if fault.state is RepositoryState.MIRROR_CORRUPT:
                 # libgit2 keeps a pack that it has opened, by its path. A mirror that is made anew has the same packs at
                 # the same paths: this child would go on reading the damaged ones, which are gone. What others have
                 # under way there is done by the next child, as if it were not begun.
                 await child.end()
             raise
 
-    async def _present(self) -> Child:
+    async def _present(self) -> WorkerProcess:
         """The shared child, or the next one. Raises ReaderGone, to all who wait for one start of it."""
         before = self._unstarted
         async with self._starting:
             if self._child is None or self._child.has_ended:
                 if self._unstarted is not None and self._unstarted is not before:
-                    raise ReaderGone(self._unstarted.message)
+                    raise WorkerGone(self._unstarted.message)
                 try:
                     self._child = await self._start(self._pace)
-                except ReaderGone as gone:
-                    self._unstarted = ReaderGone(gone.message)
+                except WorkerGone as gone:
+                    self._unstarted = WorkerGone(gone.message)
                     raise
             return self._child
 
     @contextlib.asynccontextmanager
-    async def _alone(self) -> AsyncIterator[Child]:
+    async def _alone(self) -> AsyncIterator[WorkerProcess]:
         """A child for one job."""
         child = await self._start(self._pace_apart)
         self._apart.add(child)
@@ -209,26 +221,26 @@ class Reader:
             self._apart.discard(child)
             await child.end()
 
-    async def _start(self, pace: Pace) -> Child:
+    async def _start(self, pace: RestartPace) -> WorkerProcess:
         """Another child, not too soon after the last one's end. Raises ReaderGone when there is none, or all stops."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pace.pause(now=_now())):
                 await self._stopped.wait()
         if self._stopped.is_set():
-            raise ReaderGone(STOPS)
+            raise WorkerGone(STOPS)
         try:
-            child = await Child.start(self._command, seconds=self._seconds, unasked=partial(self._ended, pace))
+            child = await WorkerProcess.start(self._command, seconds=self._seconds, unasked=partial(self._ended, pace))
         except OSError as error:
             why = error.strerror or str(error)
             self._ended(pace, f"The reader could not be started ({why})")
             remedy = "look at the machine's memory, and at its limits of processes"
-            raise ReaderGone(f"The reader could not be started ({why}); {remedy}.") from error
+            raise WorkerGone(f"The reader could not be started ({why}); {remedy}.") from error
         if self._stopped.is_set():  # by `stop`, which knows of this one only now
             await child.end()
-            raise ReaderGone(STOPS)
+            raise WorkerGone(STOPS)
         return child
 
-    def _ended(self, pace: Pace, told: str) -> None:
+    def _ended(self, pace: RestartPace, told: str) -> None:
         """A child ended and was not asked to."""
         pace.ended(now=_now())
         ends = self._pace.ends + self._pace_apart.ends

@@ -7,24 +7,24 @@ the rows that would make it so (`commits`), what reviewers are told (`entries`).
 from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, replace
 
-from reconciler.access import actors
-from reconciler.deciding.candidates import Rules
+from reconciler.deciding.candidates import CandidateRules
 from reconciler.deciding.changes import Decided
-from reconciler.deciding.worlds import World
-from reconciler.git.faults import GitFault, State
-from reconciler.git.selecting import Globs
+from reconciler.deciding.worlds import StoreSnapshot
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.selecting import FileGlobs
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import Change as FileChange
-from reconciler.planning import planner, statuses
-from reconciler.planning.models import Change, Outcome
+from reconciler.git.trees import TreeChange as FileChange
+from reconciler.model import outcomes, principals
+from reconciler.model.outcomes import Change, Outcome
+from reconciler.planning import planner
 from reconciler.planning.pruning import Pruning
 from reconciler.reading import departures, guarding, heads, trees
 from reconciler.reading.allowances import Allowance
-from reconciler.reading.handovers import Handover
+from reconciler.reading.handovers import OwnershipTransfer
 from reconciler.reading.messages import CommitJob
-from reconciler.reading.one_file import Scope, Together
-from reconciler.reading.places import Places
-from reconciler.reading.terms import RECONCILE, Terms
+from reconciler.reading.one_file import FileScope, SharedLimits
+from reconciler.reading.places import ViolationPlaces
+from reconciler.reading.terms import RECONCILE, PlanMode
 from reconciler.reading.trees import TreeReading
 from reconciler.store.contract import HeldRow, RepositoryRow
 from reconciler.store.planning_view import PlanningView
@@ -37,7 +37,7 @@ class Decision:
     """What is to be done. `owned` is how many resources the repository has, `stayed` what the last plan kept."""
 
     decided: Decided
-    handovers: tuple[Handover, ...]
+    handovers: tuple[OwnershipTransfer, ...]
     unconverged: tuple[str | None, ...]  # for each candidate, as in the index
     pruning: Pruning
     owned: int
@@ -87,20 +87,20 @@ def read(
     allowance: Allowance,
     only: Set[str] | None = None,
     also: tuple[FileChange, ...] = (),
-    together: Together | None = None,
+    together: SharedLimits | None = None,
 ) -> TreeReading:
     """What the commit holds, as far as it must be read; `only` these files are looked at, and `also` these are read.
 
     `together`: see `Scope`. Raises GitFault.
     """
-    rules = Rules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-    scope = Scope(
+    rules = CandidateRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
+    scope = FileScope(
         repository=job.repository,
         project=job.context.project,
         folder=job.path,
         rules=rules,
         allowance=allowance,
-        globs=Globs(include=job.include, exclude=job.exclude, root=job.path),
+        globs=FileGlobs(include=job.include, exclude=job.exclude, root=job.path),
         only=only,
         also=also,
         together=together,
@@ -112,16 +112,16 @@ def read(
                 return trees.told_empty(reading, view, scope=scope)
         return trees.told_empty(trees.read_all(snapshot, view, scope=scope), view, scope=scope)
     except GitFault as fault:
-        if fault.state is not State.PATH_MISSING:
+        if fault.state is not RepositoryState.PATH_MISSING:
             raise
         return trees.without_folder(fault.message)
 
 
-def world_of(job: CommitJob, view: PlanningView, allowance: Allowance, *, terms: Terms) -> World:
+def world_of(job: CommitJob, view: PlanningView, allowance: Allowance, *, terms: PlanMode) -> StoreSnapshot:
     """What the commit meets."""
     context = job.context
     available = context.secrets if terms.live else None
-    return World(
+    return StoreSnapshot(
         view,
         context.project,
         context.hmac_key,
@@ -134,37 +134,39 @@ def world_of(job: CommitJob, view: PlanningView, allowance: Allowance, *, terms:
     )
 
 
-def decide(
+def decide_commit(
     job: CommitJob,
     snapshot: Snapshot,
     reading: TreeReading,
-    world: World,
+    world: StoreSnapshot,
     *,
     remembered: RepositoryRow | None,
     allowance: Allowance,
-    terms: Terms = RECONCILE,
+    terms: PlanMode = RECONCILE,
 ) -> Decision:
     """What is to be done about what was read, inside one snapshot of the store. Raises GitFault."""
     view = world.view
-    around = guarding.look(job, snapshot, view, remembered=remembered, tree=reading.tree)
-    whole = remembered is None or remembered.state != State.READY or bool(around.stayed)
-    departed = departures.find(reading, view, repository=job.repository, project=job.context.project, look_back=whole)
+    around = guarding.read_circumstances(job, snapshot, view, remembered=remembered, tree=reading.tree)
+    whole = remembered is None or remembered.state != RepositoryState.READY or bool(around.stayed)
+    departed = departures.find_removed(
+        reading, view, repository=job.repository, project=job.context.project, look_back=whole
+    )
     # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
     departed = replace(departed, tree=replace(departed.tree, documents=departed.tree.documents + terms.elsewhere))
-    judged = heads.judge(
+    judged = heads.judge_head(
         job,
         reading,
         departed,
         around=around,
         world=world,
-        places=Places(reading, snapshot, allowance),
+        places=ViolationPlaces(reading, snapshot, allowance),
         allowance=allowance.beside(),  # what others hold is read again when this is decided again
     )
     mendable = judged.decided.unresolved | judged.conflicts.keys()
     told = judged.decided.outcomes
     # Deletions first: what is created may take over the id of what goes, and no two rows have one id at any moment.
     outcomes = (*judged.pruned.deletions, *judged.pruned.in_use, *told)
-    refused = job.atomic and bool(planner.refusals(outcomes, actor=actors.repository_actor(job.repository)))
+    refused = job.atomic and bool(planner.refusals(outcomes, actor=principals.repository_actor(job.repository)))
     return Decision(
         decided=replace(judged.decided, outcomes=outcomes),
         handovers=() if refused else judged.handovers,
@@ -198,7 +200,7 @@ def _unconverged(outcome: Outcome, mendable: Collection[int], *, repository: str
     """
     if outcome.is_of_another(repository) or outcome.ordinal in mendable:
         return WAITING
-    return UNMENDED if outcome.status in statuses.REFUSED else None
+    return UNMENDED if outcome.status in outcomes.REFUSED else None
 
 
 def _fresh(outcome: Outcome) -> int | None:

@@ -13,24 +13,24 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from reconciler.access import actors
-from reconciler.clock import rfc3339
 from reconciler.deciding import changes, decisions, worlds
 from reconciler.deciding.changes import Origin, Stock
 from reconciler.deciding.dependants import NOTHING
 from reconciler.deciding.remasking import Remasking
-from reconciler.documents.values import Value
 from reconciler.git.snapshots import CommitInfo, Snapshot
-from reconciler.planning import planner, statuses
-from reconciler.planning.models import Change
+from reconciler.model import outcomes, principals
+from reconciler.model.clock import rfc3339
+from reconciler.model.outcomes import Change
+from reconciler.model.values import Value
+from reconciler.planning import planner
 from reconciler.reading import commit_decisions, guarding, handovers, lineages, messages, trees
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.commit_decisions import WAITING, Decision
-from reconciler.reading.handovers import Handover
+from reconciler.reading.handovers import OwnershipTransfer
 from reconciler.reading.messages import CommitJob, CommitPlanned
-from reconciler.reading.noting import NotingView
-from reconciler.reading.one_file import Together
-from reconciler.reading.terms import RECONCILE, Terms
+from reconciler.reading.noting import RecordingView
+from reconciler.reading.one_file import SharedLimits
+from reconciler.reading.terms import RECONCILE, PlanMode
 from reconciler.reading.trees import TreeReading
 from reconciler.store.contract import Changes, RepositoryRow
 from reconciler.store.planning_view import PlanningView
@@ -41,21 +41,21 @@ Emit = Callable[[Changes], None]
 T = TypeVar("T")
 
 
-def plan(
+def plan_commit(
     job: CommitJob,
     view: PlanningView,
     *,
     number: int,
     emit: Emit,
     at: Callable[[str], None] | None = None,
-    together: Together | None = None,
+    together: SharedLimits | None = None,
 ) -> CommitPlanned:
     """Plan the commit; its parts go to `emit`, and to `at` the blob of each file before it is read.
 
     Raises GitFault, StoreFault.
     """
     allowance = Allowance(aside=job.aside, at=at)
-    noting = NotingView(view, job.context.project)
+    noting = RecordingView(view, job.context.project)
     with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
         planned = plan_snapshot(job, snapshot, noting, number=number, emit=emit, allowance=allowance, together=together)
     return structs.replace(planned, footprint=noting.footprint())
@@ -69,8 +69,8 @@ def plan_snapshot(
     number: int,
     emit: Emit,
     allowance: Allowance,
-    terms: Terms = RECONCILE,
-    together: Together | None = None,
+    terms: PlanMode = RECONCILE,
+    together: SharedLimits | None = None,
 ) -> CommitPlanned:
     """The same for a snapshot that is open; what it looks at is not noted."""
     with view.snapshot():
@@ -83,13 +83,20 @@ def plan_snapshot(
     # the shorter it is, the less often the store moves under it.
     world = commit_decisions.world_of(job, view, allowance, terms=terms)
     decide = partial(
-        commit_decisions.decide, job, snapshot, reading, world, remembered=remembered, allowance=allowance, terms=terms
+        commit_decisions.decide_commit,
+        job,
+        snapshot,
+        reading,
+        world,
+        remembered=remembered,
+        allowance=allowance,
+        terms=terms,
     )
     with view.snapshot() as revision:
         decision = decide()
     # Walking the history takes time, in which the store may move.
     is_first = remembered is None or remembered.commit is None
-    changed_by = lineages.of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
+    changed_by = lineages.lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
     with view.snapshot() as present:
         if present != revision:
             decision = decide()
@@ -133,13 +140,15 @@ def _planned(
     changed_endpoints: tuple[str, ...],
 ) -> CommitPlanned:
     pruned = decision.pruning
-    kinds = statuses.by_kind((outcome.key and outcome.key.kind, outcome.status) for outcome in decision.outcomes)
+    kinds = outcomes.statuses_by_kind(
+        (outcome.key and outcome.key.kind, outcome.status) for outcome in decision.outcomes
+    )
     return CommitPlanned(
         number=number,
         revision=revision,
         tree=reading.tree,
         full=reading.full,
-        counts=statuses.summed(kinds),
+        counts=outcomes.summed_statuses(kinds),
         kinds=kinds,
         changed=decision.changes,
         waits_for_store=WAITING in decision.unconverged or bool(pruned.in_use),
@@ -148,10 +157,10 @@ def _planned(
         hold=None if pruned.hold is None else pruned.hold.value,
         message=pruned.message,
         touched=tuple(sorted(decision.touched - {repository})),
-        approvable=guarding.approvable(pruned),
-        note=" ".join(filter(None, (handovers.note(decision.handovers), pruned.note))) or None,
+        approvable=guarding.approvable_digest(pruned),
+        note=" ".join(filter(None, (handovers.transfer_note(decision.handovers), pruned.note))) or None,
         index_changed=index_changed,
-        held_changed=guarding.stays(pruned, repository=repository) != decision.stayed,
+        held_changed=guarding.stays_note(pruned, repository=repository) != decision.stayed,
         explained=explained,
         damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=changed_endpoints,
@@ -181,16 +190,16 @@ def _parts(
         # Nothing is stored but what the run says; the index stays that of the last applied head.
         unmade = tuple(structs.replace(outcome, change=Change.NONE) for outcome in decision.decided.outcomes)
         decided = replace(decision.decided, outcomes=unmade, standing=NOTHING)
-        yield from changes.parts(decided, stock=Stock({}, {}), origin=origin)
+        yield from changes.change_parts(decided, stock=Stock({}, {}), origin=origin)
         return
     stock = worlds.stock_of(decision.decided, view, project=origin.project)
-    yield from changes.parts(decision.decided, stock=stock, origin=origin)
+    yield from changes.change_parts(decision.decided, stock=stock, origin=origin)
     stored = [(decision.decided, stock)]
     told = len(decision.decided.outcomes)
     for handover in decision.handovers:
         stock = worlds.stock_of(handover.decided, view, project=origin.project)
         taker = _taker(origin, handover)
-        yield from changes.parts(handover.decided, stock=stock, origin=taker, first=told)
+        yield from changes.change_parts(handover.decided, stock=stock, origin=taker, first=told)
         stored.append((handover.decided, stock))
         told += len(handover.decided.outcomes)
     yield from Remasking(stored, view, project=origin.project, hmac_key=origin.hmac_key, check=check).parts()
@@ -200,7 +209,7 @@ def _pruning_parts(job: CommitJob, decision: Decision) -> Iterator[Changes]:
     """What the budget counts of this commit, and what stays though its head does not hold it."""
     if not decision.refused:
         passed = bool(decision.handovers)
-        yield from guarding.ledger(job, decision.pruning, owned=decision.owned, passed=passed)
+        yield from guarding.prune_ledger(job, decision.pruning, owned=decision.owned, passed=passed)
     yield from guarding.what_stays(job, decision.pruning, stayed=decision.stayed)
 
 
@@ -231,7 +240,7 @@ def _origin(job: CommitJob, commit: CommitInfo) -> Origin:
     context = job.context
     return Origin(
         project=context.project,
-        actor=actors.repository_actor(job.repository).name,
+        actor=principals.repository_actor(job.repository).name,
         repository=job.repository,
         run=job.run,
         request=None,
@@ -243,12 +252,12 @@ def _origin(job: CommitJob, commit: CommitInfo) -> Origin:
     )
 
 
-def _taker(origin: Origin, handover: Handover) -> Origin:
+def _taker(origin: Origin, handover: OwnershipTransfer) -> Origin:
     """The same change, on behalf of the repository that takes over: its ids must be others."""
     neighbour = handover.neighbour
     return replace(
         origin,
-        actor=actors.repository_actor(neighbour.repository).name,
+        actor=principals.repository_actor(neighbour.repository).name,
         repository=neighbour.repository,
         seed=hashlib.blake2b(neighbour.repository.encode(), key=origin.seed, digest_size=len(origin.seed)).digest(),
         source=_source(neighbour.repository, neighbour.branch, handover.commit),

@@ -13,7 +13,7 @@ MOST_LINES = 200  # of one child
 LONGEST_BYTES = 4_000  # of one line
 
 
-async def told(stream: asyncio.StreamReader) -> None:
+async def log_complaint(stream: asyncio.StreamReader) -> None:
     """Log the lines of the stream until its end."""
     rest, left = b"", MOST_LINES
     while data := await stream.read(LONGEST_BYTES):

@@ -18,7 +18,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 
 
-def limit() -> None:
+def limit_process() -> None:
     """Before anything is read. What a limit stops raises OSError or MemoryError, or ends the process."""
     os.umask(UMASK)
     _limit(resource.RLIMIT_CORE, 0)
@@ -31,14 +31,14 @@ def limit() -> None:
     _control(PR_SET_NO_NEW_PRIVS, 1)
 
 
-def end_with(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """For a process that was forked, which has the other limits: it ends with its parent, or is over already."""
     _control(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
 
 
-def close() -> None:
+def close_files() -> None:
     """Once all threads are there: no thread or process is started from here on. Root is not held to it."""
     _limit(resource.RLIMIT_NPROC, 0)
 

@@ -20,14 +20,14 @@ from typing import NoReturn
 
 import msgspec
 
-from reconciler.deciding.candidates import Rules
+from reconciler.deciding.candidates import CandidateRules
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import File
+from reconciler.git.trees import TreeFile
 from reconciler.reading import confining, crew_messages, helper
 from reconciler.reading.allowances import Allowance
-from reconciler.reading.crew_messages import Begin, End, Order, Report
-from reconciler.reading.one_file import FileReading, Together
-from reconciler.reading.sharing import Broken, Shared
+from reconciler.reading.crew_messages import CrewBegin, CrewEnd, Order, Report
+from reconciler.reading.one_file import FileReading, SharedLimits
+from reconciler.reading.sharing import CrewBroken, SharedReading
 
 MOST = 3  # beside the child's own thread, which puts together what they read
 BUFFER_BYTES = 256 * 1024  # for what a helper has not taken yet: see `sharing`
@@ -48,22 +48,22 @@ class Helper:
     def send(self, order: Order) -> None:
         """Send it something to do. Raises Broken."""
         try:
-            crew_messages.send(self._connection, order)
+            crew_messages.send_message(self._connection, order)
         except OSError as error:
-            raise Broken(self.process, "it is gone") from error
+            raise CrewBroken(self.process, "it is gone") from error
 
     def report(self) -> Report:
         """What it has done; waits for it. Raises Broken."""
         try:
-            report = crew_messages.report(self._connection)
+            report = crew_messages.read_report(self._connection)
         except OSError as error:
-            raise Broken(self.process, "it is gone") from error
+            raise CrewBroken(self.process, "it is gone") from error
         except (msgspec.DecodeError, ValueError) as error:
-            raise Broken(self.process, "it reported nonsense") from error
+            raise CrewBroken(self.process, "it reported nonsense") from error
         except MemoryError as error:  # the rest of the report would be taken for the next one
-            raise Broken(self.process, "it reported more than there is memory for") from error
+            raise CrewBroken(self.process, "it reported more than there is memory for") from error
         if report is None:
-            raise Broken(self.process, "it is gone")
+            raise CrewBroken(self.process, "it is gone")
         return report
 
 
@@ -77,15 +77,22 @@ class Crew:
         """How many helpers there are."""
         return len(self._helpers)
 
-    def of(self, mirror: str, commit: str) -> Together | None:
+    def of(self, mirror: str, commit: str) -> SharedLimits | None:
         """To read files of a commit together with the helpers; None when there are none."""
         return partial(self._read, mirror, commit) if self._helpers else None
 
     def _read(
-        self, mirror: str, commit: str, files: Sequence[File], snapshot: Snapshot, *, rules: Rules, allowance: Allowance
+        self,
+        mirror: str,
+        commit: str,
+        files: Sequence[TreeFile],
+        snapshot: Snapshot,
+        *,
+        rules: CandidateRules,
+        allowance: Allowance,
     ) -> list[FileReading]:
         """As `Together`. Raises GitFault; Broken, after which this process should end."""
-        begin = Begin(
+        begin = CrewBegin(
             mirror=mirror,
             commit=commit,
             api_versions=rules.api_versions,
@@ -95,21 +102,21 @@ class Crew:
         )
         self._send(begin)
         try:
-            return Shared(files, snapshot, members=self._helpers, rules=rules, allowance=allowance).run()
+            return SharedReading(files, snapshot, members=self._helpers, rules=rules, allowance=allowance).run()
         finally:
-            self._send(End())
+            self._send(CrewEnd())
 
     def _send(self, order: Order) -> None:
         for each in self._helpers:
             each.send(order)
 
 
-def most() -> int:
+def most_helpers() -> int:
     """How many helpers have a core, of those that this process may use, beside the child's own."""
     return max(0, min(len(os.sched_getaffinity(0)) - 1, MOST))
 
 
-def start(number: int) -> Crew:
+def start_crew(number: int) -> Crew:
     """Fork so many, or as many as may be. Threads that run now are a mistake: there is no crew then."""
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         return Crew(())
@@ -135,12 +142,12 @@ def _help(connection: socket.socket, parent: int, *, others: Sequence[int]) -> N
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        confining.end_with(parent)
-        confining.close()
+        confining.end_with_parent(parent)
+        confining.close_files()
         for other in others:
             os.close(other)
         _leave_pipes()
-        helper.serve(connection)
+        helper.serve_helper(connection)
         code = 0
     except ConnectionError:
         code = 0  # the parent is gone in the middle
@@ -164,7 +171,7 @@ def _complain(text: str) -> None:
         os.write(2, text.encode("utf-8", "backslashreplace"))
 
 
-def end(broken: Broken) -> NoReturn:
+def end_crew(broken: CrewBroken) -> NoReturn:
     """End this process as the helper ended, for whom it is one with us; end the helper if it did not."""
     _complain(f"A helper of the reader failed: {broken.why}.\n")
     with contextlib.suppress(ProcessLookupError):

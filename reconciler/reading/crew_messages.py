@@ -11,20 +11,20 @@ from typing import TypeAlias
 
 import msgspec
 
-from reconciler.git.trees import File
-from reconciler.reading.allowances import Limits, Used
+from reconciler.git.trees import TreeFile
+from reconciler.reading.allowances import CommitLimits, UsedAllowance
 from reconciler.reading.messages import FRAME_LIMIT, LENGTH, Failed
 from reconciler.reading.one_file import FileReading
 
 
-class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
+class CrewBegin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
     """Chunks of this commit follow. `aside`: see `CommitJob`."""
 
     mirror: str
     commit: str
     api_versions: frozenset[str]
     hmac_key: bytes
-    limits: Limits
+    limits: CommitLimits
     aside: frozenset[str]
 
     def __repr__(self) -> str:
@@ -32,35 +32,35 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
         return f"Begin({self.commit})"
 
 
-class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
+class CrewChunk(msgspec.Struct, frozen=True, tag="chunk"):
     """Files to be read; `used` is what the commit took before. Each of the `sizes` is that of a file's content, which
     the child has looked up; 0 for what is not read.
     """
 
     number: int
-    files: tuple[File, ...]
+    files: tuple[TreeFile, ...]
     sizes: tuple[int, ...]
-    used: Used
+    used: UsedAllowance
 
 
-class End(msgspec.Struct, frozen=True, tag="end"):
+class CrewEnd(msgspec.Struct, frozen=True, tag="end"):
     """No more chunks follow of this commit."""
 
 
-class Read(msgspec.Struct, frozen=True, tag="read"):
+class CrewRead(msgspec.Struct, frozen=True, tag="read"):
     """Files of a chunk, in its order. `used` is what the whole chunk took, and comes with its last files."""
 
     number: int
     files: tuple[FileReading, ...]
-    used: Used | None
+    used: UsedAllowance | None
 
     def __repr__(self) -> str:
         """Without the documents, in which secrets are in clear."""
         return f"Read({self.number}, {len(self.files)} files)"
 
 
-Order: TypeAlias = Begin | Chunk | End
-Report: TypeAlias = Read | Failed
+Order: TypeAlias = CrewBegin | CrewChunk | CrewEnd
+Report: TypeAlias = CrewRead | Failed
 """What a helper sends. `Failed` has the number of the chunk."""
 
 _encoder = msgspec.msgpack.Encoder()
@@ -68,20 +68,20 @@ _orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 _reports: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 
 
-def send(connection: socket.socket, message: Order | Report) -> None:
+def send_message(connection: socket.socket, message: Order | Report) -> None:
     """Send a message whole. Raises OSError."""
     payload = _encoder.encode(message)
     connection.sendall(LENGTH.pack(len(payload)))
     connection.sendall(payload)
 
 
-def order(connection: socket.socket) -> Order | None:
+def read_order(connection: socket.socket) -> Order | None:
     """The next order, None when the other end is closed. Raises OSError, msgspec.DecodeError, ValueError."""
     payload = _frame(connection)
     return None if payload is None else _orders.decode(payload)
 
 
-def report(connection: socket.socket) -> Report | None:
+def read_report(connection: socket.socket) -> Report | None:
     """The next report, None when the other end is closed. Raises OSError, msgspec.DecodeError, ValueError."""
     payload = _frame(connection)
     return None if payload is None else _reports.decode(payload)

@@ -29,7 +29,7 @@ Read = TypeVar("Read", bound=CommitJob | ReviewJob)
 ANEW = frozenset({"context", "run", "full", "aside", "careful"})  # of a job: what each try has anew
 
 
-class Recent(Generic[K, V]):
+class RecentCrashes(Generic[K, V]):
     """What is known of the latest few; whatever is over `most` is forgotten, the oldest first."""
 
     def __init__(self, most: int) -> None:
@@ -56,13 +56,15 @@ class Recent(Generic[K, V]):
         return list(self._known.items())
 
 
-class Memory:
+class CrashMemory:
     """Which files ended children, and which commits and proposals are read apart from all others for it."""
 
     def __init__(self) -> None:
-        self._ends: Recent[str, int] = Recent(MOST_FILES)  # by blob
-        self._suspects: Recent[Hashable, bool] = Recent(MOST_COMMITS)  # by what is read
-        self._refused: Recent[Hashable, tuple[str, float]] = Recent(MOST_COMMITS)  # by what is read, and how
+        self._ends: RecentCrashes[str, int] = RecentCrashes(MOST_FILES)  # by blob
+        self._suspects: RecentCrashes[Hashable, bool] = RecentCrashes(MOST_COMMITS)  # by what is read
+        self._refused: RecentCrashes[Hashable, tuple[str, float]] = RecentCrashes(
+            MOST_COMMITS
+        )  # by what is read, and how
 
     def prepared(self, job: Read, *, careful: bool) -> Read:
         """The job, with the files that are set aside."""
@@ -101,7 +103,7 @@ class Memory:
         return message if now < until else None
 
 
-class Pace:
+class RestartPace:
     """How long to wait before another child is started. Times are seconds on a monotonic clock."""
 
     def __init__(self) -> None:

@@ -9,21 +9,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from reconciler.planning.models import Stored
-from reconciler.planning.pruning import Tree
+from reconciler.model.names import Key
+from reconciler.model.outcomes import StoredState
+from reconciler.model.violations import Place
+from reconciler.planning.pruning import TreeState
 from reconciler.reading.trees import TreeReading
-from reconciler.resources.keys import Key
-from reconciler.resources.violations import Place
 from reconciler.store.planning_view import PlanningView
 
 
 @dataclass(frozen=True, slots=True)
-class Departures:
+class RemovedResources:
     """What is gone, out of how many, and what the tree holds. `owned` is 0 when nothing is gone: nobody asks."""
 
-    gone: list[Stored]
+    gone: list[StoredState]
     owned: int
-    tree: Tree
+    tree: TreeState
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ class _Scope:
         return frozenset(file.path for file in self.reading.files)
 
 
-def find(reading: TreeReading, view: PlanningView, *, repository: str, project: str, look_back: bool) -> Departures:
+def find_removed(
+    reading: TreeReading, view: PlanningView, *, repository: str, project: str, look_back: bool
+) -> RemovedResources:
     """Everything that a repository owns and this commit does not contain.
 
     `look_back`: what earlier commits took away may still be there, since it was held.
@@ -54,15 +56,15 @@ def find(reading: TreeReading, view: PlanningView, *, repository: str, project: 
     scope = _Scope(reading, view, repository, project)
     gone = _gone(scope, look_back=look_back)
     owned = view.owned_count(repository, project) if gone else 0
-    tree = Tree(_unreadable(scope), _documents(scope), missing=reading.missing)
-    return Departures(gone, owned, tree)
+    tree = TreeState(_unreadable(scope), _documents(scope), missing=reading.missing)
+    return RemovedResources(gone, owned, tree)
 
 
-def _gone(scope: _Scope, *, look_back: bool) -> list[Stored]:
+def _gone(scope: _Scope, *, look_back: bool) -> list[StoredState]:
     """An invalid document with a known kind and name is contained: what is stored of it stays."""
     view = scope.view
     if scope.reading.full:
-        owned: Iterable[Stored] = view.owned(scope.repository, scope.project)
+        owned: Iterable[StoredState] = view.owned(scope.repository, scope.project)
     else:
         before = view.wanted_in(scope.repository, sorted(scope.paths))
         keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}

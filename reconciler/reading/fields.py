@@ -14,25 +14,22 @@ from msgspec import UNSET, UnsetType
 from reconciler.deciding import stored_secrets
 from reconciler.deciding.candidates import Candidate
 from reconciler.deciding.changes import WRITING, Decided
-from reconciler.deciding.worlds import World
-from reconciler.documents import limits
-from reconciler.documents import reading as documents
-from reconciler.documents.values import Pointer, Value
+from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
-from reconciler.planning.models import Change, Outcome
-from reconciler.plans import models
-from reconciler.plans.models import Cut, Difference, Field, Named, Place
+from reconciler.model import components, diffs, documents, masking, names, plan, positions, resource, values
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome
+from reconciler.model.plan import CutText, NamedResource, PlanDifference, PlanField, PlanPlace
+from reconciler.model.values import Pointer, Value
 from reconciler.reading.head_lines import HeadLines
-from reconciler.resources import absent, cutting, differing, drafts, kinds, references, replacing, restoring
-from reconciler.resources.keys import Key
 from reconciler.store.contract import Damaged
 from reconciler.store.planning_view import StoredDocument
 
 BATCH = 250  # stored resources that are in memory at a time
 
 
-class Fields:
+class PlanFields:
     """The fields of everything that one decision updates; asked for inside the snapshot of its world.
 
     `base` are the documents of the base in files that the change touches, and `unchanged` the resources in others: a
@@ -42,7 +39,7 @@ class Fields:
     def __init__(
         self,
         decided: Decided,
-        world: World,
+        world: StoreSnapshot,
         merged: Merged,
         *,
         blobs: Mapping[str, str],
@@ -58,7 +55,7 @@ class Fields:
         self._waiting = [one.key for one in decided.outcomes if one.change is Change.UPDATE and one.key is not None]
         self._stored: dict[Key, StoredDocument] = {}
 
-    def of(self, outcome: Outcome) -> tuple[tuple[Field, ...], int]:
+    def of(self, outcome: Outcome) -> tuple[tuple[PlanField, ...], int]:
         """What differs from the stored version, and how many more do; nothing of one that is damaged in the store."""
         if outcome.change is not Change.UPDATE:
             return (), 0
@@ -70,29 +67,29 @@ class Fields:
         candidate = self._decided.candidates[outcome.ordinal]
         with suppress(Damaged):
             found = self._differences(outcome.key, outcome.ordinal, document)
-            shown = tuple(self._field(one, candidate) for one in islice(found, models.MOST_FIELDS))
+            shown = tuple(self._field(one, candidate) for one in islice(found, plan.MOST_FIELDS))
             return shown, sum(1 for _ in found)
         return (), 0
 
-    def unresolved(self, outcome: Outcome, assumed: Set[Key]) -> tuple[Named, ...]:
+    def unresolved(self, outcome: Outcome, assumed: Set[Key]) -> tuple[NamedResource, ...]:
         """The references of what is stored anew that lead to what is only assumed to be there."""
         if outcome.change not in WRITING or outcome.ordinal is None or not assumed:
             return ()
         candidate = self._decided.candidates[outcome.ordinal]
         if candidate.draft is None or assumed.isdisjoint(candidate.draft.references):
             return ()
-        found = [one for one in references.references(drafts.owned(candidate.draft)) if one.key in assumed]
+        found = [one for one in components.references(resource.owned_by_user(candidate.draft)) if one.key in assumed]
         # The value of a parameter is not repeated: it may be a secret.
         return tuple(
-            Named(
+            NamedResource(
                 kind=one.kind,
-                name=models.SENSITIVE if one.pointer[-1] == "value" else one.name,
+                name=plan.SENSITIVE if one.pointer[-1] == "value" else one.name,
                 at=self._place(candidate, one.pointer),
             )
             for one in found
         )
 
-    def _place(self, candidate: Candidate, pointer: Pointer) -> Place | None:
+    def _place(self, candidate: Candidate, pointer: Pointer) -> PlanPlace | None:
         found = self._places.of(candidate, pointer)
         return None if found is None else self.lines.place(found)
 
@@ -104,26 +101,27 @@ class Fields:
             self._stored = self._world.view.documents(self._world.project, batch)
         return self._stored.pop(key, None)
 
-    def _differences(self, key: Key, ordinal: int, document: StoredDocument) -> Iterator[differing.Differing]:
+    def _differences(self, key: Key, ordinal: int, document: StoredDocument) -> Iterator[diffs.Differing]:
         candidate, fit = self._decided.candidates[ordinal], self._decided.fits[ordinal]
         assert candidate.draft is not None
-        new, new_secrets = drafts.owned(candidate.draft), dict(fit.secrets)
+        new, new_secrets = resource.owned_by_user(candidate.draft), dict(fit.secrets)
         if self._base is not None and key not in self._unchanged:
             other = _hidden(new_secrets, self._base.get(key))
-            new, new_secrets = replacing.replaced(new, other), new_secrets | other
-        return differing.differences(
-            absent.removed(
-                stored_secrets.without_servers(stored_secrets.in_clear(key, document)), kinds.exact(key.kind)
+            new, new_secrets = values.replaced(new, other), new_secrets | other
+        return diffs.differences(
+            resource.without_absent(
+                stored_secrets.without_servers(stored_secrets.document_in_clear(key, document)),
+                names.exact_kind(key.kind),
             ),
             new,
-            old_secrets=stored_secrets.held(key, document),
+            old_secrets=stored_secrets.held_secrets(key, document),
             new_secrets=new_secrets,
         )
 
-    def _field(self, one: differing.Differing, candidate: Candidate) -> Field:
-        return Field(
+    def _field(self, one: diffs.Differing, candidate: Candidate) -> PlanField:
+        return PlanField(
             path=one.path,
-            difference=Difference(one.difference.value),
+            difference=PlanDifference(one.difference.value),
             old=_shown(one.old),
             new=_shown(one.new),
             at=None if one.new_pointer is None else self._place(candidate, one.new_pointer),
@@ -140,7 +138,7 @@ class _Positions:
         self._path: str | None = None
         self._locations: documents.Locations | None = None
 
-    def of(self, candidate: Candidate, pointer: Pointer) -> Place | None:
+    def of(self, candidate: Candidate, pointer: Pointer) -> PlanPlace | None:
         """The place of a value of a document."""
         if candidate.place is None or candidate.place.path not in self._blobs:
             return None
@@ -148,15 +146,15 @@ class _Positions:
         if path != self._path or self._locations is None:
             syntax = documents.syntax_of(path)
             assert syntax is not None
-            data = self._head.read(self._blobs[path], limits.FILE.bytes)
-            self._path, self._locations = path, documents.locate(data, syntax=syntax, limits=limits.FILE)
+            data = self._head.read(self._blobs[path], positions.FILE_LIMITS.bytes)
+            self._path, self._locations = path, documents.locate(data, syntax=syntax, limits=positions.FILE_LIMITS)
         position = self._locations.of(candidate.position, pointer)
-        return Place(path=path, line=position.line, column=position.column)
+        return PlanPlace(path=path, line=position.line, column=position.column)
 
 
 def _hidden(found: Mapping[Pointer, Value], base: Candidate | None) -> dict[Pointer, Value]:
     """Another value for every secret that whoever asks cannot have read in the base: it counts as changed then."""
-    before = None if base is None or base.draft is None else drafts.owned(base.draft)
+    before = None if base is None or base.draft is None else resource.owned_by_user(base.draft)
     return {
         pointer: secrets.token_hex()
         for pointer, value in found.items()
@@ -166,12 +164,12 @@ def _hidden(found: Mapping[Pointer, Value], base: Candidate | None) -> dict[Poin
 
 def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
     with suppress(LookupError):
-        return restoring.is_same(replacing.at(document, pointer), value)
+        return masking.is_same_secret(values.value_at(document, pointer), value)
     return False
 
 
 def _shown(value: Value | UnsetType) -> object:
     if isinstance(value, UnsetType):
         return UNSET
-    shown = cutting.cut(value, most=models.MOST_VALUE_BYTES)
-    return Cut(begins=shown.begins, bytes=shown.bytes) if isinstance(shown, cutting.Cut) else shown
+    shown = diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
+    return CutText(begins=shown.begins, bytes=shown.bytes) if isinstance(shown, diffs.CutValue) else shown

@@ -11,14 +11,14 @@ import gc
 COLLECT_AFTER = 10_000
 
 
-def settle() -> None:
+def settle_memory() -> None:
     """Once all is imported: that is never looked through again. Its pages stay shared with what is forked, too."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
-def give_back() -> None:
+def give_back_memory() -> None:
     """What was freed, to the machine, since allocators keep it. Where the C library cannot be asked, they do.
 
     Takes some milliseconds, in most of which the interpreter is free.

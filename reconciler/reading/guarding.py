@@ -5,12 +5,12 @@ its verdict. The verdict itself is `planning.pruning`'s.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.git.faults import State
+from reconciler.git.faults import RepositoryState
 from reconciler.git.snapshots import Snapshot
-from reconciler.planning.models import PRUNE_WINDOW_MILLISECONDS, PruneWindow
+from reconciler.model.names import Key
+from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, PruneWindow
 from reconciler.planning.pruning import Pruning
 from reconciler.reading.messages import CommitJob
-from reconciler.resources.keys import Key
 from reconciler.store.contract import Changes, HeldRow, PruneRow, RepositoryRow
 from reconciler.store.planning_view import PlanningView
 
@@ -18,7 +18,7 @@ PART = 1_000  # rows in one part
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class PruneCircumstances:
     """What is known before a commit is judged. `stayed` is what the last plan kept though its head did not hold it;
     `released`: it held nothing, and was of this very tree. `lost`: what was applied last is nowhere any more.
     """
@@ -31,9 +31,9 @@ class Circumstances:
     released: bool
 
 
-def look(
+def read_circumstances(
     job: CommitJob, snapshot: Snapshot, view: PlanningView, *, remembered: RepositoryRow | None, tree: str
-) -> Circumstances:
+) -> PruneCircumstances:
     """The circumstances of a job's commit, whose folder is `tree`. Raises GitFault."""
     lost = _is_lost(job, snapshot, remembered)
     unrelated = lost or _is_unrelated(job, snapshot, remembered)
@@ -41,7 +41,7 @@ def look(
     # Of another history only the commit that was looked at is approved, and what continues it.
     if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
         approval = None
-    return Circumstances(
+    return PruneCircumstances(
         window=view.pruned_since(job.repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
         approved=None if approval is None else approval.keys,
         unrelated=unrelated,
@@ -51,7 +51,7 @@ def look(
     )
 
 
-def stays(pruned: Pruning, *, repository: str) -> frozenset[HeldRow]:
+def stays_note(pruned: Pruning, *, repository: str) -> frozenset[HeldRow]:
     """What a verdict keeps though the head does not hold it."""
     held = (HeldRow(repository, *stored.key, "held") for stored in pruned.held)
     in_use = (HeldRow(repository, *outcome.key, "in-use") for outcome in pruned.in_use if outcome.key is not None)
@@ -59,7 +59,7 @@ def stays(pruned: Pruning, *, repository: str) -> frozenset[HeldRow]:
     return frozenset((*held, *in_use, *protected))
 
 
-def approvable(pruned: Pruning) -> int | None:
+def approvable_digest(pruned: Pruning) -> int | None:
     """As in the repository's row: whether an admin can release what is held."""
     if pruned.hold is None:
         return None
@@ -68,7 +68,7 @@ def approvable(pruned: Pruning) -> int | None:
     return 0 if pruned.unreadable else None
 
 
-def ledger(job: CommitJob, pruned: Pruning, *, owned: int, passed: bool) -> Iterator[Changes]:
+def prune_ledger(job: CommitJob, pruned: Pruning, *, owned: int, passed: bool) -> Iterator[Changes]:
     """The row of what goes or passes on: from now on less is owned than within these 24 hours."""
     if pruned.deletions or passed:
         row = PruneRow(job.repository, at=job.context.milliseconds, owned=owned, deleted=pruned.unapproved)
@@ -77,7 +77,7 @@ def ledger(job: CommitJob, pruned: Pruning, *, owned: int, passed: bool) -> Iter
 
 def what_stays(job: CommitJob, pruned: Pruning, *, stayed: frozenset[HeldRow]) -> Iterator[Changes]:
     """What is kept, when it is something else than before."""
-    now = stays(pruned, repository=job.repository)
+    now = stays_note(pruned, repository=job.repository)
     if now != stayed:
         rows = sorted(now)
         for start in range(0, len(rows), PART):
@@ -86,7 +86,7 @@ def what_stays(job: CommitJob, pruned: Pruning, *, stayed: frozenset[HeldRow]) -
 
 def _is_released(job: CommitJob, remembered: RepositoryRow | None, *, tree: str) -> bool:
     # Of a repository that was resumed only now nobody knows.
-    if remembered is None or remembered.state != State.READY or remembered.fingerprint is None:
+    if remembered is None or remembered.state != RepositoryState.READY or remembered.fingerprint is None:
         return False
     return (remembered.head, remembered.tree) == (job.commit, tree)
 

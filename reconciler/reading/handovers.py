@@ -13,41 +13,38 @@ from pathlib import Path
 
 from msgspec import structs
 
-from reconciler import errors
-from reconciler.access import actors
 from reconciler.deciding import allowing, candidates
-from reconciler.deciding.candidates import Candidate, Rules
+from reconciler.deciding.candidates import Candidate, CandidateRules
 from reconciler.deciding.changes import Decided
-from reconciler.deciding.decisions import Batch
-from reconciler.deciding.worlds import World
-from reconciler.documents import limits
+from reconciler.deciding.decisions import DocumentBatch
+from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.git import trees
 from reconciler.git.faults import GitFault
-from reconciler.git.selecting import Globs
+from reconciler.git.selecting import FileGlobs
 from reconciler.git.snapshots import CommitInfo, Snapshot
-from reconciler.planning.models import Change, Stored
+from reconciler.model import errors, positions, principals, violations
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, StoredState
+from reconciler.model.resource import Draft
 from reconciler.reading import one_file
 from reconciler.reading.allowances import Allowance, Exhausted
 from reconciler.reading.messages import Neighbour
-from reconciler.resources import violations
-from reconciler.resources.drafts import Draft
-from reconciler.resources.keys import Key
 from reconciler.store.planning_view import PlanningView
 
 NAMED = 5  # a note names this many resources, and counts the rest
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class OwnershipClaim:
     """The documents by which one repository would take over."""
 
     neighbour: Neighbour
     commit: CommitInfo
-    batch: Batch
+    batch: DocumentBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class OwnershipTransfer:
     """What passes to one repository: all outcomes store something or move a head."""
 
     neighbour: Neighbour
@@ -61,9 +58,14 @@ class Handover:
         return frozenset(self.drafts)
 
 
-def claims(
-    gone: Iterable[Stored], neighbours: Iterable[Neighbour], world: World, *, rules: Rules, allowance: Allowance
-) -> tuple[Claim, ...]:
+def find_claims(
+    gone: Iterable[StoredState],
+    neighbours: Iterable[Neighbour],
+    world: StoreSnapshot,
+    *,
+    rules: CandidateRules,
+    allowance: Allowance,
+) -> tuple[OwnershipClaim, ...]:
     """Who claims what of `gone`; of several repositories the first by name gets a resource.
 
     Raises GitFault: what the others hold counts as if the commit held it. Transient when it cannot be read.
@@ -80,7 +82,7 @@ def claims(
     return tuple(found)
 
 
-def without(claims: Iterable[Claim], keys: Collection[Key]) -> Iterator[Claim]:
+def without(claims: Iterable[OwnershipClaim], keys: Collection[Key]) -> Iterator[OwnershipClaim]:
     """Leave out of the claims what stays after all."""
     for claim in claims:
         held = [one for one in claim.batch.candidates if one.key not in keys]
@@ -88,15 +90,15 @@ def without(claims: Iterable[Claim], keys: Collection[Key]) -> Iterator[Claim]:
             yield replace(claim, batch=_batch(claim.neighbour, held, claim.batch.stored))
 
 
-def passing(claim: Claim, decided: Decided) -> Handover:
+def passing_resources(claim: OwnershipClaim, decided: Decided) -> OwnershipTransfer:
     """What of a claim can be stored."""
     outcomes = tuple(outcome for outcome in decided.outcomes if outcome.change is not Change.NONE)
     passed = {outcome.key for outcome in outcomes}
     drafts = {one.key: one.draft for one in decided.candidates if one.key in passed and one.key and one.draft}
-    return Handover(claim.neighbour, claim.commit, replace(decided, outcomes=outcomes), drafts)
+    return OwnershipTransfer(claim.neighbour, claim.commit, replace(decided, outcomes=outcomes), drafts)
 
 
-def note(handovers: Iterable[Handover]) -> str | None:
+def transfer_note(handovers: Iterable[OwnershipTransfer]) -> str | None:
     """What a run says of what passed on: a reader of the run would look for it in vain otherwise."""
     told = [f"{_named(sorted(one.keys))} passed to the repository {one.neighbour.repository}." for one in handovers]
     return " ".join(told) or None
@@ -108,8 +110,13 @@ def _named(keys: list[Key]) -> str:
 
 
 def _claim(
-    neighbour: Neighbour, left: Mapping[Key, Stored], world: World, *, rules: Rules, allowance: Allowance
-) -> Claim | None:
+    neighbour: Neighbour,
+    left: Mapping[Key, StoredState],
+    world: StoreSnapshot,
+    *,
+    rules: CandidateRules,
+    allowance: Allowance,
+) -> OwnershipClaim | None:
     row = world.view.repository(neighbour.repository)
     if row is None or row.commit is None or row.project != world.project:
         return None
@@ -119,7 +126,7 @@ def _claim(
     try:
         with Snapshot.open(Path(neighbour.mirror), row.commit) as snapshot:
             held = _documents(neighbour, places, snapshot, world.view, rules=rules, allowance=allowance)
-            return Claim(neighbour, snapshot.commit, _batch(neighbour, held, left)) if held else None
+            return OwnershipClaim(neighbour, snapshot.commit, _batch(neighbour, held, left)) if held else None
     except Exhausted as exhausted:
         told = f"with what would pass to the repository {neighbour.repository}, {exhausted.message}"
         # No Exhausted, which is remembered of the commit: the other's next one may hold less.
@@ -137,10 +144,10 @@ def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> 
     not have looked by yet.
     """
     folder = trees.place(neighbour.path).prefix
-    globs = Globs(include=neighbour.include, exclude=neighbour.exclude, root=neighbour.path)
+    globs = FileGlobs(include=neighbour.include, exclude=neighbour.exclude, root=neighbour.path)
     paths: dict[Key, list[str]] = defaultdict(list)
     for key, path in view.places_of(neighbour.repository, keys):
-        is_allowed = allowing.is_allowed(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names)
+        is_allowed = allowing.is_allowed_resource(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names)
         if is_allowed and path.startswith(folder) and globs.choose(path):
             paths[key].append(path)
     held: dict[str, set[Key]] = defaultdict(set)
@@ -156,7 +163,7 @@ def _documents(
     snapshot: Snapshot,
     view: PlanningView,
     *,
-    rules: Rules,
+    rules: CandidateRules,
     allowance: Allowance,
 ) -> list[Candidate]:
     """The valid ones. A file that is set aside is one that cannot be read."""
@@ -164,18 +171,23 @@ def _documents(
     found = []
     for path in sorted(blobs):
         allowance.file(blobs[path], one_file.taken(snapshot.size(blobs[path])))
-        read = candidates.of_file(snapshot.read(blobs[path], limits.FILE.bytes), path=path, rules=rules) or ()
+        read = (
+            candidates.candidates_of_file(
+                snapshot.read(blobs[path], positions.FILE_LIMITS.bytes), path=path, rules=rules
+            )
+            or ()
+        )
         allowance.documents(len(read))
         found += [one for one in read if one.key in places[path] and one.draft is not None]
     return found
 
 
-def _batch(neighbour: Neighbour, held: Sequence[Candidate], left: Mapping[Key, Stored]) -> Batch:
-    return Batch(
+def _batch(neighbour: Neighbour, held: Sequence[Candidate], left: Mapping[Key, StoredState]) -> DocumentBatch:
+    return DocumentBatch(
         candidates=held,
         wanted=[one.wanted(ordinal) for ordinal, one in enumerate(held)],
         stored=left,
-        actor=actors.repository_actor(neighbour.repository),
+        actor=principals.repository_actor(neighbour.repository),
         accept_invalid=neighbour.accept_invalid,
         tell=lambda _, found: violations.lines(found, lambda _: ""),  # nobody reads it: its own run tells the neighbour
     )

@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from reconciler.documents import limits
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
-from reconciler.plans.models import Place
+from reconciler.model import positions
+from reconciler.model.plan import PlanPlace
 
 MOST_LINES = 20_000  # of a file; of a longer one places are those of the merge
 
@@ -26,12 +26,12 @@ class HeadLines:
         self._path: str | None = None
         self._lines: dict[int, int] | None = None  # None: the same
 
-    def place(self, place: Place) -> Place:
+    def place(self, place: PlanPlace) -> PlanPlace:
         """The place in the head; a line that only the base has stays as it is."""
         lines = self._of(place.path)
         if lines is None:
             return place
-        return Place(path=place.path, line=lines.get(place.line, place.line), column=place.column)
+        return PlanPlace(path=place.path, line=lines.get(place.line, place.line), column=place.column)
 
     def reason(self, text: str, path: str) -> str:
         """The same for the places that begin the lines of a reason."""
@@ -65,10 +65,10 @@ class HeadLines:
         ours, theirs = _lines(self._merged.merged, old), _lines(self._merged.head, new)
         if max(len(ours), len(theirs)) > MOST_LINES:
             return None
-        return {one + 1: other + 1 for one, other in matching(ours, theirs).items()}
+        return {one + 1: other + 1 for one, other in matching_lines(ours, theirs).items()}
 
 
-def matching(ours: Sequence[bytes], theirs: Sequence[bytes]) -> dict[int, int]:
+def matching_lines(ours: Sequence[bytes], theirs: Sequence[bytes]) -> dict[int, int]:
     """Which line of one text is which of another, both counted from 0, in order.
 
     Lines that occur once in each text are matched, and equal ones beside these, before and behind. It takes time as the
@@ -126,6 +126,6 @@ def _once(lines: Sequence[bytes]) -> dict[bytes, int]:
 
 
 def _lines(snapshot: Snapshot, blob: str) -> list[bytes]:
-    if snapshot.size(blob) > limits.FILE.bytes:
+    if snapshot.size(blob) > positions.FILE_LIMITS.bytes:
         return []
-    return snapshot.read(blob, limits.FILE.bytes).split(b"\n", MOST_LINES + 1)
+    return snapshot.read(blob, positions.FILE_LIMITS.bytes).split(b"\n", MOST_LINES + 1)

@@ -10,41 +10,39 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from reconciler.access import actors
 from reconciler.deciding import allowing, decisions, identities
-from reconciler.deciding.candidates import Candidate, Rules
+from reconciler.deciding.candidates import Candidate, CandidateRules
 from reconciler.deciding.changes import Decided
-from reconciler.deciding.decisions import Batch
-from reconciler.deciding.worlds import World
-from reconciler.documents.values import Value
+from reconciler.deciding.decisions import DocumentBatch
+from reconciler.deciding.worlds import StoreSnapshot
+from reconciler.model import principals, resource, values
+from reconciler.model.components import MASK
+from reconciler.model.names import Key
+from reconciler.model.outcomes import REFUSED, Change, StoredState
+from reconciler.model.type_checks import FITTING
+from reconciler.model.values import Value
 from reconciler.planning import pruning, usage
-from reconciler.planning.models import Change, Stored
-from reconciler.planning.pruning import Budget, Pruning
-from reconciler.planning.statuses import REFUSED
+from reconciler.planning.pruning import PruneBudget, Pruning
 from reconciler.reading import handovers
 from reconciler.reading.allowances import Allowance
-from reconciler.reading.departures import Departures
-from reconciler.reading.guarding import Circumstances
-from reconciler.reading.handovers import Claim, Handover
+from reconciler.reading.departures import RemovedResources
+from reconciler.reading.guarding import PruneCircumstances
+from reconciler.reading.handovers import OwnershipClaim, OwnershipTransfer
 from reconciler.reading.messages import CommitJob
-from reconciler.reading.places import Places
+from reconciler.reading.places import ViolationPlaces
 from reconciler.reading.trees import TreeReading
-from reconciler.resources import canonical, drafts, replacing
-from reconciler.resources.fitting import FITTING
-from reconciler.resources.keys import Key
-from reconciler.resources.parameters import MASK
 
 MOST_ROUNDS = 3  # judgements of the whole head
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedHead:
     """What becomes of the documents, what goes or passes on, and by ordinal who cannot have the id that they bring."""
 
     conflicts: Mapping[int, str]
     decided: Decided
     pruned: Pruning
-    handovers: tuple[Handover, ...] = ()
+    handovers: tuple[OwnershipTransfer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +50,25 @@ class _Head:
     """Everything that one judgement is made of. `leaving` is what goes unless something holds it."""
 
     job: CommitJob
-    world: World
-    places: Places
-    departed: Departures
-    around: Circumstances
+    world: StoreSnapshot
+    places: ViolationPlaces
+    departed: RemovedResources
+    around: PruneCircumstances
     found: Sequence[Candidate]
-    stored: Mapping[Key, Stored]
+    stored: Mapping[Key, StoredState]
     leaving: Sequence[Key]
 
 
-def judge(
+def judge_head(
     job: CommitJob,
     reading: TreeReading,
-    departed: Departures,
+    departed: RemovedResources,
     *,
-    around: Circumstances,
-    world: World,
-    places: Places,
+    around: PruneCircumstances,
+    world: StoreSnapshot,
+    places: ViolationPlaces,
     allowance: Allowance,
-) -> Judged:
+) -> JudgedHead:
     """What is stored and what goes.
 
     The id of what goes is free for what comes. What stays after all keeps its id, and whoever wanted that is not
@@ -78,11 +76,11 @@ def judge(
     """
     found = reading.candidates()
     stored = world.stored(candidate.key for candidate in found if candidate.key is not None)
-    leaving = [one.key for one in pruning.leaving(departed.gone)] if job.prune else []
+    leaving = [one.key for one in pruning.removed_resources(departed.gone)] if job.prune else []
     head = _Head(job, world, places, departed, around, found, stored, leaving)
     freed, claims = leaving, _claims(head, allowance)
     rounds = 0
-    passing: tuple[Handover, ...]
+    passing: tuple[OwnershipTransfer, ...]
     while True:
         conflicts = _conflicts(head, freed)
         decided, *taken = decisions.decide([_batch(head, conflicts), *(claim.batch for claim in claims)], world)
@@ -91,14 +89,14 @@ def judge(
         if any(candidate.key in unsure for claim in claims for candidate in claim.batch.candidates):
             claims = tuple(handovers.without(claims, unsure))
             continue
-        passing = tuple(map(handovers.passing, claims, taken))
+        passing = tuple(map(handovers.passing_resources, claims, taken))
         pruned = _prune(head, decided, passing, refused=refused)
         if pruned.holds_all and claims:
             passing, decided = (), decisions.together(_batch(head, conflicts), world)
         going = {outcome.key for outcome in pruned.deletions}
         still = [key for key in freed if key in going]
         if len(still) == len(freed) or _conflicts(head, still) == conflicts:
-            return Judged(conflicts, decided, pruned, tuple(one for one in passing if one.drafts))
+            return JudgedHead(conflicts, decided, pruned, tuple(one for one in passing if one.drafts))
         # Ids may hang together in a long chain: then none of them is free, which is safe, and ends.
         rounds += 1
         freed = still if rounds < MOST_ROUNDS else []
@@ -106,10 +104,10 @@ def judge(
 
 def _conflicts(head: _Head, freed: Sequence[Key]) -> dict[int, str]:
     world = head.world
-    return identities.conflicts(head.found, head.stored, world.view, project=world.project, leaving=freed)
+    return identities.id_conflicts(head.found, head.stored, world.view, project=world.project, leaving=freed)
 
 
-def _batch(head: _Head, conflicts: Mapping[int, str]) -> Batch:
+def _batch(head: _Head, conflicts: Mapping[int, str]) -> DocumentBatch:
     wanted = [
         candidate.wanted(
             ordinal,
@@ -119,22 +117,22 @@ def _batch(head: _Head, conflicts: Mapping[int, str]) -> Batch:
         )
         for ordinal, candidate in enumerate(head.found)
     ]
-    return Batch(
+    return DocumentBatch(
         candidates=head.found,
         wanted=wanted,
         stored=head.stored,
-        actor=actors.repository_actor(head.job.repository),
+        actor=principals.repository_actor(head.job.repository),
         accept_invalid=head.job.accept_invalid,
         tell=head.places.tell,
     )
 
 
-def _claims(head: _Head, allowance: Allowance) -> tuple[Claim, ...]:
+def _claims(head: _Head, allowance: Allowance) -> tuple[OwnershipClaim, ...]:
     """What others would take over. Without pruning, a repository lets go of nothing."""
     if not head.job.prune or not head.departed.gone:
         return ()
-    rules = Rules(api_versions=head.job.context.api_versions, hmac_key=head.world.hmac_key)
-    return handovers.claims(head.departed.gone, head.job.neighbours, head.world, rules=rules, allowance=allowance)
+    rules = CandidateRules(api_versions=head.job.context.api_versions, hmac_key=head.world.hmac_key)
+    return handovers.find_claims(head.departed.gone, head.job.neighbours, head.world, rules=rules, allowance=allowance)
 
 
 def _refused(decided: Decided) -> dict[str, str]:
@@ -165,7 +163,7 @@ def _renamed(head: _Head, decided: Decided, leaving: Sequence[Key]) -> frozenset
             draft = decided.candidates[outcome.ordinal].draft
             assert draft is not None  # it is valid
             secrets = dict.fromkeys((at for at, _ in decided.fits.get(outcome.ordinal, FITTING).secrets), MASK)
-            masked = replacing.replaced(drafts.owned(draft), secrets)
+            masked = values.replaced(resource.owned_by_user(draft), secrets)
             created[outcome.key.kind, _digest(masked["spec"])] += 1
             head.world.check()
     found = set()
@@ -180,10 +178,12 @@ def _renamed(head: _Head, decided: Decided, leaving: Sequence[Key]) -> frozenset
 
 
 def _digest(spec: Value) -> bytes:
-    return hashlib.sha256(canonical.encode(spec)).digest()
+    return hashlib.sha256(values.canonical_json(spec)).digest()
 
 
-def _prune(head: _Head, decided: Decided, passing: Sequence[Handover], *, refused: Mapping[str, str]) -> Pruning:
+def _prune(
+    head: _Head, decided: Decided, passing: Sequence[OwnershipTransfer], *, refused: Mapping[str, str]
+) -> Pruning:
     job, departed, around = head.job, head.departed, head.around
     passed = frozenset(key for handover in passing for key in handover.keys)
     leaving = [key for key in head.leaving if key not in passed]
@@ -191,15 +191,15 @@ def _prune(head: _Head, decided: Decided, passing: Sequence[Handover], *, refuse
     for handover in passing:
         written |= handover.drafts
     references = decisions.references(head.world, leaving, written) if leaving else {}
-    budget = Budget(job.prune_min_count, job.prune_max_percent) if job.prune else None
+    budget = PruneBudget(job.prune_min_count, job.prune_max_percent) if job.prune else None
     is_most = budget is not None and not budget.spares(len(leaving), owned=departed.owned)
-    return pruning.decide(
+    return pruning.decide_prune(
         departed.gone,
         tree=replace(departed.tree, unrelated=around.unrelated, lost=around.lost, released=around.released),
         owned=departed.owned,
         budget=budget,
         window=around.window,
-        in_use=usage.staying(leaving, references),
+        in_use=usage.resources_in_use(leaving, references),
         passing=passed,
         approved=around.approved,
         renamed=_renamed(head, decided, leaving) if is_most else frozenset(),
@@ -208,4 +208,4 @@ def _prune(head: _Head, decided: Decided, passing: Sequence[Handover], *, refuse
 
 
 def _is_allowed(job: CommitJob, key: Key | None) -> bool:
-    return key is None or allowing.is_allowed(key, kinds=job.allowed_kinds, names=job.allowed_names)
+    return key is None or allowing.is_allowed_resource(key, kinds=job.allowed_kinds, names=job.allowed_names)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.store.contract import Ahead, Changes
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ Begin: TypeAlias = Callable[[], Ahead | None]
 _changes = msgspec.msgpack.Decoder(Changes)
 
 
-class Inflow:
+class ChangeStream:
     """Bracket its use with `async with`: whatever was not handed over when that ends is dropped.
 
     It belongs to the event loop. Parts are decoded where they are written, one at a time.
@@ -56,7 +56,7 @@ class Inflow:
         self._writing: asyncio.Task[None] | None = None
         self._dropping: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "Inflow":
+    async def __aenter__(self) -> "ChangeStream":
         return self
 
     async def __aexit__(

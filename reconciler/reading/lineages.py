@@ -12,10 +12,10 @@ from typing import cast
 
 import msgspec
 
-from reconciler.clock import rfc3339
-from reconciler.documents.values import Value
 from reconciler.git.faults import GitFault
 from reconciler.git.snapshots import CommitInfo, Snapshot
+from reconciler.model.clock import rfc3339
+from reconciler.model.values import Value
 from reconciler.reading.messages import LineageFound, LineageJob
 from reconciler.store import origins
 from reconciler.store.contract import Changes, LineageRow, OriginRow
@@ -31,13 +31,13 @@ PART = 250  # rows in one part, and in one transaction: some milliseconds
 Source = dict[str, Value]
 
 
-def of_run(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
+def lineage_of_run(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
     """`changedBy` of these files of a commit, as far as it is found in a moment."""
     end = time.monotonic() + (FIRST_SECONDS if is_first else RUN_SECONDS)
     return _changed_by(snapshot, paths, go_on=lambda: time.monotonic() < end)
 
 
-def explain(
+def explain_lineage(
     job: LineageJob,
     view: PlanningView,
     *,
@@ -147,7 +147,7 @@ class _Origins:
         told = self._told.get((origin, commit))
         if told is None:
             before = self._rows[origin]
-            told = self._told[origin, commit] = origins.row(
+            told = self._told[origin, commit] = origins.origin_row(
                 {**self._sources[origin], "changedBy": changed_by},
                 actor=before.actor,
                 run=before.run,

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from reconciler.planning.footprints import EVERYTHING
-from reconciler.resources.secret_references import NOTHING, Available
+from reconciler.model.outcomes import EVERYTHING
+from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 
 LENGTH = struct.Struct(">I")
 # Bytes. A part is at most 4 MiB and one resource, a resource at most 16 MiB of text that JSON escapes to six times as
@@ -34,7 +34,7 @@ class Context(msgspec.Struct, frozen=True):
     at: str
     milliseconds: int
     seed: bytes
-    secrets: Available = NOTHING
+    secrets: AvailableSecrets = NO_SECRETS
     refuse_unknown: bool = False  # the setting `resources.unknownParameters`
 
     def __repr__(self) -> str:
@@ -337,7 +337,7 @@ _envelopes = msgspec.msgpack.Decoder(Envelope)
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
-def frame(message: Envelope | Answer) -> bytes:
+def framed(message: Envelope | Answer) -> bytes:
     """A message as it goes over the pipe."""
     payload = _encoder.encode(message)
     return LENGTH.pack(len(payload)) + payload

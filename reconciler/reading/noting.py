@@ -22,9 +22,9 @@ Belongs here: reads by what they read. Does not: what a commit touches, how fact
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from reconciler.planning import footprints
-from reconciler.planning.models import PruneWindow, Stored
-from reconciler.resources.keys import Key
+from reconciler.model import outcomes
+from reconciler.model.names import Key
+from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store.contract import FileRow, HeldRow, QuoteRow, RepositoryRow, WantedRow
 from reconciler.store.planning_view import (
     Approval,
@@ -38,7 +38,7 @@ from reconciler.store.planning_view import (
 T = TypeVar("T", bound=str | Key)
 
 
-class NotingView(PlanningView):
+class RecordingView(PlanningView):
     """A view for one plan of a project, with what it was asked so far. It reads what the other one reads, on the same
     connection, which stays the other's to close.
     """
@@ -60,21 +60,21 @@ class NotingView(PlanningView):
     def footprint(self) -> bytes:
         """All that was looked at."""
         if self._is_everywhere:
-            return footprints.EVERYTHING
-        return footprints.of(
+            return outcomes.EVERYTHING
+        return outcomes.footprint_of(
             self._noted_project,
             self._keys,
             ids=self._ids,
             targets=self._targets,
             owners=self._owners,
             repositories=self._repositories,
-            whole=footprints.OF_BOTH if self._is_all else footprints.OF_PLAN,
+            whole=outcomes.OF_BOTH if self._is_all else outcomes.OF_PLAN,
         )
 
-    def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, Stored]:
+    def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         return super().stored(project, self._noting(self._keys, project, keys))
 
-    def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, Stored]:
+    def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         return super().compared(project, self._noting(self._keys, project, keys))
 
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
@@ -102,7 +102,7 @@ class NotingView(PlanningView):
         return super().version(project, key, number)
 
     def past_routes(self, project: str) -> dict[str, bytes]:
-        self._noting(self._keys, project, [footprints.PAST_ROUTES])
+        self._noting(self._keys, project, [outcomes.PAST_ROUTES])
         return super().past_routes(project)
 
     def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[StoredVersion]:
@@ -116,13 +116,13 @@ class NotingView(PlanningView):
         self._noting(self._ids, project, ids)
         return super().taken_ids(project, ids)
 
-    def owned(self, repository: str, project: str) -> list[Stored]:
+    def owned(self, repository: str, project: str) -> list[StoredState]:
         return super().owned(self._noting_owner(repository, project), project)
 
     def owned_count(self, repository: str, project: str) -> int:
         return super().owned_count(self._noting_owner(repository, project), project)
 
-    def owned_unwanted(self, repository: str, project: str) -> list[Stored]:
+    def owned_unwanted(self, repository: str, project: str) -> list[StoredState]:
         return super().owned_unwanted(self._noting_owner(self._remembering(repository), project), project)
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:

@@ -11,47 +11,47 @@ from typing import Protocol
 import msgspec
 
 from reconciler.deciding import candidates
-from reconciler.deciding.candidates import Candidate, Rules
-from reconciler.documents import limits
-from reconciler.errors import Refused
+from reconciler.deciding.candidates import Candidate, CandidateRules
 from reconciler.git import ignoring
-from reconciler.git.selecting import Globs
+from reconciler.git.selecting import FileGlobs
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import Change, File, Mode
+from reconciler.git.trees import TreeChange, TreeFile, TreeMode
+from reconciler.model import positions
+from reconciler.model.errors import Refused
+from reconciler.model.names import Key
+from reconciler.model.violations import Place
 from reconciler.reading.allowances import Allowance
-from reconciler.resources.keys import Key
-from reconciler.resources.violations import Place
 
 LINKS = {
-    Mode.SYMLINK: "is a symbolic link, which is not followed",
-    Mode.SUBMODULE: "is a submodule, which is not followed",
+    TreeMode.SYMLINK: "is a symbolic link, which is not followed",
+    TreeMode.SUBMODULE: "is a submodule, which is not followed",
 }
 
 NOT_OURS = "holds only documents that are not ours"
 
 
-class Together(Protocol):
+class SharedLimits(Protocol):
     """Reads many files with the help of others (`crew`)."""
 
     def __call__(
-        self, files: Sequence[File], snapshot: Snapshot, *, rules: Rules, allowance: Allowance
+        self, files: Sequence[TreeFile], snapshot: Snapshot, *, rules: CandidateRules, allowance: Allowance
     ) -> "list[FileReading]":
         """The files in their order, as `read` reads each of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class FileScope:
     """Whose tree is read, and by which rules. `together`: how many files are read, when others may help."""
 
     repository: str
     project: str
     folder: str
-    rules: Rules
+    rules: CandidateRules
     allowance: Allowance
-    globs: Globs
+    globs: FileGlobs
     only: Set[str] | None = None  # the files that are looked at; None for all
-    also: tuple[Change, ...] = ()  # files that are read although they are what they were
-    together: Together | None = None
+    also: tuple[TreeChange, ...] = ()  # files that are read although they are what they were
+    together: SharedLimits | None = None
 
 
 class FileReading(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -75,55 +75,57 @@ class FileReading(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return next((reason.split("\n", 1)[0] for reason in reasons), None)
 
 
-def ignore(
-    rules: Mapping[str, str], snapshot: Snapshot, *, scope: Scope
-) -> tuple[ignoring.Ignore, dict[str, FileReading]]:
+def read_ignore_file(
+    rules: Mapping[str, str], snapshot: Snapshot, *, scope: FileScope
+) -> tuple[ignoring.IgnoreRules, dict[str, FileReading]]:
     """The rules of these ignore files, by path and blob; and the ignore files that cannot be used, by path."""
     texts: dict[str, str] = {}
     unusable: dict[str, FileReading] = {}
     for path, blob in rules.items():
         folder = path.rpartition("/")[0]
         try:
-            text = ignoring.decoded(snapshot.read(blob, ignoring.MAX_BYTES))
-            scope.allowance.ignore_file(ignoring.Ignore({folder: text}, root=scope.folder).count)
+            text = ignoring.decoded_ignore_file(snapshot.read(blob, ignoring.MAX_IGNORE_BYTES))
+            scope.allowance.ignore_file(ignoring.IgnoreRules({folder: text}, root=scope.folder).count)
         except Refused as refused:
             unusable[path] = _unusable(path, blob, refused.message)
         else:
             texts[folder] = text
-    return ignoring.Ignore(texts, root=scope.folder), unusable
+    return ignoring.IgnoreRules(texts, root=scope.folder), unusable
 
 
-def linked_ignore(file: File) -> FileReading:
+def linked_ignore(file: TreeFile) -> FileReading:
     """Return the reading of a link or a submodule with the name of an ignore file: nobody knows its rules."""
     return _unusable(file.path, file.blob, f"it {LINKS[file.mode]}; make it a regular file, or remove it")
 
 
 def _unusable(path: str, blob: str, why: str) -> FileReading:
     told = f"says which files count and cannot be read, so nothing below its folder changes: {why}"
-    return FileReading(path, blob, candidates=(candidates.unreadable(Place(path, 1, 1), told),))
+    return FileReading(path, blob, candidates=(candidates.unreadable_candidate(Place(path, 1, 1), told),))
 
 
-def read(file: File, snapshot: Snapshot, *, rules: Rules, allowance: Allowance) -> FileReading:
+def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: CandidateRules, allowance: Allowance) -> FileReading:
     """One file, bounded."""
     if file.mode in LINKS:
         return FileReading(file.path, file.blob, vacant=LINKS[file.mode])
     if not file.readable:
-        refusal = candidates.unreadable(Place(file.path, 1, 1), "has a name that no file should have; rename it")
+        refusal = candidates.unreadable_candidate(
+            Place(file.path, 1, 1), "has a name that no file should have; rename it"
+        )
         return FileReading(file.path, file.blob, candidates=(refusal,))
     try:
         allowance.file(file.blob, taken(snapshot.size(file.blob)))
-        data = snapshot.read(file.blob, limits.FILE.bytes)
+        data = snapshot.read(file.blob, positions.FILE_LIMITS.bytes)
     except Refused as refused:
-        refusal = candidates.unreadable(Place(file.path, 1, 1), refused.message)
+        refusal = candidates.unreadable_candidate(Place(file.path, 1, 1), refused.message)
         return FileReading(file.path, file.blob, candidates=(refusal,))
-    found = candidates.of_file(data, path=file.path, rules=rules)
+    found = candidates.candidates_of_file(data, path=file.path, rules=rules)
     if found is None:
         return FileReading(file.path, file.blob, vacant="is empty")
     allowance.documents(len(found))
     return FileReading(file.path, file.blob, candidates=found)
 
 
-def size(file: File, snapshot: Snapshot) -> int:
+def file_size(file: TreeFile, snapshot: Snapshot) -> int:
     """The bytes that reading a file takes, known before; none for one that is not read, which is told otherwise."""
     if not file.readable:
         return 0
@@ -132,4 +134,4 @@ def size(file: File, snapshot: Snapshot) -> int:
 
 def taken(size: int) -> int:
     """What a file of so many bytes takes: nothing, if it has too many to be read."""
-    return size if size <= limits.FILE.bytes else 0
+    return size if size <= positions.FILE_LIMITS.bytes else 0

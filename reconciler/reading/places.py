@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from reconciler.deciding import candidates
 from reconciler.deciding.candidates import Candidate
-from reconciler.documents import limits, reading
 from reconciler.git.snapshots import Snapshot
+from reconciler.model import documents, positions
+from reconciler.model.violations import Violation
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.one_file import FileReading
 from reconciler.reading.trees import TreeReading
-from reconciler.resources.violations import Violation
 
 
-class Places:
+class ViolationPlaces:
     """The files of one reading."""
 
     def __init__(self, read: TreeReading, snapshot: Snapshot, allowance: Allowance) -> None:
@@ -25,7 +25,7 @@ class Places:
         self._read = read
         self._documents: list[tuple[FileReading, Candidate]] | None = None
         self._path: str | None = None
-        self._locations: reading.Locations | None = None
+        self._locations: documents.Locations | None = None
 
     def tell(self, ordinal: int, found: Sequence[Violation]) -> str:
         """The violations of the reading's document of this ordinal, as lines with their places.
@@ -37,11 +37,11 @@ class Places:
             self._documents = [(file, candidate) for file in self._read.files for candidate in file.candidates]
         file, candidate = self._documents[ordinal]
         if file.path != self._path or self._locations is None:
-            syntax = reading.syntax_of(file.path)
+            syntax = documents.syntax_of(file.path)
             assert syntax is not None
             assert file.blob is not None
-            data = self._snapshot.read(file.blob, limits.FILE.bytes)
-            self._path, self._locations = file.path, reading.locate(data, syntax=syntax, limits=limits.FILE)
+            data = self._snapshot.read(file.blob, positions.FILE_LIMITS.bytes)
+            self._path, self._locations = file.path, documents.locate(data, syntax=syntax, limits=positions.FILE_LIMITS)
         return candidates.file_reason(
             self._in_order(found, candidate.position),
             path=file.path,

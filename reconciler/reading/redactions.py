@@ -12,12 +12,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import msgspec
 from msgspec import structs
 
-from reconciler.planning.models import Stored
+from reconciler.model import rendering, stale_routes
+from reconciler.model.names import Key
+from reconciler.model.outcomes import StoredState
+from reconciler.model.stale_routes import Past
 from reconciler.reading.messages import RedactJob, RedactPlanned
-from reconciler.resources import redacting, rendering
-from reconciler.resources.keys import Key
-from reconciler.routing import stale
-from reconciler.routing.stale import Past
 from reconciler.store.contract import AuditRow, Changes, HeadStatusRow, PastRouteRow, RewrittenRow
 from reconciler.store.planning_view import PlanningView, StoredVersion
 
@@ -62,7 +61,7 @@ class _Parts:
         self._gathered, self._bytes = [], 0
 
 
-def plan(job: RedactJob, view: PlanningView, *, number: int, emit: Emit) -> RedactPlanned:
+def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emit) -> RedactPlanned:
     """Find what holds the text and send the rows that rewrite it, with an audit event. Raises StoreFault."""
     parts = _Parts(emit, dry_run=job.dry_run)
     with view.snapshot() as revision:
@@ -115,7 +114,7 @@ def _end_routes(job: RedactJob, key: Key, view: PlanningView, parts: _Parts, *, 
                 ends = key.name == name and before.version in rewritten
             else:
                 ends = key == Key("Destination", use) and number in rewritten
-            past = stale.without(past, use) if ends else past
+            past = stale_routes.without(past, use) if ends else past
         if past != before:
             ended = True
             past = structs.replace(past, at=job.context.at)
@@ -131,24 +130,26 @@ def _restate(job: RedactJob, key: Key, past: Past, view: PlanningView, parts: _P
     stored = view.documents(project, [key]).get(key)
     said = None if stored is None else rendering.delivery(stored.status)
     if stored is not None and said is not None:
-        reason = said.reason.removesuffix(f" {stale.HELD}") if said.stale is None else said.stale.reason
-        status = rendering.with_delivery(stored.status, stale.told(reason, past))
-        lines = [redacting.sentence(line, job.text) for line in rendering.incomplete(status)]
+        reason = said.reason.removesuffix(f" {stale_routes.HELD}") if said.stale is None else said.stale.reason
+        status = rendering.with_delivery(stored.status, stale_routes.told(reason, past))
+        lines = [rendering.redaction_sentence(line, job.text) for line in rendering.incomplete(status)]
         status = rendering.with_incomplete(key.kind, status, lines)
         row = HeadStatusRow(project, *key, stored.incomplete, status)
         parts.add(Changes(head_statuses=(row,)), size=len(status))
 
 
-def _left(job: RedactJob, version: StoredVersion, present: Stored | None) -> redacting.Left | None:
+def _left(job: RedactJob, version: StoredVersion, present: StoredState | None) -> rendering.RedactedVersion | None:
     """What is to be left of a version; None when it stays as it is. Raises _Obstacle."""
     is_present = present is not None and present.version == version.version
     secrets = None if job.dry_run or is_present else version.secrets
     which = f"{version.key.kind} {version.key.name}"
     context = job.context
     try:
-        if redacting.is_known_by(version.body, job.text):
+        if rendering.is_known_by(version.body, job.text):
             raise _Obstacle(f"The text is a part of the name or the id of {which}, which stay; give a longer text.")
-        left = redacting.version(version.body, secrets, job.text, project=context.project, hmac_key=context.hmac_key)
+        left = rendering.redacted_version(
+            version.body, secrets, job.text, project=context.project, hmac_key=context.hmac_key
+        )
     except (LookupError, ValueError):
         told = f"Version {version.version} of {which} is damaged in the store and cannot be read; restore a backup."
         raise _Obstacle(told) from None
@@ -165,7 +166,7 @@ def _status(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> int:
     if identity is None:
         return 0
     lines = rendering.incomplete(identity.status)
-    left = [redacting.sentence(line, job.text) for line in lines]
+    left = [rendering.redaction_sentence(line, job.text) for line in lines]
     places = sum(one != other for one, other in zip(lines, left, strict=True))
     if places:
         status = rendering.with_incomplete(key.kind, identity.status, left)
@@ -175,8 +176,8 @@ def _status(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> int:
 
 def _quotes(job: RedactJob, view: PlanningView, parts: _Parts) -> int:
     places = 0
-    for quote in view.quotes(job.context.project, redacting.spellings(job.text)):
-        row = quote._replace(text=redacting.sentence(quote.text, job.text))
+    for quote in view.quotes(job.context.project, rendering.spellings(job.text)):
+        row = quote._replace(text=rendering.redaction_sentence(quote.text, job.text))
         parts.add(Changes(quotes=(row,)), size=len(row.text))
         places += 1
     return places

@@ -10,24 +10,32 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from reconciler.access.actors import Actor, Role
 from reconciler.deciding import candidates, changes, decisions, drifting, guesses, identities, worlds
-from reconciler.deciding.candidates import Candidate, Rules
+from reconciler.deciding.candidates import Candidate, CandidateRules
 from reconciler.deciding.changes import Decided, Origin, Stock
-from reconciler.deciding.decisions import Batch
+from reconciler.deciding.decisions import DocumentBatch
 from reconciler.deciding.remasking import Remasking
-from reconciler.deciding.worlds import World
-from reconciler.documents import limits, reading, trees
-from reconciler.documents.values import Value, pointer_text
+from reconciler.deciding.worlds import StoreSnapshot
+from reconciler.model import builtins, positions, rendering, resource, values, violations
+from reconciler.model import documents as model_documents
+from reconciler.model.names import Key
+from reconciler.model.outcomes import (
+    BUILT_IN,
+    REFUSED,
+    WITH_REASON,
+    Change,
+    Outcome,
+    StoredState,
+    UpdateStatus,
+    WantedState,
+)
+from reconciler.model.principals import Actor, Role
+from reconciler.model.values import Value, pointer_text
+from reconciler.model.violations import Violation
 from reconciler.planning import planner
-from reconciler.planning.models import BUILT_IN, Change, Outcome, Stored, Wanted
-from reconciler.planning.statuses import REFUSED, WITH_REASON, UpdateStatus
 from reconciler.reading import messages
 from reconciler.reading.messages import RequestJob, RequestPlanned, Verb
-from reconciler.reading.noting import NotingView
-from reconciler.resources import builtins, identifying, masking, rendering, violations
-from reconciler.resources.keys import Key
-from reconciler.resources.violations import Violation
+from reconciler.reading.noting import RecordingView
 from reconciler.store.contract import Changes, HeadRow, OriginRow, VersionRow
 from reconciler.store.planning_view import PlanningView
 
@@ -49,13 +57,13 @@ class _Malformed(Exception):
         self.errors = errors
 
 
-def plan(job: RequestJob, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
+def plan_request(job: RequestJob, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
     """Plan a request: 202 with one status per resource, 400 or 413 for a body that is not as documented, 409 when it
     is atomic and refused. Raises StoreFault.
     """
     try:
         items = _items(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
-        noting = NotingView(view, job.context.project)
+        noting = RecordingView(view, job.context.project)
         plan_verb = _plan_delete if job.verb is Verb.DELETE else _plan_apply
         planned = plan_verb(job, items, noting, number=number, emit=emit)
         return structs.replace(planned, footprint=noting.footprint()) if planned.changed else planned
@@ -64,13 +72,13 @@ def plan(job: RequestJob, view: PlanningView, *, number: int, emit: Emit) -> Req
 
 
 def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
-    rules = Rules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
+    rules = CandidateRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
     time_left = _TimeLeft()
-    found = candidates.of_items(time_left.each(items), rules=rules)
+    found = candidates.candidates_of_items(time_left.each(items), rules=rules)
     actor = Actor(name=job.actor, role=Role(job.role))
     origin = _origin(job)
     with view.snapshot() as revision:
-        world = World(
+        world = StoreSnapshot(
             view,
             origin.project,
             origin.hmac_key,
@@ -86,14 +94,14 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
         if refusals:
             return _answer(number, revision, status=409, body={"errors": [_line(outcome) for outcome in refusals]})
         stock = worlds.stock_of(decided, view, project=origin.project)
-        wanted = drifting.wanted(decided.outcomes, view)
+        wanted = drifting.wanted_drift(decided.outcomes, view)
         stock = replace(stock, wanted=guesses.without_equals(wanted, decided) if job.dry_run else wanted)
         bodies = _stored_bodies(decided.outcomes, view, origin=origin)
         remasking = Remasking(
             [(decided, stock)], view, project=origin.project, hmac_key=origin.hmac_key, check=time_left.check
         )
         bodies |= remasking.shown(bodies)
-        parts = tuple(changes.parts(decided, stock=stock, origin=origin))
+        parts = tuple(changes.change_parts(decided, stock=stock, origin=origin))
         changed = not job.dry_run and _emit(decided, chain(parts, remasking.parts()), emit=emit)
         endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
     written = _written(parts)
@@ -109,13 +117,15 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
     )
 
 
-def _decide(job: RequestJob, found: list[Candidate], world: World, items: Sequence[Value], *, actor: Actor) -> Decided:
+def _decide(
+    job: RequestJob, found: list[Candidate], world: StoreSnapshot, items: Sequence[Value], *, actor: Actor
+) -> Decided:
     stored = world.stored(one.key for one in found if one.key is not None)
-    conflicts = identities.conflicts(found, stored, world.view, project=world.project)
+    conflicts = identities.id_conflicts(found, stored, world.view, project=world.project)
     wanted = [one.wanted(ordinal, reason=conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
     if job.strict_version:
         wanted = _of_present_versions(wanted, items, stored, world)
-    batch = Batch(found, wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
+    batch = DocumentBatch(found, wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
     return decisions.together(batch, world)
 
 
@@ -132,8 +142,8 @@ def _made_from(item: Value) -> _Made:
 
 
 def _of_present_versions(
-    wanted: Sequence[Wanted], items: Sequence[Value], stored: Mapping[Key, Stored], world: World
-) -> list[Wanted]:
+    wanted: Sequence[WantedState], items: Sequence[Value], stored: Mapping[Key, StoredState], world: StoreSnapshot
+) -> list[WantedState]:
     """What is wanted, with a conflict where a document was made from another version than the stored one."""
     made = [_made_from(item) for item in items]
     asked = [one.key for one, of in zip(wanted, made, strict=True) if one.key is not None and of.hash is not None]
@@ -144,7 +154,7 @@ def _of_present_versions(
     ]
 
 
-def _conflict(key: Key, made: _Made, stored: Mapping[Key, Stored], hashes: Mapping[Key, str]) -> str | None:
+def _conflict(key: Key, made: _Made, stored: Mapping[Key, StoredState], hashes: Mapping[Key, str]) -> str | None:
     """Why a document does not count as made from what is stored."""
     if made == _Made(None, None):
         return None
@@ -159,7 +169,7 @@ def _conflict(key: Key, made: _Made, stored: Mapping[Key, Stored], hashes: Mappi
     return f"{told}; get the resource and make the change again"
 
 
-def _hashes(keys: Iterable[Key], world: World) -> dict[Key, str]:
+def _hashes(keys: Iterable[Key], world: StoreSnapshot) -> dict[Key, str]:
     """The hashes of the stored resources among these; one that is damaged has none."""
     found = {}
     for key, document in world.view.documents(world.project, list(keys)).items():
@@ -205,7 +215,7 @@ def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, num
     time_left = _TimeLeft()
     actor = Actor(name=job.actor, role=Role(job.role))
     origin = _origin(job)
-    world = World(view, origin.project, origin.hmac_key)
+    world = StoreSnapshot(view, origin.project, origin.hmac_key)
     with view.snapshot() as revision:
         stored = world.removable(one.key for one in wanted if one.key is not None)
         references = decisions.references(world, stored, {})
@@ -220,7 +230,7 @@ def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, num
             [(decided, stock)], view, project=origin.project, hmac_key=origin.hmac_key, check=time_left.check
         )
         bodies |= remasking.shown(bodies)
-        parts = chain(changes.parts(decided, stock=stock, origin=origin), remasking.parts())
+        parts = chain(changes.change_parts(decided, stock=stock, origin=origin), remasking.parts())
         changed = not job.dry_run and _emit(decided, parts, emit=emit)
         endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
     updates = [_update(outcome, _present(outcome, items, bodies)) for outcome in outcomes]
@@ -229,7 +239,7 @@ def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, num
     return structs.replace(answer, changed_endpoints=endpoints)
 
 
-def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], world: World) -> list[str]:
+def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], world: StoreSnapshot) -> list[str]:
     """One line for each resource that would go and has none of these versions and hashes."""
     going = [one.stored for one in outcomes if one.change is Change.DELETE and one.stored is not None]
     hashes = _hashes([stored.key for stored in going], world)
@@ -244,8 +254,10 @@ def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], w
 def _items(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
     """The resources of a body, each a JSON object. A delete takes a bare array, and what an apply takes, too."""
     try:
-        documents = reading.read(body, syntax=reading.Syntax.JSON, limits=limits.for_body(len(body)))
-    except reading.DocumentError as error:
+        documents = model_documents.read(
+            body, syntax=model_documents.Syntax.JSON, limits=positions.limits_of_body(len(body))
+        )
+    except model_documents.DocumentError as error:
         raise _Malformed(400, (f"body:{error.line}:{error.column}: {error.message}",)) from error
     value = documents[0].value if documents else None
     if bare_array and isinstance(value, list):
@@ -259,15 +271,17 @@ def _items(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
     problems += [f"{pointer_text((*prefix, index))}: must be an object" for index in wrong]
     if problems:
         raise _Malformed(400, tuple(problems))
-    if len(body) > NODE_BYTES * limits.FILE.nodes:
+    if len(body) > NODE_BYTES * positions.FILE_LIMITS.nodes:
         _check_sizes(items, prefix)
     return items
 
 
 def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
     """No resource is larger than a file in Git may be: much of what is done with one takes memory in proportion."""
-    large = [index for index, item in enumerate(items) if trees.is_over(item, nodes=limits.FILE.nodes)]
-    told = f"holds more than {limits.FILE.nodes:,} values and keys; make several resources of it"
+    large = [
+        index for index, item in enumerate(items) if values.has_more_nodes_than(item, nodes=positions.FILE_LIMITS.nodes)
+    ]
+    told = f"holds more than {positions.FILE_LIMITS.nodes:,} values and keys; make several resources of it"
     if large:
         raise _Malformed(413, tuple(f"{pointer_text((*prefix, index))}: {told}" for index in large))
 
@@ -288,10 +302,10 @@ def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]
     return items if isinstance(items, list) else [], problems
 
 
-def _named(ordinal: int, item: Value) -> Wanted:
+def _named(ordinal: int, item: Value) -> WantedState:
     """The key that a delete names. Kind and name alone are looked at; what is wrong with them is told."""
-    key, reason = identifying.identify(item)
-    return Wanted(ordinal=ordinal, key=key, reason=reason)
+    key, reason = resource.identify(item)
+    return WantedState(ordinal=ordinal, key=key, reason=reason)
 
 
 def _origin(job: RequestJob) -> Origin:
@@ -374,7 +388,7 @@ def _present(outcome: Outcome, items: Sequence[Value], bodies: dict[Key, bytes])
     if outcome.key in bodies and outcome.status is not UpdateStatus.INVALID:
         return bodies[outcome.key]
     assert outcome.ordinal is not None
-    return msgspec.json.encode(masking.mask_all(items[outcome.ordinal]))
+    return msgspec.json.encode(resource.mask_all(items[outcome.ordinal]))
 
 
 def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:

@@ -16,25 +16,23 @@ from time import monotonic, sleep
 import msgspec
 
 from reconciler.deciding import candidates
-from reconciler.deciding.candidates import Candidate, Rules
-from reconciler.documents import limits
-from reconciler.documents import reading as documents
+from reconciler.deciding.candidates import Candidate, CandidateRules
 from reconciler.git import merging
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import Change as FileChange
-from reconciler.plans import owners
-from reconciler.plans.models import Entry
-from reconciler.plans.owners import Owners
+from reconciler.git.trees import TreeChange as FileChange
+from reconciler.model import code_owners, documents, positions
+from reconciler.model.code_owners import CodeOwners
+from reconciler.model.names import Key
+from reconciler.model.plan import PlanEntry
 from reconciler.reading import commit_decisions, entries
 from reconciler.reading.affecting import Affected
 from reconciler.reading.allowances import Allowance
-from reconciler.reading.entries import Telling
-from reconciler.reading.fields import Fields
+from reconciler.reading.entries import EntryWriter
+from reconciler.reading.fields import PlanFields
 from reconciler.reading.messages import CommitJob, ReviewJob, ReviewPlanned
-from reconciler.reading.terms import RECONCILE, Terms
+from reconciler.reading.terms import RECONCILE, PlanMode
 from reconciler.reading.trees import TreeReading
-from reconciler.resources.keys import Key
 from reconciler.store.planning_view import PlanningView
 
 REST_SECONDS = 0.01
@@ -48,7 +46,7 @@ class Reviewed:
     """The entry, as of a revision of the store."""
 
     revision: int
-    entry: Entry
+    entry: PlanEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class _Before:
         return found
 
 
-def plan(
+def plan_review(
     job: ReviewJob,
     view: PlanningView,
     *,
@@ -114,11 +112,11 @@ def review(
     view: PlanningView,
     *,
     allowance: Allowance,
-    terms: Terms = RECONCILE,
+    terms: PlanMode = RECONCILE,
     followed: bool = False,
 ) -> Reviewed:
     """The entry of one repository, or of one folder of it; `followed` as in ReviewJob. Raises GitFault, StoreFault."""
-    rules = Rules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
+    rules = CandidateRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
     with view.snapshot() as revision:
         remembered = view.repository(job.repository)
         is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
@@ -133,14 +131,14 @@ def review(
         world = commit_decisions.world_of(job, view, allowance, terms=terms)
         if terms.live:
             world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
-        decision = commit_decisions.decide(
+        decision = commit_decisions.decide_commit(
             job, merged.merged, reading, world, remembered=remembered, allowance=allowance, terms=terms
         )
-        telling = Telling(
+        telling = EntryWriter(
             job=job,
             decision=decision,
             changed=before.changed,
-            fields=Fields(
+            fields=PlanFields(
                 decision.decided,
                 world,
                 merged,
@@ -153,14 +151,14 @@ def review(
             owners=_owners(merged.base),
             assumed=terms.assumed,
         )
-        return Reviewed(revision, entries.entry(telling, view, live=terms.live))
+        return Reviewed(revision, entries.plan_entry(telling, view, live=terms.live))
 
 
 def _unmerged(number: int, files: tuple[str, ...]) -> ReviewPlanned:
     return ReviewPlanned(number=number, revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=files)
 
 
-def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: Rules | None) -> _Before:
+def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: CandidateRules | None) -> _Before:
     """`rules` None: nobody asks for documents."""
     differing = merged.changes(folder)
     found: dict[Key, Candidate] = {}
@@ -171,17 +169,21 @@ def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: Rules |
     return _Before(tuple(differing), frozenset(change.path for change in differing), found)
 
 
-def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rules: Rules) -> dict[Key, Candidate]:
+def _documents(
+    base: Snapshot, change: FileChange, *, allowance: Allowance, rules: CandidateRules
+) -> dict[Key, Candidate]:
     """What a file of the base holds, as far as it can be read."""
     if change.old_blob is None or documents.syntax_of(change.path) is None:
         return {}
     size = base.size(change.old_blob)
-    if size > limits.FILE.bytes or change.old_blob in allowance.aside:
+    if size > positions.FILE_LIMITS.bytes or change.old_blob in allowance.aside:
         return {}
     allowance.file(change.old_blob, size)
-    data = base.read(change.old_blob, limits.FILE.bytes)
+    data = base.read(change.old_blob, positions.FILE_LIMITS.bytes)
     return {
-        one.key: one for one in candidates.of_file(data, path=change.path, rules=rules) or () if one.key is not None
+        one.key: one
+        for one in candidates.candidates_of_file(data, path=change.path, rules=rules) or ()
+        if one.key is not None
     }
 
 
@@ -199,10 +201,10 @@ def _refused_before(view: PlanningView, repository: str) -> frozenset[tuple[str,
     return frozenset((row.path, row.kind, row.name) for row in rows if row.unconverged is not None)
 
 
-def _owners(base: Snapshot) -> Owners:
+def _owners(base: Snapshot) -> CodeOwners:
     """Who owns which file, as the base says: a head must not choose who reviews it."""
-    for path in owners.PLACES:
+    for path in code_owners.PLACES:
         blob = base.blob(path)
         if blob is not None and base.size(blob) <= OWNERS_BYTES:
-            return owners.parse(base.read(blob, OWNERS_BYTES).decode("utf-8", "replace"))
-    return owners.parse("")
+            return code_owners.parse(base.read(blob, OWNERS_BYTES).decode("utf-8", "replace"))
+    return code_owners.parse("")

@@ -15,21 +15,16 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from reconciler import errors
 from reconciler.deciding import delivering, stored_secrets
-from reconciler.deciding.type_lookup import Types
-from reconciler.documents.values import Value
+from reconciler.deciding.type_lookup import TypeLookup
+from reconciler.model import builtins, components, errors, rendering, routes, stale_routes
+from reconciler.model.component_types import ComponentType
+from reconciler.model.names import Key
+from reconciler.model.rendering import Delivery
+from reconciler.model.routes import ComponentUse, Destination, Route, Routes, Storage, Use, Wanting, Webhook
+from reconciler.model.stale_routes import Past
+from reconciler.model.values import Value
 from reconciler.reading.messages import RoutesFound, RoutesJob
-from reconciler.resources import builtins, components, rendering
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.keys import Key
-from reconciler.resources.rendering import Delivery
-from reconciler.routing import compiling, parameters, parts, stale
-from reconciler.routing.compiling import Use
-from reconciler.routing.models import Destination, Route, Routes, Storage, Wanting
-from reconciler.routing.parameters import Webhook
-from reconciler.routing.parts import Part
-from reconciler.routing.stale import Past
 from reconciler.store.contract import Changes, Damaged, HeadStatusRow
 from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
 
@@ -46,7 +41,7 @@ Send = Callable[[Routes], None]
 T = TypeVar("T")
 
 
-def find(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, route: Send) -> RoutesFound:
+def find_routes(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, route: Send) -> RoutesFound:
     """Compile the routes of the project; their parts go to `route`, corrected statuses to `emit`.
 
     Raises StoreFault, and Refused when a project routes more than the service can hold.
@@ -75,8 +70,8 @@ class _Search:
     def __init__(self, view: PlanningView, project: str) -> None:
         self._view = view
         self._project = project
-        self._types = Types(view, project=project, coming={})
-        self._parts: dict[Key, Part | None] = {}
+        self._types = TypeLookup(view, project=project, coming={})
+        self._parts: dict[Key, ComponentUse | None] = {}
         self._webhooks: dict[str, Destination | None] = {}
         self._storages: dict[str, Storage | None] = {}
         self._last_good: dict[str, tuple[int, Destination]] = {}  # with the version of the Destination
@@ -107,20 +102,20 @@ class _Search:
 
     def _delivery(self, key: Key, stored: StoredDocument, remembered: bytes | None) -> Delivery:
         """What the status is to say of a Configuration, with its route and destinations gathered. Raises Damaged."""
-        document = stored_secrets.in_clear(key, stored)
+        document = stored_secrets.document_in_clear(key, stored)
         spec, ready = document["spec"], not stored.incomplete
-        compiled = compiling.compiled(key.name, spec, ready=ready, known=self._part, make=self._make)
+        compiled = routes.compile_routes(key.name, spec, ready=ready, known=self._part, make=self._make)
         if compiled.route is not None:
             self.routes.append(compiled.route)
             self.destinations |= {one.name: one for one in compiled.destinations}
             return Delivery()
         past = None if remembered is None else msgspec.json.decode(remembered, type=Past)
-        if past is None or past.id != rendering.identity(document).id:
+        if past is None or past.id != rendering.identity_of(document).id:
             return Delivery(compiled.reason)
-        wanted = compiling.wants(key.name, spec, self._part)
+        wanted = routes.wants(key.name, spec, self._part)
         if wanted:
-            self.wanting.append(Wanting(labels=compiling.labels(spec), until=stale.wanted_until(past)))
-        return stale.told(compiled.reason, self._in_force(key, past, wanted))
+            self.wanting.append(Wanting(labels=routes.labels(spec), until=stale_routes.wanted_until(past)))
+        return stale_routes.told(compiled.reason, self._in_force(key, past, wanted))
 
     def _in_force(self, key: Key, past: Past, wanted: Sequence[Use]) -> Past:
         """What is left of a last good route, which is gathered: not what cannot be read, or fits its type no more."""
@@ -130,32 +125,32 @@ class _Search:
             now = next((use for use in wanted if use.name == name), None)
             destination = None if spec is None else self._good(key, past, name, now)
             if destination is None:
-                past = stale.without(past, name)
+                past = stale_routes.without(past, name)
             elif name not in self._last_good or self._last_good[name][0] <= number:
                 self._last_good[name] = (number, structs.replace(destination, held=name in past.held))
         if past.uses:
             names = tuple(name for name, _ in past.uses)
-            self.routes.append(Route(configuration=key.name, labels=compiling.labels(spec), destinations=names))
+            self.routes.append(Route(configuration=key.name, labels=routes.labels(spec), destinations=names))
         return past
 
     def _good(self, key: Key, past: Past, name: str, now: Use | None) -> Destination | None:
         """A webhook of a last good route by the version in force, and by what a later one says of TLS."""
         good = delivering.given_at(self._view, self._project, key.name, past, name)
-        component_type = self._type(parameters.WEBHOOK_TYPE)
+        component_type = self._type(routes.WEBHOOK_TYPE)
         if good is None or component_type is None:
             return None
         later: list[Value] = []
         if now is not None:
-            later = now.given if now.key is None else parts.given(self._spec(now.key))
-        with_tls = parameters.with_later_tls(good, later, component_type)
+            later = now.given if now.key is None else routes.given(self._spec(now.key))
+        with_tls = routes.with_later_tls(good, later, component_type)
         return self._destination(name, with_tls) or self._destination(name, good)
 
-    def _part(self, key: Key) -> Part | None:
+    def _part(self, key: Key) -> ComponentUse | None:
         if key not in self._parts:
             spec = self._spec(key)
-            self._parts[key] = None if spec is None else parts.part(spec)
-            if key.kind == "Destination" and parts.is_webhook(self._parts[key]):
-                self._webhooks[key.name] = self._destination(key.name, parts.given(spec))
+            self._parts[key] = None if spec is None else routes.component_use(spec)
+            if key.kind == "Destination" and routes.is_webhook(self._parts[key]):
+                self._webhooks[key.name] = self._destination(key.name, routes.given(spec))
         return self._parts[key]
 
     def _make(self, use: Use) -> Destination | None:
@@ -163,7 +158,7 @@ class _Search:
         return self._destination(use.name, use.given) if use.key is None else self._webhooks.get(use.key.name)
 
     def _destination(self, name: str, given: list[Value]) -> Destination | None:
-        webhook = parameters.webhook(given, self._type(parameters.WEBHOOK_TYPE))
+        webhook = routes.webhook(given, self._type(routes.WEBHOOK_TYPE))
         return None if webhook is None else self._stored(name, webhook)
 
     def _stored(self, name: str, webhook: Webhook) -> Destination | None:
@@ -186,9 +181,9 @@ class _Search:
         return self._storages[name]
 
     def _fitting_storage(self, name: str, spec: Value) -> Storage | None:
-        if components.type_of(spec) != parameters.STORAGE_TYPE.name:
+        if components.type_name_of(spec) != routes.STORAGE_TYPE.name:
             return None
-        return parameters.storage(name, parts.given(spec), self._type(parameters.STORAGE_TYPE))
+        return routes.queue_storage(name, routes.given(spec), self._type(routes.STORAGE_TYPE))
 
     def _spec(self, key: Key) -> Value:
         """The spec of a resource that is stored or built in, secrets in clear; None when nobody can read it."""
@@ -197,7 +192,7 @@ class _Search:
             built_in = builtins.built_in().get(key)
             return None if built_in is None else built_in["spec"]
         try:
-            return stored_secrets.in_clear(key, stored)["spec"]
+            return stored_secrets.document_in_clear(key, stored)["spec"]
         except Damaged:
             return None
 
@@ -213,15 +208,15 @@ class _Search:
         key = Key("Configuration", configuration) if colon else Key("Destination", name)
         for version in self._view.versions_back(self._project, key, most=MOST_VERSIONS):
             spec = _spec_of(version)
-            component = parts.in_place(spec, given_id) if colon else spec
-            if parts.is_webhook(parts.part(component)):
-                return self._destination(name, parts.given(component))
+            component = routes.in_place(spec, given_id) if colon else spec
+            if routes.is_webhook(routes.component_use(component)):
+                return self._destination(name, routes.given(component))
         return None
 
 
 def _spec_of(version: StoredVersion) -> Value:
     try:
-        return stored_secrets.in_clear(version.key, version)["spec"]
+        return stored_secrets.document_in_clear(version.key, version)["spec"]
     except Damaged:
         return None
 

@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from reconciler.deciding.candidates import Rules
-from reconciler.git.faults import GitFault, State
+from reconciler.deciding.candidates import CandidateRules
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import File
+from reconciler.git.trees import TreeFile
 from reconciler.reading import one_file
 from reconciler.reading.allowances import Allowance, Exhausted
-from reconciler.reading.crew_messages import Chunk, Order, Report
+from reconciler.reading.crew_messages import CrewChunk, Order, Report
 from reconciler.reading.messages import Failed
 from reconciler.reading.one_file import FileReading
 
@@ -34,7 +34,7 @@ _AHEAD = 2
 SILENT_SECONDS = 120.0  # a chunk takes milliseconds, and the largest file some seconds: a helper that stands still
 
 
-class Broken(Exception):
+class CrewBroken(Exception):
     """A helper is gone, or talks nonsense: the process that has it should end, as if it had done so itself."""
 
     def __init__(self, process: int, why: str) -> None:
@@ -43,7 +43,7 @@ class Broken(Exception):
         self.why = why
 
 
-class Member(Protocol):
+class CrewMember(Protocol):
     """A helper as whoever shares with it sees it. All raise Broken."""
 
     process: int
@@ -58,16 +58,16 @@ class Member(Protocol):
         """What it has done; waits for it."""
 
 
-class Shared:
+class SharedReading:
     """One reading, begun in all members. Belongs to the thread that reads the snapshot."""
 
     def __init__(
         self,
-        files: Sequence[File],
+        files: Sequence[TreeFile],
         snapshot: Snapshot,
         *,
-        members: Sequence[Member],
-        rules: Rules,
+        members: Sequence[CrewMember],
+        rules: CandidateRules,
         allowance: Allowance,
     ) -> None:
         self._files = files
@@ -78,7 +78,7 @@ class Shared:
         self._cut = self._chunks = 0  # files that were cut off, and chunks
         self._read: dict[int, list[FileReading]] = {}
         self._failures: dict[int, Exception] = {}
-        self._under_way: dict[Member, deque[Chunk]] = {member: deque() for member in members}
+        self._under_way: dict[CrewMember, deque[CrewChunk]] = {member: deque() for member in members}
 
     def run(self) -> list[FileReading]:
         """The files, in order. Raises GitFault, and Broken."""
@@ -94,7 +94,7 @@ class Shared:
             raise self._failures[min(self._failures)]
         return [file for number in range(self._chunks) for file in self._read[number]]
 
-    def _next(self) -> Chunk | None:
+    def _next(self) -> CrewChunk | None:
         """The next chunk; None at the end, and after a failure: all before it are under way or done."""
         left = len(self._files) - self._cut
         if not left or self._failures:
@@ -107,7 +107,7 @@ class Shared:
             self._failures[number] = fault
             return None
         begin, self._cut = self._cut, self._cut + len(sizes)
-        return Chunk(number, tuple(self._files[begin : self._cut]), tuple(sizes), self._allowance.used)
+        return CrewChunk(number, tuple(self._files[begin : self._cut]), tuple(sizes), self._allowance.used)
 
     def _sizes(self, most: int) -> list[int]:
         """Those of the files of the next chunk: a file at least, and as few bytes as one of many small files has."""
@@ -128,10 +128,10 @@ class Shared:
                 chunks.append(chunk)
                 member.send(chunk)
 
-    def _read_here(self, chunk: Chunk) -> None:
+    def _read_here(self, chunk: CrewChunk) -> None:
         try:
             self._read[chunk.number] = [
-                one_file.read(file, self._snapshot, rules=self._rules, allowance=self._allowance)
+                one_file.read_one_file(file, self._snapshot, rules=self._rules, allowance=self._allowance)
                 for file in chunk.files
             ]
         except Exception as error:  # raised when its turn comes
@@ -142,26 +142,26 @@ class Shared:
         waiting = [member for member, chunks in self._under_way.items() if chunks]
         ready, _, _ = select.select(waiting, (), (), SILENT_SECONDS if wait else 0)
         if wait and not ready:
-            raise Broken(waiting[0].process, "it says nothing")
+            raise CrewBroken(waiting[0].process, "it says nothing")
         for member in ready:
             self._keep(member.report(), member)
 
-    def _keep(self, report: Report, member: Member) -> None:
+    def _keep(self, report: Report, member: CrewMember) -> None:
         chunk = self._under_way[member][0]
         if report.number != chunk.number:
-            raise Broken(member.process, "it reported what it was not asked for")
+            raise CrewBroken(member.process, "it reported what it was not asked for")
         if isinstance(report, Failed):
             self._under_way[member].popleft()
             try:
                 self._failures[chunk.number] = _failure(report)
             except ValueError as error:
-                raise Broken(member.process, "it reported a state that there is not") from error
+                raise CrewBroken(member.process, "it reported a state that there is not") from error
             return
         found = self._read.setdefault(chunk.number, [])
         found += report.files
         is_whole = report.used is not None
         if not _are(found, chunk.files, whole=is_whole):
-            raise Broken(member.process, "it reported other files than it was asked for")
+            raise CrewBroken(member.process, "it reported other files than it was asked for")
         if report.used is not None:
             self._under_way[member].popleft()
             try:
@@ -170,7 +170,7 @@ class Shared:
                 self._failures[chunk.number] = exhausted
 
 
-def _are(found: Sequence[FileReading], files: Sequence[File], *, whole: bool) -> bool:
+def _are(found: Sequence[FileReading], files: Sequence[TreeFile], *, whole: bool) -> bool:
     told = [(one.path, one.blob) for one in found]
     asked = [(file.path, file.blob) for file in files]
     return told == (asked if whole else asked[: len(told)])
@@ -180,5 +180,5 @@ def _failure(failed: Failed) -> Exception:
     if failed.lasting:
         return Exhausted(failed.message)
     if failed.state is not None:
-        return GitFault(State(failed.state), failed.message)
+        return GitFault(RepositoryState(failed.state), failed.message)
     return RuntimeError(f"a helper failed\n{failed.trace or failed.message}")

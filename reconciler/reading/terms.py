@@ -6,11 +6,11 @@ Belongs here: what differs between a reconcile, and a plan without a server. Doe
 from collections.abc import Set
 from dataclasses import dataclass
 
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PlanMode:
     """`only` these files are looked at; None for all. `elsewhere` is how many others there are. `assumed` is taken to
     be there, since nobody can say.
 
@@ -26,4 +26,4 @@ class Terms:
     lenient: bool = False
 
 
-RECONCILE = Terms()
+RECONCILE = PlanMode()

@@ -17,11 +17,11 @@ from msgspec import structs
 from reconciler.deciding.candidates import Candidate
 from reconciler.git import ignoring, selecting
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import EMPTY, Change, File, Mode
+from reconciler.git.trees import EMPTY, TreeChange, TreeFile, TreeMode
+from reconciler.model import components
+from reconciler.model.names import Key
 from reconciler.reading import one_file
-from reconciler.reading.one_file import LINKS, NOT_OURS, FileReading, Scope
-from reconciler.resources import components
-from reconciler.resources.keys import Key
+from reconciler.reading.one_file import LINKS, NOT_OURS, FileReading, FileScope
 from reconciler.store.contract import FileRow, WantedRow
 from reconciler.store.planning_view import PlanningView
 
@@ -53,7 +53,7 @@ def without_folder(missing: str) -> TreeReading:
     return TreeReading(tree=EMPTY, full=True, files=(), missing=missing)
 
 
-def told_empty(reading: TreeReading, view: PlanningView, *, scope: Scope) -> TreeReading:
+def told_empty(reading: TreeReading, view: PlanningView, *, scope: FileScope) -> TreeReading:
     """The reading, with every file `vacant` that gave resources and holds none any more, though documents: a slip in
     `apiVersion` and `kind` looks the same. Of other files with nothing of ours nobody wants to know.
     """
@@ -70,7 +70,7 @@ def told_empty(reading: TreeReading, view: PlanningView, *, scope: Scope) -> Tre
     return replace(reading, files=tuple(files))
 
 
-def _given(reading: TreeReading, view: PlanningView, unknown: list[str], *, scope: Scope) -> set[tuple[str, Key]]:
+def _given(reading: TreeReading, view: PlanningView, unknown: list[str], *, scope: FileScope) -> set[tuple[str, Key]]:
     """(path, key) of what these files, or folders of their names, held before and what stands nowhere now.
 
     The stored path of a document that is invalid, a duplicate or forbidden is another one, if it has any.
@@ -106,13 +106,13 @@ def _itself_and_above(path: str) -> Iterator[str]:
         path = path.rpartition("/")[0]
 
 
-def read_all(snapshot: Snapshot, view: PlanningView, *, scope: Scope) -> TreeReading:
+def read_all(snapshot: Snapshot, view: PlanningView, *, scope: FileScope) -> TreeReading:
     """Every considered file of the commit, but below an ignore file that cannot be used what the index says of it.
 
     Raises GitFault.
     """
     matter, rules, unusable = _considered(snapshot, scope)
-    scope.allowance.known(sum(one_file.size(file, snapshot) for file in matter), files=len(matter))
+    scope.allowance.known(sum(one_file.file_size(file, snapshot) for file in matter), files=len(matter))
     read = _read(matter, snapshot, scope=scope)
     # Ignore files are in the index too, so that a changed file finds those above it without a walk.
     files = _ordered([*read, *(unusable.get(path) or FileReading(path, blob) for path, blob in rules.items())])
@@ -120,19 +120,19 @@ def read_all(snapshot: Snapshot, view: PlanningView, *, scope: Scope) -> TreeRea
     return _keeping(reading, view, unusable, scope=scope) if unusable else reading
 
 
-def _read(files: Sequence[File], snapshot: Snapshot, *, scope: Scope) -> list[FileReading]:
+def _read(files: Sequence[TreeFile], snapshot: Snapshot, *, scope: FileScope) -> list[FileReading]:
     rules, allowance = scope.rules, scope.allowance
     if scope.together is not None and len(files) >= MANY:
         return scope.together(files, snapshot, rules=rules, allowance=allowance)
-    return [one_file.read(file, snapshot, rules=rules, allowance=allowance) for file in files]
+    return [one_file.read_one_file(file, snapshot, rules=rules, allowance=allowance) for file in files]
 
 
-def considered(snapshot: Snapshot, *, scope: Scope) -> list[File]:
+def considered(snapshot: Snapshot, *, scope: FileScope) -> list[TreeFile]:
     """The files of the commit that are read in full reads. Raises GitFault."""
     return _considered(snapshot, scope)[0]
 
 
-def _considered(snapshot: Snapshot, scope: Scope) -> tuple[list[File], dict[str, str], dict[str, FileReading]]:
+def _considered(snapshot: Snapshot, scope: FileScope) -> tuple[list[TreeFile], dict[str, str], dict[str, FileReading]]:
     """The files that matter; the ignore files, by path and blob; and those of them that cannot be used."""
     present = list(snapshot.files(scope.folder))
     # Where nothing counts anyway, rules that cannot be used must not keep what counts elsewhere from going.
@@ -142,7 +142,7 @@ def _considered(snapshot: Snapshot, scope: Scope) -> tuple[list[File], dict[str,
         if _is_ignore_file(file.path) and not scope.globs.excluded_folder(file.path.rpartition("/")[0])
     ]
     rules = {file.path: file.blob for file in holding if file.readable}
-    ignore, unusable = one_file.ignore(rules, snapshot, scope=scope)
+    ignore, unusable = one_file.read_ignore_file(rules, snapshot, scope=scope)
     links = [file for file in holding if file.mode in LINKS]
     rules |= {file.path: file.blob for file in links}
     unusable |= {file.path: one_file.linked_ignore(file) for file in links}
@@ -150,7 +150,7 @@ def _considered(snapshot: Snapshot, scope: Scope) -> tuple[list[File], dict[str,
     return matter, rules, unusable
 
 
-def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str], *, scope: Scope) -> TreeReading:
+def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str], *, scope: FileScope) -> TreeReading:
     """With the index of what is below these ignore files, since nobody knows which files they leave out."""
     files, wanted = view.index(scope.repository)
 
@@ -171,7 +171,7 @@ def _is_below(path: str, ignore_files: Collection[str]) -> bool:
     return any(path.startswith(one.removesuffix(ignoring.FILE_NAME)) for one in ignore_files)
 
 
-def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since: str) -> TreeReading | None:
+def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, since: str) -> TreeReading | None:
     """What changed since a tree, or None when everything must be read: an ignore file changed or is a link, or the tree
     is gone.
 
@@ -191,7 +191,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
     if any(snapshot.blob(path) is None for path in unusable_before):
         return None  # a link or a submodule, whose object holds no rules
     rules = view.blobs(scope.repository, sorted(unusable_before.union(above)))
-    ignore, unusable = one_file.ignore(rules, snapshot, scope=scope)
+    ignore, unusable = one_file.read_ignore_file(rules, snapshot, scope=scope)
     if unusable.keys() != unusable_before:
         return None
     changed = [change for change in changed if not _is_below(change.path, unusable)]
@@ -219,7 +219,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: Scope, since:
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
 
 
-def _matters(file: File | Change, ignore: ignoring.Ignore, scope: Scope) -> bool:
+def _matters(file: TreeFile | TreeChange, ignore: ignoring.IgnoreRules, scope: FileScope) -> bool:
     """Whether a file is read, or, as a link of any name, may stand where a file or a folder of files stood before."""
     scope.allowance.path(file.path)
     if scope.only is not None and file.path not in scope.only:
@@ -228,13 +228,13 @@ def _matters(file: File | Change, ignore: ignoring.Ignore, scope: Scope) -> bool
         return False  # it holds rules
     globs = scope.globs
     # What a link stood for may have been included although the link is not: `teams/*` is no pattern of `teams`.
-    is_link = isinstance(file, File) and file.mode in LINKS
+    is_link = isinstance(file, TreeFile) and file.mode in LINKS
     stands_in = is_link and not ignore.ignored(file.path) and not globs.excluded(file.path)
-    return stands_in or selecting.considered(file.path, ignore, globs)
+    return stands_in or selecting.is_considered(file.path, ignore, globs)
 
 
 def _vacant_since(
-    files: Mapping[str, FileReading], view: PlanningView, unusable: Collection[str], *, scope: Scope
+    files: Mapping[str, FileReading], view: PlanningView, unusable: Collection[str], *, scope: FileScope
 ) -> dict[str, FileReading]:
     """The vacant files that held what was read now: it stands elsewhere, so that they need not be remembered for it."""
     present = {found.key for file in files.values() for found in file.candidates}
@@ -245,15 +245,15 @@ def _vacant_since(
     return {path: FileReading(path, blob, vacant=why[path]) for path, blob in blobs.items()}
 
 
-def _unchanged(view: PlanningView, paths: Iterable[str], *, scope: Scope) -> dict[str, File | None]:
+def _unchanged(view: PlanningView, paths: Iterable[str], *, scope: FileScope) -> dict[str, TreeFile | None]:
     """Files that did not change since the applied head, so that they are what its index says.
 
     Links are not among them: the index knows those by holding nothing. A hostile name is escaped with a backslash,
     which no harmless name holds.
     """
     blobs = view.blobs(scope.repository, sorted(paths))
-    modes = {path: Mode.HOSTILE if "\\" in path else Mode.REGULAR for path in blobs}
-    return {path: File(path, blob, modes[path]) for path, blob in blobs.items()}
+    modes = {path: TreeMode.HOSTILE if "\\" in path else TreeMode.REGULAR for path in blobs}
+    return {path: TreeFile(path, blob, modes[path]) for path, blob in blobs.items()}
 
 
 def _ordered(files: Iterable[FileReading]) -> tuple[FileReading, ...]:
@@ -290,7 +290,7 @@ def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repo
     yield from reading.kept_wanted
 
 
-def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningView, scope: Scope) -> set[Key]:
+def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningView, scope: FileScope) -> set[Key]:
     """The keys that these files held at the last applied head, and hold now."""
     before = view.wanted_in(scope.repository, sorted(paths))
     keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}

@@ -6,10 +6,10 @@ Who may is the door's business; what an approval releases is decided in `plannin
 import contextlib
 from dataclasses import dataclass
 
-from reconciler.access.actors import Actor
 from reconciler.applying import Applier
-from reconciler.errors import Refused
 from reconciler.git import faults
+from reconciler.model.errors import Refused
+from reconciler.model.principals import Actor
 from reconciler.store.contract import ApprovalRow, AuditRow, Held, Moved, RepositoryRow, Store
 
 OVERTAKEN = 2  # times that a run may change what is held between the look at it and the write
@@ -38,7 +38,7 @@ async def approve(approval: Approval, *, store: Store, applier: Applier) -> None
     return await _approve(approval, store=store, applier=applier)
 
 
-def shown(row: RepositoryRow | None, held: Held) -> dict[str, object] | None:
+def shown_approval(row: RepositoryRow | None, held: Held) -> dict[str, object] | None:
     """What is held at a repository's head, for a reader; None when nothing is."""
     if row is None or row.approvable is None or (row.approvable == 0 and held.total == 0):
         return None
@@ -66,7 +66,7 @@ def _checked(row: RepositoryRow | None, approval: Approval) -> RepositoryRow:
         raise NotHeld(f"{name} holds nothing, so there is nothing to approve.")
     if row.head != approval.commit:
         raise NotHeld(
-            f"{name} holds nothing at the commit {faults.short(approval.commit)}; "
+            f"{name} holds nothing at the commit {faults.short_commit(approval.commit)}; "
             f"what it holds, it holds at its head {row.head}."
         )
     if row.approvable == 0:

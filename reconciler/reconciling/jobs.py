@@ -7,11 +7,11 @@ Does not: when a commit is planned, and with which keys (`reconciler`, `applying
 from pathlib import Path
 
 from reconciler.reading.messages import CommitJob, Context, Neighbour
-from reconciler.reconciling.watched import Watched
+from reconciler.reconciling.watched import WatchedRepository
 
 
-def commit(
-    watched: Watched,
+def commit_job(
+    watched: WatchedRepository,
     context: Context,
     *,
     commit: str,

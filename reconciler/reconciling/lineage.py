@@ -8,14 +8,14 @@ asked of the store each time, so that it goes on after a restart.
 import logging
 from pathlib import Path
 
-from reconciler import errors
 from reconciler.applying import Applier
+from reconciler.model import errors
 from reconciler.reading.messages import Context, LineageJob
 
 log = logging.getLogger(__name__)
 
 
-class Lineage:
+class LineageSearch:
     """Of one repository. `is_due`: something may be left to find, of a former process for instance."""
 
     def __init__(self, applier: Applier, *, repository: str, project: str) -> None:

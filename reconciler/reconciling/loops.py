@@ -12,11 +12,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from reconciler import belonging
+from reconciler.model import log_context
 from reconciler.reconciling import pacing, rotations
-from reconciler.reconciling.pacing import Failure, Pace
+from reconciler.reconciling.pacing import PollFailure, PollPace
 from reconciler.reconciling.reconciler import Reconciler
-from reconciler.reconciling.rotations import Facts, Files
+from reconciler.reconciling.rotations import CredentialFiles, Facts
 from reconciler.reconciling.runs import Run, Trigger
 from reconciler.remotes.watching import WatchEnded, Watcher
 
@@ -37,9 +37,9 @@ class Loop:
         self._watcher = watcher
         self._work = asyncio.Event()
         self._stop = asyncio.Event()
-        self._pace = Pace(interval=reconciler.watched.interval, full_due=math.inf)
+        self._pace = PollPace(interval=reconciler.watched.interval, full_due=math.inf)
         self._due = 0.0  # when the next look is made if nothing happens
-        self._files = Files(rotations.files(reconciler.watched))
+        self._files = CredentialFiles(rotations.credential_files(reconciler.watched))
         self._tasks: list[asyncio.Task[None]] = []
         self._explaining: asyncio.Task[None] | None = None
 
@@ -50,8 +50,8 @@ class Loop:
         self.ask(trigger, actor="system")
         name = self.reconciler.watched.name
         self._tasks = [
-            asyncio.create_task(self._serve(), name=f"reconcile-{name}", context=belonging.nobodys()),
-            asyncio.create_task(self._watch(), name=f"watch-{name}", context=belonging.nobodys()),
+            asyncio.create_task(self._serve(), name=f"reconcile-{name}", context=log_context.unbound()),
+            asyncio.create_task(self._watch(), name=f"watch-{name}", context=log_context.unbound()),
         ]
 
     def again(self, trigger: Trigger) -> "Loop":
@@ -111,7 +111,7 @@ class Loop:
 
     async def _rest(self, facts: Facts) -> None:
         """Wait until the next look is due, or something happens for which one may be made now."""
-        delay = pacing.delay(self._pace, now=_now(), randomness=_randomness())
+        delay = pacing.poll_delay(self._pace, now=_now(), randomness=_randomness())
         # A suspension ends on time, but one whose end could not be stored waits like every failure.
         left = math.inf if self._pace.failures else self.reconciler.suspension_left
         self._due = _now() + min(delay, left)
@@ -126,7 +126,7 @@ class Loop:
                 files = None  # the look that is asked for now covers whatever else changes until it begins
                 self.ask(Trigger.WATCH, actor="system")
         if self.queued is None:
-            self._pace = pacing.polled(self._pace)
+            self._pace = pacing.at_poll(self._pace)
             self.ask(Trigger.RESUME if self.reconciler.suspension_is_over else Trigger.POLL, actor="system")
 
     def _seconds_left(self) -> float:
@@ -135,7 +135,7 @@ class Loop:
             return 0.0
         if self.queued is None:
             return max(0.0, self._due - _now())
-        return 0.0 if self.queued.trigger is Trigger.REQUEST else pacing.held(self._pace, now=_now())
+        return 0.0 if self.queued.trigger is Trigger.REQUEST else pacing.held_delay(self._pace, now=_now())
 
     def _explain(self) -> None:
         """Search for lineage beside the runs that follow, when there is some to find and no search is under way."""
@@ -149,17 +149,17 @@ class Loop:
         if run is None:
             return
         try:
-            with belonging.to_run(run.id):
+            with log_context.bind_run(run.id):
                 failure = await self._reconcile(run, full=full)
         finally:
             self.running = None
         self._next_promised()
         asked = run.trigger is Trigger.REQUEST
-        self._pace = pacing.looked(self._pace, failure, now=_now(), asked=asked)
+        self._pace = pacing.after_poll(self._pace, failure, now=_now(), asked=asked)
         if full and failure is None:
             self._pace = replace(self._pace, full_due=self._next_full())
 
-    async def _reconcile(self, run: Run, *, full: bool) -> Failure | None:
+    async def _reconcile(self, run: Run, *, full: bool) -> PollFailure | None:
         try:
             return await self.reconciler.reconcile(run, full=full)
         except Exception:
@@ -167,7 +167,7 @@ class Loop:
             log.exception(
                 "The end of the run %s of %s met a fault of the program.", run.id, self.reconciler.watched.name
             )
-            return Failure(may_pass=True)
+            return PollFailure(may_pass=True)
 
     def _next_full(self) -> float:
         return _now() + self.reconciler.watched.full_interval * (1 - pacing.JITTER * _randomness())

@@ -20,7 +20,7 @@ DOUBLINGS = 20  # more make no difference, and would end beyond what a float hol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class PollFailure:
     """How a look failed. `may_pass`: without a person's doing. `retry_after`: how long the remote wants to be left.
     `most`: so many such looks in a WINDOW.
     """
@@ -31,32 +31,32 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class PollPace:
     """How a repository has been doing since its loop began."""
 
     interval: float
     full_due: float
     is_spread: bool = False  # it was polled at a moment of its own, so that its polls are not with all the others'
     failures: int = 0  # in a row
-    last: Failure | None = None
+    last: PollFailure | None = None
     ended: tuple[float, ...] = ()  # when the last looks of this run of failures ended, at most LOOKS
     left_until: float = 0.0  # the remote asked not to be asked sooner
 
 
-def most_looks(*, may_pass: bool, of_head: bool, is_local: bool) -> int:
+def most_polls(*, may_pass: bool, of_head: bool, is_local: bool) -> int:
     """How many looks that fail like this may fall into a WINDOW; `of_head`: no fetch can bring the head."""
     if may_pass or is_local:
         return LOOKS
     return UNFIT_LOOKS if of_head else LASTING_LOOKS
 
 
-def looked(pace: Pace, failure: Failure | None, *, now: float, asked: bool = False) -> Pace:
+def after_poll(pace: PollPace, failure: PollFailure | None, *, now: float, asked: bool = False) -> PollPace:
     """The pace after a look that ended now; a success ends a run of failures.
 
     One that a person `asked` for makes no other look come later: who tries again and again waits no longer for it.
     """
     if failure is None:
-        return Pace(interval=pace.interval, full_due=pace.full_due, is_spread=pace.is_spread)
+        return PollPace(interval=pace.interval, full_due=pace.full_due, is_spread=pace.is_spread)
     return replace(
         pace,
         is_spread=False,  # many may have failed together, and recover together
@@ -67,12 +67,12 @@ def looked(pace: Pace, failure: Failure | None, *, now: float, asked: bool = Fal
     )
 
 
-def polled(pace: Pace) -> Pace:
+def at_poll(pace: PollPace) -> PollPace:
     """The pace when the delay has passed and a poll is due."""
     return replace(pace, is_spread=not pace.failures)
 
 
-def delay(pace: Pace, *, now: float, randomness: float) -> float:
+def poll_delay(pace: PollPace, *, now: float, randomness: float) -> float:
     """Seconds until the next look when nothing happens, at least 0; `randomness` is from 0 up to 1.
 
     After a failure that may pass it doubles from two seconds to ten minutes, however short the interval; after one that
@@ -83,12 +83,12 @@ def delay(pace: Pace, *, now: float, randomness: float) -> float:
     """
     if pace.last is not None:
         wait = max(_backoff(pace, pace.last), pace.left_until - now)
-        return max(wait + JITTER * randomness * min(wait, LONGEST_RETRY), held(pace, now=now))
+        return max(wait + JITTER * randomness * min(wait, LONGEST_RETRY), held_delay(pace, now=now))
     spread = 1 + JITTER * (2 * randomness - 1) if pace.is_spread else randomness
     return max(0.0, min(pace.interval * spread, pace.full_due - now))
 
 
-def held(pace: Pace, *, now: float) -> float:
+def held_delay(pace: PollPace, *, now: float) -> float:
     """Seconds for which whatever happens waits, but for a person's wish: 0 unless looks fail."""
     # From its end: whatever the first of them asked, it asked before.
     most = LOOKS if pace.last is None else pace.last.most
@@ -96,7 +96,7 @@ def held(pace: Pace, *, now: float) -> float:
     return max(0.0, window_ends - now, pace.left_until - now)
 
 
-def _backoff(pace: Pace, failure: Failure) -> float:
+def _backoff(pace: PollPace, failure: PollFailure) -> float:
     first = FIRST_RETRY if failure.may_pass else max(FIRST_RETRY, pace.interval)
     longest = LONGEST_RETRY / (1 + JITTER) if failure.may_pass else max(LONGEST_RETRY / (1 + JITTER), pace.interval)
     return min(first * float(2 ** min(pace.failures - 1, DOUBLINGS)), longest)

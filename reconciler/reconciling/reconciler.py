@@ -9,30 +9,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler import errors
 from reconciler.applying import Applier
-from reconciler.clock import Clock, rfc3339
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Head, Kind
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import RefHead, RefKind
+from reconciler.model import errors
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reading.messages import CommitJob, CommitPlanned, Context, Neighbour, ReviewJob
 from reconciler.reconciling import jobs, recording, suspending, verdicts
-from reconciler.reconciling.lineage import Lineage
-from reconciler.reconciling.pacing import Failure, most_looks
-from reconciler.reconciling.recording import Attempt
-from reconciler.reconciling.runs import Outcome, Run, Trigger
-from reconciler.reconciling.suspending import Asker
-from reconciler.reconciling.tallies import Seen, Tally
-from reconciler.reconciling.trusting import Trust
-from reconciler.reconciling.verdicts import Findings
-from reconciler.reconciling.watched import Watched
+from reconciler.reconciling.lineage import LineageSearch
+from reconciler.reconciling.pacing import PollFailure, most_polls
+from reconciler.reconciling.recording import RunAttempt
+from reconciler.reconciling.runs import Run, RunOutcome, Trigger
+from reconciler.reconciling.suspending import SuspensionAsker
+from reconciler.reconciling.tallies import RunTally, SeenRuns
+from reconciler.reconciling.trusting import SignatureTrust
+from reconciler.reconciling.verdicts import RunFindings
+from reconciler.reconciling.watched import WatchedRepository
 from reconciler.remotes.following import Following
 from reconciler.remotes.proposing import Proposal, Proposing
-from reconciler.resources.secret_references import Available
 from reconciler.store.contract import Record, RepositoryRow, Store, SuspensionRow
 
 log = logging.getLogger(__name__)
 
-SETTLED = frozenset({State.READY, State.PRUNE_HELD, State.UNRELATED_ROOT})
+SETTLED = frozenset({RepositoryState.READY, RepositoryState.PRUNE_HELD, RepositoryState.UNRELATED_ROOT})
 """States that only a plan gives: there, the same head, settings and schemas mean that there is nothing to do, unless
 deletions are held, which may be in the budget by now.
 """
@@ -46,34 +46,34 @@ class Reconciler:
 
     def __init__(
         self,
-        watched: Watched,
+        watched: WatchedRepository,
         *,
         following: Following,
         store: Store,
         applier: Applier,
-        fingerprint: Callable[[Available], str],
+        fingerprint: Callable[[AvailableSecrets], str],
         origin: str,
         neighbours: Callable[[], tuple[Neighbour, ...]],
         clock: Clock,
-        tally: Tally,
+        tally: RunTally,
     ) -> None:
         self.watched = watched
         self._following = following
-        self._trust = Trust(watched.signers_file, following)
+        self._trust = SignatureTrust(watched.signers_file, following)
         self._store = store
         self._applier = applier
         self._fingerprint = fingerprint
-        self._reader = recording.Reader(watched, fingerprint="", origin=origin)  # each look has a fingerprint
+        self._reader = recording.HistoryReader(watched, fingerprint="", origin=origin)  # each look has a fingerprint
         self._neighbours = neighbours
         self._clock = clock
         self._tally = tally  # of all repositories
-        self.tallied = Seen()
+        self.tallied = SeenRuns()
         self.remembered: RepositoryRow | None = None
         self.suspension: SuspensionRow | None = None
         self.last_run: str | None = None
         self.seen: str | None = None  # where what is followed stood at the last look of this process
         self.waits_for_store = False  # another repository owns some of what the head wants
-        self.lineage = Lineage(applier, repository=watched.name, project=watched.project)
+        self.lineage = LineageSearch(applier, repository=watched.name, project=watched.project)
         self._branch: str | None = None  # where what was applied stood when it was last seen
         self.fault: errors.ReconcilerError | None = None  # of the last look of this process
         self.unwritten: RepositoryRow | None = None  # what the last look told, where it was news that could not be kept
@@ -89,25 +89,25 @@ class Reconciler:
         was_refused = row is not None and row.head is not None and row.tree is None
         self.waits_for_store = was_refused or await self._store.waits_for_store(self.watched.name)
 
-    async def reconcile(self, run: Run, *, full: bool) -> Failure | None:
+    async def reconcile(self, run: Run, *, full: bool) -> PollFailure | None:
         """One look, and what follows from it; how it failed, for the pace of the looks that follow, or None.
 
         A look that finds nothing new writes nothing, unless somebody asked for the run. Raises nothing foreseen.
         """
         run.started = self._clock()
-        attempt = Attempt(run, run.started, full)
+        attempt = RunAttempt(run, run.started, full)
         try:
             await self._steps(attempt)
         except errors.ReconcilerError as fault:
-            attempt.findings = Findings(fault=fault)
+            attempt.findings = RunFindings(fault=fault)
         except OSError as fault:
             why = fault.strerror or str(fault)
             told = f"the mirror cannot be used ({why}): look at the disk's space and limits"
-            attempt.findings = Findings(fault=errors.Transient(told))
+            attempt.findings = RunFindings(fault=errors.Transient(told))
         except Exception:
             # Nobody foresaw it: the other repositories and the API go on, and this one tries again.
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)
-            attempt.findings = Findings(fault=errors.Transient("the run met a fault of the program; see its log"))
+            attempt.findings = RunFindings(fault=errors.Transient("the run met a fault of the program; see its log"))
         await self._exit(attempt)
         met = self.fault = attempt.findings.fault
         self._met = None if met is None else met.message
@@ -136,7 +136,7 @@ class Reconciler:
         `plan` is an id, which stands where that of the run would.
         """
         remembered = self.remembered
-        judged = jobs.commit(
+        judged = jobs.commit_job(
             self.watched,
             context,
             commit=proposed.base,
@@ -156,19 +156,21 @@ class Reconciler:
 
     # Suspensions: no run is under way when one begins, and none but ours when one ends
 
-    async def suspend(self, suspension: SuspensionRow, *, asker: Asker) -> None:
+    async def suspend(self, suspension: SuspensionRow, *, asker: SuspensionAsker) -> None:
         """Look no more from now on; stored together with the state. Raises StoreFault."""
-        row = suspending.begun(self.remembered, self.watched, suspension)
-        audit = suspending.audit(suspension, project=row.project, action="suspended", asker=asker)
+        row = suspending.begin_suspension(self.remembered, self.watched, suspension)
+        audit = suspending.suspension_event(suspension, project=row.project, action="suspended", asker=asker)
         await self._applier.note(Record(repository=row, suspension=suspension, audit=(audit,)))
         self.remembered, self.suspension, self.unwritten = row, suspension, None
 
-    async def resume(self, *, asker: Asker) -> None:
+    async def resume(self, *, asker: SuspensionAsker) -> None:
         """Look again, and read everything at the next look. Nothing happens without a suspension. Raises StoreFault."""
         if self.suspension is None:
             return
-        row = suspending.ended(self.remembered, at=asker.at)
-        audit = suspending.audit(self.suspension, project=self.watched.project, action="resumed", asker=asker)
+        row = suspending.end_suspension(self.remembered, at=asker.at)
+        audit = suspending.suspension_event(
+            self.suspension, project=self.watched.project, action="resumed", asker=asker
+        )
         await self._applier.note(Record(repository=row, resume=self.watched.name, audit=(audit,)))
         self.remembered, self.suspension, self.unwritten = row, None, None
 
@@ -183,7 +185,7 @@ class Reconciler:
         remote's HEAD names no branch, and before the first look.
         """
         follows = self.watched.follows
-        return self._branch or "HEAD" if follows.kind is Kind.HEAD else _branch_of(Head(follows.full, ""))
+        return self._branch or "HEAD" if follows.kind is RefKind.HEAD else _branch_of(RefHead(follows.full, ""))
 
     @property
     def told(self) -> RepositoryRow | None:
@@ -194,40 +196,40 @@ class Reconciler:
     def why_suspended(self) -> str | None:
         """Why no look is made; None when looks are made."""
         if self.suspension is not None:
-            return suspending.message(self.suspension)
+            return suspending.suspension_message(self.suspension)
         return suspending.SETTING if self.watched.suspended else None
 
     @property
     def suspension_is_over(self) -> bool:
         """Whether a suspension is there whose time has passed: the next run ends it."""
-        return self.suspension is not None and suspending.is_over(self.suspension, self._clock())
+        return self.suspension is not None and suspending.is_suspension_over(self.suspension, self._clock())
 
     @property
     def suspension_left(self) -> float:
         """Seconds until a suspension is over; infinity when that is nothing to wait for."""
         return suspending.seconds_left(self.suspension, self._clock())
 
-    async def _steps(self, attempt: Attempt) -> None:
+    async def _steps(self, attempt: RunAttempt) -> None:
         if self.suspension_is_over:
-            await self.resume(asker=Asker(suspending.SYSTEM, rfc3339(attempt.started), run=attempt.run.id))
+            await self.resume(asker=SuspensionAsker(suspending.SYSTEM, rfc3339(attempt.started), run=attempt.run.id))
             attempt.full = True
             if attempt.run.trigger in (Trigger.POLL, Trigger.WATCH):
                 attempt.run.trigger = Trigger.RESUME  # the time was over between the wait and this look
         if self.why_suspended is not None:
-            attempt.findings = Findings(suspended=self.why_suspended)
+            attempt.findings = RunFindings(suspended=self.why_suspended)
             return
         self._judge_by(attempt, await self._applier.secrets(self.watched.project))
         generation = self._following.generation
         try:
             await self._look_and_apply(attempt)
         except GitFault as fault:
-            if fault.state is not State.MIRROR_CORRUPT:
+            if fault.state is not RepositoryState.MIRROR_CORRUPT:
                 raise
             log.warning("The mirror of %s is corrupt and is made anew.", self.watched.name)
             await self._following.rebuild(generation)
             await self._look_and_apply(attempt)
 
-    async def _look_and_apply(self, attempt: Attempt) -> None:
+    async def _look_and_apply(self, attempt: RunAttempt) -> None:
         # Known already when the mirror was made anew since: the remote need not be asked twice.
         head = attempt.head or await self._look(attempt)
         # Also when there is nothing new: the mirror may be another one by now, which others read for hand-overs. It
@@ -242,29 +244,29 @@ class Reconciler:
         if not self._is_nothing_new(attempt):
             await self._apply(attempt)
 
-    async def _look(self, attempt: Attempt) -> Head:
+    async def _look(self, attempt: RunAttempt) -> RefHead:
         patience = PATIENCE * self.watched.interval if attempt.run.trigger is Trigger.POLL else 0.0
         head = await self._following.look(patience=patience, insists=attempt.is_asked_for)
         self._found(attempt, head)
         return head
 
-    def _found(self, attempt: Attempt, head: Head) -> None:
+    def _found(self, attempt: RunAttempt, head: RefHead) -> None:
         attempt.head = head
         attempt.run.commit = self.seen = head.commit
         # Of a head that is not applied yet the branch counts only as long as no other is known.
         if self._branch is None or self._is_applied(head):
             self._branch = _branch_of(head)
 
-    def _is_applied(self, head: Head) -> bool:
+    def _is_applied(self, head: RefHead) -> bool:
         return self.remembered is not None and self.remembered.commit == head.commit
 
-    def _judge_by(self, attempt: Attempt, secrets: Available) -> None:
+    def _judge_by(self, attempt: RunAttempt, secrets: AvailableSecrets) -> None:
         """From now on the head is judged by these; if they are others than before, everything is read again."""
         self._reader = replace(self._reader, fingerprint=self._fingerprint(secrets))
         if self.remembered is None or self.remembered.fingerprint != self._reader.fingerprint:
             attempt.full = True
 
-    def _is_nothing_new(self, attempt: Attempt) -> bool:
+    def _is_nothing_new(self, attempt: RunAttempt) -> bool:
         remembered, head = self.remembered, attempt.head
         return (
             not attempt.full
@@ -282,16 +284,16 @@ class Reconciler:
         """
         is_refused = remembered.tree is None
         is_event = trigger in (Trigger.WATCH, Trigger.HOOK)
-        return remembered.state == State.PRUNE_HELD and not is_refused and not is_event
+        return remembered.state == RepositoryState.PRUNE_HELD and not is_refused and not is_event
 
-    async def _apply(self, attempt: Attempt) -> None:
+    async def _apply(self, attempt: RunAttempt) -> None:
         head = attempt.head
         assert head is not None
 
         def job(context: Context) -> CommitJob:
             # A secret may have come or gone since the look began: what is recorded is what the plan was told.
             self._judge_by(attempt, context.secrets)
-            return jobs.commit(
+            return jobs.commit_job(
                 self.watched,
                 context,
                 commit=head.commit,
@@ -304,7 +306,7 @@ class Reconciler:
             )
 
         def record(planned: CommitPlanned) -> Record | None:
-            attempt.findings = Findings(planned=planned)
+            attempt.findings = RunFindings(planned=planned)
             return None if self._came_to_nothing(attempt) else self._record(attempt, whole=planned)
 
         planned = await self._applier.commit(job, project=self.watched.project, origin=self.watched.name, record=record)
@@ -319,16 +321,18 @@ class Reconciler:
         may_have_missed = trigger in (Trigger.START, Trigger.RELOAD) and self.waits_for_store
         return trigger in (Trigger.REQUEST, Trigger.STORE) or may_have_missed or self._met is not None
 
-    def _came_to_nothing(self, attempt: Attempt) -> bool:
+    def _came_to_nothing(self, attempt: RunAttempt) -> bool:
         return recording.came_to_nothing(attempt, self.remembered, fingerprint=self._reader.fingerprint)
 
-    def _record(self, attempt: Attempt, *, whole: CommitPlanned | None = None) -> Record:
+    def _record(self, attempt: RunAttempt, *, whole: CommitPlanned | None = None) -> Record:
         forget = whole is not None and whole.full and not whole.refused
-        return recording.record(attempt, self.remembered, reader=self._reader, finished=self._clock(), forget=forget)
+        return recording.run_record(
+            attempt, self.remembered, reader=self._reader, finished=self._clock(), forget=forget
+        )
 
     # The one exit
 
-    async def _exit(self, attempt: Attempt) -> None:
+    async def _exit(self, attempt: RunAttempt) -> None:
         row = self._row(attempt)
         is_new = recording.tells_something_new(attempt, row, self.remembered)
         is_due = not attempt.recorded and (attempt.is_asked_for or is_new)
@@ -348,27 +352,27 @@ class Reconciler:
             if attempt.head is not None and self._is_applied(attempt.head):
                 self._branch = _branch_of(attempt.head)
 
-    def _row(self, attempt: Attempt) -> RepositoryRow:
-        return recording.repository(attempt, self.remembered, reader=self._reader)
+    def _row(self, attempt: RunAttempt) -> RepositoryRow:
+        return recording.repository_row(attempt, self.remembered, reader=self._reader)
 
-    async def _record_alone(self, attempt: Attempt) -> None:
+    async def _record_alone(self, attempt: RunAttempt) -> None:
         try:
             await self._applier.tell(self._record(attempt), project=self.watched.project)
             attempt.recorded = True
         except errors.ReconcilerError as fault:
             attempt.findings = replace(attempt.findings, fault=attempt.findings.fault or fault)
 
-    def _count(self, attempt: Attempt, row: RepositoryRow) -> None:
+    def _count(self, attempt: RunAttempt, row: RepositoryRow) -> None:
         findings, now = attempt.findings, self._clock()
-        if findings.fault is None and row.state == State.READY:
+        if findings.fault is None and row.state == RepositoryState.READY:
             self.tallied.succeeded = now
         if findings.planned is not None:
             self.tallied.planned = findings.planned.kinds
         if attempt.recorded and attempt.is_run:
-            outcome = verdicts.judge(findings, self.remembered).outcome
+            outcome = verdicts.judge_run(findings, self.remembered).outcome
             self._tally.note(outcome, seconds=(now - attempt.started).total_seconds())
 
-    def _log(self, attempt: Attempt) -> None:
+    def _log(self, attempt: RunAttempt) -> None:
         fields = {"repository": self.watched.name, "run": attempt.run.id, "commit": attempt.run.commit}
         findings = attempt.findings
         if findings.fault is not None:
@@ -377,19 +381,19 @@ class Reconciler:
             log.log(level, "%s: %s", self.watched.name, findings.fault.message, extra={"fields": fields})
             return
         counts = findings.planned.counts if findings.planned else {}
-        verdict = verdicts.judge(findings, self.remembered)
-        is_fine = verdict.outcome is Outcome.SUCCEEDED or findings.suspended is not None
+        verdict = verdicts.judge_run(findings, self.remembered)
+        is_fine = verdict.outcome is RunOutcome.SUCCEEDED or findings.suspended is not None
         level = logging.INFO if is_fine else logging.WARNING
-        told = verdicts.sentence(self.watched.name, attempt.run.commit or "", counts, verdict)
+        told = verdicts.run_sentence(self.watched.name, attempt.run.commit or "", counts, verdict)
         log.log(level, "%s", told, extra={"fields": fields | {"counts": counts}})
 
 
-def _branch_of(head: Head) -> str:
+def _branch_of(head: RefHead) -> str:
     return head.branch or head.ref
 
 
-def _failure(fault: errors.ReconcilerError | None, *, is_local: bool) -> Failure | None:
+def _failure(fault: errors.ReconcilerError | None, *, is_local: bool) -> PollFailure | None:
     if isinstance(fault, GitFault):
-        most = most_looks(may_pass=fault.transient, of_head=fault.of_head, is_local=is_local)
-        return Failure(may_pass=fault.transient, retry_after=fault.retry_after, most=most)
-    return None if fault is None else Failure(may_pass=isinstance(fault, errors.Transient))
+        most = most_polls(may_pass=fault.transient, of_head=fault.of_head, is_local=is_local)
+        return PollFailure(may_pass=fault.transient, retry_after=fault.retry_after, most=most)
+    return None if fault is None else PollFailure(may_pass=isinstance(fault, errors.Transient))

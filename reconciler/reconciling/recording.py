@@ -8,24 +8,24 @@ from datetime import datetime
 
 import msgspec
 
-from reconciler.clock import rfc3339
-from reconciler.git.refs import Head
+from reconciler.git.refs import RefHead
+from reconciler.model.clock import rfc3339
 from reconciler.reconciling import verdicts
 from reconciler.reconciling.runs import Run, Trigger
-from reconciler.reconciling.verdicts import Findings
-from reconciler.reconciling.watched import Watched
+from reconciler.reconciling.verdicts import RunFindings
+from reconciler.reconciling.watched import WatchedRepository
 from reconciler.store.contract import Record, RepositoryRow, RunRow
 
 
 @dataclass(slots=True)
-class Attempt:
+class RunAttempt:
     """What one run has found out so far; the exit records it."""
 
     run: Run
     started: datetime
     full: bool
-    head: Head | None = None
-    findings: Findings = field(default_factory=Findings)
+    head: RefHead | None = None
+    findings: RunFindings = field(default_factory=RunFindings)
     recorded: bool = False
 
     @property
@@ -40,37 +40,37 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class HistoryReader:
     """By whom and how the repository is read.
 
     `fingerprint` is the digest of all that shapes a read, `origin` that of the URL and of what is followed there.
     """
 
-    watched: Watched
+    watched: WatchedRepository
     fingerprint: str
     origin: str
 
 
-def record(
-    attempt: Attempt, before: RepositoryRow | None, *, reader: Reader, finished: datetime, forget: bool
+def run_record(
+    attempt: RunAttempt, before: RepositoryRow | None, *, reader: HistoryReader, finished: datetime, forget: bool
 ) -> Record:
     """Everything that is written beside the changes. `forget`: the parts hold the whole index of the files."""
     planned, name = attempt.findings.planned, reader.watched.name
     # An approval ends with the first head that is applied and holds nothing.
     is_free = planned is not None and planned.hold is None and not planned.refused
     return Record(
-        run=run(attempt, before, watched=reader.watched, finished=finished) if attempt.is_run else None,
-        repository=repository(attempt, before, reader=reader),
+        run=run_row(attempt, before, watched=reader.watched, finished=finished) if attempt.is_run else None,
+        repository=repository_row(attempt, before, reader=reader),
         forget_files_of=name if forget else None,
         forget_held_of=name if planned is not None and planned.held_changed else None,
         forget_approval_of=name if is_free else None,
     )
 
 
-def repository(attempt: Attempt, before: RepositoryRow | None, *, reader: Reader) -> RepositoryRow:
+def repository_row(attempt: RunAttempt, before: RepositoryRow | None, *, reader: HistoryReader) -> RepositoryRow:
     """What is remembered from now on; `before` is what was."""
     planned = attempt.findings.planned
-    verdict = verdicts.judge(attempt.findings, before)
+    verdict = verdicts.judge_run(attempt.findings, before)
     state = verdict.state.value
     is_applied = planned is not None and not planned.refused
     return RepositoryRow(
@@ -89,10 +89,12 @@ def repository(attempt: Attempt, before: RepositoryRow | None, *, reader: Reader
     )
 
 
-def run(attempt: Attempt, before: RepositoryRow | None, *, watched: Watched, finished: datetime) -> RunRow:
+def run_row(
+    attempt: RunAttempt, before: RepositoryRow | None, *, watched: WatchedRepository, finished: datetime
+) -> RunRow:
     """The finished run."""
     planned, fault = attempt.findings.planned, attempt.findings.fault
-    verdict = verdicts.judge(attempt.findings, before)
+    verdict = verdicts.judge_run(attempt.findings, before)
     return RunRow(
         id=attempt.run.id,
         project=watched.project,
@@ -110,7 +112,7 @@ def run(attempt: Attempt, before: RepositoryRow | None, *, watched: Watched, fin
     )
 
 
-def tells_something_new(attempt: Attempt, row: RepositoryRow, before: RepositoryRow | None) -> bool:
+def tells_something_new(attempt: RunAttempt, row: RepositoryRow, before: RepositoryRow | None) -> bool:
     """A fault or a suspension is recorded when it begins or changes, not each time it is met again."""
     findings = attempt.findings
     return (findings.fault is not None or findings.suspended is not None) and (
@@ -118,12 +120,12 @@ def tells_something_new(attempt: Attempt, row: RepositoryRow, before: Repository
     )
 
 
-def came_to_nothing(attempt: Attempt, before: RepositoryRow | None, *, fingerprint: str) -> bool:
+def came_to_nothing(attempt: RunAttempt, before: RepositoryRow | None, *, fingerprint: str) -> bool:
     """Whether the head was judged again, and all is as the last run has told."""
     planned = attempt.findings.planned
     if planned is None or before is None or attempt.is_asked_for:
         return False
-    verdict = verdicts.judge(attempt.findings, before)
+    verdict = verdicts.judge_run(attempt.findings, before)
     told = (before.head, before.fingerprint, before.state, before.message)
     now = (attempt.run.commit, fingerprint, verdict.state.value, verdict.message)
     is_stored = planned.changed or planned.held_changed or planned.index_changed

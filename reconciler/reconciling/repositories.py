@@ -11,30 +11,30 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from reconciler import ids
-from reconciler.access.actors import Actor
-from reconciler.applying import Applier, Told
-from reconciler.clock import Clock, rfc3339
+from reconciler.applying import AppliedChange, Applier
+from reconciler.model import ids
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.principals import Actor
+from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reading.messages import Neighbour
 from reconciler.reconciling import approving, runs, showing, suspending, telling, watched
 from reconciler.reconciling.approving import Approval
 from reconciler.reconciling.loops import Loop
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
-from reconciler.reconciling.suspending import Asker
-from reconciler.reconciling.tallies import Tally
-from reconciler.reconciling.watched import Watched
+from reconciler.reconciling.suspending import SuspensionAsker
+from reconciler.reconciling.tallies import RunTally
+from reconciler.reconciling.watched import WatchedRepository
 from reconciler.remotes import tallies
 from reconciler.remotes.following import Remotes
 from reconciler.remotes.watching import Watcher
-from reconciler.resources.secret_references import Available
 from reconciler.store.contract import AuditRow, AuditWanted, Store, StoreFault, SuspensionRow
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class ReconcileEnvironment:
     """What every reconciler needs and none owns."""
 
     store: Store
@@ -45,20 +45,20 @@ class Environment:
     refuse_unknown: bool
     schemas: str
     clock: Clock
-    tally: Tally = field(default_factory=Tally)
+    tally: RunTally = field(default_factory=RunTally)
 
 
 class Repositories:
     """The loops by name. Not safe for threads: everything happens on the event loop."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: ReconcileEnvironment) -> None:
         self._environment = environment
         self._loops: dict[str, Loop] = {}
         self._watcher = Watcher()  # of all repositories on this machine
         self._changing = asyncio.Lock()  # whoever stops loops and starts others in their place
         environment.applier.listen(self._store_changed)
 
-    async def start(self, wanted: Iterable[Watched], *, trigger: Trigger = Trigger.START) -> None:
+    async def start(self, wanted: Iterable[WatchedRepository], *, trigger: Trigger = Trigger.START) -> None:
         """Watch exactly these: new and changed ones begin with a look, others go on undisturbed.
 
         What a repository owned that is watched no more belongs to the API from now on; nothing of it is deleted.
@@ -66,7 +66,7 @@ class Repositories:
         async with self._changing:
             await self._start(wanted, trigger=trigger)
 
-    async def _start(self, wanted: Iterable[Watched], *, trigger: Trigger) -> None:
+    async def _start(self, wanted: Iterable[WatchedRepository], *, trigger: Trigger) -> None:
         by_name = {one.name: one for one in wanted}
         environment = self._environment
         # What may fail comes before anything is stopped, as far as it can.
@@ -102,20 +102,20 @@ class Repositories:
         """Every repository of these projects, of all when None, as a JSON object, sorted by name. Raises StoreFault."""
         loops = [self._loops[name] for name in sorted(self._loops)]
         loops = [loop for loop in loops if projects is None or loop.reconciler.watched.project in projects]
-        return [await showing.shown(loop.reconciler, self._environment.store) for loop in loops]
+        return [await showing.shown_repository(loop.reconciler, self._environment.store) for loop in loops]
 
     async def one(self, name: str) -> bytes | None:
         """One repository as a JSON object, or None. Raises StoreFault."""
         loop = self._loops.get(name)
-        return None if loop is None else await showing.shown(loop.reconciler, self._environment.store)
+        return None if loop is None else await showing.shown_repository(loop.reconciler, self._environment.store)
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> RunTally:
         """What was counted of all runs."""
         return self._environment.tally
 
     @property
-    def asked(self) -> tallies.Tally:
+    def asked(self) -> tallies.RemoteTally:
         """What was asked of remotes."""
         return self._environment.remotes.tally
 
@@ -163,7 +163,7 @@ class Repositories:
         A run under way is cancelled unless it is being stored, so that nothing overwrites what an admin changes from
         now on. Whoever waits for a run is told that it was refused.
         """
-        asker = Asker(actor.name, rfc3339(self._environment.clock()), request=request)
+        asker = SuspensionAsker(actor.name, rfc3339(self._environment.clock()), request=request)
         end = None if until is None else rfc3339(until)
         async with self._changing:
             loop = self._loops.get(name)
@@ -174,7 +174,7 @@ class Repositories:
             suspension = SuspensionRow(name, reason=reason, actor=actor.name, since=since, until=end)
             await self._replace(loop, loop.reconciler.suspend(suspension, asker=asker))
             log.info("%s is suspended by %s: %s", name, actor.name, reason)
-            return await showing.shown(self._loops[name].reconciler, self._environment.store)
+            return await showing.shown_repository(self._loops[name].reconciler, self._environment.store)
 
     async def resume(self, name: str, *, actor: Actor, request: str) -> str | None:
         """Look at a repository again; the id of the run that reads it whole, or None for an unknown one.
@@ -182,13 +182,13 @@ class Repositories:
         What is not suspended is asked for a run all the same, so that a second request finds what the first did.
         Raises Suspended when a setting suspends it, StoreFault.
         """
-        asker = Asker(actor.name, rfc3339(self._environment.clock()), request=request)
+        asker = SuspensionAsker(actor.name, rfc3339(self._environment.clock()), request=request)
         async with self._changing:
             loop = self._loops.get(name)
             if loop is None:
                 return None
             if loop.reconciler.watched.suspended:
-                raise suspending.by_setting(name)
+                raise suspending.suspended_by_setting(name)
             if loop.reconciler.suspension is not None:
                 await self._replace(loop, loop.reconciler.resume(asker=asker))
                 log.info("%s is resumed by %s.", name, actor.name)
@@ -230,10 +230,10 @@ class Repositories:
         for loop in self._loops.values():
             for pending in (loop.running, loop.queued, *loop.promised):
                 if pending is not None and pending.id == run:
-                    return runs.shown(pending)
+                    return runs.shown_run(pending)
         return None
 
-    def _store_changed(self, told: Told) -> None:
+    def _store_changed(self, told: AppliedChange) -> None:
         """What another owner held may be free now, what one holds may not fit its type any more, or another may wait
         for it: look again.
         """
@@ -244,7 +244,7 @@ class Repositories:
             if name != told.origin and (waits or name in told.touched):
                 loop.ask(Trigger.STORE, actor="system")
 
-    async def _loop(self, one: Watched) -> Loop:
+    async def _loop(self, one: WatchedRepository) -> Loop:
         environment = self._environment
         reconciler = Reconciler(
             one,
@@ -252,7 +252,7 @@ class Repositories:
             store=environment.store,
             applier=environment.applier,
             fingerprint=partial(self._fingerprint, one),
-            origin=watched.origin(one),
+            origin=watched.watched_origin(one),
             neighbours=partial(self._neighbours, one),
             clock=environment.clock,
             tally=environment.tally,
@@ -270,9 +270,9 @@ class Repositories:
         await reconciler.recall()
         return Loop(reconciler, new_run=new_run, watcher=self._watcher)
 
-    def _fingerprint(self, one: Watched, secrets: Available) -> str:
+    def _fingerprint(self, one: WatchedRepository, secrets: AvailableSecrets) -> str:
         environment = self._environment
-        return watched.fingerprint(
+        return watched.settings_fingerprint(
             one,
             api_versions=environment.api_versions,
             refuse_unknown=environment.refuse_unknown,
@@ -280,7 +280,7 @@ class Repositories:
             secrets=secrets,
         )
 
-    def _neighbours(self, one: Watched) -> tuple[Neighbour, ...]:
+    def _neighbours(self, one: WatchedRepository) -> tuple[Neighbour, ...]:
         """The other repositories that fill the same project, by name."""
         others = [self._loops[name].reconciler for name in sorted(self._loops) if name != one.name]
         return tuple(
@@ -305,7 +305,7 @@ class Repositories:
         for name, loop in fresh.items():
             before = leaving[name].reconciler.watched if name in leaving else None
             reconciler = loop.reconciler
-            event = telling.watching(reconciler.watched, before=before, remembered=reconciler.remembered, at=at)
+            event = telling.watching_events(reconciler.watched, before=before, remembered=reconciler.remembered, at=at)
             events += [] if event is None else [event]
         try:
             events = [event for event in events if not await self._is_told(event)]
@@ -337,4 +337,4 @@ class Repositories:
                 what = f"{name} is watched no more" if name not in projects else f"{name} fills another project now"
                 log.info("%s; what it applied to %s belongs to the API.", what, remembered.project)
                 at = rfc3339(self._environment.clock())
-                await applier.release(name, audit=telling.released(remembered, to=projects.get(name), at=at))
+                await applier.release(name, audit=telling.released_events(remembered, to=projects.get(name), at=at))

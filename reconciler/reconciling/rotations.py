@@ -10,32 +10,32 @@ from pathlib import Path
 from typing import TypeAlias
 
 from reconciler import regular_files
-from reconciler.hanging import Asking, Hangs
-from reconciler.reconciling.watched import Watched
-from reconciler.regular_files import Identity
+from reconciler.hanging import BoundedIO, DiskHangs
+from reconciler.reconciling.watched import WatchedRepository
+from reconciler.regular_files import FileIdentity
 
 LOOK_AGAIN_SECONDS = 2.0  # between two looks at the files
 
-Facts: TypeAlias = tuple[Identity | None, ...]  # None: it is not there, or cannot be reached
+Facts: TypeAlias = tuple[FileIdentity | None, ...]  # None: it is not there, or cannot be reached
 
 
-def files(watched: Watched) -> tuple[Path, ...]:
+def credential_files(watched: WatchedRepository) -> tuple[Path, ...]:
     """Every file that decides whether the remote lets this service in, and whether it trusts what it gets."""
     signers = () if watched.signers_file is None else (watched.signers_file,)
     return watched.credentials.files() + signers
 
 
-def facts(paths: Iterable[Path]) -> Facts:
+def file_facts(paths: Iterable[Path]) -> Facts:
     """What tells each file from any that takes its place. Links are followed: Kubernetes swaps one above the files."""
-    return tuple(map(regular_files.identity, paths))
+    return tuple(map(regular_files.file_identity, paths))
 
 
-class Files:
+class CredentialFiles:
     """Some files, which may stand on a disk that hangs."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
         self.paths = paths
-        self._asking = Asking("the files with credentials")
+        self._asking = BoundedIO("the files with credentials")
 
     async def facts(self) -> Facts:
         """The facts, within some seconds; those of files that cannot be reached when it takes longer, and at once as
@@ -44,6 +44,6 @@ class Files:
         if not self.paths:
             return ()
         try:
-            return await self._asking.answer(partial(facts, self.paths), seconds=LOOK_AGAIN_SECONDS)
-        except Hangs:
+            return await self._asking.answer(partial(file_facts, self.paths), seconds=LOOK_AGAIN_SECONDS)
+        except DiskHangs:
             return (None,) * len(self.paths)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from reconciler.clock import rfc3339
+from reconciler.model.clock import rfc3339
 
 
 class Trigger(StrEnum):
@@ -22,7 +22,7 @@ class Trigger(StrEnum):
     STORE = "store"  # another repository or the API changed what this one waits for
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     """How a run ended."""
 
     SUCCEEDED = "succeeded"
@@ -44,7 +44,7 @@ class Run:
     commit: str | None = None
 
 
-def shown(run: Run) -> bytes:
+def shown_run(run: Run) -> bytes:
     """The run as a JSON object, in the shape of a finished one."""
     return msgspec.json.encode(
         {

@@ -6,7 +6,7 @@ last look told and could not be written, since the disk is full for instance, co
 
 import msgspec
 
-from reconciler.git.faults import State
+from reconciler.git.faults import RepositoryState
 from reconciler.reconciling import approving, suspending
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.store.contract import Store
@@ -14,7 +14,7 @@ from reconciler.store.contract import Store
 HELD_SHOWN = 100  # resources whose deletion is held
 
 
-async def shown(reconciler: Reconciler, store: Store) -> bytes:
+async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
     """The repository as a JSON object. Raises StoreFault."""
     one = reconciler.watched
     remembered = await store.remembered(one.name, held=HELD_SHOWN)
@@ -29,14 +29,14 @@ async def shown(reconciler: Reconciler, store: Store) -> bytes:
             "branch": one.branch,
             "follows": {"kind": one.follows.kind, "name": one.follows.name},
             "path": one.path,
-            "state": State.NEVER_READ if told is None else told.state,
+            "state": RepositoryState.NEVER_READ if told is None else told.state,
             "message": None if told is None else told.message,
             "since": None if told is None else told.since,
             "commit": None if row is None else row.commit,
             "head": reconciler.seen or (None if row is None else row.head),
             "lastRun": remembered.last_run,
-            "suspension": suspending.shown(remembered.suspension),
+            "suspension": suspending.shown_suspension(remembered.suspension),
             "drift": drift,
-            "held": approving.shown(row, remembered.held),
+            "held": approving.shown_approval(row, remembered.held),
         }
     )

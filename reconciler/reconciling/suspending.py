@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from reconciler.clock import rfc3339
-from reconciler.errors import Refused
-from reconciler.git.faults import State
-from reconciler.reconciling.watched import Watched
+from reconciler.git.faults import RepositoryState
+from reconciler.model.clock import rfc3339
+from reconciler.model.errors import Refused
+from reconciler.reconciling.watched import WatchedRepository
 from reconciler.store.contract import AuditRow, RepositoryRow, SuspensionRow
 
 SETTING = "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
@@ -23,7 +23,7 @@ class Suspended(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class SuspensionAsker:
     """Who suspends or resumes, when, by which request or in which run."""
 
     actor: str
@@ -32,7 +32,7 @@ class Asker:
     run: str | None = None
 
 
-def message(suspension: SuspensionRow) -> str:
+def suspension_message(suspension: SuspensionRow) -> str:
     """Who suspended the repository, why, until when, and what ends it."""
     until = f" until {suspension.until}" if suspension.until else ""
     return (
@@ -46,7 +46,7 @@ def no_run(name: str, why: str) -> Suspended:
     return Suspended(f"There is no run of {name} while it is suspended. {why}")
 
 
-def by_setting(name: str) -> Suspended:
+def suspended_by_setting(name: str) -> Suspended:
     """Somebody wants to resume what only the settings can."""
     return Suspended(
         f"{name} is suspended by its setting `suspend: true`, which the API does not change; set it to false, and "
@@ -54,7 +54,7 @@ def by_setting(name: str) -> Suspended:
     )
 
 
-def is_over(suspension: SuspensionRow, now: datetime) -> bool:
+def is_suspension_over(suspension: SuspensionRow, now: datetime) -> bool:
     """Whether its time has passed."""
     return suspension.until is not None and suspension.until <= rfc3339(now)
 
@@ -66,7 +66,7 @@ def seconds_left(suspension: SuspensionRow | None, now: datetime) -> float:
     return max(0.0, (datetime.fromisoformat(suspension.until) - now).total_seconds())
 
 
-def begun(row: RepositoryRow | None, watched: Watched, suspension: SuspensionRow) -> RepositoryRow:
+def begin_suspension(row: RepositoryRow | None, watched: WatchedRepository, suspension: SuspensionRow) -> RepositoryRow:
     """The repository as it is remembered while it is suspended: what was applied and seen last stays known."""
     before = row or RepositoryRow(
         name=watched.name,
@@ -75,26 +75,26 @@ def begun(row: RepositoryRow | None, watched: Watched, suspension: SuspensionRow
         commit=None,
         tree=None,
         head=None,
-        state=State.NEVER_READ,
+        state=RepositoryState.NEVER_READ,
         message=None,
         since=suspension.since,
     )
-    since = before.since if before.state == State.SUSPENDED else suspension.since
-    return before._replace(state=State.SUSPENDED.value, message=message(suspension), since=since)
+    since = before.since if before.state == RepositoryState.SUSPENDED else suspension.since
+    return before._replace(state=RepositoryState.SUSPENDED.value, message=suspension_message(suspension), since=since)
 
 
-def ended(row: RepositoryRow | None, *, at: str) -> RepositoryRow | None:
+def end_suspension(row: RepositoryRow | None, *, at: str) -> RepositoryRow | None:
     """The repository as it is remembered from its resumption to its first run.
 
     Without a fingerprint everything is read again, also by another process: so what drifted is overwritten.
     """
     if row is None:
         return None
-    state = State.READY if row.commit else State.NEVER_READ
+    state = RepositoryState.READY if row.commit else RepositoryState.NEVER_READ
     return row._replace(fingerprint=None, state=state.value, message=RESUMED, since=at)
 
 
-def audit(suspension: SuspensionRow, *, project: str, action: str, asker: Asker) -> AuditRow:
+def suspension_event(suspension: SuspensionRow, *, project: str, action: str, asker: SuspensionAsker) -> AuditRow:
     """That somebody suspended or resumed a repository, with the reason for the suspension."""
     until = f" (until {suspension.until})" if suspension.until else ""
     return AuditRow(
@@ -112,7 +112,7 @@ def audit(suspension: SuspensionRow, *, project: str, action: str, asker: Asker)
     )
 
 
-def shown(suspension: SuspensionRow | None) -> dict[str, str | None] | None:
+def shown_suspension(suspension: SuspensionRow | None) -> dict[str, str | None] | None:
     """The suspension for a reader; None when there is none."""
     if suspension is None:
         return None

@@ -8,7 +8,7 @@ import dataclasses
 import json
 
 from reconciler.reconciling import watched
-from reconciler.reconciling.watched import Watched
+from reconciler.reconciling.watched import WatchedRepository
 from reconciler.store.contract import AuditRow, RepositoryRow
 
 SETTINGS = "settings"  # who does it
@@ -28,7 +28,9 @@ NAMES = {  # of settings, where they are others than ours
 }
 
 
-def watching(now: Watched, *, before: Watched | None, remembered: RepositoryRow | None, at: str) -> AuditRow | None:
+def watching_events(
+    now: WatchedRepository, *, before: WatchedRepository | None, remembered: RepositoryRow | None, at: str
+) -> AuditRow | None:
     """That a repository is watched, or otherwise than `before` in this process; None when nobody would notice.
 
     Of an earlier process it is remembered where commits came from, and nothing else.
@@ -38,19 +40,19 @@ def watching(now: Watched, *, before: Watched | None, remembered: RepositoryRow 
         return _event(CONFIGURED, now.name, now.project, at, sorted(NAMES.get(name, name) for name in changed))
     if remembered is None:
         return _event(CREATED, now.name, now.project, at)
-    if remembered.origin in (None, watched.origin(now)):
+    if remembered.origin in (None, watched.watched_origin(now)):
         return None
     return _event(CONFIGURED, now.name, now.project, at, [ORIGIN])
 
 
-def released(remembered: RepositoryRow, *, to: str | None, at: str) -> AuditRow:
+def released_events(remembered: RepositoryRow, *, to: str | None, at: str) -> AuditRow:
     """That a repository is watched no more, or that it fills another project now: what it owned is the API's."""
     if to is None:
         return _event(DELETED, remembered.name, remembered.project, at)
     return _event(CONFIGURED, remembered.name, remembered.project, at, ["project"])
 
 
-def _differs(name: str, one: Watched, other: Watched) -> bool:
+def _differs(name: str, one: WatchedRepository, other: WatchedRepository) -> bool:
     return bool(getattr(one, name) != getattr(other, name))
 
 

@@ -7,30 +7,30 @@ file of signers (`remotes/signers`). What is good is remembered, and not beyond 
 from functools import partial
 from pathlib import Path
 
-from reconciler.git.refs import Head
-from reconciler.hanging import Asking
+from reconciler.git.refs import RefHead
+from reconciler.hanging import BoundedIO
 from reconciler.remotes import signers
 from reconciler.remotes.following import Following
-from reconciler.remotes.signers import Signers
+from reconciler.remotes.signers import AllowedSigners
 
 
-class Trust:
+class SignatureTrust:
     """Of one repository. Without a file of signers, every head is trusted."""
 
     def __init__(self, signers_file: Path | None, following: Following) -> None:
         self._file = signers_file
         self._following = following
-        self._asking = Asking("the file of signers")
+        self._asking = BoundedIO("the file of signers")
         self._good: tuple[str, str, str] | None = None  # commit and tag, and the digest of the file that said so
 
-    async def has(self, head: Head) -> bool:
+    async def has(self, head: RefHead) -> bool:
         """Whether the head was found good by the file of signers as it is now. Raises GitFault unsigned, Transient."""
         if self._file is None:
             return True
         allowed = await self._read(self._file)
         return self._good == (head.commit, head.tag, allowed.digest)
 
-    async def check(self, head: Head) -> None:
+    async def check(self, head: RefHead) -> None:
         """Return when a head that the mirror holds is signed by one of the signers; asked once.
 
         Raises GitFault unsigned and mirror-corrupt, and Transient.
@@ -43,5 +43,5 @@ class Trust:
             await self._following.verify(head, allowed)
             self._good = verdict
 
-    async def _read(self, path: Path) -> Signers:
-        return await self._asking.answer(partial(signers.read, path))
+    async def _read(self, path: Path) -> AllowedSigners:
+        return await self._asking.answer(partial(signers.read_signers, path))

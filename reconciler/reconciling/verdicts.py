@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.errors import ReconcilerError
-from reconciler.git.faults import GitFault, State
-from reconciler.planning.statuses import REFUSED
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model.errors import ReconcilerError
+from reconciler.model.outcomes import REFUSED
 from reconciler.reading.messages import CommitPlanned
-from reconciler.reconciling.runs import Outcome
+from reconciler.reconciling.runs import RunOutcome
 from reconciler.store.contract import RepositoryRow
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class RunFindings:
     """What one run has found out: a fault, a plan, neither when there was nothing new, or why it must not look."""
 
     suspended: str | None = None
@@ -21,29 +21,29 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RunVerdict:
     """The repository's state with its message, and the run's outcome."""
 
-    state: State
+    state: RepositoryState
     message: str | None
-    outcome: Outcome
+    outcome: RunOutcome
 
 
-def judge(findings: Findings, before: RepositoryRow | None) -> Verdict:
+def judge_run(findings: RunFindings, before: RepositoryRow | None) -> RunVerdict:
     """What the findings mean, given what was remembered of the repository."""
     state, message = _state(findings, before)
     if findings.fault is not None:
-        return Verdict(state, message, Outcome.FAILED)
+        return RunVerdict(state, message, RunOutcome.FAILED)
     if findings.suspended is not None:
-        return Verdict(state, message, Outcome.REFUSED)
+        return RunVerdict(state, message, RunOutcome.REFUSED)
     if findings.planned is not None and findings.planned.refused:
-        return Verdict(state, message, Outcome.REFUSED)
+        return RunVerdict(state, message, RunOutcome.REFUSED)
     note = None if findings.planned is None else findings.planned.note
-    fell_short = state is not State.READY or message not in (None, note)
-    return Verdict(state, message, Outcome.PARTIAL if fell_short else Outcome.SUCCEEDED)
+    fell_short = state is not RepositoryState.READY or message not in (None, note)
+    return RunVerdict(state, message, RunOutcome.PARTIAL if fell_short else RunOutcome.SUCCEEDED)
 
 
-def sentence(name: str, commit: str, counts: Mapping[str, int], verdict: Verdict) -> str:
+def run_sentence(name: str, commit: str, counts: Mapping[str, int], verdict: RunVerdict) -> str:
     """One line about a run for the log."""
     told = ", ".join(f"{number} {status}" for status, number in counts.items()) or "nothing changed"
     where = f"{name} at {commit[:12]}" if commit else name
@@ -51,15 +51,15 @@ def sentence(name: str, commit: str, counts: Mapping[str, int], verdict: Verdict
     return line if verdict.message is None else f"{line} {verdict.message}"
 
 
-def _state(findings: Findings, before: RepositoryRow | None) -> tuple[State, str | None]:
+def _state(findings: RunFindings, before: RepositoryRow | None) -> tuple[RepositoryState, str | None]:
     if findings.suspended is not None:
-        return State.SUSPENDED, findings.suspended
+        return RepositoryState.SUSPENDED, findings.suspended
     if isinstance(findings.fault, GitFault):
         return findings.fault.state, findings.fault.message
     if findings.planned is not None:
-        state = State.READY if findings.planned.hold is None else State(findings.planned.hold)
+        state = RepositoryState.READY if findings.planned.hold is None else RepositoryState(findings.planned.hold)
         return state, _message(findings.planned)
-    state = State.NEVER_READ if before is None else State(before.state)
+    state = RepositoryState.NEVER_READ if before is None else RepositoryState(before.state)
     if findings.fault is not None:
         return state, findings.fault.message
     return state, None if before is None else before.message
@@ -72,7 +72,7 @@ def _message(planned: CommitPlanned) -> str | None:
     """
     short = {status.value: planned.counts[status.value] for status in REFUSED if status.value in planned.counts}
     told = ", ".join(f"{short[status]} {status}" for status in sorted(short))
-    if planned.refused and planned.hold != State.UNRELATED_ROOT:
+    if planned.refused and planned.hold != RepositoryState.UNRELATED_ROOT:
         return f"The commit is refused as a whole, since the repository is atomic: {told}; nothing of it was stored."
     said = [planned.message] if planned.message else []
     if short and not planned.message:

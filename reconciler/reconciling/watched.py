@@ -9,15 +9,15 @@ import msgspec
 
 from reconciler.git import refs
 from reconciler.git.refs import Followed
+from reconciler.model.secret_references import AvailableSecrets
 from reconciler.remotes.credentials import Credentials
 from reconciler.remotes.sources import Source
-from reconciler.resources.secret_references import Available
 
 READING_VERSION = 2  # grows when this program reads the same bytes in another way: then everything is read again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class WatchedRepository:
     """One entry of `repositories` in the settings, whole: a default would hide what was forgotten. Times are seconds.
 
     At most one of `branch`, `tag`, `commit` and `ref`, any other full name, is given.
@@ -59,7 +59,7 @@ class Watched:
         return Source(url=self.url, follows=self.follows, credentials=self.credentials, timeout=self.timeout)
 
 
-def origin(watched: Watched) -> str:
+def watched_origin(watched: WatchedRepository) -> str:
     """A digest of where commits come from: as long as it is the same, a head continues the history before it.
 
     With which credentials they come does not matter.
@@ -67,8 +67,13 @@ def origin(watched: Watched) -> str:
     return hashlib.sha256(msgspec.json.encode([watched.url, _followed(watched)])).hexdigest()
 
 
-def fingerprint(
-    watched: Watched, *, api_versions: frozenset[str], refuse_unknown: bool, schemas: str, secrets: Available
+def settings_fingerprint(
+    watched: WatchedRepository,
+    *,
+    api_versions: frozenset[str],
+    refuse_unknown: bool,
+    schemas: str,
+    secrets: AvailableSecrets,
 ) -> str:
     """A digest of all that decides what a commit means: when it changes, the same commit is read again, whole.
 
@@ -99,5 +104,5 @@ def fingerprint(
     return hashlib.sha256(msgspec.json.encode(shaping)).hexdigest()
 
 
-def _followed(watched: Watched) -> tuple[str | None, ...]:
+def _followed(watched: WatchedRepository) -> tuple[str | None, ...]:
     return watched.branch, watched.tag, watched.commit, watched.ref

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 
 from reconciler import regular_files
-from reconciler.errors import Refused, Transient
-from reconciler.hanging import Asking
-from reconciler.regular_files import Identity
+from reconciler.hanging import BoundedIO
+from reconciler.model.errors import Refused, Transient
+from reconciler.regular_files import FileIdentity
 from reconciler.remotes import askpass, memory_files, processes, secret_files
 from reconciler.remotes.credentials import SSH_KEY_FILE, SSH_PASSPHRASE_FILE
 from reconciler.remotes.processes import Command
@@ -43,12 +43,12 @@ class Agent:
         self._home = home
         self._key = key
         self._passphrase = passphrase
-        self._asking = Asking("the files with credentials")
+        self._asking = BoundedIO("the files with credentials")
         self._changing = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._agent: int | None = None  # a descriptor of the agent, which is no child of ours
         self._cat: int | None = None  # a descriptor of what the agent looks after
-        self._files: tuple[Identity | None, ...] | None = None  # as they were when it got the key
+        self._files: tuple[FileIdentity | None, ...] | None = None  # as they were when it got the key
 
     async def ready(self) -> None:
         """Make it run, with the key as it is now.
@@ -71,9 +71,9 @@ class Agent:
         async with self._changing:
             await self._end()
 
-    def _identities(self) -> tuple[Identity | None, ...]:
+    def _identities(self) -> tuple[FileIdentity | None, ...]:
         files = (self._key, self._passphrase, self._key.with_name(f"{self._key.name}-cert.pub"))
-        return tuple(map(regular_files.identity, files))
+        return tuple(map(regular_files.file_identity, files))
 
     def _runs(self) -> bool:
         """Whether both are alive. A descriptor of a process can be read once that has ended, reaped or not."""
@@ -97,12 +97,12 @@ class Agent:
     async def _execute(self) -> None:
         """Whatever fails, nothing of it stays."""
         try:
-            await asyncio.to_thread(askpass.install, self._home)
+            await asyncio.to_thread(askpass.install_askpass, self._home)
             self._process = await self._started()
             self._cat = os.pidfd_open(self._process.pid)
             self._agent = os.pidfd_open(int(await _number(self._process)))
         except FileNotFoundError as error:
-            raise processes.missing("ssh-agent", folder=self._home) from error
+            raise processes.missing_program("ssh-agent", folder=self._home) from error
         except (ValueError, ProcessLookupError):
             await self._end()
             raise Refused(f"ssh-agent does not run in {self._home}; look whether that folder can be written") from None
@@ -124,7 +124,7 @@ class Agent:
 
     async def _add(self) -> None:
         """Give it the key alone, opened with the passphrase."""
-        passphrase = await self._asking.answer(partial(secret_files.line, self._passphrase, SSH_PASSPHRASE_FILE))
+        passphrase = await self._asking.answer(partial(secret_files.secret_line, self._passphrase, SSH_PASSPHRASE_FILE))
         try:
             await self._ssh_add("-q", "-D")
         except TimeoutError:
@@ -134,16 +134,20 @@ class Agent:
             added = await self._opened(passphrase)
         except TimeoutError:
             wrong = f"takes more than {ADD_SECONDS:g} seconds to open"
-            secret_files.refuse(self._key, SSH_KEY_FILE, wrong, "make the key anew with fewer rounds (`ssh-keygen -a`)")
+            secret_files.refuse_file(
+                self._key, SSH_KEY_FILE, wrong, "make the key anew with fewer rounds (`ssh-keygen -a`)"
+            )
         if not added:
             mend = f"correct it, or {SSH_KEY_FILE}"
-            secret_files.refuse(self._passphrase, SSH_PASSPHRASE_FILE, f"does not open the key {self._key}", mend)
+            secret_files.refuse_file(self._passphrase, SSH_PASSPHRASE_FILE, f"does not open the key {self._key}", mend)
 
     async def _opened(self, passphrase: bytes) -> bool:
         """Whether the passphrase opened the key, which the agent has then."""
-        with memory_files.opened(passphrase + b"\n") as descriptor:
+        with memory_files.open_memory_file(passphrase + b"\n") as descriptor:
             shown = os.fsencode(self._key)[:PROMPT_BYTES].decode("utf-8", "surrogateescape")
-            asked = askpass.variables(f"Enter passphrase for {shown}: ", memory_files.inherited(descriptor))
+            asked = askpass.askpass_variables(
+                f"Enter passphrase for {shown}: ", memory_files.inherited_path(descriptor)
+            )
             return await self._ssh_add("-q", "--", str(self._key), variables=asked, descriptors=(descriptor,))
 
     async def _ssh_add(
@@ -154,7 +158,7 @@ class Agent:
             "SSH_ASKPASS_REQUIRE": "force",
             "SSH_AUTH_SOCK": SOCKET,
         }
-        finished = await processes.run(
+        finished = await processes.run_command(
             Command(
                 arguments=("ssh-add", *arguments),
                 folder=self._home,
@@ -177,7 +181,7 @@ class Agent:
         if cat is not None:
             os.close(cat)
         if process is not None:
-            await processes.end(process)
+            await processes.end_process(process)
         (self._home / SOCKET).unlink(missing_ok=True)
 
 

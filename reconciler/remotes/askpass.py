@@ -19,7 +19,7 @@ printf '%s\\n' "$answer"
 """
 
 
-def install(home: Path) -> Path:
+def install_askpass(home: Path) -> Path:
     """Write the script, whole or not at all, and give its path."""
     path, temporary = home / NAME, home / f"{NAME}.new"
     temporary.write_text(SCRIPT, encoding="ascii")
@@ -28,7 +28,7 @@ def install(home: Path) -> Path:
     return path
 
 
-def variables(question: str, answer: str, *, encoded: str = "") -> dict[str, str]:
+def askpass_variables(question: str, answer: str, *, encoded: str = "") -> dict[str, str]:
     """The variables that make it answer one question with the first line of a file."""
     return {
         "RECONCILER_QUESTION": question,

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from reconciler.escaping import visible
-from reconciler.git.faults import REBUILT, GitFault, State
-from reconciler.git.refs import Followed, Kind
+from reconciler.git.faults import REBUILT, GitFault, RepositoryState
+from reconciler.git.refs import Followed, RefKind
+from reconciler.model.text import visible
 from reconciler.remotes import checking, hearing, hiding, permissions
 from reconciler.remotes.credentials import PASSWORD_FILE, SSH_KEY_FILE, TOKEN_FILE, Credentials
-from reconciler.remotes.hearing import IDLE, Words
+from reconciler.remotes.hearing import IDLE, GitWords
 from reconciler.remotes.program import GitProgram, Output
-from reconciler.remotes.sayings import BEFORE_PROXY, ENDED_BY, MIRROR, NOTED, OF_OWN, OF_SCHEME, Saying
+from reconciler.remotes.sayings import BEFORE_PROXY, ENDED_BY, MIRROR, NOTED, OF_OWN, OF_SCHEME, GitErrorRow
 from reconciler.remotes.sources import Source
 
 DETAIL_CHARACTERS = 200
@@ -44,13 +44,13 @@ _URL = re.compile(r"unable to access '[^']*': ")
 _VARYING = re.compile(r" after [0-9]+ (?:ms|milliseconds)\b")
 
 
-async def explained(source: Source, output: Output, *, mirror: Path, program: GitProgram) -> GitFault:
+async def explained_fault(source: Source, output: Output, *, mirror: Path, program: GitProgram) -> GitFault:
     """The fault behind a git program that talked to the source in a mirror, and failed.
 
     What it wrote may be the remote's own words, so that the mirror is damaged only if we find it so ourselves.
     """
     if not await asyncio.to_thread(checking.is_mirror, mirror):
-        return GitFault(State.MIRROR_CORRUPT, f"the mirror of {source.url} is incomplete; {REBUILT}")
+        return GitFault(RepositoryState.MIRROR_CORRUPT, f"the mirror of {source.url} is incomplete; {REBUILT}")
     if suspects(source, output, mirror=str(mirror)) and await checking.is_damaged(mirror, program):
         return _damaged(source.url)
     fault = explain(source, output)
@@ -59,16 +59,16 @@ async def explained(source: Source, output: Output, *, mirror: Path, program: Gi
 
 async def _of_folder(url: str, folder: Path, output: Output, fault: GitFault) -> GitFault:
     """The same fault, unless the folder tells more than git does."""
-    if fault.state is not State.UNREACHABLE:
+    if fault.state is not RepositoryState.UNREACHABLE:
         return fault
     if PROMISED in output.stderr:
         return GitFault(
-            State.UNSUPPORTED_FORMAT,
+            RepositoryState.UNSUPPORTED_FORMAT,
             f"{url} is a partial clone that lacks objects of its history; "
             "fetch them there with `git fetch --refetch --no-filter`, or clone it whole",
         )
     message = await asyncio.to_thread(permissions.out_of_reach, url, folder)
-    return fault if message is None else GitFault(State.UNREACHABLE, message)
+    return fault if message is None else GitFault(RepositoryState.UNREACHABLE, message)
 
 
 def of_mirror(url: str, output: Output, *, mirror: Path) -> GitFault:
@@ -76,15 +76,17 @@ def of_mirror(url: str, output: Output, *, mirror: Path) -> GitFault:
 
     One that somebody ended tells nothing of them: that is no damage, and it is tried again.
     """
-    words = hearing.heard(output.stderr, scheme="file")
+    words = hearing.parse_words(output.stderr, scheme="file")
     parts = {"source": url, "limit": 0, "detail": _detail(words, output)}
-    if (ended := _known(ENDED_BY, Words(output.notes, ()), {**parts, "source": f"the mirror of {url}"})) is not None:
+    if (ended := _known(ENDED_BY, GitWords(output.notes, ()), {**parts, "source": f"the mirror of {url}"})) is not None:
         return ended
     if (fault := _known(OF_OWN, words, parts)) is not None:
         return fault
     if str(mirror) in output.stderr:
         return _damaged(url)
-    return GitFault(State.MIRROR_CORRUPT, f"the mirror of {url} cannot be read ({parts['detail']}); {REBUILT}")
+    return GitFault(
+        RepositoryState.MIRROR_CORRUPT, f"the mirror of {url} cannot be read ({parts['detail']}); {REBUILT}"
+    )
 
 
 def suspects(source: Source, output: Output, *, mirror: str) -> bool:
@@ -99,17 +101,17 @@ def suspects(source: Source, output: Output, *, mirror: str) -> bool:
 def vanished(source: Source, followed: Followed, output: Output) -> GitFault | None:
     """The fault when a fetch failed because what is followed is not there (any more); None when it is another cause."""
     words = _heard(source, output)
-    if followed.kind is Kind.COMMIT and any(map(NOT_BY_ID.match, words.own)):
+    if followed.kind is RefKind.COMMIT and any(map(NOT_BY_ID.match, words.own)):
         return GitFault(
-            State.BRANCH_MISSING,
+            RepositoryState.BRANCH_MISSING,
             f"{source.url} gives out no commit by its id; have the server allow it (uploadpack.allowAnySHA1InWant),"
             " or follow a branch or tag",
         )
-    if followed.kind is Kind.COMMIT and NOT_OURS + followed.name in words.said():
+    if followed.kind is RefKind.COMMIT and NOT_OURS + followed.name in words.said():
         return missing(source, followed)
     if any(line.startswith(NO_SUCH_REF) for line in words.own):
         return GitFault(
-            State.BRANCH_MISSING,
+            RepositoryState.BRANCH_MISSING,
             f"{followed.told} disappeared from {source.url} while it was fetched; put it back, or name another with "
             f"`{followed.setting}`",
         )
@@ -119,13 +121,15 @@ def vanished(source: Source, followed: Followed, output: Output) -> GitFault | N
 def missing(source: Source, followed: Followed) -> GitFault:
     """The fault when a remote that has commits does not have what is followed."""
     what = f"{followed.kind.value} {followed.name}"
-    return GitFault(State.BRANCH_MISSING, f"{source.url} has no {what}; name another with `{followed.setting}`")
+    return GitFault(
+        RepositoryState.BRANCH_MISSING, f"{source.url} has no {what}; name another with `{followed.setting}`"
+    )
 
 
 def no_commit(source: Source, followed: Followed) -> GitFault:
     """The fault when what is followed is there and is no commit, nor a tag of one."""
     return GitFault(
-        State.UNSUPPORTED_FORMAT,
+        RepositoryState.UNSUPPORTED_FORMAT,
         f"{followed.told} of {source.url} names no commit; let it name one, or another with `{followed.setting}`",
         of_head=True,
     )
@@ -142,12 +146,12 @@ def explain(source: Source, output: Output) -> GitFault:
     detail = _detail(words, output, is_local=source.is_local)
     parts = {"source": source.url, "limit": source.max_bytes, "detail": detail, "said": _said(words, output)}
     credentials = _credentials(source.credentials)
-    notes = Words(_notes(output), ())
+    notes = GitWords(_notes(output), ())
     fault = (
         _known(NOTED, notes, parts)
         or _known(rows, words, {**parts, "credentials": credentials}, is_anonymous=not credentials)
         or _known(ENDED_BY, notes, parts)
-        or GitFault(State.UNREACHABLE, f"{source.url} cannot be read ({detail}); mend that, and it is read")
+        or GitFault(RepositoryState.UNREACHABLE, f"{source.url} cannot be read ({detail}); mend that, and it is read")
     )
     fault.retry_after = output.retry_after
     return fault
@@ -157,8 +161,8 @@ def _scheme(source: Source) -> str:
     return "file" if source.is_local else urlsplit(source.url).scheme
 
 
-def _heard(source: Source, output: Output) -> Words:
-    return hearing.heard(output.stderr, scheme=_scheme(source), key=source.credentials.ssh_key_file)
+def _heard(source: Source, output: Output) -> GitWords:
+    return hearing.parse_words(output.stderr, scheme=_scheme(source), key=source.credentials.ssh_key_file)
 
 
 def _credentials(given: Credentials) -> str:
@@ -176,12 +180,12 @@ def _credentials(given: Credentials) -> str:
 def _notes(output: Output) -> tuple[str, ...]:
     """Our notes, without what a remote may have had put into them: a redirect leads where it likes."""
     if not hiding.is_guessable(output.secrets):
-        return tuple(hiding.shown(note, output.secrets) for note in output.notes)
+        return tuple(hiding.redacted_text(note, output.secrets) for note in output.notes)
     return tuple(f"{REDIRECTED}{ANOTHER}" if note.startswith(REDIRECTED) else note for note in output.notes)
 
 
 def _known(
-    sayings: Sequence[Saying], words: Words, parts: Mapping[str, object], *, is_anonymous: bool = False
+    sayings: Sequence[GitErrorRow], words: GitWords, parts: Mapping[str, object], *, is_anonymous: bool = False
 ) -> GitFault | None:
     """The fault that the first row which fits tells; None when none does."""
     own, remote = "\n".join(words.own), "\n".join(words.remote)
@@ -195,10 +199,10 @@ def _known(
 
 
 def _damaged(url: str) -> GitFault:
-    return GitFault(State.MIRROR_CORRUPT, f"the mirror of {url} is damaged; {REBUILT}")
+    return GitFault(RepositoryState.MIRROR_CORRUPT, f"the mirror of {url} is damaged; {REBUILT}")
 
 
-def _detail(words: Words, output: Output, *, is_local: bool = False) -> str:
+def _detail(words: GitWords, output: Output, *, is_local: bool = False) -> str:
     """What best tells the cause, fit to be shown: git's first complaint, the last that ssh says, or the remote."""
     if is_local:
         return UNSHOWN if output.stderr.strip() else SILENT
@@ -210,7 +214,7 @@ def _detail(words: Words, output: Output, *, is_local: bool = False) -> str:
     return told or (_says(said) if said else SILENT)
 
 
-def _said(words: Words, output: Output) -> str:
+def _said(words: GitWords, output: Output) -> str:
     """What the remote said, in parentheses; nothing when it was silent."""
     said = _quoted(words, output)
     return f" ({_says(said)})" if said else ""
@@ -220,7 +224,7 @@ def _says(said: str) -> str:
     return said if said == WITHHELD else f"it says: {said}"
 
 
-def _quoted(words: Words, output: Output) -> str:
+def _quoted(words: GitWords, output: Output) -> str:
     lines = [text for line in words.remote if (text := line.strip())]
     return _shown(" ".join(lines[:SAID_LINES]), output)
 
@@ -229,4 +233,4 @@ def _shown(text: str, output: Output) -> str:
     """Text that a remote may have written, as people may read it: one line, bounded, without any secret of the run."""
     if text and hiding.is_guessable(output.secrets):
         return WITHHELD
-    return visible(hiding.shown(text, output.secrets)[:DETAIL_CHARACTERS])
+    return visible(hiding.redacted_text(text, output.secrets)[:DETAIL_CHARACTERS])

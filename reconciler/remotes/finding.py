@@ -13,25 +13,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Followed, Head, Kind
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import Followed, RefHead, RefKind
 from reconciler.remotes import looking, proposable
 from reconciler.remotes.inspecting import Inspector
 from reconciler.remotes.mirrors import Mirror
-from reconciler.remotes.proposable import NotFound
-from reconciler.remotes.resting import Rest
+from reconciler.remotes.proposable import ProposalNotFound
+from reconciler.remotes.resting import RetryAfter
 from reconciler.remotes.second_mirrors import SecondMirror
 from reconciler.remotes.sharing import Remote
-from reconciler.remotes.tips import Tips
-from reconciler.remotes.unfit import Bounds, Unfit
+from reconciler.remotes.tips import RefCache
+from reconciler.remotes.unfit import FetchBounds, RejectedHeads
 
 PAUSE_SECONDS = 30.0  # after a fault of the remote, until it is asked for a proposal again
 LISTING_BYTES = 16 << 20  # of all refs that may be proposed, among which a commit is looked for
 MOST_UNFIT = 50  # of the proposals that no fetch can bring, so many are remembered
-ABSENT = frozenset({State.BRANCH_MISSING, State.EMPTY})  # states that say that there is no such ref
+ABSENT = frozenset({RepositoryState.BRANCH_MISSING, RepositoryState.EMPTY})  # states that say that there is no such ref
 
 
-class Held(NamedTuple):
+class FoundCommit(NamedTuple):
     """Where something was found; `folder` is that of the second mirror, None for what the first one holds."""
 
     ref: str
@@ -43,22 +43,22 @@ class _Sought(NamedTuple):
     """What leads to something that is wanted, and where that is now."""
 
     by: Followed
-    head: Head
+    head: RefHead
 
 
 Question: TypeAlias = frozenset[Followed]
-Answered: TypeAlias = Mapping[Followed, Held | Exception]
+Answered: TypeAlias = Mapping[Followed, FoundCommit | Exception]
 
 
-class Finder:
+class ProposalFinder:
     """Of one remote. One task at a time may `find`; what it remembers of faults is its own."""
 
     def __init__(self, remote: Remote) -> None:
-        self.tips = Tips(remote.clock)
+        self.tips = RefCache(remote.clock)
         self._remote = remote
-        self._rest = Rest(remote.clock)
-        self._probe = looking.Probe(remote.clock)
-        self._unfit = Unfit()
+        self._rest = RetryAfter(remote.clock)
+        self._probe = looking.PollProbe(remote.clock)
+        self._unfit = RejectedHeads()
         self._tried: dict[Followed, None] = {}  # what was fetched, the newest last
         folder = remote.source().folder
         self._inspector = None if folder is None else Inspector(remote.url, folder, state=remote.place.state)
@@ -75,19 +75,19 @@ class Finder:
         second = self._second = self._second or SecondMirror(first)
         await second.prepare(self._remote.generation, max_bytes=self._remote.source().max_bytes)
         found = await self._found(first, second, wanted)
-        if any(isinstance(held, Held) and held.folder not in (None, second.path) for held in found.values()):
+        if any(isinstance(held, FoundCommit) and held.folder not in (None, second.path) for held in found.values()):
             found = await self._found(first, second, wanted)  # it was damaged, and is another one since
         return found
 
-    async def look(self, wanted: Collection[Followed]) -> Mapping[Followed, Head | Exception]:
+    async def look(self, wanted: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
         """Where refs are by the remote, or the fault of each. Raises GitFault, also that of a moment ago."""
         first = await self._remote.ready()
         await self._inspect(one.full for one in wanted)
         began = self._remote.clock()
         with self._asking():
-            heads = await looking.look(first, self._remote.source(), wanted, probe=self._probe)
+            heads = await looking.poll(first, self._remote.source(), wanted, probe=self._probe)
         for one, head in heads.items():
-            if isinstance(head, Head):
+            if isinstance(head, RefHead):
                 self.tips.note(head.ref, head.commit, at=began)
             elif isinstance(head, GitFault) and head.state in ABSENT:
                 self.tips.note(one.full, None, at=began)
@@ -96,9 +96,9 @@ class Finder:
     # The steps of `find`
 
     async def _found(self, first: Mirror, second: SecondMirror, wanted: Question) -> Answered:
-        found: dict[Followed, Held | Exception] = {}
+        found: dict[Followed, FoundCommit | Exception] = {}
         for one in sorted(one for one in wanted if one.is_fixed):
-            if (held := await self._held(first, second, Head(one.full, one.name))) is not None:
+            if (held := await self._held(first, second, RefHead(one.full, one.name))) is not None:
                 found[one] = held
         rest = wanted - found.keys()
         try:
@@ -108,7 +108,7 @@ class Finder:
 
     async def _asked(self, first: Mirror, second: SecondMirror, wanted: Question) -> Answered:
         """What is nowhere here, or may have moved."""
-        found: dict[Followed, Held | Exception] = {}
+        found: dict[Followed, FoundCommit | Exception] = {}
         sought: dict[Followed, _Sought] = {}
         for one, place in (await self._located(first, wanted)).items():
             if isinstance(place, Exception):
@@ -119,8 +119,8 @@ class Finder:
                 sought[one] = place
         found |= await self._brought(second, sought)
         for one, result in found.items():
-            if isinstance(result, NotFound) and await second.reaches(one.name):  # by what came just now
-                found[one] = Held(one.full, one.name, second.path)
+            if isinstance(result, ProposalNotFound) and await second.reaches(one.name):  # by what came just now
+                found[one] = FoundCommit(one.full, one.name, second.path)
         return found
 
     async def _located(self, first: Mirror, wanted: Question) -> Mapping[Followed, _Sought | Exception]:
@@ -142,17 +142,17 @@ class Finder:
 
     def _by_tip(self, commit: Followed, listing: bytes) -> _Sought | Exception:
         """The ref that is at a commit. One that is followed by its id is fetched by it."""
-        ref = proposable.tip(listing, commit.name)
+        ref = proposable.proposal_tip(listing, commit.name)
         if ref is not None:
-            return _Sought(Followed(Kind.REF, ref), Head(ref, commit.name))
+            return _Sought(Followed(RefKind.REF, ref), RefHead(ref, commit.name))
         if any(source.follows == commit for source in self._remote.sources):
-            return _Sought(commit, Head(commit.full, commit.name))
-        return proposable.not_found(commit.name, url=self._remote.url)
+            return _Sought(commit, RefHead(commit.full, commit.name))
+        return proposable.proposal_not_found(commit.name, url=self._remote.url)
 
     async def _brought(self, second: SecondMirror, sought: Mapping[Followed, _Sought]) -> Answered:
         source = self._remote.source()
-        bounds = Bounds(source.max_bytes, source.max_objects)
-        came: dict[Followed, Head | Exception] = {}
+        bounds = FetchBounds(source.max_bytes, source.max_objects)
+        came: dict[Followed, RefHead | Exception] = {}
         lacking = dict(sought.values())
         for by, head in list(lacking.items()):
             try:
@@ -168,8 +168,8 @@ class Finder:
         return {one: self._result(second, one, came[by]) for one, (by, _) in sought.items()}
 
     async def _fetched(
-        self, second: SecondMirror, lacking: Mapping[Followed, Head]
-    ) -> Mapping[Followed, Head | Exception]:
+        self, second: SecondMirror, lacking: Mapping[Followed, RefHead]
+    ) -> Mapping[Followed, RefHead | Exception]:
         names = {one.full for one in lacking} | {head.ref for head in lacking.values()}
         await self._inspect(names)
         with self._asking():
@@ -181,22 +181,22 @@ class Finder:
             raise
         return came
 
-    def _result(self, second: SecondMirror, wanted: Followed, came: Head | Exception) -> Held | Exception:
+    def _result(self, second: SecondMirror, wanted: Followed, came: RefHead | Exception) -> FoundCommit | Exception:
         if isinstance(came, Exception):
             return came
         if wanted.is_fixed and wanted.name != came.commit:  # the ref has moved
-            return proposable.not_found(wanted.name, url=self._remote.url)
-        return Held(wanted.name if wanted.is_fixed else came.ref, came.commit, second.path)
+            return proposable.proposal_not_found(wanted.name, url=self._remote.url)
+        return FoundCommit(wanted.name if wanted.is_fixed else came.ref, came.commit, second.path)
 
-    async def _held(self, first: Mirror, second: SecondMirror, head: Head) -> Held | None:
+    async def _held(self, first: Mirror, second: SecondMirror, head: RefHead) -> FoundCommit | None:
         held = await self._held_first(first, head)
         if held is None and await second.reaches(head.commit):
-            return Held(head.ref, head.commit, second.path)
+            return FoundCommit(head.ref, head.commit, second.path)
         return held
 
-    async def _held_first(self, first: Mirror, head: Head) -> Held | None:
+    async def _held_first(self, first: Mirror, head: RefHead) -> FoundCommit | None:
         is_held = self._remote.has_head(head.commit) or await first.reaches(head.commit)
-        return Held(head.ref, head.commit, None) if is_held else None
+        return FoundCommit(head.ref, head.commit, None) if is_held else None
 
     # What keeps a remote from being asked
 

@@ -9,15 +9,15 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Followed, Head, Kind
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import Followed, RefHead, RefKind
 from reconciler.remotes import retiring
 from reconciler.remotes.proposing import Proposals, Proposing
-from reconciler.remotes.sharing import Address, Place, Remote
-from reconciler.remotes.signers import Signers
-from reconciler.remotes.slots import Slots
+from reconciler.remotes.sharing import Address, Remote, RemotePlace
+from reconciler.remotes.signers import AllowedSigners
+from reconciler.remotes.slots import ConcurrencyLimit
 from reconciler.remotes.sources import Source
-from reconciler.remotes.tallies import Tally
+from reconciler.remotes.tallies import RemoteTally
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,9 @@ INSISTING = 8  # on top of either, for what a person waits for when no other is 
 PROPOSED = 8  # remotes that are asked for what is proposed at a time; and as many repositories on this machine
 PROPOSED_OF_ONE_HOST = 4
 RECALLS = 3  # for one mirror: a server may refuse in words that nobody knows, and that must not last
-REFUSED = frozenset({State.BRANCH_MISSING, State.UNSUPPORTED_FORMAT})  # of a commit that is fetched by its id
+REFUSED = frozenset(
+    {RepositoryState.BRANCH_MISSING, RepositoryState.UNSUPPORTED_FORMAT}
+)  # of a commit that is fetched by its id
 
 
 class Following:
@@ -56,20 +58,20 @@ class Following:
         """Which mirror it is, for `rebuild`."""
         return self._remote.generation
 
-    async def look(self, *, patience: float = 0.0, insists: bool = False) -> Head:
+    async def look(self, *, patience: float = 0.0, insists: bool = False) -> RefHead:
         """Where what is followed is now. Raises GitFault.
 
         A look that another repository's began less than `patience` seconds ago counts too, but each only once. Who
         `insists` asks a remote that wants to be left alone. A commit is where it is: nobody is asked.
         """
         if self._follows.is_fixed:
-            return Head(self._follows.full, self._follows.name)
+            return RefHead(self._follows.full, self._follows.name)
         since = max(self._remote.clock() - patience, self._taken) if patience else self._remote.clock()
         answer = await self._remote.look(self._follows, since=since, insists=insists)
         self._taken = answer.began
         return answer.value()
 
-    async def bring(self, head: Head, *, insists: bool = False) -> Head:
+    async def bring(self, head: RefHead, *, insists: bool = False) -> RefHead:
         """Have the mirror hold the head with all its history; the answer is what it holds. Raises GitFault."""
         return await self._remote.bring(self._follows, head, insists=insists)
 
@@ -83,12 +85,12 @@ class Following:
         if self._recalled_to == generation:
             return
         if not self._remote.has_head(commit):
-            await self._fetch_again(Followed(Kind.COMMIT, commit), insists=insists)
+            await self._fetch_again(Followed(RefKind.COMMIT, commit), insists=insists)
         self._recalled_to, self._recalls_failed = generation, 0
 
     async def _fetch_again(self, wanted: Followed, *, insists: bool) -> None:
         try:
-            await self._remote.bring(wanted, Head(wanted.full, wanted.name), insists=insists)
+            await self._remote.bring(wanted, RefHead(wanted.full, wanted.name), insists=insists)
         except GitFault as fault:
             if fault.state in REFUSED or fault.of_head:
                 return
@@ -97,7 +99,7 @@ class Following:
             if self._recalls_failed < RECALLS:
                 raise
 
-    async def verify(self, head: Head, allowed: Signers) -> None:
+    async def verify(self, head: RefHead, allowed: AllowedSigners) -> None:
         """Return when a head that was brought is signed by one of these. Raises GitFault, Transient."""
         await self._remote.verify(head, allowed)
 
@@ -109,18 +111,18 @@ class Following:
 class Remotes:
     """Every remote that is followed. `places` says where the files of each are; `clock` is monotonic, in seconds."""
 
-    def __init__(self, places: Callable[[Source], Place], *, clock: Callable[[], float]) -> None:
+    def __init__(self, places: Callable[[Source], RemotePlace], *, clock: Callable[[], float]) -> None:
         self._places = places
         self._clock = clock
         self._remotes: dict[Address, Remote] = {}
-        self.tally = Tally()
+        self.tally = RemoteTally()
         # Apart, so that slow remotes never delay what is on this machine.
-        self._remote_slots = Slots(AT_ONCE, each=OF_ONE_HOST, beyond=INSISTING)
-        self._local_slots = Slots(AT_ONCE, beyond=INSISTING)
+        self._remote_slots = ConcurrencyLimit(AT_ONCE, each=OF_ONE_HOST, beyond=INSISTING)
+        self._local_slots = ConcurrencyLimit(AT_ONCE, beyond=INSISTING)
         self._proposals: dict[Address, Proposals] = {}
         # Apart from these, so that what is proposed never delays what is followed.
-        self._remote_proposal_slots = Slots(PROPOSED, each=PROPOSED_OF_ONE_HOST)
-        self._local_proposal_slots = Slots(PROPOSED)
+        self._remote_proposal_slots = ConcurrencyLimit(PROPOSED, each=PROPOSED_OF_ONE_HOST)
+        self._local_proposal_slots = ConcurrencyLimit(PROPOSED)
 
     def follow(self, source: Source) -> Following:
         """Begin to follow something of a remote; `keep` says when it ends."""
@@ -155,7 +157,7 @@ class Remotes:
         await _close(gone)
         folders = [folder for remote in gone for folder in (remote.place.mirror, remote.place.home)]
         folders += [folder for each in proposals for folder in each.folders]
-        retiring.remove(await asyncio.to_thread(retiring.put_aside, folders))
+        retiring.remove_retired(await asyncio.to_thread(retiring.retire_folder, folders))
 
     async def close(self) -> None:
         """Follow nothing any more; the mirrors stay for the next process."""

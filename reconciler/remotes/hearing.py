@@ -33,7 +33,7 @@ _OF_SSH = re.compile(
 _LOAD_KEY = 'Load key "{}": '
 
 
-class Words(NamedTuple):
+class GitWords(NamedTuple):
     """Lines in the order in which they came: `own` ones of git, curl and ssh, and the remote's, without prefixes."""
 
     own: tuple[str, ...]
@@ -44,15 +44,15 @@ class Words(NamedTuple):
         return (*self.remote, *(line.removeprefix(_ERR) for line in self.own if line.startswith(_ERR)))
 
 
-def heard(stderr: str, *, scheme: str, key: Path | None = None) -> Words:
+def parse_words(stderr: str, *, scheme: str, key: Path | None = None) -> GitWords:
     """Whose words these are. `scheme` is that of the URL, `key` the file of the one that ssh shows."""
     own, remote = _prefixed(stderr)
     if scheme == "file":
-        return Words(tuple(own), tuple(remote))
+        return GitWords(tuple(own), tuple(remote))
     is_broken = scheme == "ssh" and _BROKEN.search(stderr) is not None
     own, quoted = _cut(own, goes_on=is_broken)
     if scheme != "ssh":
-        return Words(tuple(own), tuple(remote + quoted))
+        return GitWords(tuple(own), tuple(remote + quoted))
     return _over_ssh(own, remote + quoted, is_broken=is_broken, key=key)
 
 
@@ -86,7 +86,7 @@ def _cut(lines: list[str], *, goes_on: bool) -> tuple[list[str], list[str]]:
     return lines, []
 
 
-def _over_ssh(lines: list[str], remote: list[str], *, is_broken: bool, key: Path | None) -> Words:
+def _over_ssh(lines: list[str], remote: list[str], *, is_broken: bool, key: Path | None) -> GitWords:
     """The server's own standard error has no prefix."""
     load_key = _LOAD_KEY.format(key)
     of_git = _LAST_OF_GIT if is_broken else _OF_GIT
@@ -96,4 +96,4 @@ def _over_ssh(lines: list[str], remote: list[str], *, is_broken: bool, key: Path
         if of_git.match(line) or _OF_SSH.match(line) or (key is not None and line.startswith(load_key))
     ]
     others = [line for line in lines if line not in own and not IDLE.match(line)]
-    return Words(tuple(own), tuple(others + remote))
+    return GitWords(tuple(own), tuple(others + remote))

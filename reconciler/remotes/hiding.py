@@ -14,7 +14,7 @@ BETWEEN = b"\n...\n"
 FEWEST_CHARACTERS = 6  # of a secret: a shorter one is in many words, and what is taken out of them would tell it
 
 
-def forms(secret: bytes, *, username: str = "") -> frozenset[bytes]:
+def secret_forms(secret: bytes, *, username: str = "") -> frozenset[bytes]:
     """How a secret may stand in a text: plain, in a URL, and as basic authentication writes it with its user name."""
     percent = quote(secret, safe="").encode()
     converted = secret.decode("latin-1").encode()  # git takes a page for Latin-1 unless that says what it is
@@ -27,18 +27,18 @@ def is_guessable(secrets: Collection[bytes]) -> bool:
     return any(len(one.decode("utf-8", "replace")) < FEWEST_CHARACTERS for one in secrets)
 
 
-def hidden(text: bytes, secrets: Iterable[bytes]) -> bytes:
+def redacted(text: bytes, secrets: Iterable[bytes]) -> bytes:
     """The text with every one of these replaced, the longest first, since one may be a part of another."""
     found = sorted(filter(None, secrets), key=lambda one: (-len(one), one))
     return re.sub(b"|".join(map(re.escape, found)), HIDDEN, text) if found else text
 
 
-def shown(text: str, secrets: Iterable[bytes]) -> str:
+def redacted_text(text: str, secrets: Iterable[bytes]) -> str:
     """The same of a text that was decoded."""
-    return hidden(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+    return redacted(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
 
 
-def joined(first: bytes, last: bytes | None) -> bytes:
+def joined_lines(first: bytes, last: bytes | None) -> bytes:
     """The beginning and the end of what a program wrote; of `last` None, the beginning is all.
 
     Where something between the two was thrown away, only whole lines stay: of a line that was cut nobody could tell

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit
 
-from reconciler.escaping import visible
+from reconciler.model.text import visible
 
 MOST_SECONDS = 3600.0  # longer than that nobody is left alone, whatever a remote asks
 LINE_BYTES = 8 * 1024  # of the trace; longer lines are passed over
@@ -31,7 +31,7 @@ _ASKING_FOR_REFS = re.compile(r"GET \S*/info/refs\?(?:\S*&)?service=git-upload-p
 _BLANK = " \t"  # what curl and git pass over
 
 
-class Answers:
+class HttpAnswers:
     """What the answers of one run said, fed with the trace as it comes; the last answer of a kind counts."""
 
     def __init__(self) -> None:

@@ -17,13 +17,13 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from reconciler import regular_files
-from reconciler.hanging import Asking
-from reconciler.regular_files import Identity
+from reconciler.hanging import BoundedIO
+from reconciler.regular_files import FileIdentity
 from reconciler.remotes import askpass, hiding, memory_files, secret_files
 from reconciler.remotes.credentials import CA_FILE, PASSWORD_FILE, TOKEN_FILE, Credentials
-from reconciler.remotes.http_answers import Answers
-from reconciler.remotes.memory_files import inherited
-from reconciler.remotes.transports import Access, Transport, quoted
+from reconciler.remotes.http_answers import HttpAnswers
+from reconciler.remotes.memory_files import inherited_path
+from reconciler.remotes.transports import Access, Transport, quoted_path
 
 # Where there is such a file, it holds all that the folder beside it holds, one file each. Reading those as well takes
 # curl 25 ms of CPU in every run.
@@ -61,13 +61,13 @@ class Https(Transport):
         super().__init__(parts.scheme)
         self._host = parts.netloc
         self._credentials = credentials
-        self._checked: Identity | None = None
+        self._checked: FileIdentity | None = None
         self._home = home
-        self._asking = Asking("the files with credentials")
+        self._asking = BoundedIO("the files with credentials")
 
     def install(self) -> str:
         if self._credentials.username:
-            askpass.install(self._home)
+            askpass.install_askpass(self._home)
         empty = self._home / NO_AUTHORITIES
         empty.mkdir(mode=0o700, exist_ok=True)
         return CONFIGURATION + self._configured(empty)
@@ -77,12 +77,15 @@ class Https(Transport):
         bundle = self._credentials.ca_file or (SYSTEM_BUNDLE if SYSTEM_BUNDLE.is_file() else None)
         if bundle is not None:
             # Without a folder of ours, curl trusts the system's authorities besides.
-            lines += [f"\tsslCAInfo = {quoted(str(bundle))}", f"\tsslCAPath = {quoted(str(empty))}"]
-            lines += [f"\tproxySSLCAInfo = {quoted(str(bundle))}"]
+            lines += [f"\tsslCAInfo = {quoted_path(str(bundle))}", f"\tsslCAPath = {quoted_path(str(empty))}"]
+            lines += [f"\tproxySSLCAInfo = {quoted_path(str(bundle))}"]
         if self._credentials.proxy:
-            lines += [f"\tproxy = {quoted(self._credentials.proxy)}"]
+            lines += [f"\tproxy = {quoted_path(self._credentials.proxy)}"]
         if self._credentials.username:
-            lines += [f"[credential {quoted(self._origin)}]", f"\tusername = {quoted(self._credentials.username)}"]
+            lines += [
+                f"[credential {quoted_path(self._origin)}]",
+                f"\tusername = {quoted_path(self._credentials.username)}",
+            ]
         return "\n".join(lines) + "\n"
 
     @property
@@ -96,14 +99,14 @@ class Https(Transport):
             environment: dict[str, str] = {}
             descriptors: list[int] = []
             if secret:
-                descriptors.append(stack.enter_context(memory_files.opened(self._answer(secret))))
+                descriptors.append(stack.enter_context(memory_files.open_memory_file(self._answer(secret))))
                 environment |= self._naming(descriptors[0])
-            answers, halt = Answers(), asyncio.Event()
+            answers, halt = HttpAnswers(), asyncio.Event()
             descriptors.append(await stack.enter_async_context(_traced(answers, halt)))
             yield Access(
                 environment=environment | _tracing(descriptors[-1]),
                 descriptors=tuple(descriptors),
-                secrets=hiding.forms(secret, username=self._credentials.username) if secret else frozenset(),
+                secrets=hiding.secret_forms(secret, username=self._credentials.username) if secret else frozenset(),
                 answers=answers,
                 halt=halt,
             )
@@ -114,14 +117,14 @@ class Https(Transport):
         if given.ca_file is not None:
             self._check_authorities(given.ca_file)
         if given.password_file is not None:
-            return secret_files.line(given.password_file, PASSWORD_FILE)
+            return secret_files.secret_line(given.password_file, PASSWORD_FILE)
         if given.token_file is not None:
-            return secret_files.line(given.token_file, TOKEN_FILE)
+            return secret_files.secret_line(given.token_file, TOKEN_FILE)
         return b""
 
     def _check_authorities(self, path: Path) -> None:
         """curl would say of a broken file only that it cannot connect."""
-        found = regular_files.identity(path)
+        found = regular_files.file_identity(path)
         if found is None or found != self._checked:
             _check(path)
             self._checked = found
@@ -130,37 +133,37 @@ class Https(Transport):
         """What the file in memory holds: the answer of askpass, or configuration with the header."""
         if self._credentials.username:
             return secret + b"\n"
-        header = quoted("Authorization: Bearer " + secret.decode("utf-8", "surrogateescape"))
-        text = f"[http {quoted(self._origin)}]\n\textraHeader = {header}\n"
+        header = quoted_path("Authorization: Bearer " + secret.decode("utf-8", "surrogateescape"))
+        text = f"[http {quoted_path(self._origin)}]\n\textraHeader = {header}\n"
         return text.encode("utf-8", "surrogateescape")
 
     def _naming(self, descriptor: int) -> dict[str, str]:
         """The variables by which git finds that file."""
         if not self._credentials.username:
-            included = {"GIT_CONFIG_KEY_0": "include.path", "GIT_CONFIG_VALUE_0": inherited(descriptor)}
+            included = {"GIT_CONFIG_KEY_0": "include.path", "GIT_CONFIG_VALUE_0": inherited_path(descriptor)}
             return {"GIT_CONFIG_COUNT": "1", **included}
         name = self._credentials.username
         plain, encoded = (f"Password for '{self.protocol}://{one}@{self._host}': " for one in (name, quote(name, "")))
-        asked = askpass.variables(plain, inherited(descriptor), encoded=encoded)
+        asked = askpass.askpass_variables(plain, inherited_path(descriptor), encoded=encoded)
         return {"GIT_ASKPASS": str(self._home / askpass.NAME), **asked}
 
 
 def _check(path: Path) -> None:
-    text = secret_files.content(path, CA_FILE, limit=secret_files.MOST_LIST_BYTES)
+    text = secret_files.secret_content(path, CA_FILE, limit=secret_files.MOST_LIST_BYTES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with contextlib.suppress(ssl.SSLError, ValueError):
         context.load_verify_locations(cadata=text.decode("ascii", "ignore"))
     if not context.cert_store_stats()["x509"]:
-        secret_files.refuse(path, CA_FILE, "holds no certificate", "put the authorities there, in the PEM format")
+        secret_files.refuse_file(path, CA_FILE, "holds no certificate", "put the authorities there, in the PEM format")
 
 
 def _tracing(descriptor: int) -> dict[str, str]:
     # Headers alone; git writes `<redacted>` for the secrets in them.
-    return {"GIT_TRACE_CURL": inherited(descriptor), "GIT_TRACE_CURL_NO_DATA": "1"}
+    return {"GIT_TRACE_CURL": inherited_path(descriptor), "GIT_TRACE_CURL_NO_DATA": "1"}
 
 
 @asynccontextmanager
-async def _traced(answers: Answers, halt: asyncio.Event) -> AsyncIterator[int]:
+async def _traced(answers: HttpAnswers, halt: asyncio.Event) -> AsyncIterator[int]:
     """A pipe into which git writes its trace, however long: it is read now and then, and never kept."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
@@ -175,7 +178,7 @@ async def _traced(answers: Answers, halt: asyncio.Event) -> AsyncIterator[int]:
         os.close(reading)
 
 
-async def _follow(reading: int, answers: Answers, halt: asyncio.Event) -> None:
+async def _follow(reading: int, answers: HttpAnswers, halt: asyncio.Event) -> None:
     """Git writes each line by itself: to wake up for each would cost more than the rest of the run."""
     while True:
         await asyncio.sleep(TRACE_SECONDS)
@@ -184,7 +187,7 @@ async def _follow(reading: int, answers: Answers, halt: asyncio.Event) -> None:
             halt.set()
 
 
-def _drain(reading: int, answers: Answers) -> None:
+def _drain(reading: int, answers: HttpAnswers) -> None:
     with contextlib.suppress(BlockingIOError):
         for _ in range(TRACE_PIECES):
             answers.feed(os.read(reading, TRACE_BYTES))

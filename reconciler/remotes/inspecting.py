@@ -10,10 +10,10 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.remotes import permissions
 from reconciler.remotes.mirrors import SLOW_DISK
-from reconciler.remotes.reaching import Astray, NoRepository, Reach
+from reconciler.remotes.reaching import Astray, NoRepository, RepositoryReach
 
 THREAD_NAME = "inspect a repository"
 
@@ -43,7 +43,7 @@ class Inspector:
                 await asyncio.wait([running])
         except TimeoutError:
             told = f"{self._url} did not answer within {seconds:g} seconds; {SLOW_DISK}"
-            raise GitFault(State.UNREACHABLE, told) from None
+            raise GitFault(RepositoryState.UNREACHABLE, told) from None
         if (fault := running.result()) is not None:
             raise fault
 
@@ -57,7 +57,7 @@ class Inspector:
 
         def work() -> None:
             try:
-                fault: Exception | None = judged(self._url, self._folder, refs, state=self._state)
+                fault: Exception | None = why_unreadable(self._url, self._folder, refs, state=self._state)
             except Exception as error:  # of the program: who waits is to have it, and not a thread that died unseen
                 fault = error
             with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
@@ -67,13 +67,13 @@ class Inspector:
         return ended
 
 
-def judged(url: str, folder: Path, refs: Iterable[str], *, state: Path | None) -> GitFault | None:
+def why_unreadable(url: str, folder: Path, refs: Iterable[str], *, state: Path | None) -> GitFault | None:
     """What keeps a repository from being read; None when nothing does."""
     try:
-        Reach(reader=os.geteuid(), state=state).judge(folder, refs)
+        RepositoryReach(reader=os.geteuid(), state=state).judge(folder, refs)
     except Astray as astray:
         told = f"{url} is not read, since {astray}; let its owner mend that, or correct `url`"
-        return GitFault(State.UNREACHABLE, told, lasting=True)
+        return GitFault(RepositoryState.UNREACHABLE, told, lasting=True)
     except (NoRepository, OSError, ValueError) as fault:
         return _none(url, folder, is_gone=isinstance(fault, NoRepository) and fault.is_gone)
     return None
@@ -82,7 +82,7 @@ def judged(url: str, folder: Path, refs: Iterable[str], *, state: Path | None) -
 def _none(url: str, folder: Path, *, is_gone: bool) -> GitFault:
     told = permissions.out_of_reach(url, folder)
     if told is not None:
-        return GitFault(State.UNREACHABLE, told)
+        return GitFault(RepositoryState.UNREACHABLE, told)
     gone = "names a Git repository that is gone; put that back, or correct `url`"
     never = "is not a Git repository; make one there, or correct `url`"
-    return GitFault(State.UNREACHABLE, f"{url} {gone if is_gone else never}", lasting=True)
+    return GitFault(RepositoryState.UNREACHABLE, f"{url} {gone if is_gone else never}", lasting=True)

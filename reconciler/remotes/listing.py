@@ -14,13 +14,13 @@ LENGTH_CHARACTERS = 4  # in hexadecimal digits, of a line with its length
 DELIMITER, END = b"0001", b"0000"
 
 
-def question(names: Iterable[str]) -> bytes:
+def listing_request(names: Iterable[str]) -> bytes:
     """Where refs of these full names are, with what tags and symbolic refs lead to; longer names come, too."""
     asked = b"".join(_line(f"ref-prefix {name}") for name in names)
     return _line("command=ls-refs") + DELIMITER + _line("peel") + _line("symrefs") + asked + END
 
 
-def answer(output: bytes) -> Listing:
+def parse_listing(output: bytes) -> Listing:
     """What it says. Raises ValueError for anything else."""
     found = Listing({}, {})
     for line in _lines(output):

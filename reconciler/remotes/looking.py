@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping
 
 from reconciler.git import refs
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Followed, Head, Kind, Listing
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import Followed, Listing, RefHead, RefKind
 from reconciler.remotes import explaining, listing
 from reconciler.remotes.mirrors import Mirror
 from reconciler.remotes.program import Limits
@@ -21,7 +21,7 @@ SHA256_CHARACTERS = 64
 LISTING_BYTES = 1 << 20
 
 
-class Probe:
+class PollProbe:
     """Of one remote: whether it is empty, which is a call of its own. Its answer holds for PROBED_SECONDS, or until
     something is found; `clock` is in seconds.
     """
@@ -43,14 +43,14 @@ class Probe:
         return self._known[1]
 
 
-async def look(
-    mirror: Mirror, source: Source, followed: Collection[Followed], *, probe: Probe
-) -> Mapping[Followed, Head | Exception]:
+async def poll(
+    mirror: Mirror, source: Source, followed: Collection[Followed], *, probe: PollProbe
+) -> Mapping[Followed, RefHead | Exception]:
     """Where each is, or the fault that is its own: branch-missing, empty, unsupported-format.
 
     Raises GitFault for what concerns them all. `source` gives the URL and the limits.
     """
-    found: dict[Followed, Head | Exception] = {}
+    found: dict[Followed, RefHead | Exception] = {}
     has_commits = False
     asked = sorted(followed)
     for first in range(0, len(asked), MOST_ASKED):
@@ -73,28 +73,28 @@ async def _listed(mirror: Mirror, source: Source, asked: Collection[Followed]) -
     output = await mirror.ask(source, "ls-remote", "--symref", "--", source.operand, *patterns)
     if output.truncated:
         raise GitFault(
-            State.UNSUPPORTED_FORMAT,
+            RepositoryState.UNSUPPORTED_FORMAT,
             f"{source.url} has too many refs whose names end like what is followed; remove some of them",
         )
-    return refs.parse(output.stdout)
+    return refs.parse_listing(output.stdout)
 
 
 async def _listed_here(mirror: Mirror, source: Source, asked: Collection[Followed]) -> Listing | None:
     """The same of a repository on this machine, for half of the time; None when `ls-remote` is to try and explain."""
     names = dict.fromkeys((HAS_COMMITS, *(one.full for one in asked)))
     output = await mirror.ask_apart(
-        source, *listing.COMMAND, source.operand, stdin=listing.question(names), output_bytes=LISTING_BYTES
+        source, *listing.COMMAND, source.operand, stdin=listing.listing_request(names), output_bytes=LISTING_BYTES
     )
     if output.status == 0 and not output.truncated:
         with contextlib.suppress(ValueError):
-            return listing.answer(output.stdout)
+            return listing.parse_listing(output.stdout)
     return None
 
 
-def _judged(source: Source, head: Head) -> Head | Exception:
+def _judged(source: Source, head: RefHead) -> RefHead | Exception:
     if len(head.commit) == SHA256_CHARACTERS:
         return GitFault(
-            State.UNSUPPORTED_FORMAT,
+            RepositoryState.UNSUPPORTED_FORMAT,
             f"{source.url} uses SHA-256 object names, which are not supported; convert it to SHA-1",
         )
     return head
@@ -103,14 +103,14 @@ def _judged(source: Source, head: Head) -> Head | Exception:
 async def _absent(mirror: Mirror, source: Source, one: Followed, *, is_empty: bool) -> GitFault:
     """Why a look did not find it: there is no commit at all, or not this name."""
     if is_empty:
-        return GitFault(State.EMPTY, f"{source.url} has no commit yet; commit something to it")
-    return await _no_head(mirror, source) if one.kind is Kind.HEAD else explaining.missing(source, one)
+        return GitFault(RepositoryState.EMPTY, f"{source.url} has no commit yet; commit something to it")
+    return await _no_head(mirror, source) if one.kind is RefKind.HEAD else explaining.missing(source, one)
 
 
 async def _no_head(mirror: Mirror, source: Source) -> GitFault:
     unborn = await _unborn(mirror, source)
     return GitFault(
-        State.BRANCH_MISSING,
+        RepositoryState.BRANCH_MISSING,
         f"the HEAD of {source.url} names {unborn}, which does not exist; name another with `branch`",
     )
 

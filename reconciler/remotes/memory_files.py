@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def opened(content: bytes) -> Iterator[int]:
+def open_memory_file(content: bytes) -> Iterator[int]:
     """The descriptor of such a file, at its beginning, for as long as the context lasts."""
     descriptor = os.memfd_create("reconciler", os.MFD_CLOEXEC)
     try:
@@ -21,6 +21,6 @@ def opened(content: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
-def inherited(descriptor: int) -> str:
+def inherited_path(descriptor: int) -> str:
     """The path under which a program opens a file that it inherits."""
     return f"/proc/self/fd/{descriptor}"

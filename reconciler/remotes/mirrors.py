@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.git import refs
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Followed, Head
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import Followed, RefHead
 from reconciler.remotes import checking, explaining, memory_files, sweeping, taking
 from reconciler.remotes.program import GitProgram, Limits, Output
 from reconciler.remotes.sources import Source
@@ -33,7 +33,9 @@ FETCH = (
     "--no-recurse-submodules",
     "--no-auto-maintenance",
 )
-OF_ONE = frozenset({State.BRANCH_MISSING, State.UNSUPPORTED_FORMAT})  # states that say nothing of what else is fetched
+OF_ONE = frozenset(
+    {RepositoryState.BRANCH_MISSING, RepositoryState.UNSUPPORTED_FORMAT}
+)  # states that say nothing of what else is fetched
 
 SLOW_DISK = "look whether its disk hangs, or raise `timeout`"
 SLOW = "look whether the network or the server hangs, or raise `timeout`"
@@ -58,9 +60,9 @@ class Mirror:
     async def ensure(self) -> None:
         """Make the mirror exist and be free of what a killed process left. Call it before anything else."""
         for leftover in (self._beside("new"), self._beside("old")):
-            await _to_its_end(sweeping.remove, leftover)
+            await _to_its_end(sweeping.remove_files, leftover)
         if checking.is_mirror(self.path):
-            await _to_its_end(sweeping.sweep, self.path)
+            await _to_its_end(sweeping.sweep_mirror, self.path)
         else:
             await self.rebuild()
 
@@ -69,15 +71,15 @@ class Mirror:
         fresh, old = self._beside("new"), self._beside("old")
         self._brought.clear()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        await _to_its_end(sweeping.remove, fresh)
+        await _to_its_end(sweeping.remove_files, fresh)
         await self._own("init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", str(fresh))
         if self._borrows:  # from our folder of objects, so that no name of a folder above is in the file
             (fresh / "objects/info/alternates").write_text(f"../../{self._borrows}/objects\n", encoding="utf-8")
-        await _to_its_end(sweeping.remove, old)
-        sweeping.swap(fresh, path=self.path, old=old)
-        await _to_its_end(sweeping.remove, old)
+        await _to_its_end(sweeping.remove_files, old)
+        sweeping.swap_packs(fresh, path=self.path, old=old)
+        await _to_its_end(sweeping.remove_files, old)
 
-    async def heads(self, private_refs: Collection[str] = (refs.PRIVATE,)) -> dict[str, Head]:
+    async def heads(self, private_refs: Collection[str] = (refs.PRIVATE,)) -> dict[str, RefHead]:
         """Where our refs are, all of them when none are named; what leads to no commit is left out."""
         fields = "--format=%(refname) %(objecttype) %(objectname)"
         output = await self._in_mirror("for-each-ref", fields, "--", *sorted(private_refs), output_bytes=REFS_BYTES)
@@ -85,7 +87,7 @@ class Mirror:
         peeled = await self._peeled([target for _, kind, target in lines if kind == "tag"])
         commits = {target: target for _, kind, target in lines if kind == "commit"} | peeled
         return {
-            ref: Head(ref, commits[target], tag="" if kind == "commit" else target)
+            ref: RefHead(ref, commits[target], tag="" if kind == "commit" else target)
             for ref, kind, target in lines
             if target in commits
         }
@@ -116,7 +118,7 @@ class Mirror:
         self._brought[followed.private_ref] = commit
         return True
 
-    async def fetch(self, source: Source, wanted: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
+    async def fetch(self, source: Source, wanted: Mapping[Followed, RefHead]) -> Mapping[Followed, RefHead | Exception]:
         """Bring the whole history of each into the mirror; the answer is what came, maybe newer than the head given.
 
         Raises GitFault for what concerns them all; what only one of them meets is its own. `source` gives the URL and
@@ -125,7 +127,7 @@ class Mirror:
         asked = sorted(wanted)
         if source.is_local and len(asked) == 1 and await self._take(source, asked[0], wanted[asked[0]]):
             await self._tidy()
-            return {one: Head(head.ref, head.commit) for one, head in wanted.items()}
+            return {one: RefHead(head.ref, head.commit) for one, head in wanted.items()}
         if len(asked) > MOST_FETCHED:
             first, rest = ({one: wanted[one] for one in part} for part in (asked[:MOST_FETCHED], asked[MOST_FETCHED:]))
             return {**await self.fetch(source, first), **await self.fetch(source, rest)}
@@ -133,19 +135,21 @@ class Mirror:
         if output.status == 0:
             return await self._came(source, wanted)
         own = [fault for one in asked if (fault := explaining.vanished(source, one, output)) is not None]
-        fault = own[0] if own else await explaining.explained(source, output, mirror=self.path, program=self.program)
+        fault = (
+            own[0] if own else await explaining.explained_fault(source, output, mirror=self.path, program=self.program)
+        )
         if len(asked) > 1 and (fault.of_head or fault.state in OF_ONE):
             return await self._one_by_one(source, wanted)
         raise fault
 
-    async def _take(self, source: Source, followed: Followed, head: Head) -> bool:
+    async def _take(self, source: Source, followed: Followed, head: RefHead) -> bool:
         """Bring a branch of a repository on this machine, which is the one way that is taken all day. False when it was
         not brought: what else there is, and whatever went wrong, is for `fetch` to do and to explain.
 
         `fetch` goes through all that the mirror holds once more, which with 100,000 files takes longer than all the
         rest. A history that is cut off is not whole, and is refused here.
         """
-        before = sweeping.packs(self.path)
+        before = sweeping.pack_files(self.path)
         is_usual = before and not self._borrows and not followed.is_fixed and not head.tag
         if not is_usual or (self.path / "shallow").exists():
             return False
@@ -153,10 +157,12 @@ class Mirror:
         ask = partial(self.ask_apart, source)
         has_come = False
         try:
-            has_come = known is not None and await taking.take(ask, source, self.path, commit=head.commit, known=known)
+            has_come = known is not None and await taking.local_fetch(
+                ask, source, self.path, commit=head.commit, known=known
+            )
         finally:
             if not has_come:
-                await _to_its_end(partial(sweeping.keep, packs=before), self.path)
+                await _to_its_end(partial(sweeping.keep_pack, packs=before), self.path)
         if has_come:
             await self._in_mirror("update-ref", followed.private_ref, head.commit)
             self._brought[followed.private_ref] = head.commit
@@ -173,12 +179,14 @@ class Mirror:
         GitFault when it cannot be run, or takes too long.
         """
         limits = Limits(seconds=source.timeout, output_bytes=output_bytes, file_bytes=source.max_bytes)
-        with memory_files.opened(stdin) as told:
+        with memory_files.open_memory_file(stdin) as told:
             return await self._limited(source, *arguments, limits=limits, stdin=told)
 
-    async def _one_by_one(self, source: Source, wanted: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
+    async def _one_by_one(
+        self, source: Source, wanted: Mapping[Followed, RefHead]
+    ) -> Mapping[Followed, RefHead | Exception]:
         """One of several has a fault of its own, which must not keep the others from being fetched."""
-        found: dict[Followed, Head | Exception] = {}
+        found: dict[Followed, RefHead | Exception] = {}
         for one, head in wanted.items():
             try:
                 found |= await self.fetch(source, {one: head})
@@ -193,7 +201,7 @@ class Mirror:
         # Without either, git ends well and leaves out what a shallow repository cuts off. What was cut off once would
         # stay so, although the repository has it by now.
         depth = "--unshallow" if (self.path / "shallow").exists() else "--update-shallow"
-        status, packs = None, sweeping.packs(self.path)
+        status, packs = None, sweeping.pack_files(self.path)
         try:
             output = await self._run(source, *FETCH, depth, "--", source.operand, *refspecs, limits=limits)
             if output.strayed:
@@ -202,17 +210,17 @@ class Mirror:
             return output
         finally:
             if status != 0:  # a killed fetch leaves a lock that would stop the next one
-                sweeping.sweep(self.path)
+                sweeping.sweep_mirror(self.path)
 
     async def _forget(self, packs: Set[str]) -> None:
         """Of a fetch that brought what nobody checked, keep nothing: neither objects nor the refs to them."""
-        await _to_its_end(partial(sweeping.keep, packs=packs), self.path)
+        await _to_its_end(partial(sweeping.keep_pack, packs=packs), self.path)
         named = await self._in_mirror("for-each-ref", "--format=%(refname) %(objectname)", output_bytes=REFS_BYTES)
         refs_of = [line.split(" ") for line in named.stdout.decode("ascii", "replace").splitlines()]
         held = await self._peeled([target for _, target in refs_of])
         await self.drop([ref for ref, target in refs_of if target not in held])
 
-    async def _came(self, source: Source, wanted: Mapping[Followed, Head]) -> dict[Followed, Head | Exception]:
+    async def _came(self, source: Source, wanted: Mapping[Followed, RefHead]) -> dict[Followed, RefHead | Exception]:
         held = await self.heads([one.private_ref for one in wanted])
         self._brought |= {ref: head.commit for ref, head in held.items()}
         await self._tidy()
@@ -228,7 +236,7 @@ class Mirror:
         limits = Limits(seconds=source.timeout, output_bytes=output_bytes)
         output = await self._run(source, *arguments, limits=limits)
         if output.status != 0 and not output.truncated:
-            raise await explaining.explained(source, output, mirror=self.path, program=self.program)
+            raise await explaining.explained_fault(source, output, mirror=self.path, program=self.program)
         return output
 
     async def _run(self, source: Source, *arguments: str, limits: Limits) -> Output:
@@ -242,7 +250,7 @@ class Mirror:
         except TimeoutError:
             why = SLOW_DISK if source.is_local else SLOW
             told = f"{source.url} did not answer within {source.timeout:g} seconds; {why}"
-            raise GitFault(State.UNREACHABLE, told) from None
+            raise GitFault(RepositoryState.UNREACHABLE, told) from None
 
     async def _peeled(self, objects: Sequence[str]) -> dict[str, str]:
         """The commit that each object is, or that a tag leads to in the end; what leads to none is left out."""
@@ -258,7 +266,7 @@ class Mirror:
         """Join small packs when there are many. Nothing is dropped: commits that a force-push removed are still wanted
         for diffs. What came is of use as it is, so a fault is told and waits until as many packs again have come.
         """
-        packs, size = await asyncio.to_thread(sweeping.measure, self.path)
+        packs, size = await asyncio.to_thread(sweeping.measure_packs, self.path)
         if self._tidy_bytes is None:
             self._tidy_bytes = size
         if packs <= MANY_PACKS + self._untidy_packs and size <= self._tidy_bytes + MANY_BYTES:
@@ -271,7 +279,7 @@ class Mirror:
             log.warning("The packs of the mirror of %s were not joined: %s", self.url, fault.message)
         finally:
             if self._untidy_packs:  # a killed repack leaves what it has written
-                sweeping.sweep(self.path)
+                sweeping.sweep_mirror(self.path)
 
     async def _in_mirror(
         self, *arguments: str, stdin: str = "", output_bytes: int = 1 << 20, seconds: float | None = None
@@ -286,12 +294,12 @@ class Mirror:
         """Run git on our own files alone, for at most OWN_SECONDS if nothing is said. Raises GitFault."""
         limits = Limits(seconds=seconds or OWN_SECONDS, output_bytes=output_bytes)
         try:
-            with memory_files.opened(stdin.encode()) as told:
+            with memory_files.open_memory_file(stdin.encode()) as told:
                 output = await self.program.run(*arguments, limits=limits, stdin=told)
         except TimeoutError:
             # Nothing says that it is damaged, and to make it anew would only add to what is slow.
             told_person = f"git did not end in the mirror of {self.url} within {limits.seconds:g} seconds"
-            raise GitFault(State.UNREACHABLE, f"{told_person}; {SLOW_OWN}") from None
+            raise GitFault(RepositoryState.UNREACHABLE, f"{told_person}; {SLOW_OWN}") from None
         if output.status != 0:
             raise explaining.of_mirror(self.url, output, mirror=self.path)
         return output

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.errors import ReconcilerError, Refused, Transient
+from reconciler.model.errors import ReconcilerError, Refused, Transient
 from reconciler.remotes import spawning
-from reconciler.remotes.spawning import REAP_SECONDS, Child, Pipe
+from reconciler.remotes.spawning import REAP_SECONDS, Child, ChildPipe
 
 CHUNK_BYTES = 64 * 1024
 STDERR_BYTES = 64 * 1024
@@ -72,7 +72,7 @@ def environment(home: Path) -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LC_ALL": "C"}
 
 
-async def run(command: Command) -> Finished:
+async def run_command(command: Command) -> Finished:
     """Run a program to its end.
 
     Raises TimeoutError when it takes longer than its limit, Refused when there is no such program, FolderGone when
@@ -92,11 +92,11 @@ async def run(command: Command) -> Finished:
     finally:
         try:
             if not ended:
-                await end(process)
+                await end_process(process)
         finally:  # whoever is cancelled while it ends leaves no pipe either
             process.close()
     if status == NOT_FOUND and _is_missing(command):  # which the shell only says
-        raise missing(command.arguments[0], folder=command.folder)
+        raise missing_program(command.arguments[0], folder=command.folder)
     return Finished(status, stdout, truncated, *kept.parts(), kept.stopped)
 
 
@@ -117,7 +117,7 @@ async def _halting(process: Child, halt: asyncio.Event | None) -> AsyncIterator[
             await asyncio.wait([waiting])
 
 
-async def end(process: asyncio.subprocess.Process | Child) -> None:
+async def end_process(process: asyncio.subprocess.Process | Child) -> None:
     """Kill a process that `start_new_session` began, and its group. What git leaves then, the mirror sweeps."""
     spawning.kill_group(process.pid)
     with contextlib.suppress(TimeoutError):
@@ -137,7 +137,7 @@ async def _start(command: Command) -> Child:
         with contextlib.suppress(Refused, Transient):
             process = starting.result()
             try:
-                await end(process)
+                await end_process(process)
             finally:
                 process.close()
         raise
@@ -145,7 +145,7 @@ async def _start(command: Command) -> Child:
 
 async def _execute(command: Command) -> Child:
     try:
-        return await spawning.start(
+        return await spawning.start_child(
             _bounded(command),
             folder=command.folder,
             environment=command.environment,
@@ -153,13 +153,13 @@ async def _execute(command: Command) -> Child:
             stdin=command.stdin,
         )
     except FileNotFoundError as error:
-        raise missing(command.arguments[0], folder=command.folder) from error
+        raise missing_program(command.arguments[0], folder=command.folder) from error
     except OSError as error:
         told = f"the program {command.arguments[0]} cannot be started ({os.strerror(error.errno or 0)})"
         raise Transient(f"{told}; it is tried again") from error
 
 
-def missing(program: str, *, folder: Path) -> ReconcilerError:
+def missing_program(program: str, *, folder: Path) -> ReconcilerError:
     """Why a program was not found: the system says the same of the folder in which it was to run."""
     if not folder.is_dir():
         return FolderGone(f"the folder {folder} is gone; it is made again")
@@ -207,7 +207,7 @@ class _StandardError:
         self._last = bytearray()
         self._cut = False
 
-    async def read(self, stream: Pipe) -> None:
+    async def read(self, stream: ChildPipe) -> None:
         while chunk := await stream.read(CHUNK_BYTES):
             if self._watch is not None and self.stopped is None:
                 self.stopped = self._watch(chunk)

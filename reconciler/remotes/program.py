@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from reconciler import clock
-from reconciler.clock import Clock
-from reconciler.errors import Refused, Transient
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model import clock
+from reconciler.model.clock import Clock
+from reconciler.model.errors import Refused, Transient
 from reconciler.remotes import hiding, processes
 from reconciler.remotes.credentials import ANONYMOUS, Credentials
 from reconciler.remotes.https import Https
@@ -26,7 +26,7 @@ from reconciler.remotes.processes import Command, Finished, FolderGone
 from reconciler.remotes.progress import ObjectLimit
 from reconciler.remotes.sources import CONTROL, MAX_MEMORY_BYTES
 from reconciler.remotes.ssh import Ssh
-from reconciler.remotes.transports import Access, Transport, quoted
+from reconciler.remotes.transports import Access, Transport, quoted_path
 
 # In a file, since options given with -c do not reach the upload-pack that git starts for the other repository.
 # Names that would be hostile in a working tree are let through: nothing is ever checked out, snapshots report them
@@ -158,11 +158,11 @@ class GitProgram:
         except FolderGone as gone:
             self._is_installed = False
             await self.close()
-            raise GitFault(State.UNREACHABLE, gone.message) from gone
+            raise GitFault(RepositoryState.UNREACHABLE, gone.message) from gone
         except Transient as fault:
-            raise GitFault(State.UNREACHABLE, fault.message) from fault
+            raise GitFault(RepositoryState.UNREACHABLE, fault.message) from fault
         except Refused as refused:
-            raise GitFault(State.UNREACHABLE, refused.message, lasting=True) from refused
+            raise GitFault(RepositoryState.UNREACHABLE, refused.message, lasting=True) from refused
 
     async def close(self) -> None:
         """End what was kept for later runs: an agent that holds a key."""
@@ -212,7 +212,7 @@ class GitProgram:
         stdin: int = asyncio.subprocess.DEVNULL,
         data_bytes: int | None = None,
     ) -> Finished:
-        return await processes.run(
+        return await processes.run_command(
             Command(
                 arguments=("git", *arguments),
                 folder=self.home,
@@ -241,7 +241,7 @@ class GitProgram:
             finished = finished._replace(status=FAILED, stdout=b"")
         notes.append(_killed(finished))
         waiting = None if answers is None else answers.retry_after(self._now())
-        stderr = hiding.joined(finished.errors, finished.last_errors).decode("utf-8", "replace")
+        stderr = hiding.joined_lines(finished.errors, finished.last_errors).decode("utf-8", "replace")
         told = tuple(note for note in notes if note is not None)
         return Output(
             finished.status,
@@ -283,7 +283,7 @@ def _trusted(path: str) -> str:
     # A lone or trailing asterisk would trust more than one folder, and a control character could end the line.
     if not path.startswith("/") or path.endswith("/*") or CONTROL.search(path):
         raise Refused(f"{path!r} cannot be trusted as the folder of a repository; give an absolute path")
-    return quoted(path)
+    return quoted_path(path)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -6,9 +6,9 @@ Belongs here: the rule and its sentences. Does not: asking a remote (`looking`),
 
 import re
 
-from reconciler.errors import Refused
 from reconciler.git import refs
-from reconciler.git.refs import OBJECT_ID, PEELED, Followed, Kind, shown
+from reconciler.git.refs import OBJECT_ID, PEELED, Followed, RefKind, shown_name
+from reconciler.model.errors import Refused
 
 HEAD = "HEAD"
 
@@ -28,16 +28,16 @@ _ALLOWED = tuple(
 )
 
 
-class NotFound(Refused):
+class ProposalNotFound(Refused):
     """There is nothing under this name, or nothing that may be proposed: which of the two, nobody is told."""
 
 
-def is_allowed(name: str) -> bool:
+def is_allowed_proposal(name: str) -> bool:
     """Whether the full name of a ref may be proposed."""
     return any(pattern.fullmatch(name) for pattern in _ALLOWED)
 
 
-def wanted(text: str, *, follows: Followed, url: str) -> Followed:
+def wanted_refs(text: str, *, follows: Followed, url: str) -> Followed:
     """What a caller names: a ref in full, a commit by its id, or what the repository follows anyway.
 
     Raises Refused for what is no such name, NotFound for a ref that may not be proposed or that no remote can have.
@@ -45,27 +45,29 @@ def wanted(text: str, *, follows: Followed, url: str) -> Followed:
     if text == follows.full:
         return follows
     if OBJECT_ID.fullmatch(text):
-        return Followed(Kind.COMMIT, text)
+        return Followed(RefKind.COMMIT, text)
     if not text.startswith("refs/") and text != HEAD:
         refs.check_name(text)
-        told = f"{shown(text)} is not the full name of a ref; write {shown(f'refs/heads/{text}')} for a branch"
-        raise Refused(f"{told}, {shown(f'refs/tags/{text}')} for a tag, or all 40 digits of a commit's id")
-    if not is_allowed(text):
-        raise not_found(text, url=url)
+        told = (
+            f"{shown_name(text)} is not the full name of a ref; write {shown_name(f'refs/heads/{text}')} for a branch"
+        )
+        raise Refused(f"{told}, {shown_name(f'refs/tags/{text}')} for a tag, or all 40 digits of a commit's id")
+    if not is_allowed_proposal(text):
+        raise proposal_not_found(text, url=url)
     try:
-        return Followed(Kind.REF, text)
+        return Followed(RefKind.REF, text)
     except Refused as why:  # no name that Git allows, so that no remote has it
-        raise NotFound(why.message) from None
+        raise ProposalNotFound(why.message) from None
 
 
-def not_found(text: str, *, url: str) -> NotFound:
+def proposal_not_found(text: str, *, url: str) -> ProposalNotFound:
     """The fault for a name of which nothing may be proposed, whyever that is."""
     names = f"{', '.join(PATTERNS[:-1])} or {PATTERNS[-1]}"
-    told = f"{url} has nothing to propose at {shown(text)}"
-    return NotFound(f"{told}; push it, or name one of {names}, or the commit that one is at")
+    told = f"{url} has nothing to propose at {shown_name(text)}"
+    return ProposalNotFound(f"{told}; push it, or name one of {names}, or the commit that one is at")
 
 
-def tip(listing: bytes, commit: str) -> str | None:
+def proposal_tip(listing: bytes, commit: str) -> str | None:
     """The ref that may be proposed and is at a commit, by what `git ls-remote` wrote; None when there is none.
 
     Of several the first in the order of the patterns, and of their names. A long listing is searched, and not taken
@@ -81,7 +83,7 @@ def _is_proposable(name: str) -> bool:
         refs.check_name(name)
     except Refused:
         return False
-    return is_allowed(name)
+    return is_allowed_proposal(name)
 
 
 def _rank(name: str) -> tuple[int, str]:

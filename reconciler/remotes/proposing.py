@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import HEAD, OBJECT_ID, Followed, Kind
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import HEAD, OBJECT_ID, Followed, RefKind
 from reconciler.remotes import proposable
-from reconciler.remotes.finding import ABSENT, Answered, Finder, Held, Question
-from reconciler.remotes.rounds import Rounds
+from reconciler.remotes.finding import ABSENT, Answered, FoundCommit, ProposalFinder, Question
+from reconciler.remotes.rounds import SharedCalls
 from reconciler.remotes.sharing import Remote
-from reconciler.remotes.slots import Slots
+from reconciler.remotes.slots import ConcurrencyLimit
 from reconciler.remotes.sources import Source, host_of
 
 
@@ -74,18 +74,18 @@ class Proposing:
         One is left out of which nothing is known: the remote could not be asked, or another question was asked just
         now. The commit that a commit's id is at is that commit. Raises nothing.
         """
-        wanted = {ref for ref in refs if ref == self._source.follows.full or proposable.is_allowed(ref)}
+        wanted = {ref for ref in refs if ref == self._source.follows.full or proposable.is_allowed_proposal(ref)}
         told = await self._proposals.tips(wanted)
         fixed = {ref: ref for ref in refs if OBJECT_ID.fullmatch(ref)}
         return dict(sorted({**told, **fixed}.items()))
 
     def _wanted(self, text: str) -> Followed:
-        return proposable.wanted(text, follows=self._source.follows, url=self._source.url)
+        return proposable.wanted_refs(text, follows=self._source.follows, url=self._source.url)
 
-    def _held(self, found: Answered, wanted: Followed) -> Held:
+    def _held(self, found: Answered, wanted: Followed) -> FoundCommit:
         result = found[wanted]
         if isinstance(result, GitFault) and result.state in ABSENT and wanted != self._source.follows:
-            raise proposable.not_found(wanted.full, url=self._source.url)
+            raise proposable.proposal_not_found(wanted.full, url=self._source.url)
         if isinstance(result, Exception):
             raise result.with_traceback(None)  # many raise the same one
         return result
@@ -94,12 +94,12 @@ class Proposing:
 class Proposals:
     """Of one remote, for all who follow something of it. `slots` bounds what asks remotes for proposals."""
 
-    def __init__(self, remote: Remote, *, slots: Slots) -> None:
+    def __init__(self, remote: Remote, *, slots: ConcurrencyLimit) -> None:
         self._remote = remote
         self._slots = slots
         self._host = host_of(remote.url)
-        self._finder = Finder(remote)
-        self._rounds = Rounds(self._call, slots=slots, host=self._host, clock=remote.clock)
+        self._finder = ProposalFinder(remote)
+        self._rounds = SharedCalls(self._call, slots=slots, host=self._host, clock=remote.clock)
         self._looking = asyncio.Lock()  # whoever looks for tips alone
         self._bounds: set[asyncio.Timeout] = set()  # of all who wait
         self._is_closed = False
@@ -141,7 +141,7 @@ class Proposals:
     async def _bounded(self) -> AsyncIterator[None]:
         """Around waiting, for as long as the repositories allow git."""
         url, seconds = self._remote.url, self._remote.source().timeout
-        gone = GitFault(State.UNREACHABLE, f"{url} is not followed any more by these settings; ask again")
+        gone = GitFault(RepositoryState.UNREACHABLE, f"{url} is not followed any more by these settings; ask again")
         if self._is_closed:
             raise gone
         try:
@@ -155,7 +155,7 @@ class Proposals:
             if self._is_closed:
                 raise gone from None
             told = f"{url} did not give what was proposed within {seconds:g} seconds; ask again, or raise `timeout`"
-            raise GitFault(State.UNREACHABLE, told) from None
+            raise GitFault(RepositoryState.UNREACHABLE, told) from None
 
     async def _call(self, questions: frozenset[Question]) -> Mapping[Question, Answered | Exception]:
         """Called by the rounds, once at a time: all that is asked for together takes one look and one fetch."""
@@ -167,4 +167,6 @@ class Proposals:
             if self._finder.tips.are_due(wanted):  # else somebody else has looked meanwhile
                 names = self._finder.tips.begin(wanted)
                 async with self._slots.turn(self._host):
-                    await self._finder.look([HEAD if name == HEAD.full else Followed(Kind.REF, name) for name in names])
+                    await self._finder.look(
+                        [HEAD if name == HEAD.full else Followed(RefKind.REF, name) for name in names]
+                    )

@@ -71,14 +71,14 @@ class NoRepository(ValueError):
         self.is_gone = is_gone
 
 
-class Folders(NamedTuple):
+class RepositoryFolders(NamedTuple):
     """Where git finds a repository: what belongs to this working tree alone, and what all of them share."""
 
     own: Path
     common: Path
 
 
-class Found(NamedTuple):
+class FoundRepository(NamedTuple):
     """Where a path leads, without links. `owners` are those of the links on the way."""
 
     path: str
@@ -87,19 +87,19 @@ class Found(NamedTuple):
     owners: Owners
 
 
-class Reach:
+class RepositoryReach:
     """What a repository may lead to, as it is now. `state`: where nothing may lead."""
 
     def __init__(self, *, reader: int, state: Path | None) -> None:
         self._friends = frozenset({ROOT, reader})
         self._state = None if state is None else f"{os.path.realpath(state).rstrip('/')}/"
 
-    def judge(self, folder: Path, names: Iterable[str] = ()) -> Folders:
+    def judge(self, folder: Path, names: Iterable[str] = ()) -> RepositoryFolders:
         """Where the repository is. `names` are the refs that are followed.
 
         Raises Astray, NoRepository, OSError.
         """
-        top = found(os.fspath(folder))
+        top = find_repository(os.fspath(folder))
         self._check("its path", top, top.owners)
         authors = frozenset({top.owner})
         folders = self._folders(top.path, authors)
@@ -111,7 +111,7 @@ class Reach:
                 self._ref(base, name, authors, judged)
         own, common = folders
         self._stores(common, authors)
-        return Folders(Path(own), Path(common))
+        return RepositoryFolders(Path(own), Path(common))
 
     # Where git finds it
 
@@ -154,7 +154,7 @@ class Reach:
 
     # What is in it
 
-    def _entry(self, base: str, name: str, authors: Owners) -> Found | None:
+    def _entry(self, base: str, name: str, authors: Owners) -> FoundRepository | None:
         """What is there by this name; None when nothing is."""
         path = f"{base}/{name}"
         try:
@@ -163,12 +163,12 @@ class Reach:
             return None
         if stat.S_ISLNK(status.st_mode):
             return self._led(name, path, authors | {status.st_uid})
-        return _plain(name, Found(path, status.st_uid, status.st_mode, frozenset()))
+        return _plain(name, FoundRepository(path, status.st_uid, status.st_mode, frozenset()))
 
-    def _led(self, name: str, target: str, authors: Owners) -> Found | None:
+    def _led(self, name: str, target: str, authors: Owners) -> FoundRepository | None:
         """What something leads to by the word of `authors`; None when there is nothing, which a friend may say."""
         try:
-            place = found(target)
+            place = find_repository(target)
         except (OSError, ValueError):  # a stranger is not told what there is and what not
             if authors - self._friends:
                 raise Astray(_foreign(f"its {name}")) from None
@@ -176,7 +176,7 @@ class Reach:
         self._check(f"its {name}", place, authors | place.owners)
         return _plain(name, place)
 
-    def _check(self, what: str, place: Found, authors: Owners) -> None:
+    def _check(self, what: str, place: FoundRepository, authors: Owners) -> None:
         if authors - self._friends - {place.owner}:  # first: a stranger is told the same whatever there is
             raise Astray(_foreign(what))
         if self._state is not None and f"{place.path}/".startswith(self._state):
@@ -229,7 +229,7 @@ class Reach:
                     raise Astray(f"it has more than {MOST_STORES - 1} alternates")
                 waiting += self._alternates(store.path, who | {store.owner})
 
-    def _alternates(self, store: str, authors: Owners) -> list[tuple[Found, Owners]]:
+    def _alternates(self, store: str, authors: Owners) -> list[tuple[FoundRepository, Owners]]:
         """Judge what is in a folder of objects, and say where else it has objects looked for."""
         for name in OF_OBJECTS:
             self._entry(store, name, authors)
@@ -249,7 +249,7 @@ class Reach:
         return [(place, who) for place in places if place is not None]
 
 
-def found(path: str) -> Found:
+def find_repository(path: str) -> FoundRepository:
     """Where a path leads, one link after the other. Raises OSError, and ValueError for what is no path."""
     here, left, owners, links = "", _backwards(os.path.join(os.getcwd(), path)), set(), 0
     status = os.lstat("/")
@@ -266,7 +266,7 @@ def found(path: str) -> Found:
             left += _backwards(target)
             here = "" if target.startswith("/") else before
             status = os.lstat(here or "/")
-    return Found(here or "/", status.st_uid, status.st_mode, frozenset(owners))
+    return FoundRepository(here or "/", status.st_uid, status.st_mode, frozenset(owners))
 
 
 def _backwards(path: str) -> list[str]:
@@ -284,7 +284,7 @@ def _links(store: str) -> Iterator[str]:
                 yield entry.name
 
 
-def _plain(name: str, place: Found) -> Found:
+def _plain(name: str, place: FoundRepository) -> FoundRepository:
     if not (stat.S_ISREG(place.mode) or stat.S_ISDIR(place.mode)):
         raise Astray(f"its {name} is neither a file nor a folder")
     return place
@@ -315,7 +315,7 @@ def _is_head(path: str) -> bool:
 
 def _is_ref(name: str) -> bool:
     try:
-        ref_names.check(name)
+        ref_names.check_ref_name(name)
     except ValueError:
         return False
     return name.startswith("refs/")
@@ -333,8 +333,8 @@ def _text(path: str) -> str:
 
 def _read(path: str) -> bytes:
     try:
-        return regular_files.read(path, limit=FILE_BYTES)
+        return regular_files.read_file(path, limit=FILE_BYTES)
     except regular_files.NotAFile:
         raise Astray(f"its {os.path.basename(path)} is not a file") from None
-    except regular_files.TooLarge:
+    except regular_files.FileTooLarge:
         raise Astray(f"its {os.path.basename(path)} is larger than {FILE_BYTES} bytes") from None

@@ -7,15 +7,15 @@ import os
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from reconciler.remotes.reaching import Reach
+from reconciler.remotes.reaching import RepositoryReach
 
 MOST_REFS = 100_000  # in files and folders
 
-Identity: TypeAlias = tuple[int, int]  # device and inode
-Fact: TypeAlias = tuple[int, ...] | None  # what stat(2) tells of a file that was replaced or removed
+RefIdentity: TypeAlias = tuple[int, int]  # device and inode
+RefFact: TypeAlias = tuple[int, ...] | None  # what stat(2) tells of a file that was replaced or removed
 
 
-class Places(NamedTuple):
+class RefPlaces(NamedTuple):
     """Where a repository keeps what names its commits."""
 
     refs: Path  # watched with everything below it
@@ -23,17 +23,17 @@ class Places(NamedTuple):
     files: tuple[Path, ...]  # replaced whenever they change; and the folder of branches, see `find`
 
 
-def find(path: Path) -> Places:
+def find_ref_places(path: Path) -> RefPlaces:
     """The places of a bare repository, an ordinary one or a linked worktree. Raises OSError or ValueError.
 
     One that leads where it must not is not watched either: to watch is to go through all folders of refs.
     """
-    own, common = Reach(reader=os.geteuid(), state=None).judge(path)
+    own, common = RepositoryReach(reader=os.geteuid(), state=None).judge(path)
     # watchfiles empties its list of changes after it has looked at it, and what comes in between is lost. So the folder
     # of branches is looked at as well: its time changes with every branch that is written in it.
     heads = common / "refs/heads"
     files = (own / "HEAD", common / "HEAD", common / "packed-refs", common / "reftable/tables.list", heads)
-    return Places(common / "refs", (path, common, common / "refs"), files)
+    return RefPlaces(common / "refs", (path, common, common / "refs"), files)
 
 
 def check_refs(refs: Path) -> None:
@@ -51,13 +51,13 @@ def check_refs(refs: Path) -> None:
                     waiting.append(Path(entry.path))
 
 
-def identity(folder: Path) -> Identity:
+def ref_identity(folder: Path) -> RefIdentity:
     """Which folder it is. Raises OSError."""
     status = folder.stat()
     return status.st_dev, status.st_ino
 
 
-def fact(file: Path) -> Fact:
+def ref_fact(file: Path) -> RefFact:
     """What a file is now; None when there is none. Raises OSError."""
     try:
         status = file.stat()

@@ -8,12 +8,14 @@ when each repository looks again.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 
-OF_ALL = frozenset({State.UNREACHABLE, State.UNAUTHORIZED})  # states that say how the remote fares, not what it has
+OF_ALL = frozenset(
+    {RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED}
+)  # states that say how the remote fares, not what it has
 
 
-class Rest:
+class RetryAfter:
     """Of one remote. `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -50,7 +52,7 @@ class Rest:
         try:
             yield
         except GitFault as fault:
-            if is_asked_for(fault):
+            if asks_to_retry_later(fault):
                 self._until, self._fault = self._clock() + (fault.retry_after or 0), fault
             self._met = (self._clock(), fault) if fault.state in OF_ALL and not fault.of_head else None
             raise
@@ -65,6 +67,6 @@ class Rest:
             raise GitFault(fault.state, fault.message, retry_after=left, lasting=fault.lasting)
 
 
-def is_asked_for(result: object) -> bool:
+def asks_to_retry_later(result: object) -> bool:
     """Whether it is a fault with which a remote asks to be left alone."""
     return isinstance(result, GitFault) and result.retry_after is not None

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 GONE = re.compile(r"\..+\.[0-9]+\.gone")
 
 
-def put_aside(folders: Iterable[Path]) -> list[Path]:
+def retire_folder(folders: Iterable[Path]) -> list[Path]:
     """Rename those that are there; under which names. What comes again under its own name cannot meet its removal."""
     aside: list[Path] = []
     problems: list[OSError] = []
@@ -31,7 +31,7 @@ def put_aside(folders: Iterable[Path]) -> list[Path]:
     return aside
 
 
-def remove(folders: Sequence[Path]) -> None:
+def remove_retired(folders: Sequence[Path]) -> None:
     """Remove folders, in a thread that holds up neither the start nor a stop: the next start goes on with the rest."""
     if folders:
         threading.Thread(target=_remove, args=(folders,), name="remove-leftovers", daemon=True).start()

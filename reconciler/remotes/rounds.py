@@ -10,15 +10,15 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from reconciler import belonging
-from reconciler.remotes.slots import Slots, Turn
+from reconciler.model import log_context
+from reconciler.remotes.slots import ConcurrencyLimit, ConcurrencySlot
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[Value]):
+class SharedAnswer(Generic[Value]):
     """What a call gave for one key. `began`: seconds on the clock of the rounds, when it was made."""
 
     began: float
@@ -40,10 +40,10 @@ class _Round(Generic[Key, Value]):
     began: float = math.inf
     context: Context = field(default_factory=copy_context)  # of whoever asked first: its log lines are that one's
     call: "asyncio.Task[Mapping[Key, Value | Exception]] | None" = None
-    answers: dict[Key, Answer[Value]] = field(default_factory=dict)
+    answers: dict[Key, SharedAnswer[Value]] = field(default_factory=dict)
 
 
-class Rounds(Generic[Key, Value]):
+class SharedCalls(Generic[Key, Value]):
     """At most one call at a time, each for all keys that were asked for before it began.
 
     `call` gives a result or an exception for each key, or raises for all of them. `slots` bounds how many calls of all
@@ -54,7 +54,7 @@ class Rounds(Generic[Key, Value]):
         self,
         call: Callable[[frozenset[Key]], Awaitable[Mapping[Key, Value | Exception]]],
         *,
-        slots: Slots,
+        slots: ConcurrencyLimit,
         host: str = "",
         clock: Callable[[], float],
     ) -> None:
@@ -65,9 +65,9 @@ class Rounds(Generic[Key, Value]):
         self._running: _Round[Key, Value] | None = None
         self._next: _Round[Key, Value] | None = None
         self._driver: asyncio.Task[None] | None = None
-        self._turn: Turn | None = None  # of the next call
+        self._turn: ConcurrencySlot | None = None  # of the next call
 
-    async def ask(self, key: Key, *, since: float, insists: bool = False) -> Answer[Value]:
+    async def ask(self, key: Key, *, since: float, insists: bool = False) -> SharedAnswer[Value]:
         """The answer of a call that began after `since`; of the one that is under way, if it did.
 
         Who `insists` does not wait for a slot behind those who do not.
@@ -102,7 +102,7 @@ class Rounds(Generic[Key, Value]):
         if self._next is None:
             self._next = _Round()
         if self._driver is None:
-            self._driver = asyncio.create_task(self._drive(), name="rounds", context=belonging.nobodys())
+            self._driver = asyncio.create_task(self._drive(), name="rounds", context=log_context.unbound())
         self._next.asked.add(key)
         return self._next
 
@@ -135,7 +135,7 @@ class Rounds(Generic[Key, Value]):
         made.call = asyncio.create_task(self._called(frozenset(made.asked)), name="round", context=made.context)
         await asyncio.wait({made.call})
         if not made.call.cancelled():  # else nobody waits
-            made.answers = {key: Answer(made.began, result) for key, result in made.call.result().items()}
+            made.answers = {key: SharedAnswer(made.began, result) for key, result in made.call.result().items()}
         made.ended.set()
 
     async def _called(self, keys: frozenset[Key]) -> Mapping[Key, Value | Exception]:

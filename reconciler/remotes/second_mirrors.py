@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Followed, Head
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import Followed, RefHead
 from reconciler.remotes import retiring
 from reconciler.remotes.mirrors import MANY_PACKS, OF_ONE, Mirror
 from reconciler.remotes.sources import Source
@@ -30,7 +30,9 @@ class SecondMirror:
         self._number = 0
         self._current: Mirror | None = None
         self._before: Path | None = None
-        self._heads: dict[str, Head] = {}  # where our refs are, by their names; the one that was asked for last is last
+        self._heads: dict[
+            str, RefHead
+        ] = {}  # where our refs are, by their names; the one that was asked for last is last
 
     @property
     def path(self) -> Path | None:
@@ -60,12 +62,12 @@ class SecondMirror:
         try:
             return await self._current.reaches(commit)
         except GitFault as fault:
-            if fault.state is not State.MIRROR_CORRUPT:
+            if fault.state is not RepositoryState.MIRROR_CORRUPT:
                 raise
         await self.leave()
         return False
 
-    async def hold(self, source: Source, wanted: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
+    async def hold(self, source: Source, wanted: Mapping[Followed, RefHead]) -> Mapping[Followed, RefHead | Exception]:
         """Have the whole history of each here; the answer is what came, maybe newer than the head given.
 
         Raises GitFault for what concerns them all. `source` gives the URL and the limits. What fails leaves nothing.
@@ -73,7 +75,7 @@ class SecondMirror:
         try:
             return await self._held(source, wanted)
         except GitFault as fault:
-            if fault.state is not State.MIRROR_CORRUPT:
+            if fault.state is not RepositoryState.MIRROR_CORRUPT:
                 raise
         await self.leave()
         return await self._held(source, wanted)
@@ -84,14 +86,14 @@ class SecondMirror:
         self._current = None
         self._heads.clear()
         if gone is not None and gone != self._before:
-            retiring.remove(await asyncio.to_thread(retiring.put_aside, [gone]))
+            retiring.remove_retired(await asyncio.to_thread(retiring.retire_folder, [gone]))
 
-    async def _held(self, source: Source, wanted: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
+    async def _held(self, source: Source, wanted: Mapping[Followed, RefHead]) -> Mapping[Followed, RefHead | Exception]:
         mirror = await self._opened()
         lacking = {one: head for one, head in wanted.items() if not head.is_held_as(self._heads.get(one.private_ref))}
         came = {**wanted, **(await _fetched(mirror, source, lacking) if lacking else {})}
         for one, result in came.items():
-            if isinstance(result, Head):
+            if isinstance(result, RefHead):
                 self._heads.pop(one.private_ref, None)  # so that it is the last from now on
                 self._heads[one.private_ref] = result
         old = list(self._heads)[: -max(MOST_HELD, len(wanted))]
@@ -111,8 +113,8 @@ class SecondMirror:
 
 
 async def _fetched(
-    mirror: Mirror, source: Source, lacking: Mapping[Followed, Head]
-) -> Mapping[Followed, Head | Exception]:
+    mirror: Mirror, source: Source, lacking: Mapping[Followed, RefHead]
+) -> Mapping[Followed, RefHead | Exception]:
     try:
         return await mirror.fetch(source, lacking)
     except GitFault as fault:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from reconciler import regular_files
-from reconciler.git.faults import GitFault, State
-from reconciler.regular_files import NotAFile, TooLarge
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.regular_files import FileTooLarge, NotAFile
 from reconciler.remotes import permissions
 
 MOST_BYTES = 64 * 1024
@@ -22,35 +22,37 @@ MOST_LIST_BYTES = 4 << 20  # of what is no secret: the authorities of a whole sy
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
-def line(path: Path, setting: str) -> bytes:
+def secret_line(path: Path, setting: str) -> bytes:
     """The secret in a file of one line, without the newline at its end; `setting` is where the file was named.
 
     Raises GitFault (unauthorized) for a file that cannot be read, or holds nothing, more than a line, or too much.
     """
-    secret = content(path, setting).removesuffix(b"\n").removesuffix(b"\r")
+    secret = secret_content(path, setting).removesuffix(b"\n").removesuffix(b"\r")
     if not secret:
-        refuse(path, setting, "is empty", "write the secret into it")
+        refuse_file(path, setting, "is empty", "write the secret into it")
     if _CONTROL.search(secret):
-        refuse(path, setting, "holds more than one line, or control characters", "write the secret alone into it")
+        refuse_file(path, setting, "holds more than one line, or control characters", "write the secret alone into it")
     return secret
 
 
-def content(path: Path, setting: str, *, limit: int = MOST_BYTES) -> bytes:
+def secret_content(path: Path, setting: str, *, limit: int = MOST_BYTES) -> bytes:
     """All bytes of a regular file. Raises GitFault (unauthorized)."""
     try:
-        return regular_files.read(path, limit=limit)
+        return regular_files.read_file(path, limit=limit)
     except (FileNotFoundError, NotADirectoryError):
-        refuse(path, setting, "does not exist", f"put it there, or correct {setting}")
+        refuse_file(path, setting, "does not exist", f"put it there, or correct {setting}")
     except PermissionError:
-        refuse(path, setting, "cannot be read", f"let the user {permissions.this_user()} read it")
+        refuse_file(path, setting, "cannot be read", f"let the user {permissions.this_user()} read it")
     except OSError as error:
-        refuse(path, setting, f"cannot be read ({os.strerror(error.errno or 0)})", f"mend that, or correct {setting}")
+        refuse_file(
+            path, setting, f"cannot be read ({os.strerror(error.errno or 0)})", f"mend that, or correct {setting}"
+        )
     except NotAFile:
-        refuse(path, setting, "is not a regular file", f"put one there, or correct {setting}")
-    except TooLarge:
-        refuse(path, setting, f"has more than {limit} bytes", "put less into it")
+        refuse_file(path, setting, "is not a regular file", f"put one there, or correct {setting}")
+    except FileTooLarge:
+        refuse_file(path, setting, f"has more than {limit} bytes", "put less into it")
 
 
-def refuse(path: Path, setting: str, wrong: str, mend: str) -> NoReturn:
+def refuse_file(path: Path, setting: str, wrong: str, mend: str) -> NoReturn:
     """Say what is wrong with a file, and what to do."""
-    raise GitFault(State.UNAUTHORIZED, f"{path}, the file of {setting}, {wrong}; {mend}")
+    raise GitFault(RepositoryState.UNAUTHORIZED, f"{path}, the file of {setting}, {wrong}; {mend}")

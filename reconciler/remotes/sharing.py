@@ -10,26 +10,26 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from reconciler.errors import ReconcilerError
 from reconciler.git.faults import GitFault
-from reconciler.git.refs import Followed, Head
+from reconciler.git.refs import Followed, RefHead
+from reconciler.model.errors import ReconcilerError
 from reconciler.remotes import looking, resting, verifying
 from reconciler.remotes.credentials import Credentials
 from reconciler.remotes.inspecting import Inspector
 from reconciler.remotes.mirrors import Mirror
 from reconciler.remotes.program import GitProgram
-from reconciler.remotes.resting import Rest
-from reconciler.remotes.rounds import Answer, Rounds
-from reconciler.remotes.signers import Signers
-from reconciler.remotes.slots import Slots
+from reconciler.remotes.resting import RetryAfter
+from reconciler.remotes.rounds import SharedAnswer, SharedCalls
+from reconciler.remotes.signers import AllowedSigners
+from reconciler.remotes.slots import ConcurrencyLimit
 from reconciler.remotes.sources import Source, host_of
-from reconciler.remotes.tallies import Call, Tally
-from reconciler.remotes.unfit import Bounds, Unfit
+from reconciler.remotes.tallies import RemoteCall, RemoteTally
+from reconciler.remotes.unfit import FetchBounds, RejectedHeads
 
 Address: TypeAlias = tuple[str, Credentials]
 
 
-class Place(NamedTuple):
+class RemotePlace(NamedTuple):
     """Where the mirror of a remote is, and the home of the git program that fills it. Nobody else's.
 
     Both are in `state`, where no repository on this machine may lead.
@@ -50,12 +50,12 @@ class Remote:
     def __init__(
         self,
         address: Address,
-        place: Place,
+        place: RemotePlace,
         *,
-        slots: Slots,
-        own_slots: Slots,
+        slots: ConcurrencyLimit,
+        own_slots: ConcurrencyLimit,
         clock: Callable[[], float],
-        tally: Tally,
+        tally: RemoteTally,
     ) -> None:
         self.place = place
         self.sources: frozenset[Source] = frozenset()  # whoever follows something of it
@@ -63,25 +63,25 @@ class Remote:
         self.clock = clock
         self._address = address
         host = host_of(self.url)
-        self._looks = Rounds(tally.counted(Call.LOOK, self._look), slots=slots, host=host, clock=clock)
-        self._fetches = Rounds(tally.counted(Call.FETCH, self._fetch), slots=slots, host=host, clock=clock)
-        self._checks = Rounds(self._check, slots=own_slots, clock=clock)
-        self._known: dict[Followed, Answer[Head]] = {}  # what the last looks told
-        self._unfit = Unfit()
-        self._probe = looking.Probe(clock)
-        self.rest = Rest(clock)
+        self._looks = SharedCalls(tally.counted(RemoteCall.LOOK, self._look), slots=slots, host=host, clock=clock)
+        self._fetches = SharedCalls(tally.counted(RemoteCall.FETCH, self._fetch), slots=slots, host=host, clock=clock)
+        self._checks = SharedCalls(self._check, slots=own_slots, clock=clock)
+        self._known: dict[Followed, SharedAnswer[RefHead]] = {}  # what the last looks told
+        self._unfit = RejectedHeads()
+        self._probe = looking.PollProbe(clock)
+        self.rest = RetryAfter(clock)
         self._writing = asyncio.Lock()  # whoever writes the mirror
         self._mirror: Mirror | None = None
         self._inspector: Inspector | None = None  # of a repository on this machine
         self.is_ready = False  # whether the mirror is there
-        self._heads: dict[str, Head] = {}  # where our refs are
+        self._heads: dict[str, RefHead] = {}  # where our refs are
 
     @property
     def url(self) -> str:
         """Where it is."""
         return self._address[0]
 
-    async def look(self, followed: Followed, *, since: float, insists: bool) -> Answer[Head]:
+    async def look(self, followed: Followed, *, since: float, insists: bool) -> SharedAnswer[RefHead]:
         """Where something is, by a look that began after `since`.
 
         A remote that asked to be left alone is not asked again until then, unless somebody `insists`: raises GitFault.
@@ -93,11 +93,11 @@ class Remote:
             if known is not None and known.began > since:
                 return known
             answer = await self._looks.ask(followed, since=since, insists=insists)
-        if not resting.is_asked_for(answer.result):  # how long still, `rest` knows
+        if not resting.asks_to_retry_later(answer.result):  # how long still, `rest` knows
             self._known[followed] = answer
         return answer
 
-    async def bring(self, followed: Followed, head: Head, *, insists: bool) -> Head:
+    async def bring(self, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
         """Have the mirror hold a head with all its history; the answer is what it holds, maybe a newer one.
 
         One that cannot be fetched is not fetched again, unless somebody `insists`: raises the same GitFault.
@@ -113,9 +113,9 @@ class Remote:
         """Whether the mirror is known to hold a commit, since one of our refs leads to it."""
         return commit in {held.commit for held in self._heads.values()}
 
-    def seen(self) -> list[tuple[float, Head]]:
+    def seen(self) -> list[tuple[float, RefHead]]:
         """Where what is followed was at the last look of each, and when that began."""
-        return [(known.began, known.result) for known in self._known.values() if isinstance(known.result, Head)]
+        return [(known.began, known.result) for known in self._known.values() if isinstance(known.result, RefHead)]
 
     async def ready(self) -> Mirror:
         """The mirror, made once per process and free of what a killed one left; tried again after a fault.
@@ -153,7 +153,7 @@ class Remote:
                 await self._opened().rebuild()
                 self.is_ready = True
 
-    async def verify(self, head: Head, allowed: Signers) -> None:
+    async def verify(self, head: RefHead, allowed: AllowedSigners) -> None:
         """Return when a head that the mirror holds is signed by one of these. Raises GitFault, Transient."""
         (await self._checks.ask((head, allowed), since=self.clock())).value()
 
@@ -172,23 +172,27 @@ class Remote:
 
     # Called by the rounds, and under the lock where they write
 
-    async def _look(self, followed: frozenset[Followed]) -> Mapping[Followed, Head | Exception]:
+    async def _look(self, followed: frozenset[Followed]) -> Mapping[Followed, RefHead | Exception]:
         mirror = await self.ready()
         names = {one.full for one in followed}
         await self._inspect(names)
         with self.rest.asking():
-            found = await looking.look(mirror, self.source(), followed, probe=self._probe)
+            found = await looking.poll(mirror, self.source(), followed, probe=self._probe)
         if any(one not in self._known or self._known[one].result != head for one, head in found.items()):
             await self._inspect(names)  # what is new may come from elsewhere, if it was changed under git's eyes
         return found
 
-    async def _check(self, asked: frozenset[tuple[Head, Signers]]) -> Mapping[tuple[Head, Signers], Exception | None]:
+    async def _check(
+        self, asked: frozenset[tuple[RefHead, AllowedSigners]]
+    ) -> Mapping[tuple[RefHead, AllowedSigners], Exception | None]:
         mirror = await self.ready()
         return {(head, allowed): await _verdict(mirror, head, allowed) for head, allowed in asked}
 
-    async def _fetch(self, asked: frozenset[tuple[Followed, Head]]) -> Mapping[tuple[Followed, Head], Head | Exception]:
+    async def _fetch(
+        self, asked: frozenset[tuple[Followed, RefHead]]
+    ) -> Mapping[tuple[Followed, RefHead], RefHead | Exception]:
         mirror = await self.ready()
-        wanted: dict[Followed, set[Head]] = {}
+        wanted: dict[Followed, set[RefHead]] = {}
         for followed, head in sorted(asked):
             wanted.setdefault(followed, set()).add(head)
         async with self._writing:
@@ -197,10 +201,10 @@ class Remote:
         return {(followed, head): came[followed] for followed, head in asked}
 
     async def _bring(
-        self, mirror: Mirror, wanted: Mapping[Followed, Collection[Head]]
-    ) -> Mapping[Followed, Head | Exception]:
-        came: dict[Followed, Head | Exception] = {}
-        lacking: dict[Followed, Head] = {}
+        self, mirror: Mirror, wanted: Mapping[Followed, Collection[RefHead]]
+    ) -> Mapping[Followed, RefHead | Exception]:
+        came: dict[Followed, RefHead | Exception] = {}
+        lacking: dict[Followed, RefHead] = {}
         for followed, heads in wanted.items():
             head = self._newest(followed, heads)
             # Which of several is the newest, the remote knows: the one that the mirror holds may be the oldest.
@@ -213,11 +217,13 @@ class Remote:
             self._unfit.note(lacking, fetched, self._bounds())
             came |= fetched
         for followed, result in came.items():
-            if isinstance(result, Head):
+            if isinstance(result, RefHead):
                 self._heads[followed.private_ref] = result
         return came
 
-    async def _fetched(self, mirror: Mirror, lacking: Mapping[Followed, Head]) -> Mapping[Followed, Head | Exception]:
+    async def _fetched(
+        self, mirror: Mirror, lacking: Mapping[Followed, RefHead]
+    ) -> Mapping[Followed, RefHead | Exception]:
         try:
             with self.rest.asking():
                 return await mirror.fetch(self.source(), lacking)
@@ -226,12 +232,12 @@ class Remote:
                 return dict.fromkeys(lacking, fault)
             raise
 
-    def _newest(self, followed: Followed, heads: Collection[Head]) -> Head:
+    def _newest(self, followed: Followed, heads: Collection[RefHead]) -> RefHead:
         """The head to fetch, of which the ref counts: that of the last look, should the remote's HEAD name another."""
         known = self._known.get(followed)
         return next((head for head in heads if known is not None and head == known.result), min(heads))
 
-    async def _holds(self, mirror: Mirror, followed: Followed, head: Head) -> bool:
+    async def _holds(self, mirror: Mirror, followed: Followed, head: RefHead) -> bool:
         """Whether the mirror holds a head, of which our ref may not know yet."""
         if head.is_held_as(self._heads.get(followed.private_ref)):
             return True
@@ -261,15 +267,15 @@ class Remote:
             self._mirror = Mirror(self.place.mirror, program, url=url)
         return self._mirror
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self) -> FetchBounds:
         source = self.source()
-        return Bounds(source.max_bytes, source.max_objects)
+        return FetchBounds(source.max_bytes, source.max_objects)
 
 
-async def _verdict(mirror: Mirror, head: Head, allowed: Signers) -> Exception | None:
+async def _verdict(mirror: Mirror, head: RefHead, allowed: AllowedSigners) -> Exception | None:
     """What a head that is not good has against it, which is nobody else's fault."""
     try:
-        await verifying.verify(head, allowed, mirror=mirror.path, program=mirror.program)
+        await verifying.verify_head(head, allowed, mirror=mirror.path, program=mirror.program)
     except ReconcilerError as fault:
         return fault
     return None

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler import regular_files
-from reconciler.git.faults import GitFault, State
-from reconciler.regular_files import NotAFile, TooLarge
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.regular_files import FileTooLarge, NotAFile
 from reconciler.remotes import permissions
 
 MOST_BYTES = 1 << 20
@@ -18,7 +18,7 @@ BLANK = re.compile(rb"^[ \t\r]*$", re.MULTILINE)  # ssh-keygen takes such a line
 
 
 @dataclass(frozen=True, slots=True)
-class Signers:
+class AllowedSigners:
     """The file as it was at one moment."""
 
     path: Path
@@ -30,10 +30,10 @@ class Signers:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def read(path: Path) -> Signers:
+def read_signers(path: Path) -> AllowedSigners:
     """The file as it is now. Raises GitFault unsigned for one that cannot be read or names nobody."""
     try:
-        content = regular_files.read(path, limit=MOST_BYTES)
+        content = regular_files.read_file(path, limit=MOST_BYTES)
     except FileNotFoundError:
         raise _fault(path, "does not exist; put it there, or correct `verify.signersFile`") from None
     except PermissionError:
@@ -43,12 +43,12 @@ def read(path: Path) -> Signers:
         raise _fault(path, f"cannot be read ({error.strerror or 'unknown reason'}); mend that") from None
     except NotAFile:
         raise _fault(path, "is not a file; correct `verify.signersFile`") from None
-    except TooLarge:
+    except FileTooLarge:
         raise _fault(path, f"has more than {MOST_BYTES} bytes; name fewer signers") from None
     if not any(line.strip() and not line.lstrip().startswith(b"#") for line in content.splitlines()):
         raise _fault(path, "names nobody; write a line for each who may sign")
-    return Signers(path, BLANK.sub(b"#", content))
+    return AllowedSigners(path, BLANK.sub(b"#", content))
 
 
 def _fault(path: Path, why: str) -> GitFault:
-    return GitFault(State.UNSIGNED, f"the file of signers {path} {why}; until then no new head is applied")
+    return GitFault(RepositoryState.UNSIGNED, f"the file of signers {path} {why}; until then no new head is applied")

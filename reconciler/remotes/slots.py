@@ -8,7 +8,7 @@ from collections import Counter
 from types import TracebackType
 
 
-class Slots:
+class ConcurrencyLimit:
     """`at_once` for all, of which one host has at most `each` (None: all of them).
 
     They are given in the order of asking, but first to those who insist: because a person waits. When no slot is left
@@ -20,25 +20,25 @@ class Slots:
         self._each = at_once if each is None else each
         self._beyond = beyond
         self._taken: Counter[str] = Counter()  # by host, all but those beyond
-        self._waiting: list[Turn] = []
+        self._waiting: list[ConcurrencySlot] = []
 
     @property
     def are_free(self) -> bool:
         """Whether nobody has one."""
         return not self._taken.total()
 
-    def turn(self, host: str, *, insists: bool = False) -> "Turn":
+    def turn(self, host: str, *, insists: bool = False) -> "ConcurrencySlot":
         """To wait for a slot and have it: `async with slots.turn(host): ...`."""
-        return Turn(self, host, insists=insists)
+        return ConcurrencySlot(self, host, insists=insists)
 
     # For the turns alone
 
-    def enter(self, turn: "Turn") -> None:
+    def enter(self, turn: "ConcurrencySlot") -> None:
         """It waits from now on; it may have its slot already when this returns."""
         self._waiting.append(turn)
         self.give()
 
-    def leave(self, turn: "Turn") -> None:
+    def leave(self, turn: "ConcurrencySlot") -> None:
         """It waits no more, or needs its slot no more."""
         if turn in self._waiting:
             self._waiting.remove(turn)
@@ -62,10 +62,10 @@ class Slots:
             turn.came.set()
 
 
-class Turn:
+class ConcurrencySlot:
     """One who waits for a slot of a host, and then has it."""
 
-    def __init__(self, slots: Slots, host: str, *, insists: bool) -> None:
+    def __init__(self, slots: ConcurrencyLimit, host: str, *, insists: bool) -> None:
         self.host = host
         self.insists = insists
         self.is_beyond = False

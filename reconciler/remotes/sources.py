@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from reconciler.errors import Refused
 from reconciler.git import refs
-from reconciler.git.refs import Followed, shown
+from reconciler.git.refs import Followed, shown_name
+from reconciler.model.errors import Refused
 from reconciler.remotes.credentials import ANONYMOUS, Credentials
 from reconciler.settings import addresses
 
@@ -61,10 +61,10 @@ def local_path(url: str) -> Path:
     if url.startswith("file:"):
         parts = urlsplit(url)
         if parts.netloc not in {"", "localhost"} or parts.query or parts.fragment:
-            raise Refused(f"the repository URL {shown(url)} is not of the form file:///path")
+            raise Refused(f"the repository URL {shown_name(url)} is not of the form file:///path")
         path = unquote(parts.path, errors="surrogateescape")
     if not path.startswith("/") or CONTROL.search(path) or not path.isprintable():
-        raise Refused(f"the repository {shown(url)} is neither an absolute path nor a file:///path URL")
+        raise Refused(f"the repository {shown_name(url)} is neither an absolute path nor a file:///path URL")
     return Path(path)
 
 

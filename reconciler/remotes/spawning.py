@@ -17,7 +17,7 @@ READ_BYTES = 64 * 1024  # at a time
 REAP_SECONDS = 5.0  # a process that survives SIGKILL for so long hangs in the kernel (a dead network disk)
 
 
-class Pipe:
+class ChildPipe:
     """The end of a pipe that is read when somebody asks; whoever writes waits when it is full. One reads at a time.
 
     The loop's own transports close a descriptor that another thread may have by then: uvloop's close it, and then the
@@ -68,7 +68,7 @@ class Child:
         assert process.stdout is not None
         assert process.stderr is not None
         self.pid = process.pid
-        self.stdout, self.stderr = Pipe(process.stdout), Pipe(process.stderr)
+        self.stdout, self.stderr = ChildPipe(process.stdout), ChildPipe(process.stderr)
         self._process = process
         self._ended = asyncio.Event()
         self._descriptor = os.pidfd_open(self.pid)  # can be read once the process has ended
@@ -91,7 +91,7 @@ class Child:
         self._ended.set()
 
 
-async def start(
+async def start_child(
     arguments: tuple[str, ...],
     *,
     folder: Path,

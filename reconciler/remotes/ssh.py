@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from reconciler.hanging import Asking
+from reconciler.hanging import BoundedIO
 from reconciler.remotes import secret_files
 from reconciler.remotes.agents import Agent
 from reconciler.remotes.credentials import KNOWN_HOSTS_FILE, SSH_KEY_FILE, SSH_PASSPHRASE_FILE, Credentials
@@ -67,7 +67,7 @@ class Ssh(Transport):
     def __init__(self, credentials: Credentials, *, home: Path) -> None:
         super().__init__("ssh")
         self._credentials = credentials
-        self._asking = Asking("the files with credentials")
+        self._asking = BoundedIO("the files with credentials")
         key, passphrase = credentials.ssh_key_file, credentials.ssh_passphrase_file
         self._agent = (
             Agent(home, key=key, passphrase=passphrase) if key is not None and passphrase is not None else None
@@ -79,14 +79,16 @@ class Ssh(Transport):
         if self._agent is not None:
             await self._agent.ready()
         agent = None if self._agent is None else self._agent.name
-        yield Access(environment={"GIT_SSH_COMMAND": command(self._credentials, agent=agent), "GIT_SSH_VARIANT": "ssh"})
+        yield Access(
+            environment={"GIT_SSH_COMMAND": ssh_command(self._credentials, agent=agent), "GIT_SSH_VARIANT": "ssh"}
+        )
 
     async def close(self) -> None:
         if self._agent is not None:
             await self._agent.close()
 
 
-def command(credentials: Credentials, *, agent: str | None) -> str:
+def ssh_command(credentials: Credentials, *, agent: str | None) -> str:
     """The command that git has a shell run. `agent`: the socket with the one key, from the folder that git runs in."""
     known = _path(str(credentials.known_hosts_file or os.devnull))
     key = _path(str(credentials.ssh_key_file)) if credentials.ssh_key_file is not None else "none"
@@ -113,26 +115,28 @@ def _check(credentials: Credentials) -> None:
 
 
 def _check_hosts(path: Path) -> None:
-    lines = secret_files.content(path, KNOWN_HOSTS_FILE, limit=secret_files.MOST_LIST_BYTES).splitlines()
+    lines = secret_files.secret_content(path, KNOWN_HOSTS_FILE, limit=secret_files.MOST_LIST_BYTES).splitlines()
     if not any(line.strip() and not line.lstrip().startswith(b"#") for line in lines):
         mend = "write the server's line of `ssh-keyscan` into it, once you know that the key is the server's"
-        secret_files.refuse(path, KNOWN_HOSTS_FILE, "names no host", mend)
+        secret_files.refuse_file(path, KNOWN_HOSTS_FILE, "names no host", mend)
 
 
 def _check_key(path: Path, *, has_passphrase: bool) -> None:
-    text = secret_files.content(path, SSH_KEY_FILE)
+    text = secret_files.secret_content(path, SSH_KEY_FILE)
     begin = _BEGIN.search(text)
     if begin is None:
-        secret_files.refuse(path, SSH_KEY_FILE, "holds no private key", f"put one there, or correct {SSH_KEY_FILE}")
+        secret_files.refuse_file(
+            path, SSH_KEY_FILE, "holds no private key", f"put one there, or correct {SSH_KEY_FILE}"
+        )
     with contextlib.suppress(OSError):
         found = path.stat()
         if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) & 0o077:  # ssh's own rule
-            secret_files.refuse(
+            secret_files.refuse_file(
                 path, SSH_KEY_FILE, "may be read by others, so ssh does not use it", "make its mode 0600"
             )
     if not has_passphrase and _is_encrypted(text, kind=begin[1]):
         mend = f"name the file of the passphrase in {SSH_PASSPHRASE_FILE}"
-        secret_files.refuse(path, SSH_KEY_FILE, "holds a key that has a passphrase", mend)
+        secret_files.refuse_file(path, SSH_KEY_FILE, "holds a key that has a passphrase", mend)
 
 
 def _is_encrypted(text: bytes, *, kind: bytes) -> bool:

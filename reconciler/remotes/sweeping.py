@@ -22,40 +22,40 @@ LEFTOVERS = (
 )
 
 
-def sweep(mirror: Path) -> None:
+def sweep_mirror(mirror: Path) -> None:
     """Remove what killed git programs left in a mirror. Nobody may write there meanwhile."""
     for pattern in LEFTOVERS:
         for leftover in mirror.glob(pattern):
-            remove(leftover)
+            remove_files(leftover)
 
 
-def packs(mirror: Path) -> Set[str]:
+def pack_files(mirror: Path) -> Set[str]:
     """The names of what there is of packs."""
     return frozenset(file.name for file in (mirror / "objects/pack").glob("pack-*"))
 
 
-def measure(mirror: Path) -> tuple[int, int]:
+def measure_packs(mirror: Path) -> tuple[int, int]:
     """How many packs there are, and the bytes in them."""
     sizes = [file.stat().st_size for file in (mirror / "objects/pack").glob("*.pack")]
     return len(sizes), sum(sizes)
 
 
-def keep(mirror: Path, *, packs: Set[str]) -> None:
+def keep_pack(mirror: Path, *, packs: Set[str]) -> None:
     """Remove all objects but those of these packs. Nobody may write there meanwhile."""
-    sweep(mirror)
+    sweep_mirror(mirror)
     for file in (mirror / "objects/pack").glob("pack-*"):
         if file.name not in packs:
-            remove(file)
+            remove_files(file)
 
 
-def swap(fresh: Path, *, path: Path, old: Path) -> None:
+def swap_packs(fresh: Path, *, path: Path, old: Path) -> None:
     """Put `fresh` where `path` is. Between the two renames there is none, which is taken as not yet made."""
     with contextlib.suppress(FileNotFoundError):
         path.rename(old)
     fresh.rename(path)
 
 
-def remove(path: Path) -> None:
+def remove_files(path: Path) -> None:
     """Remove a file or a whole folder, if it is there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

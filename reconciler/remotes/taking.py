@@ -31,14 +31,14 @@ HAS = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
 OBJECTS_AT = slice(8, 12)  # of the header of a pack, how many it holds
 
 
-class Ask(Protocol):
+class AskMirror(Protocol):
     """Runs git within the limits of a source."""
 
     async def __call__(self, *arguments: str, stdin: bytes, output_bytes: int) -> Output:
         """Raises GitFault when git cannot be run, or takes too long."""
 
 
-async def take(ask: Ask, source: Source, mirror: Path, *, commit: str, known: str) -> bool:
+async def local_fetch(ask: AskMirror, source: Source, mirror: Path, *, commit: str, known: str) -> bool:
     """Have a mirror hold a commit with all its history; `known` is one that it holds, best the one before. False when
     that cannot be done in this way, for whatever reason; objects that came may stay then.
     """
@@ -54,7 +54,7 @@ async def take(ask: Ask, source: Source, mirror: Path, *, commit: str, known: st
     return await _is_whole(ask, at, commit)
 
 
-async def _is_whole(ask: Ask, at: str, commit: str) -> bool:
+async def _is_whole(ask: AskMirror, at: str, commit: str) -> bool:
     """Whether all is there that a commit leads to beyond what our refs lead to."""
     told = await ask(at, *CHANGED, f"{commit}^{{commit}}", "--not", "--all", stdin=b"", output_bytes=MAX_CHANGED_BYTES)
     if told.status != 0 or told.truncated:

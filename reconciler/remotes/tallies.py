@@ -12,7 +12,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Call(StrEnum):
+class RemoteCall(StrEnum):
     """What was asked."""
 
     LOOK = "look"
@@ -20,16 +20,16 @@ class Call(StrEnum):
 
 
 @dataclass(slots=True)
-class Tally:
+class RemoteTally:
     """Calls since the start, and what failed of them, by the state in which that leaves a repository; empty for what is
     no fault of Git's.
     """
 
-    calls: dict[Call, int] = field(default_factory=lambda: dict.fromkeys(Call, 0))
-    failures: Counter[tuple[Call, str]] = field(default_factory=Counter)
+    calls: dict[RemoteCall, int] = field(default_factory=lambda: dict.fromkeys(RemoteCall, 0))
+    failures: Counter[tuple[RemoteCall, str]] = field(default_factory=Counter)
 
     def counted(
-        self, call: Call, make: Callable[[frozenset[Key]], Awaitable[Mapping[Key, Value | Exception]]]
+        self, call: RemoteCall, make: Callable[[frozenset[Key]], Awaitable[Mapping[Key, Value | Exception]]]
     ) -> Callable[[frozenset[Key]], Awaitable[Mapping[Key, Value | Exception]]]:
         """The same call, counted from now on."""
 
@@ -47,5 +47,5 @@ class Tally:
 
         return made
 
-    def _failed(self, call: Call, fault: Exception) -> None:
+    def _failed(self, call: RemoteCall, fault: Exception) -> None:
         self.failures[call, fault.state.value if isinstance(fault, GitFault) else ""] += 1

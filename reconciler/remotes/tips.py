@@ -10,26 +10,26 @@ SECONDS = 30.0  # between two looks for this alone, and how long what was seen c
 MOST = 256  # refs that are remembered and asked for in one look
 
 
-class Tip(NamedTuple):
+class RefTip(NamedTuple):
     """Where a ref was; `commit` is None when it was not there. `at`: when the look began."""
 
     at: float
     commit: str | None
 
 
-class Tips:
+class RefCache:
     """Of one remote. `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._known: dict[str, Tip] = {}  # those that were asked for last come last
+        self._known: dict[str, RefTip] = {}  # those that were asked for last come last
         self._asked = float("-inf")
 
     def note(self, ref: str, commit: str | None, *, at: float) -> None:
         """Somebody looked."""
         known = self._known.get(ref)
         if known is None or known.at <= at:
-            self._known[ref] = Tip(at, commit)
+            self._known[ref] = RefTip(at, commit)
         while len(self._known) > MOST:
             del self._known[next(iter(self._known))]
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from reconciler.remotes.http_answers import Answers
+from reconciler.remotes.http_answers import HttpAnswers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Access:
     environment: Mapping[str, str] = field(default_factory=dict)
     descriptors: tuple[int, ...] = ()
     secrets: frozenset[bytes] = frozenset()
-    answers: Answers | None = None
+    answers: HttpAnswers | None = None
     halt: asyncio.Event | None = None
 
 
@@ -49,6 +49,6 @@ class Transport:
         """End what was kept for later runs. A later run begins it again."""
 
 
-def quoted(text: str) -> str:
+def quoted_path(text: str) -> str:
     """Text as a value, or the name of a section's part, in git's configuration. It holds no control character."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

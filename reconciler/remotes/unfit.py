@@ -8,29 +8,31 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from reconciler.git.faults import GitFault
-from reconciler.git.refs import Followed, Head
+from reconciler.git.refs import Followed, RefHead
 
 
-class Bounds(NamedTuple):
+class FetchBounds(NamedTuple):
     """What a fetch may bring: with more, a head that was too much is another case."""
 
     bytes: int
     objects: int
 
 
-class Unfit:
+class RejectedHeads:
     """Of one remote: of each that is followed the last head, should it be one."""
 
     def __init__(self) -> None:
-        self._known: dict[Followed, tuple[Head, Bounds, GitFault]] = {}
+        self._known: dict[Followed, tuple[RefHead, FetchBounds, GitFault]] = {}
 
-    def check(self, followed: Followed, head: Head, bounds: Bounds) -> None:
+    def check(self, followed: Followed, head: RefHead, bounds: FetchBounds) -> None:
         """Raise the GitFault that the fetch of this head within these bounds ended in, if it was one of the head."""
         known = self._known.get(followed)
         if known is not None and head.is_held_as(known[0]) and bounds == known[1]:
             raise known[2].with_traceback(None)
 
-    def note(self, wanted: Mapping[Followed, Head], came: Mapping[Followed, Head | Exception], bounds: Bounds) -> None:
+    def note(
+        self, wanted: Mapping[Followed, RefHead], came: Mapping[Followed, RefHead | Exception], bounds: FetchBounds
+    ) -> None:
         """Remember what a fetch of these heads ended in."""
         for followed, head in wanted.items():
             result = came.get(followed)

@@ -21,9 +21,9 @@ from pathlib import Path
 import watchfiles
 from watchfiles.main import FileChange
 
-from reconciler.errors import Transient
+from reconciler.model.errors import Transient
 from reconciler.remotes import repository_places
-from reconciler.remotes.repository_places import Fact, Identity, Places
+from reconciler.remotes.repository_places import RefFact, RefIdentity, RefPlaces
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class Standing:
     def __init__(self, watches: "list[Watch]", *, stop: Watcher) -> None:
         """Returns when it stands. Raises ERRORS."""
         # A folder that has two paths would be told under one of them alone.
-        places: dict[Identity, str] = {}
+        places: dict[RefIdentity, str] = {}
         self._by_refs: dict[str, list[Watch]] = {}
         for watch in watches:
             refs = places.setdefault(watch.refs_identity, str(watch.places.refs))
@@ -199,16 +199,16 @@ class Standing:
 class Watch:
     """One repository, as the thread knows it."""
 
-    places: Places
-    refs_identity: Identity
+    places: RefPlaces
+    refs_identity: RefIdentity
 
     def __init__(self, path: Path, wake: Callable[[], None]) -> None:
         self.path = path
         self.wake = wake  # whoever listens; from any thread
         self.failure: WatchEnded | None = None
         self.is_new = True
-        self._identities: list[Identity] = []
-        self._facts: list[Fact] = []
+        self._identities: list[RefIdentity] = []
+        self._facts: list[RefFact] = []
 
     def is_there(self) -> bool:
         """Whether it is where it was, and watched by nobody's error; of a new one, whether it is a repository."""
@@ -236,7 +236,7 @@ class Watch:
     def look(self) -> None:
         """Look at what the kernel does not tell of."""
         if self.is_there():
-            before, self._facts = self._facts, [repository_places.fact(file) for file in self.places.files]
+            before, self._facts = self._facts, [repository_places.ref_fact(file) for file in self.places.files]
             if self._facts != before:
                 self.wake()
 
@@ -249,9 +249,9 @@ class Watch:
 
     def _check(self) -> None:
         if not self._identities:
-            self.places = repository_places.find(self.path)
-            self._identities = [repository_places.identity(folder) for folder in self.places.folders]
-            self.refs_identity = repository_places.identity(self.places.refs)
-            self._facts = [repository_places.fact(file) for file in self.places.files]
-        elif self._identities != [repository_places.identity(folder) for folder in self.places.folders]:
+            self.places = repository_places.find_ref_places(self.path)
+            self._identities = [repository_places.ref_identity(folder) for folder in self.places.folders]
+            self.refs_identity = repository_places.ref_identity(self.places.refs)
+            self._facts = [repository_places.ref_fact(file) for file in self.places.files]
+        elif self._identities != [repository_places.ref_identity(folder) for folder in self.places.folders]:
             raise FileNotFoundError(0, "its folder was removed or replaced")

@@ -11,18 +11,18 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
-from reconciler import ids
 from reconciler.applying import Applier
-from reconciler.clock import Clock, rfc3339
-from reconciler.plans.models import Tip
+from reconciler.model import ids
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.plan import PlanTip
 from reconciler.reading.messages import Context, ReviewJob, ReviewPlanned
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.repositories import Repositories
 from reconciler.remotes.proposing import Proposal
 from reconciler.reviewing import encoding, questions, staleness
-from reconciler.reviewing.keeping import KeptPlan, Question, Shelf
-from reconciler.reviewing.questions import PlanRequest, TookTooLong, Unknown
-from reconciler.reviewing.turns import Shared, Turns
+from reconciler.reviewing.keeping import KeptPlan, PlanQuestion, PlanShelf
+from reconciler.reviewing.questions import PlanRequest, TookTooLong, UnknownProposal
+from reconciler.reviewing.turns import QuestionTurns, SharedQuestions
 from reconciler.store.contract import Store
 
 MOST_WAITING = 4  # questions of the whole service that wait behind another one about their repository
@@ -40,7 +40,7 @@ class Reviewing:
         applier: Applier,
         clock: Clock,
         randomness: Callable[[int], bytes] = os.urandom,
-        shelf: Shelf | None = None,
+        shelf: PlanShelf | None = None,
         grace: float = GRACE,
     ) -> None:
         self._repositories = repositories
@@ -48,10 +48,10 @@ class Reviewing:
         self._applier = applier
         self._clock = clock
         self._randomness = randomness
-        self._shelf = shelf or Shelf()
+        self._shelf = shelf or PlanShelf()
         self._grace = grace
-        self._shared: Shared[KeptPlan] = Shared()
-        self._turns = Turns(most_waiting=MOST_WAITING)
+        self._shared: SharedQuestions[KeptPlan] = SharedQuestions()
+        self._turns = QuestionTurns(most_waiting=MOST_WAITING)
         self._begun: set[asyncio.Task[KeptPlan]] = set()  # what the reader works on
 
     async def plan(self, asked: PlanRequest) -> KeptPlan:
@@ -73,7 +73,7 @@ class Reviewing:
 
     async def are_stale(self, plans: Sequence[KeptPlan]) -> list[bool]:
         """Whether each would be another one now, as far as that was looked at. Raises StoreFault."""
-        return await staleness.of(
+        return await staleness.staleness_of(
             plans, repositories=self._repositories, revision=await self._store.revision(), applier=self._applier
         )
 
@@ -95,16 +95,16 @@ class Reviewing:
     def _reconciler(self, asked: PlanRequest) -> Reconciler:
         found = self._repositories.reconciler(asked.repository)
         if found is None:
-            raise Unknown("There is no such repository.")
+            raise UnknownProposal("There is no such repository.")
         return found
 
     async def _planned(self, reconciler: Reconciler, asked: PlanRequest, turn: AsyncExitStack) -> KeptPlan:
         watched = reconciler.watched
         proposed = await reconciler.proposing.propose(asked.head, base=asked.base)
-        question = Question(
+        question = PlanQuestion(
             watched,
-            base=Tip(ref=proposed.base_ref, commit=proposed.base),
-            head=Tip(ref=proposed.head_ref, commit=proposed.head),
+            base=PlanTip(ref=proposed.base_ref, commit=proposed.base),
+            head=PlanTip(ref=proposed.head_ref, commit=proposed.head),
             secrets=await self._applier.secrets(watched.project),
         )
         kept = self._shelf.find(question, revision=await self._store.revision())
@@ -129,7 +129,7 @@ class Reviewing:
         if not ended.cancelled():
             ended.exception()  # nobody may be left to be told, and asyncio would complain of that
 
-    async def _review(self, reconciler: Reconciler, question: Question, proposed: Proposal) -> KeptPlan:
+    async def _review(self, reconciler: Reconciler, question: PlanQuestion, proposed: Proposal) -> KeptPlan:
         plan, told = self._new_id(), question.secrets
 
         def job(context: Context) -> ReviewJob:
@@ -139,22 +139,22 @@ class Reviewing:
 
         planned = await self._applier.review(job, project=question.watched.project)
         if not planned.entry:
-            raise questions.unmergeable(question, planned.conflicts)
+            raise questions.unmergeable_fault(question, planned.conflicts)
         made = await self._kept(plan, replace(question, secrets=told), planned)
         self._shelf.put(made)
         return made
 
-    async def _kept(self, plan: str, question: Question, planned: ReviewPlanned) -> KeptPlan:
+    async def _kept(self, plan: str, question: PlanQuestion, planned: ReviewPlanned) -> KeptPlan:
         return KeptPlan(
             plan,
             question,
-            digest=questions.digest(question, revision=planned.revision),
+            digest=questions.question_digest(question, revision=planned.revision),
             revision=planned.revision,
             created_at=rfc3339(self._clock()),
             merge_base=planned.merge_base,
             behind=planned.behind,
             ahead=planned.ahead,
-            found=await encoding.encoded(planned.entry),
+            found=await encoding.encode_plan(planned.entry),
         )
 
     def _new_id(self) -> str:

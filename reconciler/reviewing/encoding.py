@@ -9,22 +9,22 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.planning import statuses
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.plans.models import Entry, Status
+from reconciler.model import outcomes
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import PlanEntry, PlanStatus
 from reconciler.reviewing import hiding
 
 AT_ONCE = 50  # statuses, about a millisecond
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedPlan:
     """An entry of a plan. `statuses` are JSON, for who may read everything; `without_raw` for who may not.
 
     `entry` is all of it but the statuses; `counts` is how often each status occurs, `unchanged` included.
     """
 
-    entry: Entry
+    entry: PlanEntry
     counts: dict[str, int]
     statuses: tuple[bytes, ...]
     without_raw: tuple[bytes, ...]
@@ -53,13 +53,13 @@ class _Pieces(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 _PIECES = msgspec.msgpack.Decoder(_Pieces)
-_STATUS = msgspec.msgpack.Decoder(Status)
+_STATUS = msgspec.msgpack.Decoder(PlanStatus)
 
 
-async def encoded(entry: bytes) -> Encoded:
+async def encode_plan(entry: bytes) -> EncodedPlan:
     """An entry in msgpack as JSON; others have their turn meanwhile. Raises msgspec.DecodeError for anything else."""
     pieces = _PIECES.decode(entry)
-    rest = Entry(**{**msgspec.structs.asdict(pieces), "statuses": ()})
+    rest = PlanEntry(**{**msgspec.structs.asdict(pieces), "statuses": ()})
     shown: list[bytes] = []
     hidden: list[bytes] = []
     found: list[UpdateStatus] = []
@@ -71,5 +71,5 @@ async def encoded(entry: bytes) -> Encoded:
         shown.append(msgspec.json.encode(status))
         hidden.append(shown[-1] if masked is status else msgspec.json.encode(masked))
         found.append(status.status)
-    counts = {**rest.counts, **statuses.count(found)}
-    return Encoded(rest, counts, tuple(shown), tuple(hidden))
+    counts = {**rest.counts, **outcomes.count_statuses(found)}
+    return EncodedPlan(rest, counts, tuple(shown), tuple(hidden))

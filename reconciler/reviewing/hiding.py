@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from reconciler.plans.models import SENSITIVE, SENSITIVE_CHANGED, Field, Status
+from reconciler.model.plan import SENSITIVE, SENSITIVE_CHANGED, PlanField, PlanStatus
 
 CONFIGURATION = "Configuration"  # the one kind that may have such a text
 SPEC, RAW = "spec", "raw"
 
 
-def without_raw(status: Status) -> Status:
+def without_raw(status: PlanStatus) -> PlanStatus:
     """The same status without the text; the very same where there is none."""
     if status.kind != CONFIGURATION:
         return status
@@ -23,7 +23,7 @@ def without_raw(status: Status) -> Status:
     return msgspec.structs.replace(status, fields=fields)
 
 
-def _hidden(field: Field) -> Field:
+def _hidden(field: PlanField) -> PlanField:
     if _is_raw(field.path):
         return _masked(field)
     # Of a whole spec the beginning may be all there is, in which the text may stand.
@@ -39,7 +39,7 @@ def _has_raw(value: Any) -> bool:
     return isinstance(value, dict) and not value.keys().isdisjoint({SPEC, RAW, "begins"})
 
 
-def _masked(field: Field) -> Field:
+def _masked(field: PlanField) -> PlanField:
     """As a secret: that it changed is told, and neither what it was nor what it is."""
     had, has = field.old is not msgspec.UNSET, field.new is not msgspec.UNSET
     old = SENSITIVE if had else msgspec.UNSET

@@ -6,10 +6,10 @@ Belongs here: what is kept of a plan, what it answers, and which go first. Does 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.plans.models import Tip
-from reconciler.reconciling.watched import Watched
-from reconciler.resources.secret_references import Available
-from reconciler.reviewing.encoding import Encoded
+from reconciler.model.plan import PlanTip
+from reconciler.model.secret_references import AvailableSecrets
+from reconciler.reconciling.watched import WatchedRepository
+from reconciler.reviewing.encoding import EncodedPlan
 
 MOST = 200  # plans of the whole service
 MOST_BYTES = 64 << 20  # 64 MiB, of all of them
@@ -17,16 +17,16 @@ OF_ONE = 2_000  # bytes of a plan beside what was found, roughly
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlanQuestion:
     """What was asked of a repository, as it is watched: to merge `head` into `base`, both where they were found.
 
     `secrets` are the names that its project could refer to then.
     """
 
-    watched: Watched
-    base: Tip
-    head: Tip
-    secrets: Available
+    watched: WatchedRepository
+    base: PlanTip
+    head: PlanTip
+    secrets: AvailableSecrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class KeptPlan:
     """A plan. `revision` is that of the store, `created_at` an instant as RFC 3339 text; the rest as `Plan` has it."""
 
     id: str
-    question: Question
+    question: PlanQuestion
     digest: str
     revision: int
     created_at: str
     merge_base: str
     behind: int
     ahead: int
-    found: Encoded
+    found: EncodedPlan
 
     @property
     def repository(self) -> str:
@@ -59,14 +59,14 @@ class KeptPlan:
         return OF_ONE + self.found.size
 
 
-class Shelf:
+class PlanShelf:
     """Plans by their ids, the oldest first to go."""
 
     def __init__(self, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._kept: dict[str, KeptPlan] = {}  # in the order in which they were made
-        self._answers: dict[tuple[Question, int], str] = {}
+        self._answers: dict[tuple[PlanQuestion, int], str] = {}
         self._bytes = 0
 
     def put(self, made: KeptPlan) -> None:
@@ -83,7 +83,7 @@ class Shelf:
         """The plan of an id."""
         return self._kept.get(plan)
 
-    def find(self, question: Question, *, revision: int) -> KeptPlan | None:
+    def find(self, question: PlanQuestion, *, revision: int) -> KeptPlan | None:
         """The plan that answers a question as of a revision of the store."""
         return self._kept.get(self._answers.get((question, revision), ""))
 

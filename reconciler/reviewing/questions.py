@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.errors import Refused, Transient
-from reconciler.plans.models import FORMAT
-from reconciler.reviewing.keeping import Question
+from reconciler.model.errors import Refused, Transient
+from reconciler.model.plan import FORMAT
+from reconciler.reviewing.keeping import PlanQuestion
 
 FILES_TOLD = 100  # of those that conflict
 
 
-class Unknown(Refused):
+class UnknownProposal(Refused):
     """No repository of this name is watched."""
 
 
@@ -40,13 +40,13 @@ class PlanRequest(NamedTuple):
     base: str | None
 
 
-def digest(question: Question, *, revision: int) -> str:
+def question_digest(question: PlanQuestion, *, revision: int) -> str:
     """What tells a plan from every other: another base, head or state of the store has another one."""
     facts = (FORMAT, question.watched.name, question.base.commit, question.head.commit, revision)
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()
 
 
-def unmergeable(question: Question, conflicts: Sequence[str]) -> Unmergeable:
+def unmergeable_fault(question: PlanQuestion, conflicts: Sequence[str]) -> Unmergeable:
     """Why the two do not merge: the files that conflict, or, without any, that they have nothing in common."""
     base, head = question.base.ref, question.head.ref
     if not conflicts:

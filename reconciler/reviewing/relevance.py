@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.deciding import candidates
-from reconciler.deciding.candidates import Candidate, Rules
-from reconciler.documents import limits
-from reconciler.documents import reading as documents
+from reconciler.deciding.candidates import Candidate, CandidateRules
 from reconciler.git import ignoring
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import Change, File
-from reconciler.resources import builtins
-from reconciler.resources.keys import Key
+from reconciler.git.trees import TreeChange, TreeFile
+from reconciler.model import builtins, documents, positions
+from reconciler.model.names import Key
 
 NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")  # at least what `resources.names` lets through
 HIDING = re.compile(rb"\\[xuU\r\n]")  # escapes of YAML and JSON that may stand for a letter, and a folded line
@@ -28,7 +26,7 @@ CACHED_BYTES = 64 * 1024 * 1024  # of files kept between two rounds
 
 
 @dataclass(frozen=True, slots=True)
-class Relevant:
+class RelevantFiles:
     """The files to read, by path, None for all; `untouched` is how many other files count.
 
     `held` are the resources in these files, `missing` are those that they refer to and nobody has. `unsought` are those
@@ -42,14 +40,19 @@ class Relevant:
     untouched: int
 
 
-def touches_rules(changes: Iterable[Change]) -> bool:
+def touches_rules(changes: Iterable[TreeChange]) -> bool:
     """Whether a file changed that says which others count."""
     return any(change.path.rpartition("/")[2] == ignoring.FILE_NAME for change in changes)
 
 
-def find(
-    base: Snapshot, merged: Snapshot, changes: Iterable[Change], matter: Iterable[File], *, rules: Rules
-) -> Relevant:
+def find_relevant(
+    base: Snapshot,
+    merged: Snapshot,
+    changes: Iterable[TreeChange],
+    matter: Iterable[TreeFile],
+    *,
+    rules: CandidateRules,
+) -> RelevantFiles:
     """What a change concerns. `matter` are the files of the merge that count. Raises GitFault."""
     files = {file.path: file.blob for file in matter if file.readable}
     search = _Search(merged, files, rules)
@@ -61,7 +64,7 @@ def find(
     search.spread()
     held = frozenset(search.held)
     known = held | builtins.built_in().keys()
-    return Relevant(
+    return RelevantFiles(
         only=frozenset(search.included | {change.path for change in changed}),
         missing=frozenset(search.named & search.sought) - known,
         unsought=frozenset(search.named - search.sought) - known,
@@ -70,9 +73,9 @@ def find(
     )
 
 
-def everything(
-    base: Snapshot, before: Iterable[File], merged: Snapshot, matter: Iterable[File], *, rules: Rules
-) -> Relevant:
+def every_file(
+    base: Snapshot, before: Iterable[TreeFile], merged: Snapshot, matter: Iterable[TreeFile], *, rules: CandidateRules
+) -> RelevantFiles:
     """The same when every file is read."""
     search = _Search(merged, {file.path: file.blob for file in matter if file.readable}, rules)
     old = {file.path: file.blob for file in before if file.readable}
@@ -83,7 +86,7 @@ def everything(
         search.include(path)
     search.connect()
     missing = frozenset(search.named - search.held - builtins.built_in().keys())
-    return Relevant(only=None, missing=missing, unsought=frozenset(), held=frozenset(search.held), untouched=0)
+    return RelevantFiles(only=None, missing=missing, unsought=frozenset(), held=frozenset(search.held), untouched=0)
 
 
 @dataclass(slots=True)
@@ -96,7 +99,7 @@ class _Search:
 
     merged: Snapshot
     files: Mapping[str, str]
-    rules: Rules
+    rules: CandidateRules
     included: set[str] = field(default_factory=set)
     held: set[Key] = field(default_factory=set)
     named: set[Key] = field(default_factory=set)
@@ -198,11 +201,13 @@ def _mentioning(names: set[bytes]) -> Callable[[bytes], Iterable[bytes]]:
     return mentions
 
 
-def _parsed(snapshot: Snapshot, path: str, blob: str, rules: Rules) -> tuple[Candidate, ...]:
+def _parsed(snapshot: Snapshot, path: str, blob: str, rules: CandidateRules) -> tuple[Candidate, ...]:
     data = b"" if documents.syntax_of(path) is None else _content(snapshot, blob)
-    return candidates.of_file(data, path=path, rules=rules) or () if data else ()
+    return candidates.candidates_of_file(data, path=path, rules=rules) or () if data else ()
 
 
 def _content(snapshot: Snapshot, blob: str) -> bytes:
     """A file's bytes; none of one that is too large to be read, which is told elsewhere."""
-    return snapshot.read(blob, limits.FILE.bytes) if snapshot.size(blob) <= limits.FILE.bytes else b""
+    return (
+        snapshot.read(blob, positions.FILE_LIMITS.bytes) if snapshot.size(blob) <= positions.FILE_LIMITS.bytes else b""
+    )

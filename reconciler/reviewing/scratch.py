@@ -11,23 +11,23 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from reconciler.clock import rfc3339
-from reconciler.deciding.candidates import Rules
-from reconciler.git.faults import State
+from reconciler.deciding.candidates import CandidateRules
+from reconciler.git.faults import RepositoryState
 from reconciler.git.snapshots import Snapshot
+from reconciler.model.clock import rfc3339
 from reconciler.reading import commits
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.messages import CommitJob, Context
-from reconciler.reading.terms import Terms
+from reconciler.reading.terms import PlanMode
 from reconciler.store import connections, migrating, queries, writing
 from reconciler.store.contract import Changes, Record, RepositoryRow
-from reconciler.store.moving import Recent
+from reconciler.store.moving import RecentCommits
 from reconciler.store.planning_view import PlanningView
 
 SEED_BYTES = 16
 
 
-class Scratch(AbstractContextManager["Scratch"]):
+class ScratchStore(AbstractContextManager["ScratchStore"]):
     """The store; use it in a `with` statement. Only its owner may read it, since bases hold secrets too."""
 
     def __init__(self, *, api_versions: frozenset[str], now: datetime, refuse_unknown: bool = False) -> None:
@@ -45,8 +45,8 @@ class Scratch(AbstractContextManager["Scratch"]):
         except BaseException:
             self._stack.close()
             raise
-        (key,) = self._writer.execute(queries.load()["hmac_key"]).fetchone()
-        self.rules = Rules(api_versions=api_versions, hmac_key=bytes(key))
+        (key,) = self._writer.execute(queries.load_queries()["hmac_key"]).fetchone()
+        self.rules = CandidateRules(api_versions=api_versions, hmac_key=bytes(key))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -56,7 +56,7 @@ class Scratch(AbstractContextManager["Scratch"]):
     def context(self, project: str) -> Context:
         """What a plan in this store is told; the project is made."""
         at = rfc3339(self._now)
-        self._writer.execute(queries.load()["create_project"], (project, at))
+        self._writer.execute(queries.load_queries()["create_project"], (project, at))
         return Context(
             store=str(self._path),
             project=project,
@@ -68,7 +68,7 @@ class Scratch(AbstractContextManager["Scratch"]):
             seed=os.urandom(SEED_BYTES),
         )
 
-    def apply(self, job: CommitJob, snapshot: Snapshot, *, terms: Terms) -> None:
+    def apply(self, job: CommitJob, snapshot: Snapshot, *, terms: PlanMode) -> None:
         """Store what a commit holds, as if a service had stored it long ago. Raises GitFault, StoreFault."""
         parts: list[Changes] = []
         planned = commits.plan_snapshot(
@@ -87,10 +87,10 @@ class Scratch(AbstractContextManager["Scratch"]):
             commit=job.commit,
             tree=planned.tree,
             head=job.commit,
-            state=State.READY.value,
+            state=RepositoryState.READY.value,
             message=None,
             since=job.context.at,
             origin=job.origin,
         )
         record = Record(repository=row, forget_files_of=job.repository)
-        writing.commit(self._writer, parts, record=record, planned_at=planned.revision, recent=Recent())
+        writing.commit(self._writer, parts, record=record, planned_at=planned.revision, recent=RecentCommits())

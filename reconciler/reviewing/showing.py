@@ -2,11 +2,11 @@
 
 import msgspec
 
-from reconciler.plans.models import Tip
+from reconciler.model.plan import PlanTip
 from reconciler.reviewing.keeping import KeptPlan
 
 
-def head(kept: KeptPlan, *, stale: bool) -> bytes:
+def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
     """The plan as a JSON object, without its statuses."""
     found = kept.found
     return msgspec.json.encode(
@@ -34,10 +34,10 @@ def head(kept: KeptPlan, *, stale: bool) -> bytes:
     )
 
 
-def statuses(kept: KeptPlan, *, with_raw: bool) -> tuple[bytes, ...]:
+def plan_statuses(kept: KeptPlan, *, with_raw: bool) -> tuple[bytes, ...]:
     """Its statuses as JSON objects, in their order, for who may read raw texts or for who may not."""
     return kept.found.statuses if with_raw else kept.found.without_raw
 
 
-def _tip(tip: Tip) -> dict[str, str]:
+def _tip(tip: PlanTip) -> dict[str, str]:
     return {"ref": tip.ref, "commit": tip.commit}

@@ -9,16 +9,18 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from reconciler.applying import Applier
-from reconciler.hanging import Hangs
-from reconciler.plans.models import Tip
+from reconciler.hanging import DiskHangs
+from reconciler.model.plan import PlanTip
+from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconciling.repositories import Repositories
-from reconciler.resources.secret_references import Available
 from reconciler.reviewing.keeping import KeptPlan
 
 LOOK_SECONDS = 5.0  # for remotes to say where refs are, should that not be known, and for disks which secrets there are
 
 
-async def of(plans: Sequence[KeptPlan], *, repositories: Repositories, revision: int, applier: Applier) -> list[bool]:
+async def staleness_of(
+    plans: Sequence[KeptPlan], *, repositories: Repositories, revision: int, applier: Applier
+) -> list[bool]:
     """Whether each is stale, as of a revision of the store."""
     projects, names = sorted({plan.project for plan in plans}), sorted({plan.repository for plan in plans})
     available, found = await asyncio.gather(
@@ -34,9 +36,9 @@ async def of(plans: Sequence[KeptPlan], *, repositories: Repositories, revision:
     ]
 
 
-async def _secrets(project: str, applier: Applier) -> Available | None:
+async def _secrets(project: str, applier: Applier) -> AvailableSecrets | None:
     """What plans of a project may refer to now; None when its disk does not say so in time."""
-    with contextlib.suppress(TimeoutError, Hangs):
+    with contextlib.suppress(TimeoutError, DiskHangs):
         async with asyncio.timeout(LOOK_SECONDS):
             return await applier.secrets(project)
     return None
@@ -62,10 +64,10 @@ def _is_other(plan: KeptPlan, tips: Mapping[str, str | None], repositories: Repo
     return any(_has_moved(side, tips) for side in (plan.question.base, plan.question.head))
 
 
-def _has_moved(side: Tip, tips: Mapping[str, str | None]) -> bool:
+def _has_moved(side: PlanTip, tips: Mapping[str, str | None]) -> bool:
     return not _is_fixed(side) and tips.get(side.ref, side.commit) != side.commit
 
 
-def _is_fixed(side: Tip) -> bool:
+def _is_fixed(side: PlanTip) -> bool:
     """A commit that was named by its id."""
     return side.ref == side.commit

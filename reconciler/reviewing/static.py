@@ -12,22 +12,22 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from reconciler.deciding.candidates import Rules
-from reconciler.git.faults import GitFault, State
+from reconciler.deciding.candidates import CandidateRules
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.merging import Merged
-from reconciler.git.selecting import Globs
+from reconciler.git.selecting import FileGlobs
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import File
-from reconciler.plans.models import Entry
+from reconciler.git.trees import TreeFile
+from reconciler.model.names import Key
+from reconciler.model.plan import PlanEntry
 from reconciler.reading import one_file, reviews, trees
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.messages import CommitJob
-from reconciler.reading.one_file import Scope
-from reconciler.reading.terms import Terms
-from reconciler.resources.keys import Key
+from reconciler.reading.one_file import FileScope
+from reconciler.reading.terms import PlanMode
 from reconciler.reviewing import relevance
-from reconciler.reviewing.relevance import Relevant
-from reconciler.reviewing.scratch import Scratch
+from reconciler.reviewing.relevance import RelevantFiles
+from reconciler.reviewing.scratch import ScratchStore
 
 UNBOUNDED = 2**31
 EVERYTHING = ("*",)
@@ -52,7 +52,7 @@ class EntrySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class StaticOptions:
     """`strict`: a reference that leads nowhere is refused. `whole`: every file is read, so that guards of deletions are
     judged too. `refuse_unknown`: the setting `resources.unknownParameters` is `refuse`.
     """
@@ -62,11 +62,16 @@ class Options:
     refuse_unknown: bool = False
 
 
-def plan(
-    merged: Merged, entries: Sequence[EntrySettings], *, api_versions: frozenset[str], now: datetime, options: Options
-) -> tuple[Entry, ...]:
+def plan_static(
+    merged: Merged,
+    entries: Sequence[EntrySettings],
+    *,
+    api_versions: frozenset[str],
+    now: datetime,
+    options: StaticOptions,
+) -> tuple[PlanEntry, ...]:
     """The plan of each entry, in order. Raises GitFault, Refused."""
-    with Scratch(api_versions=api_versions, now=now, refuse_unknown=options.refuse_unknown) as scratch:
+    with ScratchStore(api_versions=api_versions, now=now, refuse_unknown=options.refuse_unknown) as scratch:
         run = _Run(merged, scratch, options)
         found = [(entry, run.relevant(entry)) for entry in entries]
         held: dict[str, frozenset[Key]] = defaultdict(frozenset)
@@ -81,10 +86,10 @@ def plan(
 @dataclass(frozen=True, slots=True)
 class _Run:
     merged: Merged
-    scratch: Scratch
-    options: Options
+    scratch: ScratchStore
+    options: StaticOptions
 
-    def relevant(self, entry: EntrySettings) -> Relevant:
+    def relevant(self, entry: EntrySettings) -> RelevantFiles:
         """What of the repository a plan of this entry must read."""
         rules = self.scratch.rules
         scope = self._scope(entry, rules)
@@ -92,17 +97,19 @@ class _Run:
         matter = _files(self.merged.merged, scope)
         before = _files(self.merged.base, scope)
         if self.options.whole or relevance.touches_rules(changes):
-            return relevance.everything(self.merged.base, before, self.merged.merged, matter, rules=rules)
+            return relevance.every_file(self.merged.base, before, self.merged.merged, matter, rules=rules)
         # What a file held that did not count, nobody had.
         counted = {file.path for file in before}
         changes = [one if one.path in counted else one._replace(old_blob=None) for one in changes]
-        return relevance.find(self.merged.base, self.merged.merged, changes, matter, rules=rules)
+        return relevance.find_relevant(self.merged.base, self.merged.merged, changes, matter, rules=rules)
 
-    def terms(self, relevant: Relevant, held: Collection[Key]) -> Terms:
+    def terms(self, relevant: RelevantFiles, held: Collection[Key]) -> PlanMode:
         """Without a server, what nobody has may be there all the same; what another entry of the project has, is."""
         elsewhere = frozenset(held) - relevant.held
         assumed = relevant.missing & elsewhere if self.options.strict else relevant.missing
-        return Terms(only=relevant.only, assumed=assumed | relevant.unsought, live=False, elsewhere=relevant.untouched)
+        return PlanMode(
+            only=relevant.only, assumed=assumed | relevant.unsought, live=False, elsewhere=relevant.untouched
+        )
 
     def job(self, entry: EntrySettings, commit: Snapshot) -> CommitJob:
         """How the entry is read. Guards of deletions need the whole tree."""
@@ -129,30 +136,30 @@ class _Run:
             neighbours=(),
         )
 
-    def planned(self, entry: EntrySettings, relevant: Relevant, terms: Terms) -> Entry:
+    def planned(self, entry: EntrySettings, relevant: RelevantFiles, terms: PlanMode) -> PlanEntry:
         """What merging would do with the entry."""
         job = self.job(entry, self.merged.base)
         reviewed = reviews.review(job, self.merged, self.scratch.view, allowance=Allowance(), terms=terms)
         return replace(reviewed.entry, untouched_files=relevant.untouched)
 
-    def _scope(self, entry: EntrySettings, rules: Rules) -> Scope:
-        return Scope(
+    def _scope(self, entry: EntrySettings, rules: CandidateRules) -> FileScope:
+        return FileScope(
             repository=entry.name,
             project=entry.project,
             folder=entry.path,
             rules=rules,
             allowance=Allowance(),
-            globs=Globs(include=entry.include, exclude=entry.exclude, root=entry.path),
+            globs=FileGlobs(include=entry.include, exclude=entry.exclude, root=entry.path),
         )
 
 
-def _files(snapshot: Snapshot, scope: Scope) -> list[File]:
+def _files(snapshot: Snapshot, scope: FileScope) -> list[TreeFile]:
     """The files that count, of which no more may be than the service reads of a commit: each is searched here."""
     try:
         found = trees.considered(snapshot, scope=scope)
     except GitFault as fault:
-        if fault.state is not State.PATH_MISSING:
+        if fault.state is not RepositoryState.PATH_MISSING:
             raise
         return []
-    scope.allowance.known(sum(one_file.size(file, snapshot) for file in found), files=len(found))
+    scope.allowance.known(sum(one_file.file_size(file, snapshot) for file in found), files=len(found))
     return found

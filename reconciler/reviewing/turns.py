@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from reconciler.errors import Transient
+from reconciler.model.errors import Transient
 
 Answer = TypeVar("Answer")
 
 
-class Crowded(Transient):
+class TooManyQuestions(Transient):
     """More wait already than may; the same question may pass later."""
 
 
@@ -25,7 +25,7 @@ class _Work(Generic[Answer]):
     waiters: int = 0
 
 
-class Shared(Generic[Answer]):
+class SharedQuestions(Generic[Answer]):
     """Work under way, by its question."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Shared(Generic[Answer]):
             del self._under_way[question]
 
 
-class Turns:
+class QuestionTurns:
     """One at a time for each name, in the order of asking. `most_waiting` bounds those that wait, of all names."""
 
     def __init__(self, *, most_waiting: int) -> None:
@@ -77,7 +77,7 @@ class Turns:
     async def turn(self, name: str) -> AsyncIterator[None]:
         """Be the only one of the name. Raises Crowded."""
         if self._users[name] and self._waiting >= self._most:
-            raise Crowded("Too many plans are asked for at once; ask again in a moment.")
+            raise TooManyQuestions("Too many plans are asked for at once; ask again in a moment.")
         self._users[name] += 1
         lock = self._locks.setdefault(name, asyncio.Lock())
         try:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from reconciler.routing.models import Route, Routes
+from reconciler.model.routes import Route, Routes
 
 MOST_ANSWERS = 4096  # that are remembered; the oldest one makes room
 

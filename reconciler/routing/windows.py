@@ -9,8 +9,8 @@ Windows that overlap or meet are one. A window of an hour lasts an hour, whateve
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from reconciler.cron import Cron
-from reconciler.routing.models import Schedule
+from reconciler.model.cron import Cron
+from reconciler.model.routes import Schedule
 
 MOST_JOINED = 50  # windows that are joined in one answer, so that it takes a few milliseconds at most
 MOST_KNOWN = 1_000  # answers that are remembered, of so many schedules
@@ -18,7 +18,7 @@ MOST_KNOWN = 1_000  # answers that are remembered, of so many schedules
 _MINUTE = timedelta(minutes=1)
 
 
-class Window(NamedTuple):
+class DeliveryWindow(NamedTuple):
     """`open`: sending is allowed, `until` then, and again from `next`; closed, there is no `until`.
 
     Of many windows that meet, `until` may be the end of one of them: who waits for it asks again then. Then `next` is
@@ -30,10 +30,10 @@ class Window(NamedTuple):
     next: datetime
 
 
-_known: dict[Schedule, tuple[datetime, Window]] = {}  # from when on an answer holds, until it tells of another
+_known: dict[Schedule, tuple[datetime, DeliveryWindow]] = {}  # from when on an answer holds, until it tells of another
 
 
-def window(schedule: Schedule, now: datetime) -> Window:
+def delivery_window(schedule: Schedule, now: datetime) -> DeliveryWindow:
     """The window at an instant; instants are in UTC. Costs a microsecond until it opens or closes.
 
     Raises cron.Unreadable for a schedule that nobody checked.
@@ -49,19 +49,19 @@ def window(schedule: Schedule, now: datetime) -> Window:
     return found
 
 
-def _window(schedule: Schedule, now: datetime) -> Window:
+def _window(schedule: Schedule, now: datetime) -> DeliveryWindow:
     cron = Cron.read(schedule.cron, timezone=schedule.timezone)
     length = timedelta(minutes=schedule.window)
     begun = cron.after(now - length)  # the first window that has not ended
     if begun > now:
-        return Window(open=False, until=None, next=begun)
+        return DeliveryWindow(open=False, until=None, next=begun)
     until = begun + length
     for _ in range(MOST_JOINED):
         last = _last(cron, until, length)
         if last is None:
-            return Window(open=True, until=until, next=cron.after(until))
+            return DeliveryWindow(open=True, until=until, next=cron.after(until))
         until = last + length
-    return Window(open=True, until=until, next=until)
+    return DeliveryWindow(open=True, until=until, next=until)
 
 
 def _last(cron: Cron, until: datetime, length: timedelta) -> datetime | None:

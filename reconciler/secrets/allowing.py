@@ -8,13 +8,13 @@ import fnmatch
 import re
 from collections.abc import Iterable
 
-from reconciler.resources import secret_references
-from reconciler.resources.secret_references import Reference, Source
+from reconciler.model import secret_references
+from reconciler.model.secret_references import SecretReference, SecretSource
 
 PROJECT = "<PROJECT>"
 
 
-def allowed(names: Iterable[str], *, patterns: Iterable[str], project: str) -> frozenset[str]:
+def allowed_variables(names: Iterable[str], *, patterns: Iterable[str], project: str) -> frozenset[str]:
     """Those of the names that match a pattern and can be written in a reference; never the service's own.
 
     `patterns` are of the shape that the settings take: letters, digits, `_`, `*` and `<PROJECT>`.
@@ -26,5 +26,5 @@ def allowed(names: Iterable[str], *, patterns: Iterable[str], project: str) -> f
 
 
 def _may_be_named(name: str) -> bool:
-    is_reserved = secret_references.is_reserved(Reference(Source.ENV, name))
+    is_reserved = secret_references.is_reserved(SecretReference(SecretSource.ENV, name))
     return secret_references.is_env_name(name) and not is_reserved

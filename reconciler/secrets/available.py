@@ -7,24 +7,24 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 
-from reconciler.resources import secret_references
-from reconciler.resources.secret_references import Available
+from reconciler.model import secret_references
+from reconciler.model.secret_references import AvailableSecrets
 from reconciler.secrets import directory
-from reconciler.secrets.directory import Directory, Unusable
-from reconciler.secrets.sources import Sources
+from reconciler.secrets.directory import SecretDirectory, UnusableSecretFile
+from reconciler.secrets.sources import SecretSources
 
 MOST_FILES = 1_000  # of a project, in the order of the names
 MOST_LEVELS = 8  # the folders and the file in them
 MOST_ENTRIES = 10_000  # looked at for one list; where there are more, which ones count is left to chance
 
 
-def of(sources: Sources, project: str) -> Available:
+def available_secrets(sources: SecretSources, project: str) -> AvailableSecrets:
     """The names. What cannot be read is not there; so is what is hidden, or has no name that a reference takes.
 
     Reads every file, so it belongs on a thread. Raises nothing.
     """
     names = _Listing(sources.directory, project).names()
-    return Available(
+    return AvailableSecrets(
         env=frozenset(sources.variables(project)),
         files=frozenset(islice(names, MOST_FILES)),
         flat=sources.directory.flat,
@@ -34,7 +34,7 @@ def of(sources: Sources, project: str) -> Available:
 class _Listing:
     """One walk through the files of a project, which looks at so many entries and no more."""
 
-    def __init__(self, files: Directory, project: str) -> None:
+    def __init__(self, files: SecretDirectory, project: str) -> None:
         self._files = files
         self._project = project
         self._left = MOST_ENTRIES
@@ -42,13 +42,13 @@ class _Listing:
     def names(self) -> Iterator[str]:
         """Each name once, a folder's sorted."""
         try:
-            with directory.opened(self._files.path) as base:
+            with directory.open_directory(self._files.path) as base:
                 if self._files.flat:
                     yield from self._flat(base, self._files.prefix(self._project))
                 else:
                     with directory.opened_at(base, self._project) as folder:
                         yield from self._below(folder, "", levels=MOST_LEVELS)
-        except Unusable:
+        except UnusableSecretFile:
             return
 
     def _flat(self, base: int, prefix: str) -> Iterator[str]:
@@ -68,7 +68,7 @@ class _Listing:
                 try:
                     with directory.opened_at(folder, entry) as inner:
                         yield from self._below(inner, f"{name}/", levels=levels - 1)
-                except Unusable:
+                except UnusableSecretFile:
                     continue
 
     def _entries(self, folder: int) -> list[str]:
@@ -84,6 +84,6 @@ class _Listing:
 def _is_readable(folder: int, name: str) -> bool:
     try:
         directory.read_at(folder, name)
-    except Unusable:
+    except UnusableSecretFile:
         return False
     return True

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.resources import secret_references
+from reconciler.model import secret_references
 
 MOST_BYTES = 64 * 1024
 ATTEMPTS = 3  # at a file that is being replaced
@@ -24,12 +24,12 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Unusable(Exception):
+class UnusableSecretFile(Exception):
     """There is no such file, or it is not one that may be read. Why is nobody's business: it would tell of files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Directory:
+class SecretDirectory:
     """Where the files of all projects are: a folder for each, or, `flat`, `<project>_NAME` with `_` for `/` in it."""
 
     path: Path
@@ -50,20 +50,20 @@ class Directory:
         return f"{project}_"
 
 
-def configured(directory: Path | None, *, state: Path, environment: Mapping[str, str]) -> Directory:
+def configured_directory(directory: Path | None, *, state: Path, environment: Mapping[str, str]) -> SecretDirectory:
     """The folder of the setting; else what systemd made of `LoadCredential=`; else one in the state directory."""
     credentials = Path(environment.get("CREDENTIALS_DIRECTORY", ""))
     if directory is None and credentials.is_absolute():
-        return Directory(credentials, flat=True)
-    return Directory(directory or state / "secrets")
+        return SecretDirectory(credentials, flat=True)
+    return SecretDirectory(directory or state / "secrets")
 
 
-def read(directory: Directory, name: str, *, project: str) -> str:
+def read_secret_file(directory: SecretDirectory, name: str, *, project: str) -> str:
     """The text of a file, without one newline at its end; never an empty one. Raises Unusable."""
     if not secret_references.is_file_name(name):
-        raise Unusable
+        raise UnusableSecretFile
     *folders, file = directory.parts(name, project=project)
-    with opened(directory.path) as base:
+    with open_directory(directory.path) as base:
         return _read(base, folders, file)
 
 
@@ -74,7 +74,7 @@ def _read(above: int, folders: list[str], file: str) -> str:
         return _read(folder, folders[1:], file)
 
 
-def opened(path: Path) -> AbstractContextManager[int]:
+def open_directory(path: Path) -> AbstractContextManager[int]:
     """The configured folder itself, to which links may lead. Raises Unusable."""
     return _opened(path, _FOLDER_FLAGS)
 
@@ -89,7 +89,7 @@ def _opened(path: Path | str, flags: int, *, above: int | None = None) -> Iterat
     try:
         descriptor = os.open(path, flags, dir_fd=above)
     except (OSError, ValueError):
-        raise Unusable from None
+        raise UnusableSecretFile from None
     try:
         yield descriptor
     finally:
@@ -102,7 +102,7 @@ def read_at(above: int, name: str) -> str:
         data = _bytes(above, name)
         if data is not None:
             return _text(data)
-    raise Unusable
+    raise UnusableSecretFile
 
 
 def _bytes(above: int, name: str) -> bytes | None:
@@ -110,17 +110,17 @@ def _bytes(above: int, name: str) -> bytes | None:
     try:
         # Some devices act when they are opened. What counts is what is open, below.
         if not stat.S_ISREG(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
-            raise Unusable
+            raise UnusableSecretFile
         descriptor = os.open(name, _FILE_FLAGS, dir_fd=above)
     except (OSError, ValueError):
-        raise Unusable from None
+        raise UnusableSecretFile from None
     try:
         before = _identity(descriptor, above, name)
         data = _bounded(descriptor)
         is_whole = before is not None and before == _identity(descriptor, above, name)
         return data if is_whole else None
     except OSError:
-        raise Unusable from None
+        raise UnusableSecretFile from None
     finally:
         os.close(descriptor)
 
@@ -133,7 +133,7 @@ def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
     """
     opened, named = os.fstat(descriptor), os.stat(name, dir_fd=above, follow_symlinks=False)
     if not stat.S_ISREG(opened.st_mode) or opened.st_nlink > 1 or named.st_nlink > 1:
-        raise Unusable
+        raise UnusableSecretFile
     found = _told(opened)
     return found if found == _told(named) else None
 
@@ -147,7 +147,7 @@ def _bounded(descriptor: int) -> bytes:
     while chunk := os.read(descriptor, MOST_BYTES + 1 - len(data)):
         data += chunk
         if len(data) > MOST_BYTES:
-            raise Unusable
+            raise UnusableSecretFile
     return data
 
 
@@ -155,8 +155,8 @@ def _text(data: bytes) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        raise Unusable from None
+        raise UnusableSecretFile from None
     text = text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
     if not text or "\0" in text:
-        raise Unusable
+        raise UnusableSecretFile
     return text

@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import accumulate
 from urllib.parse import quote, quote_plus
 
-MASK = b"(sensitive)"
+MASK_BYTES = b"(sensitive)"
 SHORTEST = 4  # bytes of a secret that is found within a word; a shorter one is masked where it is a word of its own
 SHORTEST_PART = 8  # characters of a part of a value that counts by itself
 MOST_PARTS = 32  # of one value
@@ -28,7 +28,7 @@ _SCHEMES = frozenset({"negotiate", "signature"})  # words of eight characters an
 _LINE = re.compile(rb"[^\r\n]+")
 
 
-class Masks:
+class SecretMasks:
     """What hides some secrets. The forms are made when something is masked first."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -53,7 +53,7 @@ class Masks:
         end = 0
         for start, stop in sorted(self._found(data)):
             if start > end or (start == end == 0):
-                shown += (data[end:start], MASK)
+                shown += (data[end:start], MASK_BYTES)
             end = max(end, stop)
         shown.append(data[end:])
         return b"".join(shown)

@@ -6,12 +6,12 @@ sensitive, nor what the value is used for. What comes out is a secret: whoever a
 
 from typing import NamedTuple
 
-from reconciler.errors import Refused
-from reconciler.resources import secret_references
-from reconciler.resources.secret_references import Reference, Source
+from reconciler.model import secret_references
+from reconciler.model.errors import Refused
+from reconciler.model.secret_references import SecretReference, SecretSource
 from reconciler.secrets import directory
-from reconciler.secrets.directory import Unusable
-from reconciler.secrets.sources import Sources
+from reconciler.secrets.directory import UnusableSecretFile
+from reconciler.secrets.sources import SecretSources
 
 MOST_CHARACTERS = 1024 * 1024  # of one value; a text of references could ask for any number of files
 
@@ -19,7 +19,7 @@ MALFORMED = "A reference to a secret is not written as `${env:NAME}` or `${file:
 TOO_LONG = "What a value with references to secrets stands for is longer than 1,048,576 characters; shorten it."
 
 
-class Unresolvable(Refused):
+class UnresolvableSecret(Refused):
     """A reference that leads to nothing. The message names the reference and where to look, and never a value."""
 
 
@@ -34,46 +34,46 @@ class Resolved(NamedTuple):
         return "Resolved()"
 
 
-def resolve(text: str, *, sources: Sources, project: str) -> Resolved:
+def resolve_secrets(text: str, *, sources: SecretSources, project: str) -> Resolved:
     """Look up what a text refers to. What a secret holds is taken as it is, also where it looks like a reference.
 
     Raises Unresolvable.
     """
-    values: dict[Reference, str] = {}
+    values: dict[SecretReference, str] = {}
     parts: list[str] = []
     size = 0
-    for piece in secret_references.pieces(text):
+    for piece in secret_references.text_pieces(text):
         if piece is None:
-            raise Unresolvable(MALFORMED)
-        if isinstance(piece, Reference) and piece not in values:
+            raise UnresolvableSecret(MALFORMED)
+        if isinstance(piece, SecretReference) and piece not in values:
             values[piece] = _value(piece, sources=sources, project=project)
-        parts.append(values[piece] if isinstance(piece, Reference) else piece)
+        parts.append(values[piece] if isinstance(piece, SecretReference) else piece)
         size += len(parts[-1])
         if size > MOST_CHARACTERS:
-            raise Unresolvable(TOO_LONG)
+            raise UnresolvableSecret(TOO_LONG)
     return Resolved("".join(parts), tuple(values.values()))
 
 
-def _value(reference: Reference, *, sources: Sources, project: str) -> str:
-    if reference.source is Source.ENV:
+def _value(reference: SecretReference, *, sources: SecretSources, project: str) -> str:
+    if reference.source is SecretSource.ENV:
         value = sources.variables(project).get(reference.name)
         if value is None:
-            raise Unresolvable(_no_variable(reference))
+            raise UnresolvableSecret(_no_variable(reference))
         return value
     try:
-        return directory.read(sources.directory, reference.name, project=project)
-    except Unusable:
-        raise Unresolvable(_no_file(reference, sources=sources, project=project)) from None
+        return directory.read_secret_file(sources.directory, reference.name, project=project)
+    except UnusableSecretFile:
+        raise UnresolvableSecret(_no_file(reference, sources=sources, project=project)) from None
 
 
-def _no_variable(reference: Reference) -> str:
+def _no_variable(reference: SecretReference) -> str:
     return (
         f"`{reference}` leads to nothing: give the service a variable of this name that is not empty and that "
         "`secrets.env` lets the project see, and restart it."
     )
 
 
-def _no_file(reference: Reference, *, sources: Sources, project: str) -> str:
+def _no_file(reference: SecretReference, *, sources: SecretSources, project: str) -> str:
     place = sources.directory.place(reference.name, project=project)
     return (
         f"`{reference}` leads to nothing: put a file of text, not empty and of at most 64 KiB, at {place}, which the "

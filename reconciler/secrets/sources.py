@@ -4,21 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.secrets import allowing, directory
-from reconciler.secrets.directory import Directory
+from reconciler.secrets.directory import SecretDirectory
 from reconciler.settings.models import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class SecretSources:
     """The service's environment as of its start, the patterns of what projects may see of it, and their files."""
 
     environment: Mapping[str, str] = field(repr=False)
     patterns: tuple[str, ...]
-    directory: Directory
+    directory: SecretDirectory
 
     def variables(self, project: str) -> dict[str, str]:
         """The variables that a project may refer to, with their values: neither empty ones nor what is no text."""
-        names = allowing.allowed(self.environment, patterns=self.patterns, project=project)
+        names = allowing.allowed_variables(self.environment, patterns=self.patterns, project=project)
         return {name: self.environment[name] for name in sorted(names) if is_text(self.environment[name])}
 
 
@@ -30,7 +30,9 @@ def is_text(value: str) -> bool:
         return False
 
 
-def configured(settings: Settings, *, environment: Mapping[str, str]) -> Sources:
+def configured_sources(settings: Settings, *, environment: Mapping[str, str]) -> SecretSources:
     """The sources that the settings name. `environment` is copied."""
-    folder = directory.configured(settings.secrets.directory, state=settings.state_dir, environment=environment)
-    return Sources(dict(environment), settings.secrets.env, folder)
+    folder = directory.configured_directory(
+        settings.secrets.directory, state=settings.state_dir, environment=environment
+    )
+    return SecretSources(dict(environment), settings.secrets.env, folder)

@@ -7,24 +7,24 @@ Does not: the rules for that (`retrying`, `verdicts`, `parcels`), what is next (
 import logging
 from collections.abc import Callable
 
+from reconciler.model.routes import Destination, Format
 from reconciler.queueing.contract import Obituary, Reason
-from reconciler.routing.models import Destination, Format
 from reconciler.sending import parcels, payloads, retrying, rounds
-from reconciler.sending.environment import Environment
-from reconciler.sending.gate import Gate
-from reconciler.sending.holdings import Holdings
+from reconciler.sending.environment import SendEnvironment
+from reconciler.sending.gate import SendGate
+from reconciler.sending.holdings import Leases
 from reconciler.sending.outlet import Channel
-from reconciler.sending.parcels import Parcel
-from reconciler.sending.reporting import Report
-from reconciler.sending.retrying import Again
-from reconciler.sending.rounds import NOTED_EVERY, Round
+from reconciler.sending.parcels import SendBatch
+from reconciler.sending.reporting import SendReport
+from reconciler.sending.retrying import RetryDecision
+from reconciler.sending.rounds import NOTED_EVERY, RecordRound
 from reconciler.sending.supply import Job, Supply
-from reconciler.sending.verdicts import TOO_LARGE, Verdict
+from reconciler.sending.verdicts import TOO_LARGE, AnswerVerdict
 
 log = logging.getLogger(__name__)
 
 STUMBLED_SECONDS = 30.0
-STUMBLED = Verdict(
+STUMBLED = AnswerVerdict(
     False, cause="The service itself failed while sending; its log has more.", retry_after=STUMBLED_SECONDS
 )
 
@@ -41,12 +41,12 @@ class Attempts:
         *,
         project: str,
         supply: Supply,
-        holdings: Holdings,
-        environment: Environment,
-        report: Report,
-        gate: Gate,
+        holdings: Leases,
+        environment: SendEnvironment,
+        report: SendReport,
+        gate: SendGate,
         kick: Callable[[], None],
-        learned: Callable[[Verdict, bool], None],
+        learned: Callable[[AnswerVerdict, bool], None],
     ) -> None:
         self._destination = destination
         self._channel = channel
@@ -96,7 +96,7 @@ class Attempts:
         """By its kind alone: what it says may hold what was sent."""
         log.error("Sending to %s failed within the service: %s", self._destination.name, type(problem).__name__)
 
-    async def _array(self, parcel: Parcel, *, is_probe: bool) -> None:
+    async def _array(self, parcel: SendBatch, *, is_probe: bool) -> None:
         """All of a parcel in one request."""
         bodies = await self._load(parcel)
         if not bodies:
@@ -105,14 +105,14 @@ class Attempts:
         body = payloads.json_array(bodies)
         if self._supply.cap is not None and len(body) > self._supply.cap and parcel.size > 1:
             self._gate.abandon() if is_probe else None
-            self._supply.put(parcels.halves(parcel))
+            self._supply.put(parcels.halve_batch(parcel))
             return
         del bodies
         delivery = parcels.delivery_id(parcel, project=self._project, destination=self._destination.name)
         channel = self._channel
         verdict, took = await self._post(body, parcel, delivery, records=parcel.size, is_probe=is_probe)
         if verdict.delivered:
-            parcels.arrived(parcel)
+            parcels.record_arrival(parcel)
             await self._holdings.arrived(parcel)
             return
         if verdict.status == TOO_LARGE and parcel.size > 1 and channel is self._channel:
@@ -120,10 +120,10 @@ class Attempts:
         del body
         await self._failed(parcel, verdict, took=took, may_divide=True)
 
-    async def _open_round(self, parcel: Parcel, *, is_probe: bool) -> None:
+    async def _open_round(self, parcel: SendBatch, *, is_probe: bool) -> None:
         """A request for each record of a parcel."""
         if len(parcel.held) > 1:
-            self._supply.put(parcels.apart(parcel))
+            self._supply.put(parcels.split_batches(parcel))
             self._gate.abandon() if is_probe else None
             return
         bodies = await self._load(parcel)
@@ -131,14 +131,14 @@ class Attempts:
             self._gate.abandon() if is_probe else None
             return
         places = parcel.records or tuple(range(len(bodies)))
-        opened = Round(parcel, places, bodies, is_probe=is_probe)
+        opened = RecordRound(parcel, places, bodies, is_probe=is_probe)
         position = opened.begin()
         self._supply.open(opened)
         if not is_probe:
             self._kick()
         await self._record(opened, position)
 
-    async def _record(self, opened: Round, position: int) -> None:
+    async def _record(self, opened: RecordRound, position: int) -> None:
         """One record of a round; whoever is the last settles it."""
         parcel, place = opened.parcel, opened.places[position]
         delivery = parcels.delivery_id(parcel, project=self._project, destination=self._destination.name, place=place)
@@ -159,19 +159,19 @@ class Attempts:
         if opened.is_over:
             await self._settle(opened)
 
-    def _may_go_on(self, opened: Round) -> bool:
+    def _may_go_on(self, opened: RecordRound) -> bool:
         if opened.failed and self._supply.is_line:
             return False
         return self._gate.is_up and self._gate.is_open and not self.is_stopping
 
-    def _note_done(self, opened: Round, place: int) -> None:
+    def _note_done(self, opened: RecordRound, place: int) -> None:
         held = opened.parcel.held[0]
         held.done.add(place)
         opened.noted += 1
         if opened.noted % NOTED_EVERY == 0:
             self._holdings.note_done(held)
 
-    async def _settle(self, opened: Round) -> None:
+    async def _settle(self, opened: RecordRound) -> None:
         """Each record has a decision of its own; those that failed alike go on together."""
         failures, untried = [*opened.failed.values()], opened.untried
         if not failures and not untried:
@@ -179,17 +179,17 @@ class Attempts:
             return
         self._holdings.note_done(opened.parcel.held[0])
         if self._destination.retry.enabled and not self._gate.is_up and not self._supply.is_line:
-            failures, untried = rounds.joined(failures, untried)
+            failures, untried = rounds.joined_failures(failures, untried)
         groups = [tuple(one.places) for one in failures]
-        parts = parcels.parted(opened.parcel, [*groups, untried] if untried else groups)
+        parts = parcels.part_batch(opened.parcel, [*groups, untried] if untried else groups)
         if untried:
             self._supply.put_off(parts.pop(), delay=0.0)
         for part, failure in zip(parts, failures, strict=True):
             await self._failed(part, failure.verdict, took=failure.took, may_divide=False)
 
     async def _post(
-        self, body: bytes, parcel: Parcel, delivery: str, *, records: int, is_probe: bool
-    ) -> tuple[Verdict, float]:
+        self, body: bytes, parcel: SendBatch, delivery: str, *, records: int, is_probe: bool
+    ) -> tuple[AnswerVerdict, float]:
         """One request, and how long it took as far as that counts: not behind an open breaker."""
         channel = self._channel
         counts = self._gate.is_up
@@ -211,7 +211,7 @@ class Attempts:
         self._learned(verdict, self._gate.note(verdict, is_probe=is_probe, is_elsewhere=is_elsewhere))
         return verdict, self._environment.monotonic() - started if counts else 0.0
 
-    async def _load(self, parcel: Parcel) -> list[bytes]:
+    async def _load(self, parcel: SendBatch) -> list[bytes]:
         """The records of a parcel as JSON; nothing when there is nothing to send, and then the parcel is settled."""
         if parcel.records is not None and self._supply.is_line:
             parcel.records = tuple(sorted(parcel.records))  # some wait in another order, from before it was a line
@@ -219,14 +219,14 @@ class Attempts:
         if payload is None:
             return []
         try:
-            found = await payloads.records(payload)
+            found = await payloads.record_bodies(payload)
             if parcel.records is not None:
                 found = [found[place] for place in parcel.records]
             if parcel.records is None and len(found) != parcel.size:
-                raise payloads.Unreadable("What is stored does not hold as many records as it should.")
-        except (payloads.Unreadable, IndexError):
+                raise payloads.UnreadablePayload("What is stored does not hold as many records as it should.")
+        except (payloads.UnreadablePayload, IndexError):
             if len(parcel.held) > 1:
-                self._supply.put(parcels.apart(parcel))  # it is one of them
+                self._supply.put(parcels.split_batches(parcel))  # it is one of them
                 return []
             now, cause = self._environment.clock(), "What is stored is no export request of so many log records."
             await self._holdings.give_up(parcel, Obituary(Reason.UNREADABLE, now, parcel.attempts, cause))
@@ -235,7 +235,7 @@ class Attempts:
             await self._holdings.arrived(parcel)
         return found
 
-    async def _failed(self, parcel: Parcel, verdict: Verdict, *, took: float, may_divide: bool) -> None:
+    async def _failed(self, parcel: SendBatch, verdict: AnswerVerdict, *, took: float, may_divide: bool) -> None:
         """A parcel did not arrive: divide it, let it wait, or give it up."""
         retry = self._destination.retry
         parcel.attempts += 1
@@ -245,11 +245,11 @@ class Attempts:
         parcel.outage = verdict.outage
         if parcel.arrivals is None:
             parcel.arrivals = self._arrivals
-        parts = parcels.divided(parcel) if may_divide and verdict.splits else []
+        parts = parcels.divide_batch(parcel) if may_divide and verdict.splits else []
         if parts:
             self._supply.put(parts)
             return
-        decision = retrying.decide(
+        decision = retrying.decide_retry(
             retry,
             attempts=parcel.attempts,
             spent=parcel.spent,
@@ -257,9 +257,9 @@ class Attempts:
             chance=self._environment.random,
         )
         if verdict.outage and retry.enabled and not self._gate.is_up:
-            own = decision.delay if isinstance(decision, Again) else 0.0
+            own = decision.delay if isinstance(decision, RetryDecision) else 0.0
             self._supply.put_off(parcel, delay=max(own, verdict.retry_after))
-        elif isinstance(decision, Again):
+        elif isinstance(decision, RetryDecision):
             parcel.spent = decision.spent
             self._supply.put_off(parcel, delay=decision.delay)
         else:
@@ -267,7 +267,7 @@ class Attempts:
             return
         self._holdings.progressed(parcel)
 
-    async def _give_up(self, parcel: Parcel, verdict: Verdict) -> None:
+    async def _give_up(self, parcel: SendBatch, verdict: AnswerVerdict) -> None:
         is_retrying = self._destination.retry.enabled
         is_outage = verdict.outage and parcel.arrivals == self._arrivals  # else others arrived meanwhile
         self.is_replay_owed |= is_outage and (is_retrying or not self._gate.is_up)

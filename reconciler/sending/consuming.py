@@ -12,17 +12,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from reconciler import errors
+from reconciler.model import errors
+from reconciler.model.routes import Destination
 from reconciler.queueing.contract import Obituary, Queue
-from reconciler.routing.models import Destination
 from reconciler.sending.attempting import Attempts
-from reconciler.sending.environment import Environment, Timer
-from reconciler.sending.gate import Gate
-from reconciler.sending.holdings import Holdings
+from reconciler.sending.environment import SendEnvironment, Timer
+from reconciler.sending.gate import SendGate
+from reconciler.sending.holdings import Leases
 from reconciler.sending.outlet import Channel
-from reconciler.sending.reporting import Report, State
+from reconciler.sending.reporting import ExporterState, SendReport
 from reconciler.sending.supply import Job, Supply
-from reconciler.sending.verdicts import Verdict
+from reconciler.sending.verdicts import AnswerVerdict
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +39,9 @@ class Consumers:
         channel: Channel,
         *,
         project: str,
-        environment: Environment,
-        report: Report,
-        gate: Gate,
+        environment: SendEnvironment,
+        report: SendReport,
+        gate: SendGate,
     ) -> None:
         self._queue = queue
         self._name = destination.name
@@ -51,7 +51,7 @@ class Consumers:
         self._environment = environment
         self._report = report
         self._gate = gate
-        self._holdings = Holdings(queue, name=destination.name, buried=self._buried, later=self._do_later)
+        self._holdings = Leases(queue, name=destination.name, buried=self._buried, later=self._do_later)
         self._supply = Supply(self._holdings, destination, environment=environment, gate=gate)
         self._attempts = Attempts(
             destination,
@@ -137,7 +137,7 @@ class Consumers:
         """Seconds until something that waits is due, as far as that is known."""
         return self._supply.next_in()
 
-    def proved(self, verdict: Verdict, *, has_turned: bool) -> None:
+    def proved(self, verdict: AnswerVerdict, *, has_turned: bool) -> None:
         """Something arrived past the queue, by which the breaker may have closed: what waits for an outage is due in
         any case, since an endpoint may ask a single batch to wait for an hour.
         """
@@ -198,19 +198,19 @@ class Consumers:
         self._kick()
 
     @property
-    def state(self) -> State:
+    def state(self) -> ExporterState:
         """What it is doing."""
         if not self._gate.is_open:
-            return State.HELD if self._gate.is_held else State.CLOSED
+            return ExporterState.HELD if self._gate.is_held else ExporterState.CLOSED
         if not self._gate.is_up:
-            return State.DOWN
+            return ExporterState.DOWN
         if self._attempts.sending or self._running:
-            return State.SENDING
-        return State.WAITING if self._supply.waiting else State.IDLE
+            return ExporterState.SENDING
+        return ExporterState.WAITING if self._supply.waiting else ExporterState.IDLE
 
     # The endpoint as a whole.
 
-    def _learned(self, verdict: Verdict, has_turned: bool) -> None:
+    def _learned(self, verdict: AnswerVerdict, has_turned: bool) -> None:
         """What a request says about it."""
         if has_turned and not self._gate.is_up:
             self._report.down(verdict.cause)

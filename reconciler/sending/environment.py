@@ -34,7 +34,7 @@ def loop_timer(seconds: float, call: Callable[[], None]) -> Timer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class SendEnvironment:
     """`clock` is Unix milliseconds, which may jump; `monotonic` seconds, which never do. `later` calls a function once
     after so many of those seconds.
 

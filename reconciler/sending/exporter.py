@@ -11,19 +11,19 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from reconciler.model.routes import Destination, Format
 from reconciler.otlp import made_up
 from reconciler.queueing.contract import Obituary, Piece, Queue
-from reconciler.routing.models import Destination, Format
 from reconciler.sending import payloads, requests
 from reconciler.sending.consuming import Consumers
-from reconciler.sending.environment import Environment
-from reconciler.sending.gate import Gate
-from reconciler.sending.inline import Inline, Undelivered
-from reconciler.sending.outlet import Outlet
-from reconciler.sending.reporting import Counts, Report, Shown, State, Tested
-from reconciler.sending.verdicts import Verdict
+from reconciler.sending.environment import SendEnvironment
+from reconciler.sending.gate import SendGate
+from reconciler.sending.inline import InlineSender, Undelivered
+from reconciler.sending.outlet import HttpSender
+from reconciler.sending.reporting import ExporterState, ReportSnapshot, SendCounts, SendReport, TestOutcome
+from reconciler.sending.verdicts import AnswerVerdict
 
-__all__ = ["Environment", "Exporter", "Undelivered"]
+__all__ = ["Exporter", "SendEnvironment", "Undelivered"]
 
 TEST_MESSAGE = "A test of this destination, asked for by a person."
 HELD = (
@@ -37,16 +37,24 @@ class Exporter:
     """One destination's; belongs to the running loop. `queue` is None when records are sent inline, by `deliver`."""
 
     def __init__(
-        self, destination: Destination, *, project: str, queue: Queue | None, outlet: Outlet, environment: Environment
+        self,
+        destination: Destination,
+        *,
+        project: str,
+        queue: Queue | None,
+        outlet: HttpSender,
+        environment: SendEnvironment,
     ) -> None:
         self._destination = destination
         self._project = project
         self._outlet = outlet
         self._environment = environment
         self._channel = outlet.channel(destination, project=project)
-        self._report = Report(environment, project=project, name=destination.name)
-        self._gate = Gate(environment, retry=destination.retry, schedule=destination.schedule, held=destination.held)
-        self._inline = Inline(
+        self._report = SendReport(environment, project=project, name=destination.name)
+        self._gate = SendGate(
+            environment, retry=destination.retry, schedule=destination.schedule, held=destination.held
+        )
+        self._inline = InlineSender(
             destination,
             self._channel,
             project=project,
@@ -110,7 +118,7 @@ class Exporter:
         return self._gate.is_up
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> SendCounts:
         """What came of records since it was made."""
         return self._report.counts
 
@@ -132,17 +140,17 @@ class Exporter:
         """Count and tell a dead letter that never was in the queue."""
         self._report.buried(records, obituary)
 
-    async def test(self) -> Tested:
+    async def test(self) -> TestOutcome:
         """Send one made-up record, once, whatever the window and the breaker say. It is counted nowhere; one that
         arrives proves the endpoint well, and one that fails changes nothing. Nothing is sent while it is held.
         """
         if self._gate.is_held:
-            return Tested(False, None, 0.0, HELD, b"")
+            return TestOutcome(False, None, 0.0, HELD, b"")
         now = self._environment.clock()
         text = json.dumps({"message": TEST_MESSAGE, "destination": self._destination.name})
-        (record,) = await payloads.records(made_up.request(text, at=now))
+        (record,) = await payloads.record_bodies(made_up.test_request(text, at=now))
         is_single = self._destination.endpoint.format is Format.SINGLE
-        origin = requests.origin(project=self._project, destination=self._destination.name, at=now)
+        origin = requests.endpoint_origin(project=self._project, destination=self._destination.name, at=now)
         channel, started = self._channel, self._environment.monotonic()
         body = record if is_single else payloads.json_array([record])
         verdict = await channel.post(body, delivery=f"{origin}:test", attempt=1, keeps_success=True)
@@ -150,9 +158,9 @@ class Exporter:
         if verdict.delivered and channel is self._channel:  # else it is another endpoint that is well
             self._proved(verdict)
         message = f"The endpoint of {self._destination.name} took it." if verdict.delivered else verdict.cause
-        return Tested(verdict.delivered, verdict.status, took, message, verdict.answer)
+        return TestOutcome(verdict.delivered, verdict.status, took, message, verdict.answer)
 
-    def _proved(self, verdict: Verdict) -> None:
+    def _proved(self, verdict: AnswerVerdict) -> None:
         has_turned = self._gate.note(verdict, is_probe=False)
         if self._consumers is not None:
             self._consumers.proved(verdict, has_turned=has_turned)
@@ -162,11 +170,11 @@ class Exporter:
 
     # What is shown.
 
-    def shown(self) -> Shown:
+    def shown(self) -> ReportSnapshot:
         """This moment."""
         consumers, state = self._consumers, self._state
         self._report.change(state)
-        return Shown(
+        return ReportSnapshot(
             state=state,
             message=self._message(state),
             since=self._report.since,
@@ -180,22 +188,22 @@ class Exporter:
         )
 
     @property
-    def _state(self) -> State:
+    def _state(self) -> ExporterState:
         if self._consumers is not None:
             return self._consumers.state
         if not self._gate.is_open:
-            return State.HELD if self._gate.is_held else State.CLOSED
+            return ExporterState.HELD if self._gate.is_held else ExporterState.CLOSED
         if not self._gate.is_up:
-            return State.DOWN
-        return State.SENDING if self._inline.under_way else State.IDLE
+            return ExporterState.DOWN
+        return ExporterState.SENDING if self._inline.under_way else ExporterState.IDLE
 
-    def _message(self, state: State) -> str:
-        if state is State.HELD:
+    def _message(self, state: ExporterState) -> str:
+        if state is ExporterState.HELD:
             return HELD
-        if state is State.CLOSED:
+        if state is ExporterState.CLOSED:
             return "Outside of its delivery window; records are queued until it opens."
         last = self._report.last_failure
-        if last is None or state not in (State.DOWN, State.WAITING):
+        if last is None or state not in (ExporterState.DOWN, ExporterState.WAITING):
             return ""
         wait = self._gate.probe_in if self._consumers is None else self._consumers.next_in
         if wait is None or wait < TOLD_SECONDS:

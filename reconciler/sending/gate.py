@@ -6,28 +6,28 @@ Belongs here: asking both, and when to ask again. Does not: the rules of either 
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from reconciler.routing.models import Retry, Schedule
-from reconciler.routing.windows import Window, window
+from reconciler.model.routes import Retry, Schedule
+from reconciler.routing.windows import DeliveryWindow, delivery_window
 from reconciler.sending import breaker, retrying
 from reconciler.sending.breaker import OPENS_AFTER, Breaker
-from reconciler.sending.environment import Environment
-from reconciler.sending.verdicts import Verdict
+from reconciler.sending.environment import SendEnvironment
+from reconciler.sending.verdicts import AnswerVerdict
 
 LOOK_SECONDS = 0.05  # the shortest wait
 LOOK_AGAIN_SECONDS = 30.0  # the longest wait for a window to open: the clock may jump
 
 
-class Gate:
+class SendGate:
     """Of one destination."""
 
     def __init__(
-        self, environment: Environment, *, retry: Retry, schedule: Schedule | None, held: bool = False
+        self, environment: SendEnvironment, *, retry: Retry, schedule: Schedule | None, held: bool = False
     ) -> None:
         self._environment = environment
         self._retry = retry
         self._schedule = schedule
         self.is_held = held
-        self._window: Window | None = None
+        self._window: DeliveryWindow | None = None
         self._looked_at = datetime.max.replace(tzinfo=UTC)  # for which the window is known, until it ends
         self.breaker: Breaker = breaker.CLOSED
 
@@ -41,14 +41,14 @@ class Gate:
         """Whether the breaker lets everything through."""
         return self.breaker.is_closed
 
-    def window(self) -> Window | None:
+    def window(self) -> DeliveryWindow | None:
         """The window now; None when there is no schedule."""
         if self._schedule is None:
             return None
         now = self._instant()
         known = self._window
         if known is None or not self._looked_at <= now < (known.until or known.next):
-            known = self._window = window(self._schedule, now=now)
+            known = self._window = delivery_window(self._schedule, now=now)
             self._looked_at = now
         return known
 
@@ -74,7 +74,7 @@ class Gate:
 
     def probe(self) -> None:
         """The probe goes now."""
-        self.breaker = breaker.probing(self.breaker)
+        self.breaker = breaker.begin_probe(self.breaker)
 
     def hurry(self) -> None:
         """Somebody changed the endpoint: a probe may go at once, or as soon as the one under way has ended."""
@@ -83,9 +83,9 @@ class Gate:
 
     def abandon(self, *, seconds: float = 0.0) -> None:
         """The probe came to nothing that says anything about the endpoint; another may go after so many seconds."""
-        self.breaker = breaker.abandoned(self.breaker, at=self._environment.monotonic() + seconds)
+        self.breaker = breaker.breaker_abandoned(self.breaker, at=self._environment.monotonic() + seconds)
 
-    def note(self, verdict: Verdict, *, is_probe: bool, is_elsewhere: bool = False) -> bool:
+    def note(self, verdict: AnswerVerdict, *, is_probe: bool, is_elsewhere: bool = False) -> bool:
         """What came of a request; whether the breaker opened or closed by it. `is_elsewhere` says that the endpoint was
         changed since it went: the one that there is now waits for nothing by it, nor is it back by it.
         """
@@ -97,8 +97,8 @@ class Gate:
                 self.abandon()
         else:
             attempts = max(self.breaker.failures + 2 - OPENS_AFTER, 1)
-            own = retrying.interval(self._retry, attempts=attempts, chance=self._environment.random)
-            self.breaker = breaker.failed(
+            own = retrying.retry_interval(self._retry, attempts=attempts, chance=self._environment.random)
+            self.breaker = breaker.breaker_failed(
                 self.breaker,
                 is_probe=is_probe,
                 now=self._environment.monotonic(),

@@ -11,17 +11,17 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from reconciler.counting import counted
+from reconciler.model.text import counted
 from reconciler.queueing.contract import Batch, Obituary, Piece, Queue, QueueFault
 from reconciler.sending import parcels, remains
-from reconciler.sending.parcels import Held, Parcel
+from reconciler.sending.parcels import LeasedPart, SendBatch
 
 log = logging.getLogger(__name__)
 
 BURY_AGAIN_SECONDS = 30.0
 
 
-class Holdings:
+class Leases:
     """Of one queue. `buried` is called with records and obituary for each dead letter, `later` with what to do again
     after so many seconds.
     """
@@ -38,23 +38,23 @@ class Holdings:
         self._name = name
         self._buried = buried
         self._later = later
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, LeasedPart] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def claim(self, *, most_records: int, most_bytes: int) -> list[Held]:
+    def claim(self, *, most_records: int, most_bytes: int) -> list[LeasedPart]:
         """Take the next batches from the queue."""
         claimed = self._queue.claim(most_records=most_records, most_bytes=most_bytes)
-        held = [parcels.hold(batch) for batch in claimed]
+        held = [parcels.lease(batch) for batch in claimed]
         for one in held:
             self._held[one.batch.number] = one
         return held
 
-    async def payload(self, parcel: Parcel) -> bytes | None:
+    async def payload(self, parcel: SendBatch) -> bytes | None:
         """The bytes of a parcel's batches. None when there are none of one: it is held no more, and the parcel ends."""
         found: list[bytes] = []
-        missing: list[Held] = []
+        missing: list[LeasedPart] = []
         for one in parcel.held:
             data = await self._queue.payload(one.batch)
             if data is None:
@@ -68,7 +68,7 @@ class Holdings:
         parcel.held = tuple(one for one in parcel.held if one not in missing)
         return b"".join(found) if parcel.held else None
 
-    def progressed(self, parcel: Parcel) -> None:
+    def progressed(self, parcel: SendBatch) -> None:
         """Remember what was tried, in case that the process ends."""
         for one in parcel.held:
             one.batch = one.batch._replace(
@@ -76,12 +76,12 @@ class Holdings:
             )
             self._queue.progressed(one.batch)
 
-    def note_done(self, held: Held) -> None:
+    def note_done(self, held: LeasedPart) -> None:
         """Remember which records of a batch need no sending any more."""
         held.batch = held.batch._replace(done=frozenset(held.done))
         self._queue.progressed(held.batch)
 
-    async def arrived(self, parcel: Parcel) -> None:
+    async def arrived(self, parcel: SendBatch) -> None:
         """All of it needs no sending any more."""
         whole: list[Batch] = []
         for one in parcel.held:
@@ -98,7 +98,7 @@ class Holdings:
         if whole:
             self._queue.delivered(whole)
 
-    async def give_up(self, parcel: Parcel, obituary: Obituary) -> None:
+    async def give_up(self, parcel: SendBatch, obituary: Obituary) -> None:
         """It is not tried again."""
         for one in parcel.held:
             one.parcels -= 1
@@ -106,7 +106,7 @@ class Holdings:
             if not one.parcels:
                 await self.bury(one)
 
-    async def bury(self, held: Held) -> None:
+    async def bury(self, held: LeasedPart) -> None:
         """Make a dead letter of each kind of failure in a batch; it leaves with the last one."""
         payload = await self._queue.payload(held.batch)
         if payload is None:
@@ -129,7 +129,7 @@ class Holdings:
                 self.note_done(held)
         self._let_go(held)
 
-    def withdraw(self, idle: Sequence[Parcel]) -> tuple[frozenset[Parcel], int]:
+    def withdraw(self, idle: Sequence[SendBatch]) -> tuple[frozenset[SendBatch], int]:
         """Give back the batches of which nothing is left but some of these parcels, which nobody sends now: those
         parcels, and how many records of theirs need no sending any more. What is in flight in part stays as it is.
         """
@@ -144,14 +144,14 @@ class Holdings:
         self._give_back(self._held[number] for number in sorted(self._held) if not self._held[number].is_leaving)
         self._held.clear()
 
-    def _give_back(self, left: Iterable[Held]) -> None:
+    def _give_back(self, left: Iterable[LeasedPart]) -> None:
         batches = [one.batch._replace(done=frozenset(one.done)) for one in left]
         for batch in batches:
             self._held.pop(batch.number, None)
         if batches:
             self._queue.give_back(batches)
 
-    def _lose(self, held: Held) -> None:
+    def _lose(self, held: LeasedPart) -> None:
         self._let_go(held)
         log.error(
             "A batch of %s for %s cannot be read any more: it is in quarantine, see `reconciler queue status`.",
@@ -159,15 +159,15 @@ class Holdings:
             self._name,
         )
 
-    def _let_go(self, held: Held) -> None:
+    def _let_go(self, held: LeasedPart) -> None:
         held.is_leaving = True
         self._held.pop(held.batch.number, None)
 
 
-def _pieces(held: Held, payload: bytes, places: Sequence[int]) -> list[Piece]:
+def _pieces(held: LeasedPart, payload: bytes, places: Sequence[int]) -> list[Piece]:
     if len(places) == held.batch.records:
         return [payload]
     try:
-        return [*remains.only(payload, frozenset(places))]
+        return [*remains.only_records(payload, frozenset(places))]
     except (ValueError, IndexError):
         return [payload]  # sent twice rather than lost

@@ -7,22 +7,22 @@ is tried again, which is the sender's business; one request (`outlet`).
 import asyncio
 from collections.abc import Sequence
 
-from reconciler import errors
+from reconciler.model import errors
+from reconciler.model.routes import Destination, Format
 from reconciler.queueing.contract import Piece
-from reconciler.routing.models import Destination, Format
 from reconciler.sending import payloads, requests
-from reconciler.sending.environment import Environment
-from reconciler.sending.gate import Gate
+from reconciler.sending.environment import SendEnvironment
+from reconciler.sending.gate import SendGate
 from reconciler.sending.outlet import Channel
-from reconciler.sending.reporting import Report
-from reconciler.sending.verdicts import Verdict
+from reconciler.sending.reporting import SendReport
+from reconciler.sending.verdicts import AnswerVerdict
 
 
 class Undelivered(errors.Transient):
     """A destination without a queue did not get all of the records."""
 
 
-class Inline:
+class InlineSender:
     """Of one destination. `under_way` counts calls."""
 
     def __init__(
@@ -31,9 +31,9 @@ class Inline:
         channel: Channel,
         *,
         project: str,
-        environment: Environment,
-        report: Report,
-        gate: Gate,
+        environment: SendEnvironment,
+        report: SendReport,
+        gate: SendGate,
     ) -> None:
         self._destination = destination
         self._channel = channel
@@ -60,7 +60,7 @@ class Inline:
         self.under_way += 1
         try:
             async with asyncio.timeout(seconds):
-                await self._deliver(await payloads.records(b"".join(pieces)))
+                await self._deliver(await payloads.record_bodies(b"".join(pieces)))
         except TimeoutError:
             raise self._late(seconds) from None
         finally:
@@ -71,7 +71,7 @@ class Inline:
             f"The destination {self._destination.name} did not get all of the records of a request within {seconds:g} "
             "s; send fewer at a time, or set `sending_queue_enabled`."
         )
-        self._report.outcome(Verdict(False, cause=cause), records=0)
+        self._report.outcome(AnswerVerdict(False, cause=cause), records=0)
         return Undelivered(cause)
 
     async def _deliver(self, bodies: list[bytes]) -> None:
@@ -79,7 +79,7 @@ class Inline:
             return
         self._numbers += 1
         channel, name = self._channel, self._destination.name
-        origin = requests.origin(project=self._project, destination=name, at=self._environment.clock())
+        origin = requests.endpoint_origin(project=self._project, destination=name, at=self._environment.clock())
         delivery = f"{origin}:inline-{self._numbers}"
         if self._destination.endpoint.format is Format.SINGLE:
             await self._each(channel, bodies, delivery)
@@ -110,7 +110,7 @@ class Inline:
             causes = [*(verdict.cause for verdict in verdicts if not verdict.delivered), *refusals]
             raise Undelivered(_told(causes[0], failed=failed, sent=len(bodies)))
 
-    async def _one(self, channel: Channel, body: bytes, delivery: str, *, records: int) -> Verdict:
+    async def _one(self, channel: Channel, body: bytes, delivery: str, *, records: int) -> AnswerVerdict:
         """One request. Raises Undelivered when nothing may be sent any more: that may have changed while it waited."""
         async with self._slots:
             self._refuse_at_once()

@@ -19,18 +19,18 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler import errors
 from reconciler.egress import exchange
-from reconciler.egress.client import Client
-from reconciler.egress.exchange import Answer, Common, Limits
+from reconciler.egress.client import HttpClient
+from reconciler.egress.exchange import AnswerLimits, CommonHeaders, HttpAnswer
+from reconciler.model import errors
+from reconciler.model.routes import Destination, Endpoint
 from reconciler.otlp import encodings
-from reconciler.routing.models import Destination, Endpoint
 from reconciler.secrets import resolving
-from reconciler.secrets.masking import Masks
-from reconciler.secrets.sources import Sources
+from reconciler.secrets.masking import SecretMasks
+from reconciler.secrets.sources import SecretSources
 from reconciler.sending import environment, requests, tls, verdicts
-from reconciler.sending.tls import Files
-from reconciler.sending.verdicts import Verdict
+from reconciler.sending.tls import TlsFiles
+from reconciler.sending.verdicts import AnswerVerdict
 
 KEPT_SECONDS = 1.0
 MASKED_BYTES = 32 << 10  # of an answer: what is kept of it is cut from these
@@ -39,7 +39,7 @@ ENCODED = b"(The answer is encoded in a way that the service does not decode.)"
 _REFERENCE = "${"
 
 
-class Unprepared(errors.Transient):
+class UnpreparedRequest(errors.Transient):
     """What a request needs could not be read in time."""
 
 
@@ -49,20 +49,20 @@ class _Prepared:
     hide in an answer what was sent.
     """
 
-    headers: Common
+    headers: CommonHeaders
     tls: ssl.SSLContext | None
     note: str
-    masks: Masks
+    masks: SecretMasks
 
 
-class Outlet:
+class HttpSender:
     """What all destinations send through: one client, one place of secrets."""
 
     def __init__(
         self,
-        client: Client,
+        client: HttpClient,
         *,
-        secrets: Sources,
+        secrets: SecretSources,
         authorities: Path | None = None,
         clock: Callable[[], int] = environment.system_clock,
     ) -> None:
@@ -82,20 +82,20 @@ class Outlet:
 class Channel:
     """One endpoint; belongs to the running loop."""
 
-    def __init__(self, outlet: Outlet, endpoint: Endpoint, *, name: str, project: str) -> None:
+    def __init__(self, outlet: HttpSender, endpoint: Endpoint, *, name: str, project: str) -> None:
         self._outlet = outlet
         self._endpoint = endpoint
         self._name = name
         self._project = project
-        self._target = requests.target(endpoint)
-        self._limits = Limits(connect=endpoint.timeout, total=endpoint.timeout)
+        self._target = requests.request_target(endpoint)
+        self._limits = AnswerLimits(connect=endpoint.timeout, total=endpoint.timeout)
         self._is_ordinary = tls.is_ordinary(endpoint, authorities=outlet.authorities)
         self._is_static = self._is_ordinary and not any(_REFERENCE in value for _, value in endpoint.headers)
-        self._context: tuple[Files, ssl.SSLContext] | None = None
+        self._context: tuple[TlsFiles, ssl.SSLContext] | None = None
         self._kept: _Prepared | None = None
         self._preparing: asyncio.Task[_Prepared] | None = None
 
-    async def post(self, body: bytes, *, delivery: str, attempt: int, keeps_success: bool = False) -> Verdict:
+    async def post(self, body: bytes, *, delivery: str, attempt: int, keeps_success: bool = False) -> AnswerVerdict:
         """Send a body once. Whatever happens is a verdict. It has the answer without the secrets that were sent; that
         of a success only with `keeps_success`.
         """
@@ -103,7 +103,7 @@ class Channel:
         try:
             prepared = self._kept or await self._prepared()
             note = prepared.note
-            request = requests.request(
+            request = requests.make_request(
                 self._endpoint,
                 to=self._target,
                 common=prepared.headers,
@@ -113,11 +113,11 @@ class Channel:
             )
             answer = await self._outlet.client.send(request, limits=self._limits, tls=prepared.tls)
         except errors.ReconcilerError as problem:
-            return verdicts.unanswered(problem, endpoint=self._endpoint, name=self._name, note=note)
+            return verdicts.judge_failure(problem, endpoint=self._endpoint, name=self._name, note=note)
         is_kept = keeps_success or not 200 <= answer.status < 300
         said = await _readable(answer, prepared.masks) if is_kept and answer.body_start else b""
         answer = msgspec.structs.replace(answer, body_start=said)
-        return verdicts.answered(answer, endpoint=self._endpoint, name=self._name, now_ms=self._outlet.clock())
+        return verdicts.judge_answer(answer, endpoint=self._endpoint, name=self._name, now_ms=self._outlet.clock())
 
     async def _prepared(self) -> _Prepared:
         """Read what is needed, once for all who ask meanwhile. Raises Refused, Unprepared."""
@@ -131,7 +131,7 @@ class Channel:
             async with asyncio.timeout(self._endpoint.timeout):
                 return await asyncio.shield(self._preparing)
         except TimeoutError:
-            raise Unprepared("its secrets could not be read in time; look at the folder of secrets.") from None
+            raise UnpreparedRequest("its secrets could not be read in time; look at the folder of secrets.") from None
 
     def _keep(self, done: asyncio.Task[_Prepared]) -> None:
         self._preparing = None
@@ -150,24 +150,24 @@ class Channel:
         for name, value in endpoint.headers:
             text = value
             if _REFERENCE in value:
-                text, found = resolving.resolve(value, sources=sources, project=project)
+                text, found = resolving.resolve_secrets(value, sources=sources, project=project)
                 secrets += found
             resolved.append((name, text))
             secrets.append(text)
-        masks = Masks(secrets)
-        common = exchange.common(requests.headers(endpoint, tuple(resolved)), target=self._target)
+        masks = SecretMasks(secrets)
+        common = exchange.common(requests.request_headers(endpoint, tuple(resolved)), target=self._target)
         if self._is_ordinary:
             return _Prepared(common, None, "", masks)
-        files = tls.read(endpoint, sources=sources, project=project, authorities=self._outlet.authorities)
+        files = tls.read_tls_file(endpoint, sources=sources, project=project, authorities=self._outlet.authorities)
         if self._context is None or self._context[0] != files:
-            self._context = (files, tls.context(endpoint, files))
-        return _Prepared(common, self._context[1], tls.expired(files, now=self._now()), masks)
+            self._context = (files, tls.tls_context(endpoint, files))
+        return _Prepared(common, self._context[1], tls.expired_certificates(files, now=self._now()), masks)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._outlet.clock() / 1000, UTC)
 
 
-async def _readable(answer: Answer, masks: Masks) -> bytes:
+async def _readable(answer: HttpAnswer, masks: SecretMasks) -> bytes:
     """What an endpoint said, decoded and without what was sent to it. Nobody cuts or keeps an answer before this."""
     named = ",".join(value for name, value in answer.headers if name.lower() == "content-encoding")
     text = encodings.beginning(answer.body_start, named, most=MASKED_BYTES)

@@ -17,7 +17,7 @@ from reconciler.sending import requests
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class LeasedPart:
     """A batch that is claimed. `parcels` counts those with records of it that are not settled; `done` are the records
     that need no sending any more, `given_up` those that become dead letters, one for each kind of failure.
     """
@@ -50,7 +50,7 @@ class Credit:
 
 
 @dataclass(slots=True, eq=False)
-class Parcel:
+class SendBatch:
     """`records` are places in the one batch; None is all of every batch. `spent` is seconds of the longest time.
 
     `arrivals` is how many parcels of the destination had arrived when this one failed first; `tried` when it was tried
@@ -58,7 +58,7 @@ class Parcel:
     failed; both in monotonic seconds.
     """
 
-    held: tuple[Held, ...]
+    held: tuple[LeasedPart, ...]
     credit: Credit
     records: tuple[int, ...] | None = None
     attempts: int = 0
@@ -74,59 +74,59 @@ class Parcel:
         return sum(one.batch.records for one in self.held) if self.records is None else len(self.records)
 
 
-def hold(batch: Batch) -> Held:
+def lease(batch: Batch) -> LeasedPart:
     """A batch that was just claimed."""
-    return Held(batch, done=set(batch.done))
+    return LeasedPart(batch, done=set(batch.done))
 
 
-def merged(held: Sequence[Held]) -> list[Parcel]:
+def merge_batches(held: Sequence[LeasedPart]) -> list[SendBatch]:
     """Parcels of batches that were claimed together, in their order: as few as can be. A batch of which something is
     done has one of its own, and one that a process before this one tried goes with its like: none is given up early for
     the time that another one spent.
     """
-    made: list[Parcel] = []
+    made: list[SendBatch] = []
     for (is_begun, _, _), found in groupby(held, key=_history):
         some = tuple(found)
         made += each(some) if is_begun else [_parcel(some, None)]
     return made
 
 
-def _history(one: Held) -> tuple[bool, int, int]:
+def _history(one: LeasedPart) -> tuple[bool, int, int]:
     return bool(one.done), one.batch.attempts, one.batch.spent
 
 
-def each(held: Sequence[Held]) -> list[Parcel]:
+def each(held: Sequence[LeasedPart]) -> list[SendBatch]:
     """A parcel for each batch."""
     return [_parcel((one,), one.left if one.done else None) for one in held]
 
 
-def apart(parcel: Parcel) -> list[Parcel]:
+def split_batches(parcel: SendBatch) -> list[SendBatch]:
     """A parcel for each batch of one."""
     return [_part(parcel, (one,), None) for one in parcel.held]
 
 
-def parted(parcel: Parcel, groups: Sequence[tuple[int, ...]]) -> list[Parcel]:
+def part_batch(parcel: SendBatch, groups: Sequence[tuple[int, ...]]) -> list[SendBatch]:
     """A parcel for each group of the records that are left of a parcel of one batch; it is no more."""
     parcel.held[0].parcels += len(groups) - 1
     return [_part(parcel, parcel.held, records) for records in groups]
 
 
-def place(parcel: Parcel) -> tuple[int, int]:
+def batch_place(parcel: SendBatch) -> tuple[int, int]:
     """Its place in the line of all that arrived: the first batch, and the first record of that."""
     return parcel.held[0].batch.number, min(parcel.records, default=0) if parcel.records is not None else 0
 
 
-def divided(parcel: Parcel) -> list[Parcel]:
+def divide_batch(parcel: SendBatch) -> list[SendBatch]:
     """The halves of a parcel of which something was refused: whole batches as long as there are several, then records
     of the one. None for a single record, and when it was divided enough.
     """
     if parcel.size < 2 or not parcel.credit.left:
         return []
     parcel.credit.left -= 1
-    return halves(parcel)
+    return halve_batch(parcel)
 
 
-def halves(parcel: Parcel) -> list[Parcel]:
+def halve_batch(parcel: SendBatch) -> list[SendBatch]:
     """The halves of a parcel of two batches or two records at least."""
     held = parcel.held
     if len(held) > 1:
@@ -138,15 +138,15 @@ def halves(parcel: Parcel) -> list[Parcel]:
     return [_part(parcel, held, records[:middle]), _part(parcel, held, records[middle:])]
 
 
-def arrived(parcel: Parcel) -> None:
+def record_arrival(parcel: SendBatch) -> None:
     """It arrived, so that dividing what it was part of is worth it."""
     parcel.credit.left += parcel.size.bit_length() + 1
 
 
-def delivery_id(parcel: Parcel, *, project: str, destination: str, place: int | None = None) -> str:
+def delivery_id(parcel: SendBatch, *, project: str, destination: str, place: int | None = None) -> str:
     """The same for the same content: of whole batches, of records of one, or of one record, `place`."""
     first, last = parcel.held[0].batch, parcel.held[-1].batch
-    origin = requests.origin(project=project, destination=destination, at=first.taken_at)
+    origin = requests.endpoint_origin(project=project, destination=destination, at=first.taken_at)
     if place is not None:
         return f"{origin}:{first.number}:{place}"
     if parcel.records is None:
@@ -161,16 +161,16 @@ def _span(records: Sequence[int]) -> str:
     return f"{first}-{last}.{zlib.crc32(','.join(map(str, records)).encode()):08x}"  # with holes
 
 
-def _parcel(held: tuple[Held, ...], records: tuple[int, ...] | None) -> Parcel:
+def _parcel(held: tuple[LeasedPart, ...], records: tuple[int, ...] | None) -> SendBatch:
     """With the attempts that a process before this one made, and credit enough to find one record among all."""
     first = held[0].batch
-    made = Parcel(held, Credit(0), records, attempts=first.attempts, spent=first.spent / 1000)
+    made = SendBatch(held, Credit(0), records, attempts=first.attempts, spent=first.spent / 1000)
     made.credit.left = made.size.bit_length() + 1
     return made
 
 
-def _part(parcel: Parcel, held: tuple[Held, ...], records: tuple[int, ...] | None) -> Parcel:
-    return Parcel(
+def _part(parcel: SendBatch, held: tuple[LeasedPart, ...], records: tuple[int, ...] | None) -> SendBatch:
+    return SendBatch(
         held,
         parcel.credit,
         records,

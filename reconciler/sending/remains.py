@@ -7,12 +7,12 @@ not: what is in a record. Only what was found to be sound when it came is given 
 from collections.abc import Container
 
 from reconciler.otlp.fields import fields, sized
-from reconciler.otlp.refusals import Malformed
+from reconciler.otlp.refusals import MalformedRequest
 
 _PATH = (0x0A, 0x12, 0x12)  # the tags of resource_logs, scope_logs and log_records
 
 
-def only(payload: bytes, keep: Container[int]) -> list[bytes]:
+def only_records(payload: bytes, keep: Container[int]) -> list[bytes]:
     """Pieces that one after another are a request with the records whose places, counted from 0 through the whole
     request, are in `keep`. Resources and scopes without any are left out.
 
@@ -20,7 +20,7 @@ def only(payload: bytes, keep: Container[int]) -> list[bytes]:
     """
     try:
         return _Walk(payload, keep).message(0, 0, len(payload))[0]
-    except (Malformed, IndexError):
+    except (MalformedRequest, IndexError):
         raise ValueError("what is stored is no export request") from None
 
 

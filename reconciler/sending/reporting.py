@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.counting import counted
+from reconciler.model.text import counted
 from reconciler.queueing.contract import Obituary
-from reconciler.routing.windows import Window
-from reconciler.sending.environment import Environment, Timer
-from reconciler.sending.verdicts import Verdict
+from reconciler.routing.windows import DeliveryWindow
+from reconciler.sending.environment import SendEnvironment, Timer
+from reconciler.sending.verdicts import AnswerVerdict
 
 log = logging.getLogger(__name__)
 
 TELL_SECONDS = 10.0  # between two log lines about dead letters
 
 
-class State(StrEnum):
+class ExporterState(StrEnum):
     """What a destination is doing."""
 
     IDLE = "idle"
@@ -31,7 +31,7 @@ class State(StrEnum):
     HELD = "held"  # nothing is sent until a version can deliver
 
 
-class Failure(NamedTuple):
+class SendFailure(NamedTuple):
     """The last one: `at` in Unix ms; `answer` is the first kilobyte of the endpoint's, a stranger's text."""
 
     at: int
@@ -40,7 +40,7 @@ class Failure(NamedTuple):
     answer: bytes
 
 
-class Tested(NamedTuple):
+class TestOutcome(NamedTuple):
     """What came of one made-up record. `answer` as in Failure."""
 
     delivered: bool
@@ -51,7 +51,7 @@ class Tested(NamedTuple):
 
 
 @dataclass(slots=True)
-class Counts:
+class SendCounts:
     """Records since the start: those that arrived, those of requests that failed, those that were sent once more, those
     that became dead letters.
     """
@@ -61,7 +61,7 @@ class Counts:
     retried: int = 0
     dead: int = 0
 
-    def add(self, other: "Counts") -> None:
+    def add(self, other: "SendCounts") -> None:
         """Take over what somebody counted who ends."""
         self.delivered += other.delivered
         self.failed += other.failed
@@ -69,50 +69,50 @@ class Counts:
         self.dead += other.dead
 
 
-class Shown(NamedTuple):
+class ReportSnapshot(NamedTuple):
     """One moment. `since`, `last_success` and `failing_since` are Unix ms; `in_flight` and `waiting` count batches.
 
     `failing_since` is when the first request failed of those after which nothing arrived, as long as there is something
     to send: `since` is another at each attempt.
     """
 
-    state: State
+    state: ExporterState
     message: str
     since: int
     in_flight: int
     waiting: int
-    counts: Counts
+    counts: SendCounts
     last_success: int | None
-    last_failure: Failure | None
+    last_failure: SendFailure | None
     failing_since: int | None
-    window: Window | None
+    window: DeliveryWindow | None
 
 
-class Report:
+class SendReport:
     """Of one destination."""
 
-    def __init__(self, environment: Environment, *, project: str, name: str) -> None:
+    def __init__(self, environment: SendEnvironment, *, project: str, name: str) -> None:
         self._environment = environment
         self._who = f"{name} in the project {project}"
-        self._state = State.IDLE
+        self._state = ExporterState.IDLE
         self.since = environment.clock()
-        self.counts = Counts()
+        self.counts = SendCounts()
         self.last_success: int | None = None
-        self.last_failure: Failure | None = None
+        self.last_failure: SendFailure | None = None
         self.failing_since: int | None = None
         self._untold = 0  # records
         self._cause = ""  # of the last of them
         self._telling: Timer | None = None  # while a line was written lately
 
-    def change(self, state: State) -> None:
+    def change(self, state: ExporterState) -> None:
         """It is doing this now."""
-        if state is State.IDLE:
+        if state is ExporterState.IDLE:
             self.failing_since = None  # nothing is left that could fail
         if state is not self._state:
             self._state = state
             self.since = self._environment.clock()
 
-    def outcome(self, verdict: Verdict, *, records: int) -> None:
+    def outcome(self, verdict: AnswerVerdict, *, records: int) -> None:
         """What came of one request."""
         now = self._environment.clock()
         if verdict.delivered:
@@ -121,7 +121,7 @@ class Report:
             self.failing_since = None
         else:
             self.counts.failed += records
-            self.last_failure = Failure(now, verdict.status, verdict.cause, verdict.answer)
+            self.last_failure = SendFailure(now, verdict.status, verdict.cause, verdict.answer)
             if self.failing_since is None:
                 self.failing_since = now
 

@@ -11,18 +11,18 @@ one that the URL gives; where the request goes stays as it is.
 from functools import lru_cache
 from urllib.parse import quote
 
-from reconciler.egress.exchange import Common, Headers, Request, Target
-from reconciler.routing.models import Endpoint
+from reconciler.egress.exchange import CommonHeaders, Headers, HttpRequest, HttpTarget
+from reconciler.model.routes import Endpoint
 
 DELIVERY_ID = "X-Service-Delivery-Id"
 ATTEMPT = "X-Service-Attempt"
 _OURS = frozenset({"content-type", DELIVERY_ID.lower(), ATTEMPT.lower()})
 
 
-def target(endpoint: Endpoint) -> Target:
+def request_target(endpoint: Endpoint) -> HttpTarget:
     """Where requests go; exactly one slash stands between the port and the path."""
     path, question, query = endpoint.path.partition("?")
-    return Target(
+    return HttpTarget(
         "http" if endpoint.scheme == "http" else "https",
         endpoint.host,
         endpoint.port,
@@ -30,21 +30,23 @@ def target(endpoint: Endpoint) -> Target:
     )
 
 
-def headers(endpoint: Endpoint, resolved: Headers) -> Headers:
+def request_headers(endpoint: Endpoint, resolved: Headers) -> Headers:
     """What every request to the endpoint has; `resolved` are its headers with the secrets in their values."""
     own = tuple((name, value) for name, value in resolved if name.lower() not in _OURS)
     return (("Content-Type", endpoint.content_type), *own)
 
 
-def request(endpoint: Endpoint, *, to: Target, common: Common, body: bytes, delivery: str, attempt: int) -> Request:
+def make_request(
+    endpoint: Endpoint, *, to: HttpTarget, common: CommonHeaders, body: bytes, delivery: str, attempt: int
+) -> HttpRequest:
     """One request. `attempt` counts from 1."""
     method = endpoint.verb
     assert method in ("POST", "PUT", "PATCH")
     named = ((DELIVERY_ID, delivery), (ATTEMPT, str(attempt)))
-    return Request(to, method, named, body, common)  # type: ignore[arg-type]
+    return HttpRequest(to, method, named, body, common)  # type: ignore[arg-type]
 
 
-def origin(*, project: str, destination: str, at: int) -> str:
+def endpoint_origin(*, project: str, destination: str, at: int) -> str:
     """What the delivery ids of one queue begin with. `at`, when its first batch of a request came, in Unix ms, keeps a
     queue apart from one that had the same name, and its numbers, before.
     """

@@ -7,35 +7,35 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reconciler.sending.parcels import Parcel
-from reconciler.sending.verdicts import Verdict
+from reconciler.sending.parcels import SendBatch
+from reconciler.sending.verdicts import AnswerVerdict
 
 NOTED_EVERY = 64  # records that arrived, after which that is remembered
 
 
 @dataclass(slots=True, eq=False)
-class Failure:
+class RecordFailure:
     """Records that failed alike, so that one decision is each one's own. `took` is seconds of the longest request."""
 
-    verdict: Verdict
+    verdict: AnswerVerdict
     places: list[int] = field(default_factory=list)
     took: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
-class Round:
+class RecordRound:
     """`bodies` are those of `places`, the records of the parcel's one batch.
 
     `is_probe`: its first record is the only one until that has been answered.
     """
 
-    parcel: Parcel
+    parcel: SendBatch
     places: tuple[int, ...]
     bodies: Sequence[bytes]
     is_probe: bool = False
     next: int = 0
     in_flight: int = 0
-    failed: dict[tuple[bool, int | None, int], Failure] = field(default_factory=dict)
+    failed: dict[tuple[bool, int | None, int], RecordFailure] = field(default_factory=dict)
     untried: tuple[int, ...] = ()
     noted: int = 0
 
@@ -56,10 +56,10 @@ class Round:
         self.in_flight += 1
         return position
 
-    def fail(self, position: int, verdict: Verdict, *, took: float) -> None:
+    def fail(self, position: int, verdict: AnswerVerdict, *, took: float) -> None:
         """A record did not arrive. Waits of the same second are alike: a date comes to other fractions each time."""
         alike = verdict.outage, verdict.status, math.ceil(verdict.retry_after)
-        failure = self.failed.setdefault(alike, Failure(verdict))
+        failure = self.failed.setdefault(alike, RecordFailure(verdict))
         failure.places.append(self.places[position])
         failure.took = max(failure.took, took)
         if verdict.retry_after > failure.verdict.retry_after:
@@ -72,7 +72,9 @@ class Round:
         return rest
 
 
-def joined(failures: Sequence[Failure], untried: tuple[int, ...]) -> tuple[list[Failure], tuple[int, ...]]:
+def joined_failures(
+    failures: Sequence[RecordFailure], untried: tuple[int, ...]
+) -> tuple[list[RecordFailure], tuple[int, ...]]:
     """Failures and untried records of a round that an outage ended: what waits for its end waits as one, else every
     probe would part another record from its batch. The one that failed last is the next probe's last choice.
     """
@@ -81,5 +83,5 @@ def joined(failures: Sequence[Failure], untried: tuple[int, ...]) -> tuple[list[
         return list(failures), untried
     # No time counts: the records that were not tried spent none.
     latest = max(reversed(of_outage), key=lambda one: one.verdict.retry_after)  # until when they are to wait
-    all_of_it = Failure(latest.verdict, [*untried, *(place for one in of_outage for place in one.places)])
+    all_of_it = RecordFailure(latest.verdict, [*untried, *(place for one in of_outage for place in one.places)])
     return [*(one for one in failures if not one.verdict.outage), all_of_it], ()

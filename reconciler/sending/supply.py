@@ -17,13 +17,13 @@ from collections.abc import Collection, Iterable
 from itertools import count
 from typing import NamedTuple
 
-from reconciler.routing.models import Destination, Format
+from reconciler.model.routes import Destination, Format
 from reconciler.sending import parcels
-from reconciler.sending.environment import Environment
-from reconciler.sending.gate import Gate
-from reconciler.sending.holdings import Holdings
-from reconciler.sending.parcels import Parcel
-from reconciler.sending.rounds import Round
+from reconciler.sending.environment import SendEnvironment
+from reconciler.sending.gate import SendGate
+from reconciler.sending.holdings import Leases
+from reconciler.sending.parcels import SendBatch
+from reconciler.sending.rounds import RecordRound
 from reconciler.sending.waiting import Waiting
 
 MOST_WAITING = 2_000  # batches that wait for another attempt; with more, none is claimed
@@ -34,8 +34,8 @@ LEAST_CAP = 16 * 1024  # bytes of a body, however small the bodies are that the 
 class Job(NamedTuple):
     """What a consumer does next: an attempt at a parcel, or one record of a round."""
 
-    parcel: Parcel
-    round: Round | None = None
+    parcel: SendBatch
+    round: RecordRound | None = None
     position: int = 0
     is_probe: bool = False
 
@@ -43,14 +43,16 @@ class Job(NamedTuple):
 class Supply:
     """Of one destination. `hungry` is set when there was nothing to claim; `cap` bounds bodies, in bytes."""
 
-    def __init__(self, holdings: Holdings, destination: Destination, *, environment: Environment, gate: Gate) -> None:
+    def __init__(
+        self, holdings: Leases, destination: Destination, *, environment: SendEnvironment, gate: SendGate
+    ) -> None:
         self._holdings = holdings
         self._destination = destination
         self._environment = environment
         self._gate = gate
-        self._ready: list[tuple[tuple[int, int], int, Parcel]] = []  # a heap: what came first is first
+        self._ready: list[tuple[tuple[int, int], int, SendBatch]] = []  # a heap: what came first is first
         self._order = count()
-        self._rounds: deque[Round] = deque()
+        self._rounds: deque[RecordRound] = deque()
         self._claims_at = 0.0
         self._probes = 0
         self._was_open = True  # when somebody last looked what is next
@@ -72,11 +74,11 @@ class Supply:
         return self._destination.buffering.consumers == 1
 
     @property
-    def idle(self) -> list[Parcel]:
+    def idle(self) -> list[SendBatch]:
         """What is claimed, and nobody sends now."""
         return [*(parcel for _, _, parcel in self._ready), *self.waiting]
 
-    def drop(self, gone: Collection[Parcel]) -> None:
+    def drop(self, gone: Collection[SendBatch]) -> None:
         """These are not sent any more; more can be claimed."""
         self._ready = [one for one in self._ready if one[2] not in gone]
         heapq.heapify(self._ready)
@@ -87,19 +89,19 @@ class Supply:
         """What waits for an outage to end is due."""
         self.waiting.hurry(self._environment.monotonic(), is_elsewhere=False)
 
-    def put(self, ready: Iterable[Parcel]) -> None:
+    def put(self, ready: Iterable[SendBatch]) -> None:
         """These are next."""
         for parcel in ready:
-            heapq.heappush(self._ready, (parcels.place(parcel), next(self._order), parcel))
+            heapq.heappush(self._ready, (parcels.batch_place(parcel), next(self._order), parcel))
 
-    def _take_ready(self) -> Parcel | None:
+    def _take_ready(self) -> SendBatch | None:
         return heapq.heappop(self._ready)[2] if self._ready else None
 
-    def put_off(self, parcel: Parcel, *, delay: float) -> None:
+    def put_off(self, parcel: SendBatch, *, delay: float) -> None:
         """Let one wait for so many seconds."""
         self.waiting.put(parcel, due=self._environment.monotonic() + delay)
 
-    def open(self, opened: Round) -> None:
+    def open(self, opened: RecordRound) -> None:
         """Its records are next."""
         self._rounds.append(opened)
 
@@ -126,7 +128,7 @@ class Supply:
             parcel = self._take_ready() or self.waiting.pop(now) or self._claim(now)
         return None if parcel is None else Job(parcel)
 
-    def _first_in_line(self, now: float, *, is_probe: bool) -> Parcel | None:
+    def _first_in_line(self, now: float, *, is_probe: bool) -> SendBatch | None:
         waits = self.waiting.first_in_line
         if waits is None:
             return self._take_ready() or self._claim(now)
@@ -146,7 +148,7 @@ class Supply:
         self._gate.probe()
         return Job(parcel, is_probe=True)
 
-    def _in_turn(self, now: float) -> Parcel | None:
+    def _in_turn(self, now: float) -> SendBatch | None:
         """All that waits has its turn, and now and then a new batch, since what waits may be why the endpoint fails."""
         is_new = len(self.waiting) < MOST_TRIED_IN_TURN or self._probes % 4 == 3
         parcel = self._take_ready()
@@ -154,7 +156,7 @@ class Supply:
             parcel = self._claim(now)
         return parcel or self.waiting.pop_longest_untried(now) or self._claim(now)
 
-    def _claim(self, now: float) -> Parcel | None:
+    def _claim(self, now: float) -> SendBatch | None:
         if self.waiting.batches >= MOST_WAITING or now < self._claims_at:
             return None
         most_records, most_bytes = self._environment.most_records, self._most_bytes
@@ -166,7 +168,7 @@ class Supply:
         records, size = sum(one.batch.records for one in held), sum(one.batch.size for one in held)
         is_backlog = is_single or records * 2 >= most_records or size * 2 >= most_bytes
         self._claims_at = now if is_backlog else now + self._environment.linger
-        made = parcels.each(held) if is_single else parcels.merged(held)
+        made = parcels.each(held) if is_single else parcels.merge_batches(held)
         self.put(made[1:])
         return made[0]
 

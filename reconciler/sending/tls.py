@@ -15,11 +15,11 @@ from datetime import datetime
 from pathlib import Path
 
 from reconciler import regular_files
-from reconciler.errors import Refused
-from reconciler.routing.models import Endpoint
+from reconciler.model.errors import Refused
+from reconciler.model.routes import Endpoint
 from reconciler.secrets import directory
-from reconciler.secrets.directory import Unusable
-from reconciler.secrets.sources import Sources
+from reconciler.secrets.directory import UnusableSecretFile
+from reconciler.secrets.sources import SecretSources
 from reconciler.sending import validity
 
 MOST_BYTES = 1 << 20  # of `outbound.caFile`; the system's own is a quarter of that
@@ -30,7 +30,7 @@ class UnusableFile(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class TlsFiles:
     """What the files of an endpoint held when they were read. Without an `authority` the system's are trusted; the
     others are empty where none is wanted.
     """
@@ -47,13 +47,13 @@ def is_ordinary(endpoint: Endpoint, *, authorities: Path | None) -> bool:
     )
 
 
-def read(endpoint: Endpoint, *, sources: Sources, project: str, authorities: Path | None) -> Files:
+def read_tls_file(endpoint: Endpoint, *, sources: SecretSources, project: str, authorities: Path | None) -> TlsFiles:
     """The texts of the files; those of `authorities` where the endpoint has no `ca_file`. Raises UnusableFile."""
 
     def text(parameter: str, name: str) -> str:
         try:
-            return directory.read(sources.directory, name, project=project)
-        except Unusable:
+            return directory.read_secret_file(sources.directory, name, project=project)
+        except UnusableSecretFile:
             place = sources.directory.place(name, project=project)
             raise UnusableFile(
                 f"`{parameter}` leads to nothing: put a PEM file of at most 64 KiB at {place}, which the service can "
@@ -61,23 +61,23 @@ def read(endpoint: Endpoint, *, sources: Sources, project: str, authorities: Pat
             ) from None
 
     if endpoint.scheme != "https":
-        return Files()
+        return TlsFiles()
     authority = text("ca_file", endpoint.ca_file) if endpoint.ca_file else _outbound(authorities)
     if not endpoint.mutual_tls:
-        return Files(authority)
-    return Files(authority, text("cert_file", endpoint.cert_file), text("key_file", endpoint.key_file))
+        return TlsFiles(authority)
+    return TlsFiles(authority, text("cert_file", endpoint.cert_file), text("key_file", endpoint.key_file))
 
 
 def _outbound(authorities: Path | None) -> str | None:
     if authorities is None:
         return None
     try:
-        return regular_files.read(authorities, limit=MOST_BYTES).decode()
-    except (OSError, ValueError, regular_files.NotAFile, regular_files.TooLarge):
+        return regular_files.read_file(authorities, limit=MOST_BYTES).decode()
+    except (OSError, ValueError, regular_files.NotAFile, regular_files.FileTooLarge):
         raise UnusableFile(f"`outbound.caFile` cannot be read: put a PEM file at {authorities}.") from None
 
 
-def context(endpoint: Endpoint, files: Files) -> ssl.SSLContext:
+def tls_context(endpoint: Endpoint, files: TlsFiles) -> ssl.SSLContext:
     """What connections to the endpoint are made with. With `ca_file`, its authorities are the only ones. Raises
     UnusableFile.
     """
@@ -98,9 +98,9 @@ def context(endpoint: Endpoint, files: Files) -> ssl.SSLContext:
     return made
 
 
-def expired(files: Files, *, now: datetime) -> str:
+def expired_certificates(files: TlsFiles, *, now: datetime) -> str:
     """What is wrong with the time of the client certificate, as a sentence's rest; empty for nothing."""
-    span = validity.of(files.certificate) if files.certificate else None
+    span = validity.certificate_span(files.certificate) if files.certificate else None
     if span is not None and now > span.until:
         return f"the client certificate in `cert_file` expired on {span.until:%Y-%m-%d}; renew it."
     if span is not None and now < span.since:
@@ -108,7 +108,7 @@ def expired(files: Files, *, now: datetime) -> str:
     return ""
 
 
-def _load(made: ssl.SSLContext, files: Files) -> None:
+def _load(made: ssl.SSLContext, files: TlsFiles) -> None:
     with _in_memory(files.certificate) as certificate, _in_memory(files.key) as key:
         try:
             made.load_cert_chain(certificate, key, password=_no_password)

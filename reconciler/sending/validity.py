@@ -13,14 +13,14 @@ _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _SEQUENCE, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x17, 0x18, 0xA0
 
 
-class Span(NamedTuple):
+class CertificateSpan(NamedTuple):
     """Both in UTC."""
 
     since: datetime
     until: datetime
 
 
-def of(pem: str) -> Span | None:
+def certificate_span(pem: str) -> CertificateSpan | None:
     """The span of the first certificate in a PEM file, the leaf of a chain; None when it cannot be read."""
     start, end = pem.find(_BEGIN), pem.find(_END)
     if not 0 <= start < end:
@@ -33,7 +33,7 @@ def of(pem: str) -> Span | None:
         return None
 
 
-def _span(signed: bytes) -> Span:
+def _span(signed: bytes) -> CertificateSpan:
     if signed[0] == _VERSION:
         _, signed = _contents(signed, _VERSION)
     for _ in range(3):  # serial number, signature, issuer
@@ -41,7 +41,7 @@ def _span(signed: bytes) -> Span:
     times, _ = _contents(signed, _SEQUENCE)
     since, rest = _contents(times, times[0])
     until, _ = _contents(rest, rest[0])
-    return Span(_time(times[0], since), _time(rest[0], until))
+    return CertificateSpan(_time(times[0], since), _time(rest[0], until))
 
 
 def _contents(data: bytes, tag: int) -> tuple[bytes, bytes]:

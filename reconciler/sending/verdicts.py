@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-from reconciler import errors
-from reconciler.egress.exchange import Answer, Cause, Denied, Unanswered
-from reconciler.resources import hosts
-from reconciler.routing.models import Endpoint
-from reconciler.sending.retrying import clamped
+from reconciler.egress.exchange import Denied, FailureCause, HttpAnswer, Unanswered
+from reconciler.model import errors, hosts
+from reconciler.model.routes import Endpoint
+from reconciler.sending.retrying import clamped_retry
 
 ANSWER_BYTES = 1024  # that are kept of an answer
 
@@ -25,7 +24,7 @@ _SMALLER_MAY_PASS = frozenset({400, 413, 422})
 TOO_LARGE = 413
 
 
-class Verdict(NamedTuple):
+class AnswerVerdict(NamedTuple):
     """`status` is None when nobody answered. `retry_after` is seconds, 0 when the endpoint asked for none. `splits`:
     a part of what was sent may pass.
     """
@@ -39,12 +38,12 @@ class Verdict(NamedTuple):
     splits: bool = False
 
 
-def answered(answer: Answer, *, endpoint: Endpoint, name: str, now_ms: int) -> Verdict:
+def judge_answer(answer: HttpAnswer, *, endpoint: Endpoint, name: str, now_ms: int) -> AnswerVerdict:
     """What an answer means."""
     status = answer.status
     if 200 <= status < 300:
-        return Verdict(True, status=status, answer=answer.body_start[:ANSWER_BYTES])
-    return Verdict(
+        return AnswerVerdict(True, status=status, answer=answer.body_start[:ANSWER_BYTES])
+    return AnswerVerdict(
         False,
         outage=not 400 <= status < 500 or status in _OF_AN_OUTAGE,
         status=status,
@@ -55,18 +54,20 @@ def answered(answer: Answer, *, endpoint: Endpoint, name: str, now_ms: int) -> V
     )
 
 
-def unanswered(problem: errors.ReconcilerError, *, endpoint: Endpoint, name: str, note: str = "") -> Verdict:
+def judge_failure(problem: errors.ReconcilerError, *, endpoint: Endpoint, name: str, note: str = "") -> AnswerVerdict:
     """What a request without an answer means; `note` is what is known to be wrong with the client certificate."""
     if isinstance(problem, Unanswered):
         # The message begins with the host and port, which `_who` names already.
         words = str(problem).partition(" ")[2]
-        return Verdict(False, outage=True, cause=f"{_who(name, endpoint)} {words}: {_advice(problem, endpoint, note)}")
+        return AnswerVerdict(
+            False, outage=True, cause=f"{_who(name, endpoint)} {words}: {_advice(problem, endpoint, note)}"
+        )
     said = problem.message.removesuffix(".")
     kind = "nothing was sent" if isinstance(problem, Denied) else "the request cannot be made"
-    return Verdict(False, outage=True, cause=f"The destination {name}: {kind}: {said}.")
+    return AnswerVerdict(False, outage=True, cause=f"The destination {name}: {kind}: {said}.")
 
 
-def retry_after(answer: Answer, *, now_ms: int) -> float:
+def retry_after(answer: HttpAnswer, *, now_ms: int) -> float:
     """What the endpoint asked for, in seconds, at most an hour; 0 for nothing that can be read (RFC 9110, 10.2.3)."""
     for header, value in answer.headers:
         if header.lower() == "retry-after":
@@ -76,14 +77,14 @@ def retry_after(answer: Answer, *, now_ms: int) -> float:
 
 def _seconds(text: str, now_ms: int) -> float:
     if text.isascii() and text.isdigit():
-        return clamped(float(text[:12]))
+        return clamped_retry(float(text[:12]))
     try:
         date = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return 0.0
     at = (date if date.tzinfo else date.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
     seconds = at.total_seconds() - now_ms / 1000
-    return clamped(seconds) if math.isfinite(seconds) else 0.0
+    return clamped_retry(seconds) if math.isfinite(seconds) else 0.0
 
 
 def _who(name: str, endpoint: Endpoint) -> str:
@@ -100,20 +101,20 @@ def _advice(problem: Unanswered, endpoint: Endpoint, note: str) -> str:
         ours = "a client certificate that it does not trust; renew `cert_file` and `key_file`."
     else:
         ours = "a missing client certificate; set `mutual_tls`, `cert_file` and `key_file`."
-    return ours if problem.cause is Cause.CLIENT else f"{advice.removesuffix('.')}; or {ours}"
+    return ours if problem.cause is FailureCause.CLIENT else f"{advice.removesuffix('.')}; or {ours}"
 
 
-_MAY_BE_OUR_CERTIFICATE = frozenset({Cause.CLIENT, Cause.TLS, Cause.ANSWER})
+_MAY_BE_OUR_CERTIFICATE = frozenset({FailureCause.CLIENT, FailureCause.TLS, FailureCause.ANSWER})
 
-_ADVICE: dict[Cause, str] = {
-    Cause.NAME: "a wrong hostname; check `hostname`.",
-    Cause.CONNECT: "a wrong hostname or port, or its server is down; check `hostname` and `port`.",
-    Cause.TLS: "a wrong port or scheme; check `port` and `scheme`.",
-    Cause.UNTRUSTED: "an untrusted certificate, or one for another name; check `hostname`, or set `ca_file`.",
-    Cause.CLIENT: "a missing client certificate.",
-    Cause.TIME: "a wrong hostname or port, or its server is slow: `timeout` is {timeout} s; check them.",
-    Cause.PROXY: "check the proxy in `outbound.proxy`.",
-    Cause.ANSWER: "a wrong port or scheme, or its server fails; check `port` and `scheme`.",
+_ADVICE: dict[FailureCause, str] = {
+    FailureCause.NAME: "a wrong hostname; check `hostname`.",
+    FailureCause.CONNECT: "a wrong hostname or port, or its server is down; check `hostname` and `port`.",
+    FailureCause.TLS: "a wrong port or scheme; check `port` and `scheme`.",
+    FailureCause.UNTRUSTED: "an untrusted certificate, or one for another name; check `hostname`, or set `ca_file`.",
+    FailureCause.CLIENT: "a missing client certificate.",
+    FailureCause.TIME: "a wrong hostname or port, or its server is slow: `timeout` is {timeout} s; check them.",
+    FailureCause.PROXY: "check the proxy in `outbound.proxy`.",
+    FailureCause.ANSWER: "a wrong port or scheme, or its server fails; check `port` and `scheme`.",
 }
 
 

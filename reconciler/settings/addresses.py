@@ -40,7 +40,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def address(text: object) -> Address:
+def listen_address(text: object) -> Address:
     """`host:port`, with an IPv6 address in brackets."""
     if isinstance(text, Address):
         return text

@@ -5,15 +5,15 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
-from reconciler.concerns import Severity, Type
-from reconciler.documents.values import Pointer, Value
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.model.values import Pointer, Value
 from reconciler.settings import addresses
 from reconciler.settings.allowing import Allowed
 from reconciler.settings.scalars import Duration, Name, OptionalPath, Project
 from reconciler.settings.topics import Topic
 
 OneSeverity = Annotated[Severity, Allowed("info, warning, error or critical")]
-OneType = Annotated[Type, Allowed("a type of docs/notifications.md such as RepositoryUnreachable")]
+OneType = Annotated[NotificationType, Allowed("a type of docs/notifications.md such as RepositoryUnreachable")]
 AlertURL = Annotated[
     str,
     Strict(),
@@ -48,7 +48,7 @@ class Alert(Topic):
     )
 
 
-def mistakes(alert: dict[str, Value]) -> Iterator[tuple[Pointer, str]]:
+def alert_mistakes(alert: dict[str, Value]) -> Iterator[tuple[Pointer, str]]:
     """Which keys of an alert do not fit each other, as (the key's pointer in it, the sentence)."""
     given = [key for key in ("url", "urlFile") if alert.get(key) not in ("", None)]
     if not given:

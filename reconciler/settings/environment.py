@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 
 KeyPath: TypeAlias = tuple[str, ...]
 
@@ -81,7 +81,7 @@ VARIABLES: Mapping[str, Variable] = {
 }
 
 
-def values(environment: Mapping[str, str]) -> dict[str, Value]:
+def environment_values(environment: Mapping[str, str]) -> dict[str, Value]:
     """What the environment sets, shaped like the file. An empty variable is as good as none, save the key.
 
     An empty SERVICE_API_KEY is refused instead: whoever set it meant to have a key.
@@ -90,11 +90,11 @@ def values(environment: Mapping[str, str]) -> dict[str, Value]:
     for name, variable in VARIABLES.items():
         text = environment.get(name)
         if text is not None and (text or name == API_KEY):
-            put(found, variable.key, variable.value(text))
+            put_variable(found, variable.key, variable.value(text))
     return found
 
 
-def put(target: dict[str, Value], path: KeyPath, value: Value) -> None:
+def put_variable(target: dict[str, Value], path: KeyPath, value: Value) -> None:
     """Set a nested key, making the mappings on the way."""
     *parents, last = path
     for parent in parents:
@@ -111,7 +111,7 @@ def variable_of(path: tuple[str | int, ...]) -> str:
     return next(names, ".".join(str(part) for part in path))
 
 
-def warnings(environment: Mapping[str, str]) -> tuple[str, ...]:
+def environment_warnings(environment: Mapping[str, str]) -> tuple[str, ...]:
     """One line for each SERVICE_* name that means nothing here."""
     known = (*VARIABLES, *ELSEWHERE)
     unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)

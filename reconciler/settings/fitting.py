@@ -5,7 +5,7 @@ Judged on plain values, so that these mistakes show beside those of shape. Pure.
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.documents.values import Pointer, Value
+from reconciler.model.values import Pointer, Value
 from reconciler.settings import addresses
 
 FOLLOWED = ("branch", "tag", "commit", "ref")
@@ -16,7 +16,7 @@ NEEDED = ("sshKeyFile", "knownHostsFile")
 ODD_FOR_SSH = frozenset('"\\$')
 
 
-def mistakes(repository: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
+def repository_mistakes(repository: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
     """What contradicts, as (the key's pointer in the repository, the sentence)."""
     yield from _followed(repository)
     scheme = _scheme(repository.get("url"))

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Set
 from typing import Protocol
 
-from reconciler.documents.locations import Locations
-from reconciler.documents.values import Pointer, Value
-from reconciler.escaping import visible
+from reconciler.model.positions import Locations
+from reconciler.model.text import visible
+from reconciler.model.values import Pointer, Value
 from reconciler.settings import environment
 
 CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")  # where a word begins in a key: `stateDir` is `--state-dir`
@@ -35,7 +35,7 @@ class Computed:
 
     def place(self, pointer: Pointer, *, at_key: bool) -> tuple[int, int, str]:  # noqa: ARG002
         """Nobody wrote it: the key alone says where."""
-        return 0, 0, dotted(pointer)
+        return 0, 0, dotted_key(pointer)
 
 
 class Environment(Computed):
@@ -51,7 +51,7 @@ class Options(Computed):
 
     def place(self, pointer: Pointer, *, at_key: bool) -> tuple[int, int, str]:  # noqa: ARG002
         """The option, spelled like the key."""
-        words = CAPITAL.sub(r"-\1", dotted(pointer)).replace(".", "-")
+        words = CAPITAL.sub(r"-\1", dotted_key(pointer)).replace(".", "-")
         return 0, 0, f"--{words.lower()}"
 
 
@@ -70,15 +70,15 @@ class File(Computed):
     def place(self, pointer: Pointer, *, at_key: bool) -> tuple[int, int, str]:
         """`path:line:column: key`."""
         at = self._locations.of(self._index, pointer, at_key=at_key)
-        return at.line, at.column, f"{self._path}:{at.line}:{at.column}: {dotted(pointer)}".removesuffix(": ")
+        return at.line, at.column, f"{self._path}:{at.line}:{at.column}: {dotted_key(pointer)}".removesuffix(": ")
 
 
-def options(overrides: Mapping[str, object]) -> Options:
+def option_layer(overrides: Mapping[str, object]) -> Options:
     """The layer of the command line: keys are dotted as in the reference (`log.level`), None is an option not given."""
     values: dict[str, Value] = {}
     for name, value in overrides.items():
         if value is not None:
-            environment.put(values, tuple(name.split(".")), _plain(value))
+            environment.put_variable(values, tuple(name.split(".")), _plain(value))
     return Options(values)
 
 
@@ -92,7 +92,7 @@ def _plain(value: object) -> Value:
     return str(value)  # a Path, say
 
 
-def find(layers: tuple[Layer, ...], pointer: Pointer) -> tuple[Layer, Value] | None:
+def find_value(layers: tuple[Layer, ...], pointer: Pointer) -> tuple[Layer, Value] | None:
     """The first layer that sets the key at `pointer`, and the value there."""
     for layer in layers:
         found = _at(layer.values, pointer)
@@ -101,7 +101,7 @@ def find(layers: tuple[Layer, ...], pointer: Pointer) -> tuple[Layer, Value] | N
     return None
 
 
-def nearest(layers: tuple[Layer, ...], pointer: Pointer) -> Layer:
+def nearest_layer(layers: tuple[Layer, ...], pointer: Pointer) -> Layer:
     """The layer that sets the most of `pointer`; of equal ones the first."""
     return max(layers, key=lambda layer: len(_at(layer.values, pointer)))
 
@@ -126,7 +126,7 @@ def _inner(value: Value, part: str | int) -> tuple[Value] | None:
     return None
 
 
-def dotted(pointer: Pointer) -> str:
+def dotted_key(pointer: Pointer) -> str:
     """`repositories[0].interval`; what does not show as itself is escaped."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in pointer).removeprefix(".")
     return visible(text)

@@ -11,10 +11,11 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from reconciler.documents import limits, reading
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.escaping import visible
+from reconciler.model import documents as model_documents
+from reconciler.model import positions
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible
+from reconciler.model.values import Value
 from reconciler.settings import environment as variables
 from reconciler.settings import layers, mistakes
 from reconciler.settings.layers import Layer
@@ -45,7 +46,10 @@ class Loaded:
 def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Loaded:
     """The settings, or SettingsError with every mistake. `overrides` has dotted keys; None is one that is not given."""
     path = config_path(config, environment=environment)
-    above: tuple[Layer, ...] = (layers.options(overrides), layers.Environment(variables.values(environment)))
+    above: tuple[Layer, ...] = (
+        layers.option_layer(overrides),
+        layers.Environment(variables.environment_values(environment)),
+    )
     file = () if path is None else (_file(path),)
     written = (*above, *(layer.without(Settings.ENVIRONMENT_ONLY) for layer in file))
     sources = (*written, layers.Computed(_computed(written, environment=environment)))
@@ -54,7 +58,7 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
     lines = _sorted([*found, *_hidden(file)])
     if settings is None or lines:
         raise SettingsError(lines)
-    return Loaded(settings=settings, warnings=tuple(variables.warnings(environment)), config=path)
+    return Loaded(settings=settings, warnings=tuple(variables.environment_warnings(environment)), config=path)
 
 
 def config_path(config: Path | None, *, environment: Mapping[str, str]) -> Path | None:
@@ -81,7 +85,7 @@ def default_state_dir(environment: Mapping[str, str], *, user: int) -> str:
 
 
 def _computed(written: tuple[Layer, ...], *, environment: Mapping[str, str]) -> dict[str, Value]:
-    found = layers.find(written, ("stateDir",))
+    found = layers.find_value(written, ("stateDir",))
     state = found[1] if found else default_state_dir(environment, user=os.geteuid())
     if not isinstance(state, str) or not Path(state).is_absolute():
         return {}  # a mistake, shown as such
@@ -90,11 +94,11 @@ def _computed(written: tuple[Layer, ...], *, environment: Mapping[str, str]) -> 
 
 def _file(path: Path) -> layers.File:
     data = _bytes(path)
-    syntax = reading.syntax_of(path.name) or reading.Syntax.YAML
+    syntax = model_documents.syntax_of(path.name) or model_documents.Syntax.YAML
     try:
-        documents = reading.read(data, syntax=syntax, limits=limits.FILE)
-        locations = reading.locate(data, syntax=syntax, limits=limits.FILE)
-    except reading.DocumentError as problem:
+        documents = model_documents.read(data, syntax=syntax, limits=positions.FILE_LIMITS)
+        locations = model_documents.locate(data, syntax=syntax, limits=positions.FILE_LIMITS)
+    except model_documents.DocumentError as problem:
         raise SettingsError((f"{path}:{problem.line}:{problem.column}: {problem.message}",)) from None
     if not documents:
         return layers.File({}, path=str(path), index=0, locations=locations)
@@ -110,7 +114,7 @@ def _bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             # One byte more than allowed is enough for the reader to refuse it.
-            return file.read(limits.FILE.bytes + 1)
+            return file.read(positions.FILE_LIMITS.bytes + 1)
     except OSError as problem:
         reason = (problem.strerror or "it cannot be read").lower()
         sentence = (
@@ -121,7 +125,7 @@ def _bytes(path: Path) -> bytes:
 
 def _build(sources: tuple[Layer, ...]) -> tuple[Settings | None, list[tuple[int, int, str]]]:
     settings, found = _settings(sources)
-    return settings, _placed([*found, *mistakes.between(sources)], sources)
+    return settings, _placed([*found, *mistakes.mistakes_between(sources)], sources)
 
 
 def _hidden(file: tuple[layers.File, ...]) -> list[tuple[int, int, str]]:
@@ -171,7 +175,7 @@ class _Source(PydanticBaseSettingsSource):
 def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> list[tuple[int, int, str]]:
     lines = []
     for mistake in found:
-        layer = layers.nearest(sources, mistake.pointer)
+        layer = layers.nearest_layer(sources, mistake.pointer)
         line, column, place = layer.place(mistake.pointer, at_key=True)
         lines.append((line, column, f"{place}: {mistake.message}"))
     return lines

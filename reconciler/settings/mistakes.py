@@ -9,9 +9,9 @@ from typing import NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from reconciler.documents.values import Pointer, Value
+from reconciler.model.values import Pointer, Value
 from reconciler.settings import alerts, fitting, layers, provider
-from reconciler.settings.addresses import address
+from reconciler.settings.addresses import listen_address
 from reconciler.settings.layers import Layer
 from reconciler.settings.models import Settings
 
@@ -45,7 +45,7 @@ def of_shape(error: ValidationError) -> Iterator[Mistake]:
             yield Mistake(pointer, SHAPES.get(detail["type"], detail["msg"]))
 
 
-def between(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+def mistakes_between(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
     """Rules over several settings, judged on plain values so that they show beside mistakes of shape."""
     for section in ("repositories", "alerts"):
         yield from _same_names(sources, section)
@@ -65,7 +65,7 @@ def _same_names(sources: tuple[Layer, ...], section: str) -> Iterator[Mistake]:
 
 
 def _unfit(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
-    for section, mistakes in (("repositories", fitting.mistakes), ("alerts", alerts.mistakes)):
+    for section, mistakes in (("repositories", fitting.repository_mistakes), ("alerts", alerts.alert_mistakes)):
         for index, one in _items(sources, section):
             for pointer, message in mistakes(one):
                 yield Mistake((section, index, *pointer), message)
@@ -73,14 +73,14 @@ def _unfit(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
 
 def _items(sources: tuple[Layer, ...], section: str) -> Iterator[tuple[int, dict[str, Value]]]:
     """The mappings of a list."""
-    found = layers.find(sources, (section,))
+    found = layers.find_value(sources, (section,))
     for index, one in enumerate(found[1] if found and isinstance(found[1], list) else ()):
         if isinstance(one, dict):
             yield index, one
 
 
 def _given(sources: tuple[Layer, ...], *pointer: str) -> bool:
-    found = layers.find(sources, pointer)
+    found = layers.find_value(sources, pointer)
     return found is not None and found[1] not in ("", None)
 
 
@@ -94,7 +94,7 @@ def _open_listener(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
     far = [listener for listener in LISTENERS if _is_beyond_this_machine(sources, listener)]
     if not far:
         return
-    auth, insecure = layers.find(sources, ("auth", "type")), layers.find(sources, ("insecure",))
+    auth, insecure = layers.find_value(sources, ("auth", "type")), layers.find_value(sources, ("insecure",))
     if auth is not None and auth[1] == "none":
         which = ".".join(far[0])
         yield Mistake(
@@ -106,33 +106,33 @@ def _open_listener(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
 
 
 def _provider(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
-    kind = layers.find(sources, ("auth", "type"))
+    kind = layers.find_value(sources, ("auth", "type"))
     if kind is None or kind[1] != "oidc":
         return
     given: dict[str, Value] = {}
     for key in (*provider.NEEDED, "scopes"):
-        if (found := layers.find(sources, ("auth", "oidc", key))) is not None:
+        if (found := layers.find_value(sources, ("auth", "oidc", key))) is not None:
             given[key] = found[1]
-    first = {key: layers.find(sources, ("auth", "oidc", "firstAdmin", key)) for key in ("claim", "value")}
+    first = {key: layers.find_value(sources, ("auth", "oidc", "firstAdmin", key)) for key in ("claim", "value")}
     given["firstAdmin"] = {key: found[1] for key, found in first.items() if found is not None}
-    for pointer, message in provider.mistakes(given):
+    for pointer, message in provider.provider_mistakes(given):
         yield Mistake(("auth", "oidc", *pointer), message)
-    if (found := layers.find(sources, ("webURL",))) is not None and provider.is_below_a_path(found[1]):
+    if (found := layers.find_value(sources, ("webURL",))) is not None and provider.is_below_a_path(found[1]):
         yield Mistake(
             ("webURL",), "must have no path where auth.type is oidc, since the pages are at the root of a host"
         )
 
 
 def _is_beyond_this_machine(sources: tuple[Layer, ...], listener: tuple[str, ...]) -> bool:
-    found = layers.find(sources, listener)
+    found = layers.find_value(sources, listener)
     try:
-        return found is not None and found[1] not in ("", None) and not address(found[1]).loopback
+        return found is not None and found[1] not in ("", None) and not listen_address(found[1]).loopback
     except ValueError:
         return False  # a mistake of shape, shown as such
 
 
 def _unknown(pointer: Pointer) -> str:
-    known = sorted(keys(_class_at(pointer[:-1])))
+    known = sorted(unknown_keys(_class_at(pointer[:-1])))
     # By small letters: `clientId` is nearer to `oauth2ClientID` than its capitals say.
     small = {key.lower(): key for key in known}
     close = get_close_matches(str(pointer[-1]).lower(), small, n=1)
@@ -140,7 +140,7 @@ def _unknown(pointer: Pointer) -> str:
     return f"is not a known key; {hint}"
 
 
-def keys(topic: type[BaseModel]) -> dict[str, object]:
+def unknown_keys(topic: type[BaseModel]) -> dict[str, object]:
     """The keys that a person may write in a section, with their types."""
     hidden = topic.ENVIRONMENT_ONLY if issubclass(topic, Settings) else frozenset()
     fields = {field.alias or name: field.annotation for name, field in topic.model_fields.items()}
@@ -151,11 +151,11 @@ def _class_at(pointer: Pointer) -> type[BaseModel]:
     topic: type[BaseModel] = Settings
     for part in pointer:
         if isinstance(part, str):
-            topic = section(keys(topic)[part]) or topic
+            topic = section_at(unknown_keys(topic)[part]) or topic
     return topic
 
 
-def section(annotation: object) -> type[BaseModel] | None:
+def section_at(annotation: object) -> type[BaseModel] | None:
     """The class of a nested section, or of the sections in a list; None for a plain setting."""
     for kind in (annotation, *get_args(annotation)):
         if isinstance(kind, type) and issubclass(kind, BaseModel):

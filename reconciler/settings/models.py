@@ -35,7 +35,7 @@ from reconciler.settings.scalars import (
     Text,
     WebURL,
 )
-from reconciler.settings.topics import Topic, key
+from reconciler.settings.topics import Topic, topic_key
 
 SHORTEST_KEY = 32  # characters; what is shorter can be guessed
 API_VERSION = "service/v1"
@@ -238,7 +238,7 @@ class Settings(BaseSettings):
     """All settings. Built by `loading.load`, which says where each value came from when one is wrong."""
 
     model_config = SettingsConfigDict(
-        alias_generator=key, extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False
+        alias_generator=topic_key, extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False
     )
     # Not a key of the file: a credential belongs in the environment alone.
     ENVIRONMENT_ONLY: ClassVar[frozenset[str]] = frozenset({"apiKey"})

@@ -7,7 +7,7 @@ start asks, and only warns.
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from reconciler.documents.values import Pointer, Value
+from reconciler.model.values import Pointer, Value
 from reconciler.settings import addresses, environment
 
 NEEDED = ("issuer", "oauth2ClientID", "oauth2ClientSecret")
@@ -15,7 +15,7 @@ OPENID = "openid"
 WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
 
 
-def mistakes(oidc: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
+def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
     """What is missing or contradicts, as (the key's pointer in `auth.oidc`, the sentence)."""
     for key in NEEDED:
         if oidc.get(key) in ("", None):

@@ -13,7 +13,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 _FORBIDDEN_AT_EDGE = re.compile(r"^[-/]|/$|\.$|^@$|(?:^|/)\.|\.lock(?:/|$)")
 
 
-def check(name: str) -> None:
+def check_ref_name(name: str) -> None:
     """Raise ValueError with half a sentence unless Git allows the name and it cannot be taken for an option."""
     if not name or len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
         raise ValueError(f"must have 1 to {MAX_NAME_BYTES} bytes to name a branch, tag or ref")

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from pydantic import BaseModel
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.settings.models import Settings
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Strict
 
-from reconciler import patterns
+from reconciler.model import gitignore
 from reconciler.settings import addresses, ref_names
 from reconciler.settings.addresses import has_control
 from reconciler.settings.allowing import Allowed, refusal
@@ -30,7 +30,7 @@ def _branch(text: str | None) -> str | None:
     if not text:
         return None
     try:
-        ref_names.check(text)
+        ref_names.check_ref_name(text)
     except ValueError:
         raise ValueError from None  # the sentence is that of the type, with what is allowed
     return text
@@ -62,7 +62,7 @@ def _glob(text: str) -> str:
     if len(text) > MAX_GLOB_CHARACTERS or has_control(text) or text.startswith("!"):
         raise ValueError
     parts = text.strip("/").split("/")
-    if patterns.parse(text) is None or any(part in ("", ".", "..") for part in parts):
+    if gitignore.parse(text) is None or any(part in ("", ".", "..") for part in parts):
         raise ValueError
     return text
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, Strict
 
 from reconciler.settings import addresses
-from reconciler.settings.addresses import Address, address, has_control
+from reconciler.settings.addresses import Address, has_control, listen_address
 from reconciler.settings.allowing import Allowed, refusal
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -45,7 +45,7 @@ def network(value: object) -> IPv4Network | IPv6Network:
 
 
 def _optional_address(text: object) -> Address | None:
-    return None if text in ("", None) else address(text)
+    return None if text in ("", None) else listen_address(text)
 
 
 def _absolute(value: object) -> Path:
@@ -98,7 +98,10 @@ EnvPatterns = Annotated[
 Boolean = Annotated[bool, Strict(), Allowed("true or false")]
 Duration = Annotated[float, BeforeValidator(seconds), Allowed("a duration such as 250ms, 10s, 5m or 1h")]
 Listen = Annotated[
-    Address, PlainValidator(address), PlainSerializer(str), Allowed("host:port such as 127.0.0.1:3001 or [::1]:3001")
+    Address,
+    PlainValidator(listen_address),
+    PlainSerializer(str),
+    Allowed("host:port such as 127.0.0.1:3001 or [::1]:3001"),
 ]
 OptionalListen = Annotated[
     Address | None,

@@ -13,7 +13,7 @@ SPELLINGS = {
 }
 
 
-def key(name: str) -> str:
+def topic_key(name: str) -> str:
     """The key in the file of an attribute: `max_body_bytes` is `maxBodyBytes`."""
     first, *rest = name.split("_")
     return SPELLINGS.get(name) or first + "".join(word.capitalize() for word in rest)
@@ -22,4 +22,4 @@ def key(name: str) -> str:
 class Topic(BaseModel):
     """One section of the settings: frozen, and without room for unknown keys."""
 
-    model_config = ConfigDict(alias_generator=key, extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(alias_generator=topic_key, extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -19,12 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reconciler import errors
 from reconciler.access import passwords
-from reconciler.access.attempts import Attempts
-from reconciler.access.models import User
-from reconciler.access.principals import Principal
+from reconciler.access.attempts import SignInAttempts
 from reconciler.accounts import Accounts
+from reconciler.model import errors
+from reconciler.model.directory import User
+from reconciler.model.principals import Principal
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class SigningIn:
     def __init__(self, accounts: Accounts, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._accounts = accounts
         self._monotonic = monotonic
-        self._attempts = Attempts()
+        self._attempts = SignInAttempts()
         self._secret = os.urandom(32)
         self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="passwords")
@@ -109,12 +109,14 @@ class SigningIn:
     async def encode(self, password: str) -> str:
         """The hash to keep of a new password. Raises Throttled."""
         async with self._turn():
-            return await self._run(lambda: passwords.encode(password))
+            return await self._run(lambda: passwords.encode_password(password))
 
     async def _is_right(self, user: User | None, password: str) -> bool:
         """It takes as long for somebody who is not there, or has no password."""
         encoded = None if user is None else user.password
-        same = await self._run(lambda: passwords.is_right(password, encoded or passwords.nobodys()))
+        same = await self._run(
+            lambda: passwords.is_right_password(password, encoded or passwords.unknown_person_hash())
+        )
         return same and encoded is not None
 
     async def _run(self, work: Callable[[], T]) -> T:

@@ -10,16 +10,14 @@ import logging
 import os
 from typing import NamedTuple
 
-from reconciler import ids
 from reconciler.access import admitting, profiles, refusing
-from reconciler.access.admitting import Admission, Arrival, NotAdmitted, Policy
-from reconciler.access.amendments import Amendment
+from reconciler.access.admitting import Admission, AdmissionPolicy, Arrival, NotAdmitted
 from reconciler.access.changing import Conflict
-from reconciler.access.identities import Proved
-from reconciler.access.models import Directory, User
 from reconciler.accounts import Accounts
-from reconciler.clock import Clock, rfc3339
-from reconciler.signing_in.sessions import Gone, Sessions
+from reconciler.model import ids
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.directory import Amendment, Directory, ProvedIdentity, User
+from reconciler.signing_in.sessions import SessionGone, Sessions
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +38,13 @@ class Entered(NamedTuple):
 class People:
     """Lets people in, one at a time."""
 
-    def __init__(self, accounts: Accounts, sessions: Sessions, *, policy: Policy, clock: Clock) -> None:
+    def __init__(self, accounts: Accounts, sessions: Sessions, *, policy: AdmissionPolicy, clock: Clock) -> None:
         self._accounts = accounts
         self._sessions = sessions
         self._policy = policy
         self._clock = clock
 
-    async def enter(self, proved: Proved, *, code: str, instead_of: str, request: str) -> Entered:
+    async def enter(self, proved: ProvedIdentity, *, code: str, instead_of: str, request: str) -> Entered:
         """Let somebody in and begin a session; `code` of an invitation and `instead_of`, the token of a session that
         there was, may be empty. Raises NotAdmitted, Conflict, StoreFault.
         """
@@ -59,14 +57,14 @@ class People:
                     token = await self._sessions.begin(
                         user, since=directory, id_token=proved.id_token, instead_of=instead_of
                     )
-                except Gone:
+                except SessionGone:
                     pass
                 else:
                     return Entered(token, user)
             code = ""  # it was taken
         raise Conflict("Your access was changed while you signed in; sign in once more.")
 
-    async def _admitted(self, proved: Proved, *, code: str, request: str) -> Admission:
+    async def _admitted(self, proved: ProvedIdentity, *, code: str, request: str) -> Admission:
         """Decide, and write what that changes. Raises NotAdmitted, StoreFault."""
         arrival = self._arrival(proved, code)
         try:
@@ -84,8 +82,8 @@ class People:
         """For the operator."""
         directory = self._accounts.directory
         known = directory.person(arrival.proved.identity)
-        who = profiles.name(arrival.proved, taken=()) if known is None else known.name
-        return refusing.sentence(directory, arrival, self._policy, refusal.why, who=who)
+        who = profiles.user_name(arrival.proved, taken=()) if known is None else known.name
+        return refusing.refusal_sentence(directory, arrival, self._policy, refusal.why, who=who)
 
     async def _decided(self, arrival: Arrival, *, request: str) -> Admission:
         admission = admitting.admit(self._accounts.directory, arrival, self._policy)
@@ -101,7 +99,7 @@ class People:
         await self._accounts.settle(decide, actor=ACTOR, request=request)
         return decided[-1]
 
-    def _arrival(self, proved: Proved, code: str) -> Arrival:
+    def _arrival(self, proved: ProvedIdentity, code: str) -> Arrival:
         now = self._clock()
         identifier = ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES))
         return Arrival(proved, code=code, id=identifier, now=rfc3339(now))

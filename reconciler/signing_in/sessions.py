@@ -15,10 +15,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from reconciler.access import sessions
-from reconciler.access.models import Directory, User
-from reconciler.access.sessions import MOST, MOST_OF_ONE, RANDOM_BYTES, Lifetimes, Session
+from reconciler.access.sessions import MOST, MOST_OF_ONE, RANDOM_BYTES, Session, SessionLifetimes
 from reconciler.accounts import Accounts
-from reconciler.clock import Clock, rfc3339
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.directory import Directory, User
 from reconciler.oidc import leaving
 from reconciler.operations.contract import Operations, SessionRow
 from reconciler.store.contract import StoreFault
@@ -29,7 +29,7 @@ KEEP_SECONDS = 60.0  # between two writes of when sessions were seen
 AT_A_STRETCH = 1_000  # sessions looked at before others have their turn, about a millisecond
 
 
-class Gone(Exception):
+class SessionGone(Exception):
     """The person was removed, lost a role or changed the password while the session was begun."""
 
 
@@ -41,7 +41,7 @@ class Sessions:
         operations: Operations,
         accounts: Accounts,
         *,
-        lifetimes: Lifetimes,
+        lifetimes: SessionLifetimes,
         clock: Clock,
         randomness: Callable[[int], bytes],
     ) -> None:
@@ -81,15 +81,15 @@ class Sessions:
     async def _begin(self, user: User, *, since: Directory, id_token: str, instead_of: str) -> str:
         known, now = since.user(user.id), self._clock()
         if known is None:
-            raise Gone
-        token = sessions.make(self._randomness(RANDOM_BYTES))
-        made = sessions.digest(token)
+            raise SessionGone
+        token = sessions.make_session(self._randomness(RANDOM_BYTES))
+        made = sessions.session_digest(token)
         assert made is not None
         # A longer one would not be given back to the provider anyway.
         told = id_token if len(id_token) <= leaving.LONGEST_HINT else ""
         session = Session(made, user.id, created_at=now, seen_at=now, losses=known.losses, id_token=told)
         self._is_still(session)
-        before = sessions.digest(instead_of)
+        before = sessions.session_digest(instead_of)
         without = () if before is None or before not in self._live else (before,)
         for digest in without:
             self._drop(digest)
@@ -103,7 +103,7 @@ class Sessions:
         """The session of a cookie, which counts as seen now; None for one that is over, ended or none of ours, and
         where the person is no more.
         """
-        wanted, now = sessions.digest(token), self._clock()
+        wanted, now = sessions.session_digest(token), self._clock()
         session = None if wanted is None else self._live.get(wanted)
         if session is None:
             return None
@@ -124,7 +124,7 @@ class Sessions:
         """Sign out; what ended, or None. Raises StoreFault: then it has ended in memory all the same, and is taken from
         the disk as soon as that can be written.
         """
-        wanted = sessions.digest(token)
+        wanted = sessions.session_digest(token)
         session = None if wanted is None else self._live.get(wanted)
         if session is None:
             return None
@@ -176,13 +176,15 @@ class Sessions:
 
     def _counts(self, session: Session, *, now: datetime) -> bool:
         user = self._accounts.directory.user(session.user)
-        return sessions.is_of(session, user) and not sessions.is_over(session, lifetimes=self._lifetimes, now=now)
+        return sessions.is_session_of(session, user) and not sessions.is_session_over(
+            session, lifetimes=self._lifetimes, now=now
+        )
 
     def _is_still(self, session: Session) -> None:
         """Raises Gone when something was taken from the person since they were recognised."""
-        if not sessions.is_of(session, self._accounts.directory.user(session.user)):
+        if not sessions.is_session_of(session, self._accounts.directory.user(session.user)):
             self._drop(session.digest)
-            raise Gone
+            raise SessionGone
 
     def _keep(self, session: Session) -> None:
         """Have it in memory, as the one that was used last."""

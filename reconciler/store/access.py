@@ -7,19 +7,16 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment
-from reconciler.access.identities import Identity
-from reconciler.access.models import Directory, Invitation, Key, Project, User
-from reconciler.access.permissions import Scope
+from reconciler.model.directory import Amendment, Directory, Invitation, Key, Project, ProviderIdentity, User
+from reconciler.model.principals import Role, Scope
 from reconciler.store import connections, events, queries
 from reconciler.store.contract import AuditRow
-from reconciler.store.events import Group
+from reconciler.store.events import EventGroup
 
 
 def directory(connection: sqlite3.Connection) -> Directory:
     """Everybody, as of one revision. Raises StoreFault."""
-    sql = queries.load()
+    sql = queries.load_queries()
     members: dict[str, dict[str, Role]] = defaultdict(dict)
     with connections.faults("read"), connections.transaction(connection, kind="deferred"):
         for project, user, role in connection.execute(sql["all_members"]):
@@ -39,7 +36,7 @@ def directory(connection: sqlite3.Connection) -> Directory:
 
 def amend(connection: sqlite3.Connection, amendment: Amendment, *, audit: AuditRow) -> None:
     """Write one change in one transaction. Raises StoreFault."""
-    sql = queries.load()
+    sql = queries.load_queries()
     with connections.faults("written"), connections.transaction(connection, kind="immediate"):
         connection.executemany(sql["put_project"], ((one.name, one.created_at) for one in amendment.projects))
         connection.executemany(sql["remove_user"], ((one.id,) for one in amendment.removed_users))
@@ -64,21 +61,21 @@ def tell(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
 
 
 def _chain(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
-    group = Group()
-    events.write(connection, group, since=events.ALWAYS, audit=rows)
-    events.close(connection, group)
+    group = EventGroup()
+    events.write_events(connection, group, since=events.ALWAYS, audit=rows)
+    events.close_events(connection, group)
 
 
 def put_auth_type(connection: sqlite3.Connection, auth_type: str) -> None:
     """Record how people sign in. Raises StoreFault."""
-    sql = queries.load()
+    sql = queries.load_queries()
     with connections.faults("written"), connections.transaction(connection, kind="immediate"):
         connection.execute(sql["put_auth_type"], (auth_type,))
 
 
 def touch(connection: sqlite3.Connection, used: Mapping[str, str]) -> None:
     """Write when keys were used last, by their ids. Raises StoreFault."""
-    sql = queries.load()
+    sql = queries.load_queries()
     rows: Iterable[tuple[str, str]] = ((at, key) for key, at in sorted(used.items()))
     with connections.faults("written"), connections.transaction(connection, kind="immediate"):
         connection.executemany(sql["touch_key"], rows)
@@ -93,7 +90,7 @@ def _user(row: tuple[str, str, str, str, int, str | None, str | None, str | None
         display_name=display_name,
         organization_admin=bool(organization_admin),
         password=password,
-        identity=None if issuer is None or subject is None else Identity(issuer, subject),
+        identity=None if issuer is None or subject is None else ProviderIdentity(issuer, subject),
         email=email,
         losses=losses,
     )

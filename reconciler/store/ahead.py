@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from reconciler.store import connections, overtaking, queries, staging, sweeping, writing
 from reconciler.store.contract import Changes, Record, StoreFault
-from reconciler.store.moving import Recent
+from reconciler.store.moving import RecentCommits
 from reconciler.store.staging import Staged
 from reconciler.store.sweeper import Sweeper
 
@@ -38,7 +38,7 @@ class SqliteAhead:
         *,
         thread: Executor,
         sweeper: Sweeper,
-        recent: Recent,
+        recent: RecentCommits,
         room: Callable[[], int],
     ) -> None:
         """`room` says how many bytes are free on the disk."""
@@ -89,19 +89,19 @@ class SqliteAhead:
             room = self._room()
         if room < ROOM_BYTES:
             raise StoreFault(NO_ROOM)
-        return staging.step(self._connection, self._staged, coming)
+        return staging.stage_step(self._connection, self._staged, coming)
 
     def _sweeps_before(self) -> bool:
         """Whether rows of changes that were dropped had to be swept: their numbers are smaller than the one to come,
         so that they would be seen with it.
         """
         if self._dropped is None:
-            self._dropped = sweeping.dropped(self._connection)
+            self._dropped = sweeping.sweep_dropped(self._connection)
         return next(self._dropped, self) is not self
 
     def _drop(self) -> None:
         if self._staged.number is not None:
-            sql = queries.load()
+            sql = queries.load_queries()
             self._staged.is_void = True
             try:
                 with connections.faults("written"):
@@ -139,11 +139,11 @@ class SqliteAhead:
         return next(self._others, self) is not self
 
     def _dropped_others(self) -> Iterator[None]:
-        sql = queries.load()
+        sql = queries.load_queries()
         with connections.faults("written"):
             rows = self._connection.execute(sql["all_staged"]).fetchall()
             others = [row for row in rows if row[0] != self._staged.number]
             if self._staged.number is None or not others:
                 return
             overtaking.mark_others(self._connection, self._staged.number)
-        yield from sweeping.dropped(self._connection)
+        yield from sweeping.sweep_dropped(self._connection)

@@ -14,9 +14,9 @@ MOST_DEPRECATED = 100  # that are told of
 LONGEST = 500  # characters of a message that are told; one more says that there was more
 
 
-def attention(connection: sqlite3.Connection, project: str, *, named: int) -> Attention:
+def read_attention(connection: sqlite3.Connection, project: str, *, named: int) -> Attention:
     """See `contract.Store.attention`. Raises sqlite3.Error."""
-    sql = queries.load()
+    sql = queries.load_queries()
     connection.execute("begin deferred")
     incomplete = [str(name) for (name,) in connection.execute(sql["incomplete_configurations"], (project,))]
     stale = [str(name) for (name,) in connection.execute(sql["stale_configurations"], (project,))]

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from reconciler.store import chaining, connections, events, queries, resource_rows
-from reconciler.store.chaining import Anchor, Content, Event, Head, Header, Rewrite
+from reconciler.store.chaining import ChainAnchor, ChainedEvent, ChainHead, ChainHeader, ChainRewrite, Content
 from reconciler.store.contract import AuditPlace, AuditWanted
 
 LINKS = 200  # that go in one step
@@ -22,17 +22,17 @@ FEW = 10_000  # events of one name, which are sorted for each page of them
 KEY = "Key"  # the kind whose events are also found by what people call the key
 
 
-class Found(NamedTuple):
+class FoundEvents(NamedTuple):
     """One event as it was found."""
 
     link: int
-    event: Event
+    event: ChainedEvent
 
 
-class Link(NamedTuple):
+class ChainLink(NamedTuple):
     """One link as it is stored. What was there before the chain began is one link that is not checked."""
 
-    head: Head
+    head: ChainHead
     events: int
     first_at: str
     last_at: str
@@ -47,15 +47,17 @@ class Chained(NamedTuple):
     """
 
     link: int
-    event: Event
+    event: ChainedEvent
     salt: bytes | None
     before: bytes | None
     after: bytes | None
 
 
-def page(connection: sqlite3.Connection, wanted: AuditWanted, *, limit: int) -> Generator[Found, None, None]:
+def event_page(
+    connection: sqlite3.Connection, wanted: AuditWanted, *, limit: int
+) -> Generator[FoundEvents, None, None]:
     """The events that are wanted, the newest first. Raises sqlite3.Error."""
-    sql = queries.load()
+    sql = queries.load_queries()
     after = wanted.after or NEWEST
     projects = None if wanted.projects is None else json.dumps(sorted(wanted.projects))
     arguments: tuple[object, ...] = (
@@ -74,24 +76,24 @@ def page(connection: sqlite3.Connection, wanted: AuditWanted, *, limit: int) -> 
         statement = sql["audit_events_of_name"]
     with closing(connection.execute(statement, arguments)) as cursor:
         for row in cursor:
-            yield Found(row[0], Event(*row[1:]))
+            yield FoundEvents(row[0], ChainedEvent(*row[1:]))
 
 
 def _is_found_by_name(connection: sqlite3.Connection, wanted: AuditWanted) -> bool:
     """Of a name that many have the next events are soon met among all: so that no page has to sort them all again. What
     a key is called stands in no index.
     """
-    sql = queries.load()
+    sql = queries.load_queries()
     if wanted.name is None or wanted.kind == KEY:
         return False
     return connection.execute(sql["is_common_name"], (wanted.name, FEW)).fetchone() is None
 
 
-def version(connection: sqlite3.Connection, event: Event, number: int | None) -> bytes | None:
+def audited_version(connection: sqlite3.Connection, event: ChainedEvent, number: int | None) -> bytes | None:
     """The version of a resource that an event refers to, as its history shows it; None when there is none."""
     if number is None:
         return None
-    sql = queries.load()
+    sql = queries.load_queries()
     row = connection.execute(sql["version_shown"], (event.project, event.kind, event.name, number)).fetchone()
     return None if row is None else resource_rows.shown(row, damaged=lambda *_: None)
 
@@ -111,7 +113,7 @@ def forget(connection: sqlite3.Connection, *, before: str) -> bool:
 
 
 def _sweep(connection: sqlite3.Connection) -> bool:
-    sql = queries.load()
+    sql = queries.load_queries()
     span = connection.execute(sql["ended_span"]).fetchone()
     if span is None:
         return False
@@ -122,14 +124,14 @@ def _sweep(connection: sqlite3.Connection) -> bool:
 
 
 def _anchor(connection: sqlite3.Connection, before: str) -> bool:
-    sql = queries.load()
+    sql = queries.load_queries()
     with closing(_links(connection, sql["oldest_links"], LINKS)) as oldest:
         gone = list(itertools.takewhile(lambda link: link.last_at < before, oldest))
     if not gone:
         return False
     last = gone[-1]
     (last_event,) = connection.execute(sql["last_event_until"], (last.head.number,)).fetchone()
-    behind = gone[-2].head if len(gone) > 1 else Head(*connection.execute(sql["audit_anchor"]).fetchone()[:2])
+    behind = gone[-2].head if len(gone) > 1 else ChainHead(*connection.execute(sql["audit_anchor"]).fetchone()[:2])
     moved = (*last.head, sum(link.events for link in gone), last_event, _proof(connection, behind, last))
     connection.execute(sql["put_anchor"], moved)
     connection.execute(sql["remove_links"], (last.head.number,))
@@ -137,10 +139,10 @@ def _anchor(connection: sqlite3.Connection, before: str) -> bool:
     return True
 
 
-def _proof(connection: sqlite3.Connection, before: Head, link: Link) -> bytes | None:
+def _proof(connection: sqlite3.Connection, before: ChainHead, link: ChainLink) -> bytes | None:
     if not link.is_checked:
         return None
-    header = Header(link.head.number, link.events, link.first_at, link.last_at, link.address)
+    header = ChainHeader(link.head.number, link.events, link.first_at, link.last_at, link.address)
     return chaining.proof(before.hash, header, link.content or _content(connection, link.head.number))
 
 
@@ -150,64 +152,64 @@ def _content(connection: sqlite3.Connection, link: int) -> bytes:
     with closing(chained(connection, link=link)) as found:
         for one in found:
             content.add(one.before or chaining.leaf(one.event, one.salt), at=one.event.at)
-    for rewrite in rewrites(connection, link):
+    for rewrite in read_rewrites(connection, link):
         content.rewrite(rewrite)
     return content.digest()
 
 
-def anchor(connection: sqlite3.Connection) -> Anchor | None:
+def read_anchor(connection: sqlite3.Connection) -> ChainAnchor | None:
     """Where the chain begins; None when the store has lost it."""
-    sql = queries.load()
+    sql = queries.load_queries()
     row = connection.execute(sql["audit_anchor"]).fetchone()
-    return None if row is None else Anchor(Head(row[0], row[1]), *row[2:])
+    return None if row is None else ChainAnchor(ChainHead(row[0], row[1]), *row[2:])
 
 
-def head(connection: sqlite3.Connection) -> Head:
+def chain_head(connection: sqlite3.Connection) -> ChainHead:
     """The last link. Raises sqlite3.Error."""
-    return events.head(connection)
+    return events.event_head(connection)
 
 
-def links(connection: sqlite3.Connection) -> Generator[Link, None, None]:
+def read_links(connection: sqlite3.Connection) -> Generator[ChainLink, None, None]:
     """Every link in order."""
-    sql = queries.load()
+    sql = queries.load_queries()
     return _links(connection, sql["links"])
 
 
-def _links(connection: sqlite3.Connection, statement: str, *arguments: object) -> Generator[Link, None, None]:
+def _links(connection: sqlite3.Connection, statement: str, *arguments: object) -> Generator[ChainLink, None, None]:
     with closing(connection.execute(statement, arguments)) as cursor:
         for number, hashed, events_of_it, first_at, last_at, address, checked, content in cursor:
-            yield Link(Head(number, hashed), events_of_it, first_at, last_at, address, bool(checked), content)
+            yield ChainLink(ChainHead(number, hashed), events_of_it, first_at, last_at, address, bool(checked), content)
 
 
 def chained(connection: sqlite3.Connection, *, link: int | None = None) -> Generator[Chained, None, None]:
     """The events of a link, or of every one, in order."""
-    sql = queries.load()
+    sql = queries.load_queries()
     with closing(connection.execute(sql["chained_events"], (link,))) as cursor:
         for number, *event, salt, before, after in cursor:
-            yield Chained(number, Event(*event), salt, before, after)
+            yield Chained(number, ChainedEvent(*event), salt, before, after)
 
 
-def rewrites(connection: sqlite3.Connection, link: int) -> list[Rewrite]:
+def read_rewrites(connection: sqlite3.Connection, link: int) -> list[ChainRewrite]:
     """What a link redacted, in order."""
-    sql = queries.load()
-    return [Rewrite(*row) for row in connection.execute(sql["rewrites_of_link"], (link,))]
+    sql = queries.load_queries()
+    return [ChainRewrite(*row) for row in connection.execute(sql["rewrites_of_link"], (link,))]
 
 
 def rewrites_in_all(connection: sqlite3.Connection) -> int:
     """How many redactions of events there are, of whatever link."""
-    sql = queries.load()
+    sql = queries.load_queries()
     return int(connection.execute(sql["rewrites_in_all"]).fetchone()[0])
 
 
 def redaction(connection: sqlite3.Connection, link: int) -> int | None:
     """The event that tells of a redaction in a link."""
-    sql = queries.load()
+    sql = queries.load_queries()
     row = connection.execute(sql["redaction_of_link"], (link,)).fetchone()
     return None if row is None else int(row[0])
 
 
-def stray(connection: sqlite3.Connection) -> int | None:
+def stray_events(connection: sqlite3.Connection) -> int | None:
     """The first event that readers of the store see and that belongs to no link."""
-    sql = queries.load()
+    sql = queries.load_queries()
     row = connection.execute(sql["stray_event"]).fetchone()
     return None if row is None else int(row[0])

@@ -26,7 +26,7 @@ SALT_BYTES = 16
 _encode = msgspec.json.Encoder().encode
 
 
-class Event(NamedTuple):
+class ChainedEvent(NamedTuple):
     """One event, as whoever reads the audit gets it, with the address that is its own."""
 
     id: int
@@ -44,7 +44,7 @@ class Event(NamedTuple):
     address: str | None
 
 
-class Head(NamedTuple):
+class ChainHead(NamedTuple):
     """The last link, or where the chain begins."""
 
     number: int
@@ -55,10 +55,10 @@ class Head(NamedTuple):
         return f"{self.number}:{self.hash.hex()}"
 
 
-class Anchor(NamedTuple):
+class ChainAnchor(NamedTuple):
     """The last link that went, number 0 where none did; how many events went so far, and the largest number of one."""
 
-    head: Head
+    head: ChainHead
     events: int = 0
     last_event: int = 0
     proof: bytes | None = None  # what its hash is of
@@ -69,7 +69,7 @@ class Anchor(NamedTuple):
         return None if self.proof is None else _proven(self.proof, self.head)
 
 
-class Header(NamedTuple):
+class ChainHeader(NamedTuple):
     """What is hashed of a link beside its content."""
 
     number: int
@@ -79,7 +79,7 @@ class Header(NamedTuple):
     address: str | None
 
 
-class Rewrite(NamedTuple):
+class ChainRewrite(NamedTuple):
     """One event was redacted: the leaf before, and the leaf now."""
 
     event: int
@@ -87,7 +87,7 @@ class Rewrite(NamedTuple):
     after: bytes
 
 
-def leaf(event: Event, salt: bytes | None) -> bytes:
+def leaf(event: ChainedEvent, salt: bytes | None) -> bytes:
     """The hash of one event."""
     return hashlib.sha256(_encode((*event, salt))).digest()
 
@@ -111,7 +111,7 @@ class Content:
         if at < self.first_at or self.events == 1:
             self.first_at = at
 
-    def rewrite(self, one: Rewrite) -> None:
+    def rewrite(self, one: ChainRewrite) -> None:
         """An event of an earlier link was redacted; they come in the order of their numbers."""
         self._hash.update(_encode((one.event, one.before.hex(), one.after.hex())))
 
@@ -119,23 +119,23 @@ class Content:
         """The hash of all that came."""
         return self._hash.digest()
 
-    def sealed(self, before: Head, *, address: str | None) -> Head:
+    def sealed(self, before: ChainHead, *, address: str | None) -> ChainHead:
         """The link that has this content, behind the one before."""
-        header = Header(before.number + 1, self.events, self.first_at, self.last_at, address)
-        return Head(header.number, hashlib.sha256(proof(before.hash, header, self.digest())).digest())
+        header = ChainHeader(before.number + 1, self.events, self.first_at, self.last_at, address)
+        return ChainHead(header.number, hashlib.sha256(proof(before.hash, header, self.digest())).digest())
 
 
-def proof(before: bytes, header: Header, content: bytes) -> bytes:
+def proof(before: bytes, header: ChainHeader, content: bytes) -> bytes:
     """The bytes that the hash of a link is of."""
     return before + _encode(header) + content
 
 
-def _proven(proof: bytes, head: Head) -> str | None:
+def _proven(proof: bytes, head: ChainHead) -> str | None:
     """The instant of the last event, when these are the bytes that the hash is of."""
     if hashlib.sha256(proof).digest() != head.hash:
         return None
     try:
-        header = msgspec.json.decode(proof[len(ZERO) : -len(ZERO)], type=Header)
+        header = msgspec.json.decode(proof[len(ZERO) : -len(ZERO)], type=ChainHeader)
     except msgspec.DecodeError:
         return None
     return header.last_at if header.number == head.number else None

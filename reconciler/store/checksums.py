@@ -17,9 +17,9 @@ from typing import cast
 
 import msgspec
 
-from reconciler.documents.values import Value
-from reconciler.resources import canonical, parameters, replacing
-from reconciler.resources.redacting import MARK
+from reconciler.model import components, values
+from reconciler.model.rendering import MARK
+from reconciler.model.values import Value
 from reconciler.store import connections, queries
 from reconciler.store.contract import DamagedVersion
 
@@ -31,28 +31,28 @@ EXAMINED = 500  # versions in one step: a few milliseconds
 MOST = 1_000  # damaged versions that are remembered; one more finds a disk that is to be replaced anyway
 
 
-def of(body: bytes, secrets: bytes | None) -> int:
+def checksum_of(body: bytes, secrets: bytes | None) -> int:
     """The checksum of one version."""
     return zlib.crc32(body) if secrets is None else zlib.crc32(secrets, zlib.crc32(body))
 
 
 def is_damaged(body: bytes, secrets: bytes | None, checksum: int | None) -> bool:
     """Whether a version is not what was stored. Nobody says so of one that has no checksum yet."""
-    return checksum is not None and checksum != of(body, secrets)
+    return checksum is not None and checksum != checksum_of(body, secrets)
 
 
-def judge(body: bytes, secrets: bytes | None, *, kind: str, name: str, version: int) -> int:
+def judge_version(body: bytes, secrets: bytes | None, *, kind: str, name: str, version: int) -> int:
     """The checksum of a version that has none, or `UNSOUND` where it cannot be what was stored."""
     try:
         sound = _is_sound(body, secrets, kind=kind, name=name, version=version)
     except (msgspec.DecodeError, UnicodeError, LookupError, TypeError, ValueError):
         sound = False
-    return of(body, secrets) if sound else UNSOUND
+    return checksum_of(body, secrets) if sound else UNSOUND
 
 
 def judge_all(connection: sqlite3.Connection) -> Iterator[None]:
     """Give each version that has no checksum one, some in each step. Raises `StoreFault`."""
-    sql = queries.load()
+    sql = queries.load_queries()
     while True:
         with (
             connections.faults("checked"),
@@ -61,7 +61,7 @@ def judge_all(connection: sqlite3.Connection) -> Iterator[None]:
         ):
             rows = connection.execute(sql["unchecked"], (JUDGED,)).fetchall()
             judged = [
-                (judge(body, secrets, kind=kind, name=name, version=version), number)
+                (judge_version(body, secrets, kind=kind, name=name, version=version), number)
                 for number, kind, name, version, body, secrets in rows
             ]
             connection.executemany(sql["put_checksum"], judged)
@@ -74,14 +74,16 @@ def damaged(connection: sqlite3.Connection) -> Iterator[list[DamagedVersion]]:
     """Every damaged version, in the order in which they were stored: those of some hundred versions in each step, often
     none. Versions that have no checksum yet are judged here, too. Raises sqlite3.Error.
     """
-    sql = queries.load()
+    sql = queries.load_queries()
     last = 0
     while True:
         found = []
         before = last
         for row in connection.execute(sql["examined"], (before, EXAMINED)):
             last, project, kind, name, version, body, secrets, checksum = row
-            known = judge(body, secrets, kind=kind, name=name, version=version) if checksum is None else checksum
+            known = (
+                judge_version(body, secrets, kind=kind, name=name, version=version) if checksum is None else checksum
+            )
             if is_damaged(body, secrets, known):
                 found.append(DamagedVersion(project, kind, name, version))
         if last == before:
@@ -115,21 +117,21 @@ class Damage:
 def _is_sound(body: bytes, secrets: bytes | None, *, kind: str, name: str, version: int) -> bool:
     document = cast("dict[str, Value]", msgspec.json.decode(body, type=dict))
     metadata = document["metadata"]
-    if not isinstance(metadata, dict) or canonical.encode(document) != body:
+    if not isinstance(metadata, dict) or values.canonical_json(document) != body:
         return False
     if (document["kind"], metadata["name"], metadata["version"]) != (kind, name, version):
         return False
     if secrets is not None:
         return _are_secrets(document, secrets)
     # What is left of a version with secrets, or of a redacted one, has the hash that it had with them.
-    if parameters.MASK.encode() in body or MARK.encode() in body:
+    if components.MASK.encode() in body or MARK.encode() in body:
         return True
-    return bool(metadata["hash"] == hashlib.sha256(canonical.encode(document["spec"])).hexdigest())
+    return bool(metadata["hash"] == hashlib.sha256(values.canonical_json(document["spec"])).hexdigest())
 
 
 def _are_secrets(document: dict[str, Value], secrets: bytes) -> bool:
     """Whether each of them has its place in the document, where its mask stands."""
     held = cast("dict[str, Value]", msgspec.json.decode(secrets, type=dict))
-    places = [replacing.located(document, pointer) for pointer in held]
-    masked = all(replacing.at(document, place) == parameters.MASK for place in places)
-    return masked and canonical.encode(held) == secrets
+    places = [values.located(document, pointer) for pointer in held]
+    masked = all(values.value_at(document, place) == components.MASK for place in places)
+    return masked and values.canonical_json(held) == secrets

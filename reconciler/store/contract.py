@@ -35,13 +35,12 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Protocol
 
-from reconciler import errors
-from reconciler.access.amendments import Amendment
-from reconciler.access.models import Directory
-from reconciler.planning.footprints import EVERYTHING
-from reconciler.resources.keys import Key
-from reconciler.store.chaining import Anchor, Head
-from reconciler.store.figures import Figures
+from reconciler.model import errors
+from reconciler.model.directory import Amendment, Directory
+from reconciler.model.names import Key
+from reconciler.model.outcomes import EVERYTHING
+from reconciler.store.chaining import ChainAnchor, ChainHead
+from reconciler.store.figures import StoreFigures
 
 
 class StoreFault(errors.Transient):
@@ -581,7 +580,7 @@ class Store(Protocol):
     def ahead(self) -> Ahead | None:
         """Begin to write a large change ahead; None while another one is."""
 
-    def figures(self) -> Figures:
+    def figures(self) -> StoreFigures:
         """What it counts of itself; costs microseconds."""
 
     async def examine(self) -> None:
@@ -669,10 +668,10 @@ class Store(Protocol):
         for a few events among many may take seconds, and does not take the thread of the caller.
         """
 
-    async def audit_head(self) -> Head:
+    async def audit_head(self) -> ChainHead:
         """The last link of the audit's chain: its number and hash."""
 
-    async def audit_anchor(self) -> Anchor:
+    async def audit_anchor(self) -> ChainAnchor:
         """The last link that went, and how many events went so far."""
 
     async def forget_events(self, *, before: str) -> bool:

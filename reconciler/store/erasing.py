@@ -17,25 +17,25 @@ VACUUM, CHECKPOINT = "vacuum", "checkpoint"
 WAIT_MILLISECONDS = 250  # for those who read an older revision; nothing is written meanwhile
 
 
-def leave(connection: sqlite3.Connection) -> None:
+def leave_traces(connection: sqlite3.Connection) -> None:
     """Remember that there are traces to erase; in the transaction that leaves them."""
-    sql = queries.load()
+    sql = queries.load_queries()
     connection.execute(sql["put_traces"], (VACUUM,))
 
 
-def is_due(connection: sqlite3.Connection) -> bool:
+def is_erasing_due(connection: sqlite3.Connection) -> bool:
     """Whether there are traces to erase. Raises `StoreFault`."""
     with connections.faults("read"):
-        sql = queries.load()
+        sql = queries.load_queries()
         return connection.execute(sql["traces"]).fetchone() is not None
 
 
-def erase(connection: sqlite3.Connection, *, folder: Path) -> Traces:
+def erase_traces(connection: sqlite3.Connection, *, folder: Path) -> Traces:
     """Do what is to be done, as far as readers let it. `folder` has room for a copy of the file. Raises `StoreFault`.
 
     Killed at any point, it is done again; writing the file anew takes seconds for each gigabyte.
     """
-    sql = queries.load()
+    sql = queries.load_queries()
     with connections.faults("cleared of traces"), _waiting_briefly(connection):
         row = connection.execute(sql["traces"]).fetchone()
         if row is None:

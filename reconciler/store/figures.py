@@ -6,13 +6,13 @@ Belongs here: its shape. Does not: counting (each engine does), names of metrics
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from reconciler.measuring import Histogram
+from reconciler.model.histogram import Histogram
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 @dataclass(slots=True)
-class Commits:
+class CommitFigures:
     """Those since it was opened: how long each took in seconds, its wait for its turn included, how many were refused
     because the store had moved, and how many failed.
     """
@@ -22,9 +22,9 @@ class Commits:
     failed: int = 0
 
 
-class Figures(NamedTuple):
+class StoreFigures(NamedTuple):
     """One moment. `file` and `log` are bytes on the disk, None when they cannot be asked for."""
 
-    commits: Commits
+    commits: CommitFigures
     file: int | None
     log: int | None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.store.contract import NewerStore
 
 APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is

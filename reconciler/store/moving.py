@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from reconciler.planning import footprints
-from reconciler.resources.keys import Key
+from reconciler.model import outcomes
+from reconciler.model.names import Key
 from reconciler.store import parts, queries
 from reconciler.store.contract import (
     AuditRow,
@@ -38,12 +38,12 @@ MOST_BYTES = 1024 * 1024  # of their footprints together; of who stored before t
 MOST_KEYS = 500  # of a commit whose facts are looked up; one of more touches everything in its project
 
 NOBODY = (None, None)  # the id of what is not stored, and its owner
-UNKNOWN = (0, footprints.EVERYTHING)
+UNKNOWN = (0, outcomes.EVERYTHING)
 
 Resource: TypeAlias = KeyRow | VersionRow | HeadRow | HeadStatusRow | RewrittenRow | LineageRow
 
 
-class Recent:
+class RecentCommits:
     """What each of the last commits touched, by the revision that it made, and with the one that it found."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Recent:
         at = revision
         while at > planned_at:
             before, touched = self._commits.get(at, UNKNOWN)
-            if footprints.meets(touched, footprint):
+            if outcomes.footprints_meet(touched, footprint):
                 return False
             at = before
         return at == planned_at
@@ -77,7 +77,7 @@ class Recent:
             self._commits.popitem(last=False)
 
 
-class Touching:
+class CommitTouches:
     """What one commit touches. Its parts are told before they are written, since what was there before counts, too."""
 
     def __init__(self, connection: sqlite3.Connection, record: Record, *, is_ahead: bool) -> None:
@@ -107,12 +107,12 @@ class Touching:
         told: Iterator[AuditRow | ChangeRow] = chain(part.audit, part.changed)
         named = [(row.project, row.kind, row.name) for row in rows]
         self._projects |= {project for project, _, _ in named} | {row.project for row in told}
-        self._repositories |= parts.indexes(part)
+        self._repositories |= parts.indexed_repositories(part)
         self._repositories |= {row.repository for row in part.held} | {row.repository for row in part.pruned}
         if self._is_all:
             return
         if any(row.is_in_force for row in part.past_routes):  # what ends is looked at under its own key, too
-            self._keys.add(footprints.PAST_ROUTES)
+            self._keys.add(outcomes.PAST_ROUTES)
         keys = {Key(kind, name) for _, kind, name in named}
         self._keys |= keys
         self._is_all = len(self._keys) > MOST_KEYS
@@ -124,23 +124,23 @@ class Touching:
     def whole(self) -> bytes:
         """All that the parts may touch, when nothing is known but their project."""
         if self._is_everywhere or len(self._projects) != 1:
-            return footprints.EVERYTHING
+            return outcomes.EVERYTHING
         [project] = self._projects
-        return footprints.of_all(project)
+        return outcomes.footprint_of_all(project)
 
     def footprint(self) -> bytes:
         """What all parts touch."""
         if self._is_everywhere or len(self._projects) != 1:
-            return footprints.EVERYTHING
+            return outcomes.EVERYTHING
         [project] = self._projects
-        return footprints.of(
+        return outcomes.footprint_of(
             project,
             () if self._is_all else self._keys,
             ids=self._ids,
             targets=self._targets,
             owners=self._owners,
             repositories=self._repositories,
-            whole=footprints.OF_BOTH if self._is_all else footprints.OF_COMMIT,
+            whole=outcomes.OF_BOTH if self._is_all else outcomes.OF_COMMIT,
         )
 
     def _identities(self, project: str, keys: Iterable[Key], part: Changes) -> None:
@@ -166,7 +166,7 @@ class Touching:
 
     def _keyed(self, name: str, project: str, keys: Iterable[Key]) -> list[tuple[str, ...]]:
         asked = msgspec.json.encode(list(keys)).decode()
-        return self._connection.execute(queries.load()[name], (project, asked)).fetchall()
+        return self._connection.execute(queries.load_queries()[name], (project, asked)).fetchall()
 
 
 def _of_record(record: Record) -> set[str]:

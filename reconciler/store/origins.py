@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reconciler.documents.values import Value
-from reconciler.resources import rendering
+from reconciler.model import rendering
+from reconciler.model.values import Value
 from reconciler.store.contract import OriginRow
 
 ID_BYTES = 8
@@ -17,7 +17,9 @@ ID_BYTES = 8
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def row(source: Mapping[str, Value], *, actor: str, run: str | None, request: str | None, created_at: str) -> OriginRow:
+def origin_row(
+    source: Mapping[str, Value], *, actor: str, run: str | None, request: str | None, created_at: str
+) -> OriginRow:
     """The row of what these say, with the id that is made of them. `source` has no `path` and `line`.
 
     A run's or a request's id cannot be foreseen, so that nobody prepares two rows that have the same id. Should it

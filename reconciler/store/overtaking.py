@@ -22,7 +22,7 @@ Named: TypeAlias = VersionRow | HeadRow | HeadStatusRow | KeyRow | LineageRow
 
 def mark_others(connection: sqlite3.Connection, own: int | None) -> None:
     """No change but the one of this number, None for no such one, can be shown any more."""
-    sql = queries.load()
+    sql = queries.load_queries()
     connection.execute(sql["mark_others_dropped"], (NO_CHANGE if own is None else own,))
 
 
@@ -32,7 +32,7 @@ class Overtaking:
     def __init__(self, connection: sqlite3.Connection, *, own: int | None, revision: int) -> None:
         """`own` is the number of the commit's own change; `revision` the one before the commit."""
         self._connection = connection
-        self._sql = queries.load()
+        self._sql = queries.load_queries()
         self._own = own
         self._revision = revision
         rows = connection.execute(self._sql["all_staged"]).fetchall()

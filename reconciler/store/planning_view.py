@@ -12,8 +12,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from reconciler.planning.models import PruneWindow, Stored
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
+from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import checksums, connections, queries, resource_rows
 from reconciler.store.contract import FileRow, HeldRow, OriginRow, QuoteRow, RepositoryRow, WantedRow
 
@@ -98,7 +98,7 @@ class PlanningView:
 
     def __init__(self, reader: sqlite3.Connection) -> None:
         self._reader = reader
-        self._sql = queries.load()
+        self._sql = queries.load_queries()
 
     @classmethod
     def open(cls, path: Path) -> "PlanningView":
@@ -111,11 +111,11 @@ class PlanningView:
         with connections.faults("read"), connections.transaction(self._reader, kind="deferred"):
             yield int(self._reader.execute(self._sql["revision"]).fetchone()[0])
 
-    def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, Stored]:
+    def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         """The stored resources among these keys."""
         return {stored.key: stored for stored in map(_stored, self._keyed("stored", project, keys))}
 
-    def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, Stored]:
+    def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         """The same for whoever compares digests: it says which of them are damaged."""
         known = keys if isinstance(keys, Collection) else list(keys)
         found = self.stored(project, known)
@@ -208,7 +208,7 @@ class PlanningView:
         """Which of these ids a stored resource of the project has."""
         return {row[0] for row in self._batched("taken_ids", project, ids)}
 
-    def owned(self, repository: str, project: str) -> list[Stored]:
+    def owned(self, repository: str, project: str) -> list[StoredState]:
         """Everything that a repository owns."""
         return [_stored(row) for row in self._reader.execute(self._sql["owned"], (repository, project))]
 
@@ -216,7 +216,7 @@ class PlanningView:
         """How many resources a repository owns."""
         return int(self._reader.execute(self._sql["owned_count"], (repository, project)).fetchone()[0])
 
-    def owned_unwanted(self, repository: str, project: str) -> list[Stored]:
+    def owned_unwanted(self, repository: str, project: str) -> list[StoredState]:
         """What a repository owns although its applied head does not hold it."""
         return [_stored(row) for row in self._reader.execute(self._sql["owned_unwanted"], (repository, project))]
 
@@ -338,9 +338,9 @@ def _json(values: Sequence[str]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def _stored(row: tuple) -> Stored:  # type: ignore[type-arg]
+def _stored(row: tuple) -> StoredState:  # type: ignore[type-arg]
     kind, name, digest, version, owner, path, line, protected, incomplete, drifted = row
-    return Stored(
+    return StoredState(
         key=Key(kind, name),
         digest=digest,
         version=version,

@@ -9,13 +9,13 @@ from importlib import resources
 
 
 @functools.cache
-def load(package: str = "reconciler.store") -> Mapping[str, str]:
+def load_queries(package: str = "reconciler.store") -> Mapping[str, str]:
     """Every named statement of a package's file."""
     text = (resources.files(package) / "queries.sql").read_text(encoding="utf-8")
-    return parse(text)
+    return parse_queries(text)
 
 
-def parse(text: str) -> dict[str, str]:
+def parse_queries(text: str) -> dict[str, str]:
     """Statements by name: each follows a line `-- name: <name>` and ends at its semicolon."""
     statements: dict[str, str] = {}
     for name, statement in re.findall(r"^-- name: (\w+)\n(.*?);$", text, flags=re.MULTILINE | re.DOTALL):

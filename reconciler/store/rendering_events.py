@@ -9,8 +9,8 @@ from contextlib import closing
 import msgspec
 
 from reconciler.store import auditing, connections
-from reconciler.store.auditing import Found
-from reconciler.store.chaining import Event
+from reconciler.store.auditing import FoundEvents
+from reconciler.store.chaining import ChainedEvent
 from reconciler.store.contract import AuditPlace, AuditWanted
 
 PAGE = 1000  # events, which one answer in JSON has at most: one moment, then
@@ -38,7 +38,7 @@ class _Shown(msgspec.Struct, omit_defaults=True, rename="camel"):
     after: msgspec.Raw | None = None
 
 
-def page(
+def render_event_page(
     connection: sqlite3.Connection, wanted: AuditWanted, *, limit: int, documents: bool
 ) -> tuple[list[bytes], AuditPlace | None]:
     """The next events as of this moment, each with the versions that it refers to when `documents` are wanted, and
@@ -48,7 +48,7 @@ def page(
     size, most = 0, min(limit, PAGE)
     with (
         connections.transaction(connection, kind="deferred"),
-        closing(auditing.page(connection, wanted, limit=most)) as events,
+        closing(auditing.event_page(connection, wanted, limit=most)) as events,
     ):
         for one in events:
             shown.append(_shown(connection, one, documents=documents))
@@ -58,10 +58,10 @@ def page(
     return shown, None
 
 
-def _shown(connection: sqlite3.Connection, found: Found, *, documents: bool) -> bytes:
+def _shown(connection: sqlite3.Connection, found: FoundEvents, *, documents: bool) -> bytes:
     event = found.event
-    before = auditing.version(connection, event, event.version_before) if documents else None
-    after = auditing.version(connection, event, event.version_after) if documents else None
+    before = auditing.audited_version(connection, event, event.version_before) if documents else None
+    after = auditing.audited_version(connection, event, event.version_after) if documents else None
     return msgspec.json.encode(
         _Shown(
             id=f"{found.link}-{event.id}",
@@ -83,7 +83,7 @@ def _shown(connection: sqlite3.Connection, found: Found, *, documents: bool) -> 
     )
 
 
-def _detail(event: Event) -> dict[str, object] | None:
+def _detail(event: ChainedEvent) -> dict[str, object] | None:
     """What is told of an event, always an object: a sentence is one with a single member."""
     if event.detail is None:
         return None

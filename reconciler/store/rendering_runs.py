@@ -19,7 +19,7 @@ class _Status(msgspec.Struct, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
-def run(row: RunRow) -> bytes:
+def render_run(row: RunRow) -> bytes:
     """The run, without its statuses."""
     shown: dict[str, object] = {
         "id": row.id,
@@ -40,7 +40,7 @@ def run(row: RunRow) -> bytes:
     return _encoder.encode(shown)
 
 
-def status(row: StatusRow) -> bytes:
+def render_run_status(row: StatusRow) -> bytes:
     """One status; `reason`, `path`, `line` and `notes` are left out when there are none."""
     notes = () if row.notes is None else tuple(row.notes.split("\n"))
     return _encoder.encode(_Status(row.kind, row.name, row.status, row.reason, row.path, row.line, notes))

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from reconciler.resources import rendering
-from reconciler.resources.rendering import LATEST, is_source
+from reconciler.model import rendering
+from reconciler.model.rendering import LATEST, is_source
 from reconciler.store import checksums, queries
 from reconciler.store.contract import Changes, HeadRow, VersionRow
 
@@ -20,15 +20,15 @@ def write_versions(
     connection: sqlite3.Connection, rows: Sequence[VersionRow], *, since: int
 ) -> Mapping[tuple[object, ...], int]:
     """Write versions; their numbers in the table, by project, kind, name and version."""
-    sql = queries.load()
+    sql = queries.load_queries()
     (last,) = connection.execute(sql["last_version"]).fetchone()
     numbered = list(enumerate(rows, last + 1))
-    rows_of = ((number, *row, since, checksums.of(row.body, row.secrets)) for number, row in numbered)
+    rows_of = ((number, *row, since, checksums.checksum_of(row.body, row.secrets)) for number, row in numbered)
     connection.executemany(sql["insert_version"], rows_of)
     return {row[:4]: number for number, row in numbered}
 
 
-def heads(
+def head_rows(
     connection: sqlite3.Connection, part: Changes, *, versions: Mapping[tuple[object, ...], int], revision: int
 ) -> Iterator[tuple[object, ...]]:
     """The heads of a part as the statements that write them want them, with the numbers of those `versions`.
@@ -45,7 +45,7 @@ def _may_be_taken(connection: sqlite3.Connection, rows: Sequence[HeadRow]) -> bo
     projects = {row.project for row in rows}
     if len(ids) < len(rows) or len(projects) != 1:
         return True
-    sql = queries.load()
+    sql = queries.load_queries()
     return bool(connection.execute(sql["ids_between"], (*projects, min(ids), max(ids))).fetchone()[0])
 
 
@@ -66,6 +66,6 @@ def is_damaged(row: tuple[Any, ...]) -> bool:
     Every resource of every list comes by here, so most of them are told by few calls.
     """
     body, status, head, tail, _, _, secrets, checksum, _, _, _ = row
-    if checksum is not None and checksum != (crc32(body) if secrets is None else checksums.of(body, secrets)):
+    if checksum is not None and checksum != (crc32(body) if secrets is None else checksums.checksum_of(body, secrets)):
         return True
     return not (is_source(head, tail) and (status is None or status == LATEST or rendering.is_json(status)))

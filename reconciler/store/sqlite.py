@@ -15,11 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from reconciler.access.amendments import Amendment
-from reconciler.access.models import Directory
-from reconciler.planning.footprints import EVERYTHING
-from reconciler.resources import rendering
-from reconciler.resources.keys import Key
+from reconciler.model import rendering
+from reconciler.model.directory import Amendment, Directory
+from reconciler.model.names import Key
+from reconciler.model.outcomes import EVERYTHING
 from reconciler.store import (
     access,
     attending,
@@ -37,7 +36,7 @@ from reconciler.store import (
     writing,
 )
 from reconciler.store.ahead import SqliteAhead
-from reconciler.store.chaining import Anchor, Head
+from reconciler.store.chaining import ChainAnchor, ChainHead
 from reconciler.store.checksums import Damage
 from reconciler.store.contract import (
     Ahead,
@@ -58,8 +57,8 @@ from reconciler.store.contract import (
     SuspensionRow,
     Traces,
 )
-from reconciler.store.figures import Commits, Figures
-from reconciler.store.moving import Recent
+from reconciler.store.figures import CommitFigures, StoreFigures
+from reconciler.store.moving import RecentCommits
 from reconciler.store.sweeper import Sweeper
 
 log = logging.getLogger(__name__)
@@ -88,7 +87,7 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         """Open or make the file and bring it to this version. Raises `StoreFault`, `NewerStore`."""
         self.path = path
-        self._sql = queries.load()
+        self._sql = queries.load_queries()
         self._writer = connections.open_writer(path)
         try:
             with connections.faults("migrated"):
@@ -100,12 +99,12 @@ class SqliteStore:
         self._file = _file(path)
         self._give_up_others()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
-        self._recent = Recent()
+        self._recent = RecentCommits()
         self._damage = Damage()
         self._sweeper = Sweeper(self._writer, self._thread)
         self._thread.submit(self._sweeper.begin)
         self._ahead: SqliteAhead | None = None
-        self._commits = Commits()
+        self._commits = CommitFigures()
 
     def _give_up_others(self) -> None:
         """What a process wrote ahead that is gone, or another's that is not: that one plans again."""
@@ -228,8 +227,8 @@ class SqliteStore:
             return self._ahead
         return None
 
-    def figures(self) -> Figures:
-        return Figures(self._commits, _size(self.path), _size(self.path.with_name(f"{self.path.name}-wal")))
+    def figures(self) -> StoreFigures:
+        return StoreFigures(self._commits, _size(self.path), _size(self.path.with_name(f"{self.path.name}-wal")))
 
     async def examine(self) -> None:
         with closing(connections.open_reader(self.path)) as reader:
@@ -260,12 +259,12 @@ class SqliteStore:
             # What does not count any more may hold what is to be erased. So a sweep from its beginning must have found
             # nothing, and nobody written since.
             nonlocal steps
-            if not erasing.is_due(self._writer):
+            if not erasing.is_erasing_due(self._writer):
                 return Traces.NONE
             if next(steps, self) is self:
-                steps = sweeping.everything(self._writer)
+                steps = sweeping.sweep_everything(self._writer)
                 if next(steps, self) is self:
-                    return erasing.erase(self._writer, folder=self.path.parent)
+                    return erasing.erase_traces(self._writer, folder=self.path.parent)
             return None
 
         while (erased := await asyncio.get_running_loop().run_in_executor(self._thread, step)) is None:
@@ -275,13 +274,13 @@ class SqliteStore:
     async def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
         with self._snapshot() as reader:
             with _paged(reader, self._sql["run"], (run,), size=1) as found:
-                shown = [rendering_runs.run(RunRow(*row)) for rows in found for row in rows]
+                shown = [rendering_runs.render_run(RunRow(*row)) for rows in found for row in rows]
             if not shown:
                 return
             yield shown
             with _paged(reader, self._sql["run_statuses"], (run,), size=STATUSES_PAGE) as pages:
                 for rows in pages:
-                    yield [rendering_runs.status(StatusRow(*row)) for row in rows]
+                    yield [rendering_runs.render_run_status(StatusRow(*row)) for row in rows]
 
     async def runs_pages(
         self, *, repository: str | None, projects: frozenset[str] | None, limit: int
@@ -289,7 +288,7 @@ class SqliteStore:
         sql, wanted = _runs(self._sql, repository=repository, projects=projects)
         with self._snapshot() as reader, _paged(reader, sql, (*wanted, limit), size=RUNS_PAGE) as pages:
             for rows in pages:
-                yield [rendering_runs.run(RunRow(*row)) for row in rows]
+                yield [rendering_runs.render_run(RunRow(*row)) for row in rows]
 
     async def runs(self, *, repository: str | None, limit: int) -> list[bytes]:
         pages = self.runs_pages(repository=repository, projects=None, limit=limit)
@@ -335,7 +334,7 @@ class SqliteStore:
     async def attention(self, project: str, *, named: int) -> Attention:
         def found() -> Attention:
             with closing(connections.open_reader(self.path)) as reader, connections.faults("read"):
-                return attending.attention(reader, project, named=named)
+                return attending.read_attention(reader, project, named=named)
 
         return await asyncio.to_thread(found)
 
@@ -360,19 +359,19 @@ class SqliteStore:
         with closing(connections.open_reader(self.path)) as reader:
             while left > 0:
                 behind = wanted._replace(after=after)
-                work = partial(rendering_events.page, reader, behind, limit=left, documents=documents)
+                work = partial(rendering_events.render_event_page, reader, behind, limit=left, documents=documents)
                 page, after = await _interruptible(reader, work)
                 left = left - len(page) if after is not None else 0
                 if page:
                     yield page
 
-    async def audit_head(self) -> Head:
+    async def audit_head(self) -> ChainHead:
         with connections.faults("read"):
-            return auditing.head(self._reader)
+            return auditing.chain_head(self._reader)
 
-    async def audit_anchor(self) -> Anchor:
+    async def audit_anchor(self) -> ChainAnchor:
         with connections.faults("read"):
-            anchor = auditing.anchor(self._reader)
+            anchor = auditing.read_anchor(self._reader)
         if anchor is None:
             raise StoreFault("The audit has lost its anchor, the hash that its first link follows: restore a backup.")
         return anchor

@@ -15,7 +15,7 @@ from time import monotonic
 
 from reconciler.store import connections, events, listing, parts, queries, resource_rows
 from reconciler.store.contract import Changes, Moved, Record
-from reconciler.store.events import Group
+from reconciler.store.events import EventGroup
 
 # More than the commits that there can be while it is written and, if need be, swept away: as long as its number is
 # above the revision, nobody sees it.
@@ -31,7 +31,7 @@ class Staged:
     is_void: bool = False  # it cannot be shown any more
     refused: sqlite3.IntegrityError | None = None  # why, when a row of it broke a promise of the store
     is_seen: bool = False  # it changes what a plan or a reader sees
-    group: Group = field(default_factory=Group)  # of its events, hashed as they are written
+    group: EventGroup = field(default_factory=EventGroup)  # of its events, hashed as they are written
     run: str | None = None  # whose statuses it holds
     index_of: str | None = None  # the repository whose index it writes
     is_whole: bool = False  # all of it, as a list of its own
@@ -39,7 +39,7 @@ class Staged:
     kept: list[Changes] = field(default_factory=list)  # what cannot be written unseen
 
 
-def step(connection: sqlite3.Connection, staged: Staged, coming: Iterator[Changes]) -> bool:
+def stage_step(connection: sqlite3.Connection, staged: Staged, coming: Iterator[Changes]) -> bool:
     """Write some of the parts in one transaction that nobody waits for; whether there may be more.
 
     Nothing more is taken of a change that is void. Raises `StoreFault`, and whatever taking a part does.
@@ -67,15 +67,15 @@ def _step(connection: sqlite3.Connection, staged: Staged, coming: Iterator[Chang
 
 
 def _begin(connection: sqlite3.Connection) -> int:
-    number = listing.reserve(connection, distance=DISTANCE)
-    sql = queries.load()
+    number = listing.reserve_list(connection, distance=DISTANCE)
+    sql = queries.load_queries()
     connection.execute(sql["insert_staged"], (number,))
     return number
 
 
 def is_alive(connection: sqlite3.Connection, staged: Staged) -> bool:
     """Whether nobody overtook the change, or took it for one that a process left."""
-    sql = queries.load()
+    sql = queries.load_queries()
     row = connection.execute(sql["staged"], (staged.number,)).fetchone()
     return row is not None and not row[0]
 
@@ -90,13 +90,15 @@ def _write_some(connection: sqlite3.Connection, staged: Staged, coming: Iterator
 
 
 def _write(connection: sqlite3.Connection, staged: Staged, part: Changes) -> None:
-    sql = queries.load()
+    sql = queries.load_queries()
     number = staged.number
     assert number is not None
     part = _keep(connection, staged, part)
     staged.is_seen = staged.is_seen or parts.is_seen(part)
     _write_resources(connection, part, number=number)
-    events.write(connection, staged.group, since=number, origins=part.origins, changed=part.changed, audit=part.audit)
+    events.write_events(
+        connection, staged.group, since=number, origins=part.origins, changed=part.changed, audit=part.audit
+    )
     if staged.is_whole:
         _write_whole_index(connection, part, number=number)
     elif part.forgotten_files or part.files or part.wanted:
@@ -131,7 +133,7 @@ def _keep(connection: sqlite3.Connection, staged: Staged, part: Changes) -> Chan
 
 
 def _is_index_of_one(staged: Staged, part: Changes) -> bool:
-    repositories = parts.indexes(part)
+    repositories = parts.indexed_repositories(part)
     if not repositories:
         return True
     if staged.index_of is None:
@@ -152,13 +154,13 @@ def _is_of_one_run(connection: sqlite3.Connection, staged: Staged, part: Changes
     runs = {row.run for row in part.statuses}
     if runs and staged.run is None:
         staged.run = min(runs)
-        sql = queries.load()
+        sql = queries.load_queries()
         connection.execute(sql["put_staged_run"], (staged.run, staged.number))
     return runs <= {staged.run}
 
 
 def _write_resources(connection: sqlite3.Connection, part: Changes, *, number: int) -> None:
-    sql = queries.load()
+    sql = queries.load_queries()
     gone = [(*row, number) for row in part.removed]
     connection.executemany(sql["end_head"], gone)
     connection.executemany(sql["forget_staged_head"], gone)
@@ -172,7 +174,7 @@ def _write_resources(connection: sqlite3.Connection, part: Changes, *, number: i
     connection.executemany(sql["insert_reference"], ((*row, number) for row in part.references))
     named = ((row.project, row.kind, row.name) for row in part.heads)
     connection.executemany(sql["end_head"], ((*head, number) for head in named if head not in new))
-    heads = resource_rows.heads(connection, part, versions=ids, revision=number)
+    heads = resource_rows.head_rows(connection, part, versions=ids, revision=number)
     connection.executemany(sql["stage_head"], heads)
     restated = [(*row[:3], number) for row in part.head_statuses]
     connection.executemany(sql["copy_head"], restated)
@@ -183,7 +185,7 @@ def _write_resources(connection: sqlite3.Connection, part: Changes, *, number: i
 
 def _write_whole_index(connection: sqlite3.Connection, part: Changes, *, number: int) -> None:
     """The list is of nobody until it is shown, so that its rows may count always."""
-    sql = queries.load()
+    sql = queries.load_queries()
     forgotten = [(number, path, parts.ALWAYS) for _, path in part.forgotten_files]
     connection.executemany(sql["forget_staged_wanted"], forgotten)
     connection.executemany(sql["forget_staged_file"], forgotten)
@@ -192,8 +194,8 @@ def _write_whole_index(connection: sqlite3.Connection, part: Changes, *, number:
 
 
 def _write_index(connection: sqlite3.Connection, part: Changes, *, repository: str, number: int) -> None:
-    sql = queries.load()
-    index = listing.number(connection, repository, listing.INDEX)
+    sql = queries.load_queries()
+    index = listing.list_number(connection, repository, listing.INDEX)
     forgotten = [(index, path, number) for _, path in part.forgotten_files]
     connection.executemany(sql["end_wanted"], forgotten)
     connection.executemany(sql["forget_staged_wanted"], forgotten)
@@ -205,9 +207,9 @@ def _write_index(connection: sqlite3.Connection, part: Changes, *, repository: s
     connection.executemany(sql["stage_wanted"], ((index, *row[1:], number) for row in part.wanted))
 
 
-def show(connection: sqlite3.Connection, staged: Staged, *, revision: int) -> int:
+def show_staged(connection: sqlite3.Connection, staged: Staged, *, revision: int) -> int:
     """Have it count, in a transaction; the revision from then on. Raises `Moved` when it is void."""
-    sql = queries.load()
+    sql = queries.load_queries()
     number = staged.number
     if number is None:
         return revision
@@ -222,17 +224,17 @@ def show(connection: sqlite3.Connection, staged: Staged, *, revision: int) -> in
     return number if staged.is_seen else revision
 
 
-def show_lists(connection: sqlite3.Connection, staged: Staged, record: Record) -> None:
+def show_staged_lists(connection: sqlite3.Connection, staged: Staged, record: Record) -> None:
     """Show the lists of a change that counts, after its record forgot those before."""
     if staged.is_whole != (staged.index_of is not None and staged.index_of == record.forget_files_of):
         raise ValueError("a whole index is shown in place of the one before, and nothing else is")
     if staged.number is None:
         return
     if staged.is_whole and staged.index_of is not None:
-        listing.put(connection, staged.index_of, listing.INDEX, staged.number)
+        listing.put_list(connection, staged.index_of, listing.INDEX, staged.number)
     if staged.held_of is not None and staged.held_of == record.forget_held_of:
-        listing.put(connection, staged.held_of, listing.HELD, staged.number)
+        listing.put_list(connection, staged.held_of, listing.HELD, staged.number)
     elif staged.held_of is not None:
-        before = listing.number(connection, staged.held_of, listing.HELD)
-        sql = queries.load()
+        before = listing.list_number(connection, staged.held_of, listing.HELD)
+        sql = queries.load_queries()
         connection.execute(sql["merge_held"], (before, staged.number))

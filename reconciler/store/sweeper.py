@@ -40,7 +40,7 @@ class Sweeper:
     def _all(self) -> Iterator[None]:
         while self._is_again:
             self._is_again = False
-            yield from sweeping.everything(self._connection)
+            yield from sweeping.sweep_everything(self._connection)
             yield from checksums.judge_all(self._connection)
 
     def _next(self) -> None:

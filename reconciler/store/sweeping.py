@@ -17,16 +17,16 @@ VERSIONS = 200  # which may be large
 LOOKED_THROUGH = 5_000  # rows of which few are deleted, or all
 
 
-def everything(connection: sqlite3.Connection) -> Iterator[None]:
+def sweep_everything(connection: sqlite3.Connection) -> Iterator[None]:
     """Each step is one transaction. Raises `StoreFault`."""
-    yield from dropped(connection)
+    yield from sweep_dropped(connection)
     yield from _ended(connection)
     yield from _lists(connection)
 
 
-def dropped(connection: sqlite3.Connection) -> Iterator[None]:
+def sweep_dropped(connection: sqlite3.Connection) -> Iterator[None]:
     """Only what changes that were dropped have left."""
-    sql = queries.load()
+    sql = queries.load_queries()
     with connections.faults("read"):
         rows = connection.execute(sql["all_staged"]).fetchall()
     for number, versions, audits, _, is_dropped in rows:
@@ -43,14 +43,14 @@ def dropped(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _kept(connection: sqlite3.Connection, number: int) -> Iterator[None]:
     """What the change would have ended."""
-    sql = queries.load()
+    sql = queries.load_queries()
     for name in (sql["keep_heads"], sql["keep_references"], sql["keep_files"], sql["keep_wanted"]):
         yield from _repeated(connection, name, number, ROWS)
 
 
 def _written(connection: sqlite3.Connection, number: int) -> Iterator[None]:
     """What it wrote beside versions."""
-    sql = queries.load()
+    sql = queries.load_queries()
     stretches: Sequence[tuple[str, str, tuple[object, ...]]] = (
         (sql["next_heads"], sql["drop_heads"], ("", "", "")),
         (sql["next_references"], sql["drop_references"], ("", "", "")),
@@ -76,14 +76,14 @@ def _looked_through(
 
 def _ended(connection: sqlite3.Connection) -> Iterator[None]:
     """What does not count since this revision or an earlier one."""
-    sql = queries.load()
+    sql = queries.load_queries()
     for name in (sql["sweep_heads"], sql["sweep_references"], sql["sweep_files"], sql["sweep_wanted"]):
         yield from _repeated(connection, name, ROWS)
 
 
 def _lists(connection: sqlite3.Connection) -> Iterator[None]:
     """The rows of lists that are nobody's. One change may have an index and a list of what is held of one number."""
-    sql = queries.load()
+    sql = queries.load_queries()
     index = (sql["drop_listed_files"], sql["drop_listed_wanted"])
     yield from _lists_of(connection, listing.INDEX, sql["next_index"], index)
     yield from _lists_of(connection, listing.HELD, sql["next_held"], (sql["drop_listed_held"],))
@@ -99,7 +99,7 @@ def _lists_of(connection: sqlite3.Connection, what: str, next_: str, drops: Iter
 
 def _next_list(connection: sqlite3.Connection, what: str, next_: str, number: int) -> int | None:
     """The next number that rows have and no list; numbers are not used again."""
-    sql = queries.load()
+    sql = queries.load_queries()
     with connections.faults("read"):
         (found,) = connection.execute(next_, (number,)).fetchone()
         while found is not None and connection.execute(sql["is_listed"], (found, what)).fetchone()[0]:

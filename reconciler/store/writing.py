@@ -4,11 +4,11 @@ import sqlite3
 from collections.abc import Iterable
 from itertools import chain
 
-from reconciler.planning.footprints import EVERYTHING
+from reconciler.model.outcomes import EVERYTHING
 from reconciler.store import connections, erasing, events, listing, overtaking, parts, queries, staging
 from reconciler.store.contract import ApprovalRow, Changes, Moved, Record
-from reconciler.store.events import Group
-from reconciler.store.moving import Recent, Touching
+from reconciler.store.events import EventGroup
+from reconciler.store.moving import CommitTouches, RecentCommits
 from reconciler.store.staging import Staged
 
 
@@ -18,7 +18,7 @@ def commit(
     *,
     record: Record,
     planned_at: int | None,
-    recent: Recent,
+    recent: RecentCommits,
     footprint: bytes = EVERYTHING,
     ahead: Staged | None = None,
 ) -> int:
@@ -28,14 +28,14 @@ def commit(
     `StoreFault`.
     """
     staged = Staged() if ahead is None else ahead
-    sql = queries.load()
+    sql = queries.load_queries()
     with connections.faults("written"), connections.transaction(connection, kind="immediate"):
         (revision,) = connection.execute(sql["revision"]).fetchone()
         if planned_at is not None and not recent.holds(footprint, planned_at=planned_at, revision=revision):
             raise Moved("The store changed while this was planned.")
         if staged.refused is not None and planned_at == revision:
             raise staged.refused
-        touching = Touching(connection, record, is_ahead=staged.number is not None)
+        touching = CommitTouches(connection, record, is_ahead=staged.number is not None)
         told = touching.told(chain(staged.kept, coming))
         after = _write(connection, told, record=record, staged=staged, revision=revision)
         touched = touching.footprint()
@@ -56,36 +56,36 @@ def _write(
     beside = overtaking.Overtaking(connection, own=staged.number, revision=revision)
     beside.record(record)
     # From here on, what is written ahead is the state that is changed.
-    present = staging.show(connection, staged, revision=revision)
+    present = staging.show_staged(connection, staged, revision=revision)
     _write_record(connection, record, revision=present, group=staged.group)
-    staging.show_lists(connection, staged, record)
+    staging.show_staged_lists(connection, staged, record)
     seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
     holds_changes = record.redacts or any(one is not None for one in seen)
     rewrites = record.redacts
     for part in coming:
         beside.part(part)
-        holds_changes = parts.write(connection, part, revision=present, group=staged.group) or holds_changes
+        holds_changes = parts.write_part(connection, part, revision=present, group=staged.group) or holds_changes
         rewrites = rewrites or bool(part.rewritten)
     if rewrites:
-        erasing.leave(connection)
+        erasing.leave_traces(connection)
         # What is written ahead may hold what is to be erased, and goes before that.
         overtaking.mark_others(connection, staged.number)
-    events.close(connection, staged.group, address=record.address)
+    events.close_events(connection, staged.group, address=record.address)
     return present if present != revision else revision + int(holds_changes)
 
 
-def _write_record(connection: sqlite3.Connection, record: Record, *, revision: int, group: Group) -> None:
-    sql = queries.load()
+def _write_record(connection: sqlite3.Connection, record: Record, *, revision: int, group: EventGroup) -> None:
+    sql = queries.load_queries()
     for name in (record.forget_files_of, record.release_repository):
         if name is not None:
-            listing.forget(connection, name, listing.INDEX)
+            listing.forget_list(connection, name, listing.INDEX)
     if record.release_repository is not None:
         connection.execute(sql["release_resources"], (record.release_repository, revision))
         connection.execute(sql["forget_ledger"], (record.release_repository,))
         connection.execute(sql["remove_repository"], (record.release_repository,))
     _write_hold(connection, record)
     _write_suspension(connection, record)
-    events.write(connection, group, since=events.ALWAYS, audit=record.audit)
+    events.write_events(connection, group, since=events.ALWAYS, audit=record.audit)
     if record.run is not None:
         connection.execute(sql["insert_run"], record.run)
     if record.repository is not None:
@@ -96,7 +96,7 @@ def _write_hold(connection: sqlite3.Connection, record: Record) -> None:
     """What is held is forgotten before the parts say it anew; an approval takes it over as it is."""
     for name in (record.forget_held_of, record.release_repository):
         if name is not None:
-            listing.forget(connection, name, listing.HELD)
+            listing.forget_list(connection, name, listing.HELD)
     for name in (record.forget_approval_of, record.release_repository):
         if name is not None:
             _forget_approval(connection, name)
@@ -105,7 +105,7 @@ def _write_hold(connection: sqlite3.Connection, record: Record) -> None:
 
 
 def _write_suspension(connection: sqlite3.Connection, record: Record) -> None:
-    sql = queries.load()
+    sql = queries.load_queries()
     if record.resume is not None:
         connection.execute(sql["forget_suspension"], (record.resume,))
     if record.suspension is not None:
@@ -113,13 +113,13 @@ def _write_suspension(connection: sqlite3.Connection, record: Record) -> None:
 
 
 def _forget_approval(connection: sqlite3.Connection, repository: str) -> None:
-    sql = queries.load()
+    sql = queries.load_queries()
     connection.execute(sql["forget_approval"], (repository,))
     connection.execute(sql["forget_approved"], (repository,))
 
 
 def _write_approval(connection: sqlite3.Connection, approval: ApprovalRow) -> None:
-    sql = queries.load()
+    sql = queries.load_queries()
     (can,) = connection.execute(sql["can_approve"], (approval.repository, approval.commit)).fetchone()
     if not can:
         raise Moved("What is held changed while it was approved.")

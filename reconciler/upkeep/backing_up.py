@@ -13,32 +13,32 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from reconciler.clock import rfc3339
-from reconciler.errors import Refused
+from reconciler.model.clock import rfc3339
+from reconciler.model.errors import Refused
 from reconciler.store.contract import StoreFault
 from reconciler.upkeep import copies, files, manifests
-from reconciler.upkeep.databases import ELSEWHERE, KINDS, STORE, Kind, Places
+from reconciler.upkeep.databases import ELSEWHERE, KINDS, STORE, DatabaseKind, DatabasePlaces
 from reconciler.upkeep.manifests import Manifest
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.watches import ProgressWatch
 from reconciler.version import __version__
 
 OURS = (manifests.NAME, *(kind.file for kind in KINDS))
 
 
-def back_up(places: Places, folder: Path, *, now: datetime, watch: Watch) -> Manifest:
+def back_up(places: DatabasePlaces, folder: Path, *, now: datetime, watch: ProgressWatch) -> Manifest:
     """Make a backup of a service, running or not, as a new folder. Raises Refused, StoreFault; then there is none."""
     _check_folder(folder)
     found = _found(places)
-    needed = sum(copies.look(places.of(kind), kind).size * (2 if kind.forgotten else 1) for kind in found)
+    needed = sum(copies.look_at_copy(places.of(kind), kind).size * (2 if kind.forgotten else 1) for kind in found)
     files.check_room(folder.parent, needed, purpose="The backup")
     try:
         with _unfinished(folder) as partial:
             copied = tuple(_copied(places.of(kind), partial / kind.file, kind=kind, watch=watch) for kind in found)
             manifest = Manifest(format=manifests.FORMAT, program=__version__, made_at=rfc3339(now), files=copied)
-            files.write(partial / manifests.NAME, manifests.encode(manifest))
-            files.force(partial)
+            files.write_new_file(partial / manifests.NAME, manifests.encode_manifest(manifest))
+            files.force_to_disk(partial)
             partial.rename(folder)
-            files.force(folder.parent)
+            files.force_to_disk(folder.parent)
     except OSError as error:
         raise Refused(
             f"The backup {folder} cannot be written ({error.strerror}); mend that, or name another."
@@ -53,16 +53,16 @@ def _check_folder(folder: Path) -> None:
         raise Refused(f"{folder.parent} is no folder; make it first.")
 
 
-def _found(places: Places) -> list[Kind]:
+def _found(places: DatabasePlaces) -> list[DatabaseKind]:
     if not places.store.exists():
         raise Refused(f"There is no store at {places.store}; {ELSEWHERE}.")
     return [kind for kind in KINDS if kind is STORE or places.of(kind).exists()]
 
 
-def _copied(source: Path, target: Path, *, kind: Kind, watch: Watch) -> manifests.File:
-    copied = copies.copy(source, target, kind=kind, watch=watch)
+def _copied(source: Path, target: Path, *, kind: DatabaseKind, watch: ProgressWatch) -> manifests.File:
+    copied = copies.copy_database(source, target, kind=kind, watch=watch)
     try:
-        length, digest = target.stat().st_size, files.digest(target)
+        length, digest = target.stat().st_size, files.file_digest(target)
     except OSError as error:  # what cannot be read back is no backup
         raise StoreFault(f"{target} cannot be read back ({error.strerror}); look at its disk.") from error
     return manifests.File(target.name, length, digest, copied.identity.version, copied.rows)
@@ -101,4 +101,4 @@ def _take(descriptor: int, partial: Path) -> None:
 def _clear(partial: Path) -> None:
     """Remove what we make, and nothing else."""
     for name in OURS:
-        files.remove(partial / name)
+        files.remove_database(partial / name)

@@ -10,33 +10,35 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.store import connections, queries
 from reconciler.upkeep import databases, files
-from reconciler.upkeep.databases import Identity, Kind
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.databases import DatabaseIdentity, DatabaseKind
+from reconciler.upkeep.watches import ProgressWatch
 
 PAGES = 2048  # copied at a step, 8 MiB
 PAUSE_SECONDS = 0.05  # when the file is locked for a moment
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedDatabase:
     """What is in a copy."""
 
-    identity: Identity
+    identity: DatabaseIdentity
     rows: Mapping[str, int]
 
 
-def look(path: Path, kind: Kind) -> Identity:
+def look_at_copy(path: Path, kind: DatabaseKind) -> DatabaseIdentity:
     """What a file is that this program may have. Raises Refused, NewerStore, StoreFault."""
     with _reading(path) as connection, connections.faults("read", of=kind.name):
-        found = databases.identity(connection)
-    databases.check(found, kind, path)
+        found = databases.database_identity(connection)
+    databases.check_database(found, kind, path)
     return found
 
 
-def copy(source: Path, target: Path, *, kind: Kind, watch: Watch, is_quick: bool = False) -> Copied:
+def copy_database(
+    source: Path, target: Path, *, kind: DatabaseKind, watch: ProgressWatch, is_quick: bool = False
+) -> CopiedDatabase:
     """Copy a database to a new file, in which it is whole and alone: without a log beside it, for its owner.
 
     `is_quick`: verified by `quick_check`, which does not hold indexes against their tables. What fails leaves no file.
@@ -44,23 +46,23 @@ def copy(source: Path, target: Path, *, kind: Kind, watch: Watch, is_quick: bool
     """
     try:
         with connections.faults("copied", OSError, of=kind.name):
-            files.make(target)
+            files.make_private_file(target)
             before = _copy(source, target, kind=kind, watch=watch)
             copied = _verified(target, before, kind=kind, watch=watch, is_quick=is_quick)
-            files.force(target)
+            files.force_to_disk(target)
     except BaseException:
-        files.remove(target)
+        files.remove_database(target)
         raise
     return copied
 
 
-def _copy(source: Path, target: Path, *, kind: Kind, watch: Watch) -> Identity:
+def _copy(source: Path, target: Path, *, kind: DatabaseKind, watch: ProgressWatch) -> DatabaseIdentity:
     with _reading(source) as reader, _writing(target) as writer:
         # One moment of it, for as long as this transaction lasts: else each write of another process would begin the
         # copy anew.
         reader.execute("begin")
-        before = databases.identity(reader)
-        databases.check(before, kind, source)
+        before = databases.database_identity(reader)
+        databases.check_database(before, kind, source)
 
         def step(_status: int, remaining: int, total: int) -> None:
             watch.check(f"The copy of {source}")
@@ -73,23 +75,25 @@ def _copy(source: Path, target: Path, *, kind: Kind, watch: Watch) -> Identity:
     return before
 
 
-def _forget(writer: sqlite3.Connection, kind: Kind) -> None:
+def _forget(writer: sqlite3.Connection, kind: DatabaseKind) -> None:
     """Leave out what must not come alive again, also from pages that are not used any more."""
-    tables = databases.rows(writer) if kind.forgotten else {}
+    tables = databases.count_rows(writer) if kind.forgotten else {}
     if "session" not in tables:
         return
-    sql = queries.load(databases.PACKAGE)
+    sql = queries.load_queries(databases.PACKAGE)
     for name in kind.forgotten:
         writer.execute(sql[name])
     writer.execute("vacuum")
 
 
-def _verified(path: Path, before: Identity, *, kind: Kind, watch: Watch, is_quick: bool) -> Copied:
+def _verified(
+    path: Path, before: DatabaseIdentity, *, kind: DatabaseKind, watch: ProgressWatch, is_quick: bool
+) -> CopiedDatabase:
     with _reading(path) as connection:
-        found = databases.identity(connection)
-        told = verdict(connection, name=kind.file, watch=watch, is_quick=is_quick)
+        found = databases.database_identity(connection)
+        told = copy_verdict(connection, name=kind.file, watch=watch, is_quick=is_quick)
         with watch.over(connection, f"{kind.file}: counting"):
-            rows = databases.rows(connection)
+            rows = databases.count_rows(connection)
     is_same = (found.application_id, found.version) == (before.application_id, before.version)
     is_whole = kind.forgotten != () or found.pages == before.pages
     if told != "ok" or not is_same or not is_whole:
@@ -97,10 +101,10 @@ def _verified(path: Path, before: Identity, *, kind: Kind, watch: Watch, is_quic
         raise Refused(
             f"The {kind.name} is damaged ({wrong}), so that no copy of it is worth anything; restore a backup."
         )
-    return Copied(found, rows)
+    return CopiedDatabase(found, rows)
 
 
-def verdict(connection: sqlite3.Connection, *, name: str, watch: Watch, is_quick: bool) -> str:
+def copy_verdict(connection: sqlite3.Connection, *, name: str, watch: ProgressWatch, is_quick: bool) -> str:
     """`ok`, or the first thing that SQLite finds wrong with a file. Raises Refused when the time is up."""
     pragma = "quick_check(1)" if is_quick else "integrity_check(1)"
     with watch.over(connection, f"{name}: checking"):

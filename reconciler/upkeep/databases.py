@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.operations import sqlite as operations
 from reconciler.settings.models import Settings
 from reconciler.store import migrating, queries
@@ -19,7 +19,7 @@ PACKAGE = "reconciler.upkeep"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DatabaseKind:
     """One of them: its file's name, what people call it, the number in its header, the newest version known here.
 
     `forgotten` are the statements that run in every copy of it.
@@ -32,8 +32,8 @@ class Kind:
     forgotten: tuple[str, ...] = ()
 
 
-STORE = Kind("store.db", "store", migrating.APPLICATION_ID, migrating.migrations()[-1].number)
-OPERATIONS = Kind(
+STORE = DatabaseKind("store.db", "store", migrating.APPLICATION_ID, migrating.migrations()[-1].number)
+OPERATIONS = DatabaseKind(
     "ops.db",
     "database of sessions and notifications",
     operations.APPLICATION_ID,
@@ -48,19 +48,19 @@ ELSEWHERE = "name the service's settings with --config, or its `stateDir` with -
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DatabasePlaces:
     """Where both are. `store.url` may lead anywhere, `ops.db` is in the state directory."""
 
     store: Path
     operations: Path
 
-    def of(self, kind: Kind) -> Path:
+    def of(self, kind: DatabaseKind) -> Path:
         """Where one is."""
         return self.store if kind is STORE else self.operations
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DatabaseIdentity:
     """What a file's header says, and how large it is. `application_id` 0: nobody's."""
 
     application_id: int
@@ -75,12 +75,12 @@ class Identity:
         return self.pages * self.page_bytes
 
 
-def places(settings: Settings) -> Places:
+def database_places(settings: Settings) -> DatabasePlaces:
     """Those of a service with these settings."""
-    return Places(settings.store.path, settings.state_dir / OPERATIONS.file)
+    return DatabasePlaces(settings.store.path, settings.state_dir / OPERATIONS.file)
 
 
-def missing(found: Places) -> str | None:
+def missing(found: DatabasePlaces) -> str | None:
     """Why a service must not begin with an empty store: it had one, which is not there, or is empty. None where nothing
     is missing, or nothing was ever there. Raises OSError.
     """
@@ -99,25 +99,25 @@ def missing(found: Places) -> str | None:
     )
 
 
-def identity(connection: sqlite3.Connection) -> Identity:
+def database_identity(connection: sqlite3.Connection) -> DatabaseIdentity:
     """What the file behind a connection says of itself."""
 
     def one(pragma: str) -> int:
         return int(connection.execute(f"pragma {pragma}").fetchone()[0])
 
-    return Identity(
+    return DatabaseIdentity(
         one("application_id"), one("user_version"), one("page_count"), one("page_size"), one("freelist_count")
     )
 
 
-def check(found: Identity, kind: Kind, path: Path) -> None:
+def check_database(found: DatabaseIdentity, kind: DatabaseKind, path: Path) -> None:
     """Raises Refused for a file of something else, NewerStore for one that a later version of this program wrote."""
     if found.application_id != kind.application_id:
         raise Refused(f"{path} is not the {kind.name} of this program; name another file.")
     check_version(found.version, kind, path)
 
 
-def check_version(version: int, kind: Kind, path: Path) -> None:
+def check_version(version: int, kind: DatabaseKind, path: Path) -> None:
     """Raises NewerStore for a version that this program does not know."""
     if version > kind.latest:
         raise NewerStore(
@@ -126,9 +126,9 @@ def check_version(version: int, kind: Kind, path: Path) -> None:
         )
 
 
-def rows(connection: sqlite3.Connection) -> Mapping[str, int]:
+def count_rows(connection: sqlite3.Connection) -> Mapping[str, int]:
     """How many rows each table has, sorted by name."""
-    names = [name for (name,) in connection.execute(queries.load(PACKAGE)["tables"])]
+    names = [name for (name,) in connection.execute(queries.load_queries(PACKAGE)["tables"])]
     return {name: connection.execute(f"select count(*) from {_quoted(name)}").fetchone()[0] for name in names}  # noqa: S608 - a name of the schema, quoted
 
 

@@ -10,16 +10,16 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
 from reconciler.upkeep import findings
-from reconciler.upkeep.findings import Finding
+from reconciler.upkeep.findings import DoctorFinding
 
 SECONDS = 20.0  # for a check that says nothing else
 
-Look: TypeAlias = Callable[[], Awaitable[Sequence[Finding]]]
+Look: TypeAlias = Callable[[], Awaitable[Sequence[DoctorFinding]]]
 
 
-class Check(NamedTuple):
+class DoctorCheck(NamedTuple):
     """One thing to look at, and how long that may take."""
 
     name: str
@@ -27,20 +27,20 @@ class Check(NamedTuple):
     seconds: float = SECONDS
 
 
-async def examine(checks: Sequence[Check]) -> list[Finding]:
+async def run_checks(checks: Sequence[DoctorCheck]) -> list[DoctorFinding]:
     """What they find, in their order."""
     found = await asyncio.gather(*(_result(check) for check in checks))
     return [finding for each in found for finding in each]
 
 
-def threaded(look: Callable[[], Sequence[Finding]]) -> Look:
+def threaded(look: Callable[[], Sequence[DoctorFinding]]) -> Look:
     """A look that may wait for a disk, on a thread of its own: one that hangs keeps nobody from the end."""
 
-    def start() -> Awaitable[Sequence[Finding]]:
+    def start() -> Awaitable[Sequence[DoctorFinding]]:
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Sequence[Finding]] = loop.create_future()
+        ended: asyncio.Future[Sequence[DoctorFinding]] = loop.create_future()
 
-        def end(result: Sequence[Finding] | Exception) -> None:
+        def end(result: Sequence[DoctorFinding] | Exception) -> None:
             if ended.done():
                 return
             if isinstance(result, Exception):
@@ -50,7 +50,7 @@ def threaded(look: Callable[[], Sequence[Finding]]) -> Look:
 
         def work() -> None:
             try:
-                result: Sequence[Finding] | Exception = look()
+                result: Sequence[DoctorFinding] | Exception = look()
             except Exception as problem:  # whoever waits is to have it, and not a thread that died unseen
                 result = problem
             with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
@@ -62,7 +62,7 @@ def threaded(look: Callable[[], Sequence[Finding]]) -> Look:
     return start
 
 
-async def _result(check: Check) -> Sequence[Finding]:
+async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
     try:
         async with asyncio.timeout(check.seconds):
             return await check.look()

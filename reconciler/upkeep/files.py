@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 SPARE_BYTES = 64 << 20  # 64 MiB that are left over beside what is written
 CHUNK_BYTES = 1 << 20
@@ -14,20 +14,20 @@ LOGS = ("-wal", "-shm", "-journal")  # how names end of what SQLite makes beside
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
-def make(path: Path) -> None:
+def make_private_file(path: Path) -> None:
     """A new empty file that its owner alone may read; one of that name goes, a link is not followed."""
     path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
-def write(path: Path, data: bytes) -> None:
+def write_new_file(path: Path, data: bytes) -> None:
     """A new file with this in it, on the disk when this returns."""
-    make(path)
+    make_private_file(path)
     path.write_bytes(data)
-    force(path)
+    force_to_disk(path)
 
 
-def force(path: Path) -> None:
+def force_to_disk(path: Path) -> None:
     """Have a file or a folder on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -36,7 +36,7 @@ def force(path: Path) -> None:
         os.close(descriptor)
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal digits, as `sha256sum` says it."""
     found = hashlib.sha256()
     with path.open("rb") as file:
@@ -45,27 +45,27 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def keep(path: Path, kept: Path) -> None:
+def keep_copy(path: Path, kept: Path) -> None:
     """Have a file under another name besides, on the disk; `path` stays as it is. Raises OSError."""
     try:
         os.link(path, kept)
     except OSError:  # a disk without such links
         partial = kept.with_name(f"{kept.name}.partial")
-        make(partial)
+        make_private_file(partial)
         shutil.copyfile(path, partial)
-        force(partial)
+        force_to_disk(partial)
         partial.rename(kept)
-    force(kept.parent)
+    force_to_disk(kept.parent)
 
 
-def give(path: Path, *, like: Path) -> None:
+def give_to_owner(path: Path, *, like: Path) -> None:
     """What root made belongs to whoever owns `like`: the service could not open it otherwise."""
     owner = like.stat()
     if os.geteuid() == 0 and (path.stat().st_uid, path.stat().st_gid) != (owner.st_uid, owner.st_gid):
         os.chown(path, owner.st_uid, owner.st_gid)
 
 
-def remove(path: Path) -> None:
+def remove_database(path: Path) -> None:
     """Remove a database's file, and those that SQLite has beside it, if they are there."""
     for name in beside(path):
         with contextlib.suppress(FileNotFoundError):
@@ -82,12 +82,13 @@ def check_room(folder: Path, needed: int, *, purpose: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed + SPARE_BYTES:
         raise Refused(
-            f"{purpose} takes {size(needed + SPARE_BYTES)}, and the disk of {folder} has {size(free)} left; make room "
+            f"{purpose} takes {size_text(needed + SPARE_BYTES)}, and the disk of {folder} has {size_text(free)} "
+            "left; make room "
             "there."
         )
 
 
-def size(number: int) -> str:
+def size_text(number: int) -> str:
     """Bytes as a person reads them: `812 bytes`, `1.4 GiB`."""
     value, unit = float(number), 0
     while value >= 1024 and unit < len(UNITS) - 1:

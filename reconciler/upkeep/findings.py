@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.escaping import visible
+from reconciler.model.text import visible
 
 
-class Status(StrEnum):
+class FindingStatus(StrEnum):
     """How bad something is."""
 
     OK = "ok"
@@ -15,11 +15,11 @@ class Status(StrEnum):
     ERROR = "error"  # it does not work
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """`check` is what was looked at; `message` and `todo` together are a sentence, without its full stop."""
 
     check: str
-    status: Status
+    status: FindingStatus
     message: str
     todo: str = ""
 
@@ -29,21 +29,21 @@ class Finding(NamedTuple):
         return visible(f"{self.message}; {self.todo}" if self.todo else self.message)
 
 
-def ok(check: str, message: str) -> Finding:
+def ok(check: str, message: str) -> DoctorFinding:
     """All is well."""
-    return Finding(check, Status.OK, message)
+    return DoctorFinding(check, FindingStatus.OK, message)
 
 
-def warning(check: str, message: str, todo: str) -> Finding:
+def warning(check: str, message: str, todo: str) -> DoctorFinding:
     """It works for now."""
-    return Finding(check, Status.WARNING, message, todo)
+    return DoctorFinding(check, FindingStatus.WARNING, message, todo)
 
 
-def error(check: str, message: str, todo: str) -> Finding:
+def error(check: str, message: str, todo: str) -> DoctorFinding:
     """It does not work."""
-    return Finding(check, Status.ERROR, message, todo)
+    return DoctorFinding(check, FindingStatus.ERROR, message, todo)
 
 
-def worst(found: Iterable[Finding]) -> Status:
+def worst(found: Iterable[DoctorFinding]) -> FindingStatus:
     """The worst of them; ok when there are none."""
-    return max((finding.status for finding in found), key=list(Status).index, default=Status.OK)
+    return max((finding.status for finding in found), key=list(FindingStatus).index, default=FindingStatus.OK)

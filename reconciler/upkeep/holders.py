@@ -12,7 +12,7 @@ LOCKS = Path("/proc/locks")
 _LINE = re.compile(r"FLOCK\s+ADVISORY\s+WRITE\s+(\d+)\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s")
 
 
-def holder(state_directory: Path) -> int | None:
+def directory_holder(state_directory: Path) -> int | None:
     """The process that uses it; None when there is none, or nobody can tell."""
     lock = state_directory / LOCK
     try:
@@ -20,10 +20,10 @@ def holder(state_directory: Path) -> int | None:
         text = LOCKS.read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
-    return holding(text, device=held.st_dev, inode=held.st_ino) or named(lock)
+    return processes_holding(text, device=held.st_dev, inode=held.st_ino) or named_process(lock)
 
 
-def holding(locks: str, *, device: int, inode: int) -> int | None:
+def processes_holding(locks: str, *, device: int, inode: int) -> int | None:
     """Who holds a file, by the text of /proc/locks."""
     wanted = os.major(device), os.minor(device), inode
     for process, major, minor, node in _LINE.findall(locks):
@@ -32,7 +32,7 @@ def holding(locks: str, *, device: int, inode: int) -> int | None:
     return None
 
 
-def named(lock: Path) -> int | None:
+def named_process(lock: Path) -> int | None:
     """The process that wrote its number into a lock and has it open still: disks with subvolumes have other numbers in
     /proc/locks than their files say.
     """

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 
 from reconciler import regular_files
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.upkeep import files
-from reconciler.upkeep.databases import KINDS, Kind
+from reconciler.upkeep.databases import KINDS, DatabaseKind
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -35,27 +35,27 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     files: tuple[File, ...]
     without: tuple[str, ...] = WITHOUT
 
-    def of(self, kind: Kind) -> File | None:
+    def of(self, kind: DatabaseKind) -> File | None:
         """One of its files."""
         return next((file for file in self.files if file.name == kind.file), None)
 
 
-def encode(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: Manifest) -> bytes:
     """As it is written: JSON that people read."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
 
 
-def read(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> Manifest:
     """That of a backup. Raises Refused for a folder that is none, or one that a later version made."""
     path = folder / NAME
     try:
-        data = regular_files.read(path, limit=MOST_BYTES)
+        data = regular_files.read_file(path, limit=MOST_BYTES)
         manifest = msgspec.json.decode(data, type=Manifest)
     except FileNotFoundError:
         raise Refused(f"{folder} is no backup: it has no {NAME}; name one that `reconciler backup` made.") from None
     except OSError as error:
         raise Refused(f"{path} cannot be read ({error.strerror}); mend that.") from error
-    except (msgspec.DecodeError, regular_files.NotAFile, regular_files.TooLarge):
+    except (msgspec.DecodeError, regular_files.NotAFile, regular_files.FileTooLarge):
         raise Refused(f"{path} is not as `reconciler backup` wrote it; take another backup.") from None
     if manifest.format > FORMAT:
         raise Refused(
@@ -65,7 +65,7 @@ def read(folder: Path) -> Manifest:
     return manifest
 
 
-def check(folder: Path, manifest: Manifest) -> None:
+def check_manifest(folder: Path, manifest: Manifest) -> None:
     """Hold the files against what was written down of them. Raises Refused."""
     known = {kind.file for kind in KINDS}
     names = [file.name for file in manifest.files]
@@ -74,7 +74,7 @@ def check(folder: Path, manifest: Manifest) -> None:
     for file in manifest.files:
         path = folder / file.name
         try:
-            is_same = path.stat().st_size == file.bytes and files.digest(path) == file.sha256
+            is_same = path.stat().st_size == file.bytes and files.file_digest(path) == file.sha256
         except OSError as error:
             raise Refused(f"{path} cannot be read ({error.strerror}); take another backup.") from error
         if not is_same:

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reconciler.clock import rfc3339
-from reconciler.errors import Refused
-from reconciler.escaping import visible
+from reconciler.model.clock import rfc3339
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible
 from reconciler.store import access, connections
 from reconciler.store.contract import AuditRow
 from reconciler.upkeep import copies, databases, files, manifests
-from reconciler.upkeep.copies import Copied
-from reconciler.upkeep.databases import KINDS, OPERATIONS, STORE, Kind, Places
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.copies import CopiedDatabase
+from reconciler.upkeep.databases import KINDS, OPERATIONS, STORE, DatabaseKind, DatabasePlaces
+from reconciler.upkeep.watches import ProgressWatch
 
 SETTLE_MILLISECONDS = 5_000
 KEPT = "replaced"
@@ -31,16 +31,16 @@ INCOMING = ".restoring"  # how the name ends of what does not count yet
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenBackup:
     """A backup that is what was written, or a copy of the store alone; then `made_at` is empty."""
 
     path: Path
     made_at: str
-    sources: Mapping[Kind, Path]
+    sources: Mapping[DatabaseKind, Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredBackup:
     """What is there now. `made_at` is empty for a copy of a store without a manifest; `kept` is what was there."""
 
     made_at: str
@@ -48,39 +48,43 @@ class Restored:
     kept: tuple[Path, ...]
 
 
-def given(path: Path) -> Given:
+def read_backup(path: Path) -> GivenBackup:
     """The backup at a path. Raises Refused for none, and for one that is not what was written, NewerStore."""
     if not path.is_dir():
         if not path.exists():
             raise Refused(f"{path} is not there; name a folder that `reconciler backup` made.")
-        return Given(path, "", {STORE: path})
-    manifest = manifests.read(path)
+        return GivenBackup(path, "", {STORE: path})
+    manifest = manifests.read_manifest(path)
     for kind in KINDS:
         if (file := manifest.of(kind)) is not None:
             databases.check_version(file.version, kind, path / file.name)
-    manifests.check(path, manifest)
-    return Given(path, manifest.made_at, {kind: path / kind.file for kind in KINDS if manifest.of(kind) is not None})
+    manifests.check_manifest(path, manifest)
+    return GivenBackup(
+        path, manifest.made_at, {kind: path / kind.file for kind in KINDS if manifest.of(kind) is not None}
+    )
 
 
-def restore(backup: Given, places: Places, *, by: str, now: datetime, watch: Watch) -> Restored:
+def restore(
+    backup: GivenBackup, places: DatabasePlaces, *, by: str, now: datetime, watch: ProgressWatch
+) -> RestoredBackup:
     """Put a backup in the place of what is there. Nobody may use that meanwhile. `by` is whom its audit names.
 
     Raises Refused, NewerStore, StoreFault; then what was there counts, as it was.
     """
     sources = backup.sources
-    needed = sum(copies.look(path, kind).size for kind, path in sources.items())
+    needed = sum(copies.look_at_copy(path, kind).size for kind, path in sources.items())
     # Both may be on one disk; what was there stays.
     files.check_room(places.store.parent, needed, purpose="To restore this backup")
     try:
         with contextlib.ExitStack() as stack:
             incoming = {kind: stack.enter_context(_incoming(places.of(kind))) for kind in sources}
-            copied = {kind: _copied(path, incoming[kind], kind, watch) for kind, path in sources.items()}
+            copied = {kind: _copied_backup(path, incoming[kind], kind, watch) for kind, path in sources.items()}
             _tell(incoming[STORE], copied[STORE], backup, by=by, now=now)
             stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S%fZ")
             kept = _put(places, incoming, stamp=stamp)
     except OSError as error:
         raise Refused(f"The backup cannot be put at {error.filename} ({error.strerror}); mend that.") from error
-    return Restored(backup.made_at, copied[STORE].identity.version, kept)
+    return RestoredBackup(backup.made_at, copied[STORE].identity.version, kept)
 
 
 @contextlib.contextmanager
@@ -90,18 +94,18 @@ def _incoming(target: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        files.remove(path)
+        files.remove_database(path)
 
 
-def _copied(source: Path, incoming: Path, kind: Kind, watch: Watch) -> Copied:
-    files.remove(incoming)
-    copied = copies.copy(source, incoming, kind=kind, watch=watch)
-    files.give(incoming, like=incoming.parent)
-    files.force(incoming)
+def _copied_backup(source: Path, incoming: Path, kind: DatabaseKind, watch: ProgressWatch) -> CopiedDatabase:
+    files.remove_database(incoming)
+    copied = copies.copy_database(source, incoming, kind=kind, watch=watch)
+    files.give_to_owner(incoming, like=incoming.parent)
+    files.force_to_disk(incoming)
     return copied
 
 
-def _tell(incoming: Path, copied: Copied, backup: Given, *, by: str, now: datetime) -> None:
+def _tell(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: str, now: datetime) -> None:
     """Have the audit of the restored store say so. One of an older version stays as it is, for a program of its own."""
     if copied.identity.version != STORE.latest:
         return
@@ -122,17 +126,17 @@ def _tell(incoming: Path, copied: Copied, backup: Given, *, by: str, now: dateti
     with connections.faults("written"), contextlib.closing(connections.open_writer(incoming)) as connection:
         access.tell(connection, [event])
         connection.execute("pragma journal_mode = delete").fetchone()  # one file, without a log beside it
-    files.force(incoming)
+    files.force_to_disk(incoming)
 
 
-def _put(places: Places, incoming: dict[Kind, Path], *, stamp: str) -> tuple[Path, ...]:
+def _put(places: DatabasePlaces, incoming: dict[DatabaseKind, Path], *, stamp: str) -> tuple[Path, ...]:
     """Sessions go first, so that none counts beside another store; then the store changes with one rename."""
     kept = [*_aside(places.operations, stamp), *_kept(places.store, stamp)]
     incoming[STORE].rename(places.store)
-    files.force(places.store.parent)
+    files.force_to_disk(places.store.parent)
     if OPERATIONS in incoming:
         incoming[OPERATIONS].rename(places.operations)
-        files.force(places.operations.parent)
+        files.force_to_disk(places.operations.parent)
     return tuple(kept)
 
 
@@ -144,7 +148,7 @@ def _aside(path: Path, stamp: str) -> list[Path]:
     kept = _name(path, stamp)
     _logs_aside(path, kept)
     path.rename(kept)
-    files.force(path.parent)
+    files.force_to_disk(path.parent)
     return [kept]
 
 
@@ -154,7 +158,7 @@ def _kept(path: Path, stamp: str) -> list[Path]:
         return []
     _settle(path)
     kept = _name(path, stamp)
-    files.keep(path, kept)
+    files.keep_copy(path, kept)
     _logs_aside(path, kept)
     return [kept]
 
@@ -173,7 +177,7 @@ def _logs_aside(path: Path, kept: Path) -> None:
     for log, other in zip(files.beside(path)[1:], files.beside(kept)[1:], strict=True):
         with contextlib.suppress(FileNotFoundError):
             log.rename(other)
-    files.force(path.parent)
+    files.force_to_disk(path.parent)
 
 
 def _name(path: Path, stamp: str) -> Path:

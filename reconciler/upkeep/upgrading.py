@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.errors import ReconcilerError, Refused
+from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.store.contract import StoreFault
 from reconciler.upkeep import copies, files
-from reconciler.upkeep.databases import KINDS, Identity, Kind, Places
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.databases import KINDS, DatabaseIdentity, DatabaseKind, DatabasePlaces
+from reconciler.upkeep.watches import ProgressWatch
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ NEWEST = 2  # copies of each that stay
 SECONDS = 3600.0  # for a copy; a start waits for it
 
 
-def before(
-    places: Places, *, clock: Callable[[], float], beating: Callable[[], None] = lambda: None
+def copy_before_upgrade(
+    places: DatabasePlaces, *, clock: Callable[[], float], beating: Callable[[], None] = lambda: None
 ) -> tuple[Path, ...]:
     """Copy each database that this version will change, all before the first of them is; the copies, few or none.
 
@@ -35,36 +35,36 @@ def before(
     return tuple(copy for copy in found if copy is not None)
 
 
-def _copied(path: Path, kind: Kind, *, clock: Callable[[], float], beating: Callable[[], None]) -> Path | None:
+def _copied(path: Path, kind: DatabaseKind, *, clock: Callable[[], float], beating: Callable[[], None]) -> Path | None:
     found = _older(path, kind)
     if found is None:
         return None
     copy = path.with_name(f"{path.name}.{KEPT}-{kind.latest}")
-    _copy(path, copy, found, kind=kind, watch=Watch(clock, SECONDS, lambda _: beating()))
+    _copy_one(path, copy, found, kind=kind, watch=ProgressWatch(clock, SECONDS, lambda _: beating()))
     told = "Copied the %s to %s before it is brought from version %d to %d."
     log.info(told, kind.name, copy, found.version, kind.latest)
     _remove_old(path)
     return copy
 
 
-def _older(path: Path, kind: Kind) -> Identity | None:
+def _older(path: Path, kind: DatabaseKind) -> DatabaseIdentity | None:
     if not path.exists() or path.stat().st_size == 0:
         return None
     try:
-        found = copies.look(path, kind)
+        found = copies.look_at_copy(path, kind)
     except ReconcilerError:
         return None
     return found if found.version < kind.latest else None
 
 
-def _copy(path: Path, copy: Path, found: Identity, *, kind: Kind, watch: Watch) -> None:
+def _copy_one(path: Path, copy: Path, found: DatabaseIdentity, *, kind: DatabaseKind, watch: ProgressWatch) -> None:
     partial = copy.with_name(f"{copy.name}.partial")
     what = f"The copy of the {kind.name} before it is brought to this version"
     try:
         files.check_room(path.parent, found.size * (2 if kind.forgotten else 1), purpose=what)
-        copies.copy(path, partial, kind=kind, watch=watch, is_quick=True)
+        copies.copy_database(path, partial, kind=kind, watch=watch, is_quick=True)
         partial.rename(copy)
-        files.force(copy.parent)
+        files.force_to_disk(copy.parent)
     except (OSError, StoreFault) as problem:
         raise Refused(
             f"The {kind.name} could not be copied before it is brought to this version ({_why(problem)}), so it stays "

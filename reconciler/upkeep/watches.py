@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 
 EVERY_SECONDS = 2.0  # at most one line of progress
 STEPS = 100_000  # of SQLite's machine, some milliseconds, between two looks at the clock
@@ -14,7 +14,7 @@ Said = Callable[[str], None]
 
 
 @dataclass
-class Watch:
+class ProgressWatch:
     """`clock` is monotonic, in seconds; `seconds` from now on all that it watches must have ended."""
 
     clock: Callable[[], float]

@@ -4,16 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.access import inviting
-from reconciler.access.actors import Role
-from reconciler.access.admitting import Admission, Arrival, Policy
-from reconciler.access.amendments import amended
-from reconciler.access.claims import Names
-from reconciler.access.identities import Identity, Proved
-from reconciler.access.models import Directory, Invitation, User
+from reconciler.access.admitting import Admission, AdmissionPolicy, Arrival
+from reconciler.access.claims import ClaimNames
+from reconciler.model.directory import Directory, Invitation, ProvedIdentity, ProviderIdentity, User, amended
+from reconciler.model.principals import Role
 from tests.access import directories
 
 ISSUER = "https://id.example"
-POLICY = Policy(names=Names())
+POLICY = AdmissionPolicy(names=ClaimNames())
 CLAIMS_DECIDE = replace(POLICY, disable_invitations=True)
 VERIFIED: dict[str, Any] = {"email": "noa@example.com", "email_verified": True}
 VIEWER: dict[str, Any] = {"service_projects": "payments"}  # claims that grant the role viewer of payments
@@ -21,9 +19,11 @@ ADMIN: dict[str, Any] = {"service_org_admin": "true"}
 UNREADABLE: dict[str, Any] = {"service_projects": 7}
 
 
-def proved(subject: str = "noa", **claims: object) -> Proved:
+def proved(subject: str = "noa", **claims: object) -> ProvedIdentity:
     """What a checked ID token says."""
-    return Proved(Identity(ISSUER, subject), {"iss": ISSUER, "sub": subject, **claims}, id_token="canary-id-token")
+    return ProvedIdentity(
+        ProviderIdentity(ISSUER, subject), {"iss": ISSUER, "sub": subject, **claims}, id_token="canary-id-token"
+    )
 
 
 def arrival(subject: str = "noa", *, code: str = "", now: str = directories.AT, **claims: object) -> Arrival:
@@ -34,7 +34,7 @@ def arrival(subject: str = "noa", *, code: str = "", now: str = directories.AT, 
 def known(name: str, *, organization_admin: bool = False) -> User:
     """Somebody who came in before; their subject is the name."""
     user = directories.user(name, organization_admin=organization_admin)
-    return replace(user, identity=Identity(ISSUER, name))
+    return replace(user, identity=ProviderIdentity(ISSUER, name))
 
 
 def directory(*invitations: Invitation) -> Directory:
@@ -46,7 +46,7 @@ def directory(*invitations: Invitation) -> Directory:
 
 def code(number: int) -> str:
     """A code, another one for each number."""
-    return inviting.make(number.to_bytes(inviting.RANDOM_BYTES, "little"))
+    return inviting.make_code(number.to_bytes(inviting.RANDOM_BYTES, "little"))
 
 
 def invitation(
@@ -67,7 +67,7 @@ def invitation(
         created_at=directories.AT,
         created_by=created_by,
         expires_at=expires_at,
-        digest=inviting.digest(code) if code else None,
+        digest=inviting.code_digest(code) if code else None,
         email=email,
     )
 

@@ -1,9 +1,8 @@
 """Small directories for tests: an organization admin, members of each role, and keys of each sort."""
 
-from reconciler.access import keys
-from reconciler.access.actors import Role
-from reconciler.access.models import Directory, Key, Project, User
-from reconciler.access.permissions import Scope
+from reconciler.model import directory as model_directory
+from reconciler.model.directory import Directory, Key, Project, User
+from reconciler.model.principals import Role, Scope
 
 AT = "2026-11-21T06:12:00.000Z"
 LATER = "2026-11-22T00:00:00.000Z"
@@ -26,13 +25,13 @@ def key(
     created_by: str = "user:root",
 ) -> Key:
     """What is kept of a key. `owner` is a person's name."""
-    prefix = keys.prefix(text)
+    prefix = model_directory.key_prefix(text)
     assert prefix is not None
     return Key(
         id=identifier,
         name="a pipeline",
         prefix=prefix,
-        digest=keys.digest(text),
+        digest=model_directory.key_digest(text),
         project=project,
         role=role,
         scopes=scopes,
@@ -45,7 +44,7 @@ def key(
 
 def text(number: int) -> str:
     """A key, another one for each number."""
-    return keys.make(number.to_bytes(keys.RANDOM_BYTES, "little"))
+    return model_directory.make_key(number.to_bytes(model_directory.RANDOM_BYTES, "little"))
 
 
 def directory(*kept: Key) -> Directory:

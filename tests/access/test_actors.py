@@ -1,7 +1,7 @@
 """Who asks."""
 
-from reconciler.access import actors
-from reconciler.access.actors import Actor, Role
+from reconciler.model import principals
+from reconciler.model.principals import Actor, Role
 
 
 def test_the_roles_are_listed_from_the_most_privileged() -> None:
@@ -9,4 +9,4 @@ def test_the_roles_are_listed_from_the_most_privileged() -> None:
 
 
 def test_a_repository_asks_under_its_own_name_and_owns_what_it_applies() -> None:
-    assert actors.repository_actor("telemetry") == Actor("git:telemetry", Role.ADMIN, repository="telemetry")
+    assert principals.repository_actor("telemetry") == Actor("git:telemetry", Role.ADMIN, repository="telemetry")

@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from reconciler.access import admitting, changing
-from reconciler.access.actors import Role
-from reconciler.access.admitting import Arrival, NotAdmitted, Policy, Why
-from reconciler.access.amendments import Amendment, Audited, amended
-from reconciler.access.identities import Identity
-from reconciler.access.models import Directory, Invitation, Project, User
+from reconciler.access.admitting import AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
+from reconciler.model.directory import (
+    Amendment,
+    Audited,
+    Directory,
+    Invitation,
+    Project,
+    ProviderIdentity,
+    User,
+    amended,
+)
+from reconciler.model.principals import Role
 from tests.access import arrivals, directories
 from tests.access.arrivals import ADMIN, CLAIMS_DECIDE, POLICY, UNREADABLE, VERIFIED, VIEWER, arrival, code, invitation
 
@@ -29,8 +36,8 @@ class Row:
     """Who comes, and what they have then, or why they are not let in."""
 
     who: Arrival
-    then: tuple[str, Mapping[str, Role]] | Why
-    policy: Policy = POLICY
+    then: tuple[str, Mapping[str, Role]] | AdmissionReason
+    policy: AdmissionPolicy = POLICY
     there: Directory = field(default_factory=arrivals.directory)
 
 
@@ -43,7 +50,7 @@ def alone(*users: User, members: Mapping[str, Mapping[str, Role]] | None = None)
 
 
 FORMER_ADMIN = replace(
-    directories.user("former", organization_admin=True), identity=Identity("https://former.example", "former")
+    directories.user("former", organization_admin=True), identity=ProviderIdentity("https://former.example", "former")
 )
 
 
@@ -57,20 +64,22 @@ ROWS = {
     "first: whatever claims cannot say": Row(arrival(**UNREADABLE), OWNER, there=EMPTY),
     "first: whatever disableInvitations says": Row(arrival(), OWNER, CLAIMS_DECIDE, EMPTY),
     "first: whatever code they bring": Row(arrival(code=code(9)), OWNER, there=EMPTY),
-    "first: once": Row(arrival(), Why.NOT_INVITED, there=alone(ROOT)),
+    "first: once": Row(arrival(), AdmissionReason.NOT_INVITED, there=alone(ROOT)),
     "firstAdmin: a claim that equals the value": Row(arrival(**VERIFIED), OWNER, NAMED, EMPTY),
     "firstAdmin: an address that nobody vouches for": Row(
-        arrival(email="noa@example.com"), Why.NOT_FIRST, NAMED, EMPTY
+        arrival(email="noa@example.com"), AdmissionReason.NOT_FIRST, NAMED, EMPTY
     ),
     "firstAdmin: vouched for by other than true": Row(
-        arrival(email="noa@example.com", email_verified="true"), Why.NOT_FIRST, NAMED, EMPTY
+        arrival(email="noa@example.com", email_verified="true"), AdmissionReason.NOT_FIRST, NAMED, EMPTY
     ),
     "firstAdmin: another address": Row(
-        arrival(email="eve@example.com", email_verified=True), Why.NOT_FIRST, NAMED, EMPTY
+        arrival(email="eve@example.com", email_verified=True), AdmissionReason.NOT_FIRST, NAMED, EMPTY
     ),
     "firstAdmin: an array with the value": Row(arrival(groups=["x", "owners"]), OWNER, IN_A_GROUP, EMPTY),
-    "firstAdmin: an array without it": Row(arrival(groups=["owners2"]), Why.NOT_FIRST, IN_A_GROUP, EMPTY),
-    "firstAdmin: part of a text is not the value": Row(arrival(groups="owners,x"), Why.NOT_FIRST, IN_A_GROUP, EMPTY),
+    "firstAdmin: an array without it": Row(arrival(groups=["owners2"]), AdmissionReason.NOT_FIRST, IN_A_GROUP, EMPTY),
+    "firstAdmin: part of a text is not the value": Row(
+        arrival(groups="owners,x"), AdmissionReason.NOT_FIRST, IN_A_GROUP, EMPTY
+    ),
     "firstAdmin: whoever administers is of a former provider": Row(
         arrival(**VERIFIED), OWNER, NAMED, alone(FORMER_ADMIN)
     ),
@@ -80,9 +89,9 @@ ROWS = {
         CLAIMS_DECIDE,
         alone(arrivals.known("ona", organization_admin=True), FORMER_ADMIN),
     ),
-    "firstAdmin: no such claim": Row(arrival(), Why.NOT_FIRST, IN_A_GROUP, EMPTY),
+    "firstAdmin: no such claim": Row(arrival(), AdmissionReason.NOT_FIRST, IN_A_GROUP, EMPTY),
     "firstAdmin: no value in the settings is nobody's": Row(
-        arrival(groups=""), Why.NOT_FIRST, replace(IN_A_GROUP, first_value=""), EMPTY
+        arrival(groups=""), AdmissionReason.NOT_FIRST, replace(IN_A_GROUP, first_value=""), EMPTY
     ),
     "firstAdmin: others come in by claims": Row(arrival(**VIEWER), ("", {"payments": Role.VIEWER}), NAMED, EMPTY),
     "firstAdmin: somebody whose claims make them an admin": Row(arrival(**ADMIN), ("admin", NO_ROLES), NAMED, EMPTY),
@@ -92,18 +101,20 @@ ROWS = {
     "firstAdmin: still the first though they came in before": Row(
         arrival("pal", **VERIFIED), OWNER, NAMED, alone(PAL, members={"payments": {"id-pal": Role.VIEWER}})
     ),
-    "firstAdmin: not where somebody administers": Row(arrival(**VERIFIED), Why.NOT_INVITED, NAMED),
+    "firstAdmin: not where somebody administers": Row(arrival(**VERIFIED), AdmissionReason.NOT_INVITED, NAMED),
     "firstAdmin: claims decide, and another is awaited": Row(
-        arrival(), Why.NOT_FIRST, replace(NAMED, disable_invitations=True), EMPTY
+        arrival(), AdmissionReason.NOT_FIRST, replace(NAMED, disable_invitations=True), EMPTY
     ),
     # Somebody new, where invitations count.
-    "new: nobody invited them": Row(arrival(), Why.NOT_INVITED),
-    "new: a verified address for which nothing waits": Row(arrival(**VERIFIED), Why.NOT_INVITED),
-    "new: an address that nobody vouches for": Row(arrival(email="noa@example.com"), Why.UNVERIFIED_ADDRESS),
+    "new: nobody invited them": Row(arrival(), AdmissionReason.NOT_INVITED),
+    "new: a verified address for which nothing waits": Row(arrival(**VERIFIED), AdmissionReason.NOT_INVITED),
+    "new: an address that nobody vouches for": Row(
+        arrival(email="noa@example.com"), AdmissionReason.UNVERIFIED_ADDRESS
+    ),
     "new: claims admit": Row(arrival(**VIEWER), ("", {"payments": Role.VIEWER})),
     "new: claims make an organization admin": Row(arrival(**ADMIN), ("admin", NO_ROLES)),
-    "new: claims that cannot be read": Row(arrival(**UNREADABLE), Why.UNREADABLE_CLAIMS),
-    "new: claims for a project that does not exist": Row(arrival(service_projects="gone"), Why.NOT_INVITED),
+    "new: claims that cannot be read": Row(arrival(**UNREADABLE), AdmissionReason.UNREADABLE_CLAIMS),
+    "new: claims for a project that does not exist": Row(arrival(service_projects="gone"), AdmissionReason.NOT_INVITED),
     "code: admits": Row(arrival(code=code(1)), ("", {"payments": Role.USER}), there=with_invitations(BY_CODE)),
     "code: with space around it": Row(
         arrival(code=f" {code(1)}\n"), ("", {"payments": Role.USER}), there=with_invitations(BY_CODE)
@@ -121,24 +132,30 @@ ROWS = {
         ("", {"payments": Role.ADMIN}),
         there=with_invitations(BY_CODE),
     ),
-    "code: unknown": Row(arrival(code=code(2)), Why.WRONG_CODE, there=with_invitations(BY_CODE)),
-    "code: none of ours": Row(arrival(code="rci_"), Why.WRONG_CODE, there=with_invitations(BY_CODE)),
+    "code: unknown": Row(arrival(code=code(2)), AdmissionReason.WRONG_CODE, there=with_invitations(BY_CODE)),
+    "code: none of ours": Row(arrival(code="rci_"), AdmissionReason.WRONG_CODE, there=with_invitations(BY_CODE)),
     "code: an invitation by address has none": Row(
-        arrival(code="x"), Why.WRONG_CODE, there=with_invitations(BY_ADDRESS)
+        arrival(code="x"), AdmissionReason.WRONG_CODE, there=with_invitations(BY_ADDRESS)
     ),
-    "code: wrong, though claims would admit": Row(arrival(code=code(2), **VIEWER), Why.WRONG_CODE),
-    "code: expired": Row(arrival(code=code(1), now=directories.LATER), Why.WRONG_CODE, there=with_invitations(BY_CODE)),
+    "code: wrong, though claims would admit": Row(arrival(code=code(2), **VIEWER), AdmissionReason.WRONG_CODE),
+    "code: expired": Row(
+        arrival(code=code(1), now=directories.LATER), AdmissionReason.WRONG_CODE, there=with_invitations(BY_CODE)
+    ),
     "code: of a project that is gone": Row(
-        arrival(code=code(1)), Why.WRONG_CODE, there=with_invitations(replace(BY_CODE, project="gone"))
+        arrival(code=code(1)), AdmissionReason.WRONG_CODE, there=with_invitations(replace(BY_CODE, project="gone"))
     ),
     "code: whoever made it is gone": Row(
-        arrival(code=code(1)), Why.WRONG_CODE, there=with_invitations(replace(BY_CODE, created_by="user:eve"))
+        arrival(code=code(1)),
+        AdmissionReason.WRONG_CODE,
+        there=with_invitations(replace(BY_CODE, created_by="user:eve")),
     ),
     "code: whoever made it manages the project no more": Row(
-        arrival(code=code(1)), Why.WRONG_CODE, there=with_invitations(replace(BY_CODE, created_by="user:una"))
+        arrival(code=code(1)),
+        AdmissionReason.WRONG_CODE,
+        there=with_invitations(replace(BY_CODE, created_by="user:una")),
     ),
     "code: made with a key that was revoked": Row(
-        arrival(code=code(1)), Why.WRONG_CODE, there=with_invitations(replace(BY_CODE, created_by="key:K1"))
+        arrival(code=code(1)), AdmissionReason.WRONG_CODE, there=with_invitations(replace(BY_CODE, created_by="key:K1"))
     ),
     "code: made with the service's own key": Row(
         arrival(code=code(1)),
@@ -153,31 +170,39 @@ ROWS = {
     ),
     "address: not verified": Row(
         arrival(email="noa@example.com", email_verified=False),
-        Why.UNVERIFIED_ADDRESS,
+        AdmissionReason.UNVERIFIED_ADDRESS,
         there=with_invitations(BY_ADDRESS),
     ),
     "address: verified is a text": Row(
         arrival(email="noa@example.com", email_verified="true"),
-        Why.UNVERIFIED_ADDRESS,
+        AdmissionReason.UNVERIFIED_ADDRESS,
         there=with_invitations(BY_ADDRESS),
     ),
     "address: verified is a number": Row(
-        arrival(email="noa@example.com", email_verified=1), Why.UNVERIFIED_ADDRESS, there=with_invitations(BY_ADDRESS)
+        arrival(email="noa@example.com", email_verified=1),
+        AdmissionReason.UNVERIFIED_ADDRESS,
+        there=with_invitations(BY_ADDRESS),
     ),
-    "address: verified alone": Row(arrival(email_verified=True), Why.NOT_INVITED, there=with_invitations(BY_ADDRESS)),
+    "address: verified alone": Row(
+        arrival(email_verified=True), AdmissionReason.NOT_INVITED, there=with_invitations(BY_ADDRESS)
+    ),
     "address: a list of them": Row(
-        arrival(email=["noa@example.com"], email_verified=True), Why.NOT_INVITED, there=with_invitations(BY_ADDRESS)
+        arrival(email=["noa@example.com"], email_verified=True),
+        AdmissionReason.NOT_INVITED,
+        there=with_invitations(BY_ADDRESS),
     ),
     "address: a letter that only looks alike": Row(
-        arrival(email="noa@e\u2179ample.com", email_verified=True), Why.NOT_INVITED, there=with_invitations(BY_ADDRESS)
+        arrival(email="noa@e\u2179ample.com", email_verified=True),
+        AdmissionReason.NOT_INVITED,
+        there=with_invitations(BY_ADDRESS),
     ),
     "address: a letter that becomes another in lower case": Row(
         arrival(email="\u212ai@example.com", email_verified=True),
-        Why.NOT_INVITED,
+        AdmissionReason.NOT_INVITED,
         there=with_invitations(replace(BY_ADDRESS, email="ki@example.com")),
     ),
     "address: expired": Row(
-        arrival(now=directories.LATER, **VERIFIED), Why.NOT_INVITED, there=with_invitations(BY_ADDRESS)
+        arrival(now=directories.LATER, **VERIFIED), AdmissionReason.NOT_INVITED, there=with_invitations(BY_ADDRESS)
     ),
     "address: with a code, the stronger of both": Row(
         arrival(code=code(1), **VERIFIED), ("", {"payments": Role.USER}), there=with_invitations(BY_CODE, BY_ADDRESS)
@@ -193,8 +218,8 @@ ROWS = {
     "known: claims make nobody an organization admin": Row(arrival("una", **ADMIN), ("", {"payments": Role.USER})),
     "known: claims that cannot be read do not matter": Row(arrival("una", **UNREADABLE), ("", {"payments": Role.USER})),
     "known: an organization admin without a role": Row(arrival("root"), ("admin", NO_ROLES)),
-    "known: no role anywhere": Row(arrival("nil"), Why.NOT_INVITED),
-    "known: no role anywhere, and claims would grant one": Row(arrival("nil", **VIEWER), Why.NOT_INVITED),
+    "known: no role anywhere": Row(arrival("nil"), AdmissionReason.NOT_INVITED),
+    "known: no role anywhere, and claims would grant one": Row(arrival("nil", **VIEWER), AdmissionReason.NOT_INVITED),
     "known: a code gives the role too": Row(
         arrival("nil", code=code(1)), ("", {"payments": Role.USER}), there=with_invitations(BY_CODE)
     ),
@@ -204,24 +229,30 @@ ROWS = {
     "known: a code takes nothing": Row(
         arrival("ada", code=code(1)), ("", {"payments": Role.ADMIN}), there=with_invitations(BY_CODE)
     ),
-    "known: a wrong code": Row(arrival("una", code=code(2)), Why.WRONG_CODE, there=with_invitations(BY_CODE)),
+    "known: a wrong code": Row(
+        arrival("una", code=code(2)), AdmissionReason.WRONG_CODE, there=with_invitations(BY_CODE)
+    ),
     "known: an address that waits": Row(
         arrival("nil", **VERIFIED), ("", {"payments": Role.VIEWER}), there=with_invitations(BY_ADDRESS)
     ),
     # Claims decide.
     "claims decide: they admit": Row(arrival(**VIEWER), ("", {"payments": Role.VIEWER}), CLAIMS_DECIDE),
     "claims decide: an organization admin": Row(arrival(**ADMIN), ("admin", NO_ROLES), CLAIMS_DECIDE),
-    "claims decide: none": Row(arrival(), Why.GRANTED_NOTHING, CLAIMS_DECIDE),
-    "claims decide: groups that match nothing": Row(arrival(groups=["x"]), Why.GRANTED_NOTHING, CLAIMS_DECIDE),
-    "claims decide: a project that does not exist": Row(
-        arrival(service_projects="gone"), Why.GRANTED_NOTHING, CLAIMS_DECIDE
+    "claims decide: none": Row(arrival(), AdmissionReason.GRANTED_NOTHING, CLAIMS_DECIDE),
+    "claims decide: groups that match nothing": Row(
+        arrival(groups=["x"]), AdmissionReason.GRANTED_NOTHING, CLAIMS_DECIDE
     ),
-    "claims decide: unreadable ones of somebody new": Row(arrival(**UNREADABLE), Why.UNREADABLE_CLAIMS, CLAIMS_DECIDE),
+    "claims decide: a project that does not exist": Row(
+        arrival(service_projects="gone"), AdmissionReason.GRANTED_NOTHING, CLAIMS_DECIDE
+    ),
+    "claims decide: unreadable ones of somebody new": Row(
+        arrival(**UNREADABLE), AdmissionReason.UNREADABLE_CLAIMS, CLAIMS_DECIDE
+    ),
     "claims decide: no code admits": Row(
-        arrival(code=code(1)), Why.GRANTED_NOTHING, CLAIMS_DECIDE, with_invitations(BY_CODE)
+        arrival(code=code(1)), AdmissionReason.GRANTED_NOTHING, CLAIMS_DECIDE, with_invitations(BY_CODE)
     ),
     "claims decide: no address admits": Row(
-        arrival(**VERIFIED), Why.GRANTED_NOTHING, CLAIMS_DECIDE, with_invitations(BY_ADDRESS)
+        arrival(**VERIFIED), AdmissionReason.GRANTED_NOTHING, CLAIMS_DECIDE, with_invitations(BY_ADDRESS)
     ),
     "claims decide: a code adds nothing to them": Row(
         arrival(code=code(1), **VIEWER), ("", {"payments": Role.VIEWER}), CLAIMS_DECIDE, with_invitations(BY_CODE)
@@ -242,9 +273,11 @@ ROWS = {
         arrival("una", **UNREADABLE), ("", {"payments": Role.USER}), CLAIMS_DECIDE
     ),
     "claims decide: unreadable ones let nobody in who has nothing": Row(
-        arrival("nil", **UNREADABLE), Why.UNREADABLE_CLAIMS, CLAIMS_DECIDE
+        arrival("nil", **UNREADABLE), AdmissionReason.UNREADABLE_CLAIMS, CLAIMS_DECIDE
     ),
-    "claims decide: nothing for somebody who has nothing": Row(arrival("nil"), Why.GRANTED_NOTHING, CLAIMS_DECIDE),
+    "claims decide: nothing for somebody who has nothing": Row(
+        arrival("nil"), AdmissionReason.GRANTED_NOTHING, CLAIMS_DECIDE
+    ),
     "claims decide: the last organization admin stays": Row(arrival("root"), ("admin", NO_ROLES), CLAIMS_DECIDE),
     "claims decide: the last organization admin stays whole": Row(
         arrival("root", **VIEWER),
@@ -261,7 +294,7 @@ ROWS = {
 @pytest.mark.parametrize("name", ROWS)
 def test_whoever_comes_has_what_the_rule_says(name: str) -> None:
     row = ROWS[name]
-    if isinstance(row.then, Why):
+    if isinstance(row.then, AdmissionReason):
         with pytest.raises(NotAdmitted) as refusal:
             admitting.admit(row.there, row.who, row.policy)
         assert refusal.value.why is row.then
@@ -279,7 +312,7 @@ def test_whoever_loses_everything_is_written_down_and_turned_away() -> None:
     there = arrivals.directory()
     admission = admitting.admit(there, arrival("una"), CLAIMS_DECIDE)
     assert admission.refused is not None
-    assert admission.refused.why is Why.GRANTED_NOTHING
+    assert admission.refused.why is AdmissionReason.GRANTED_NOTHING
     assert admission.amendment is not None
     assert amended(there, admission.amendment).roles_of(there.users["una"]) == {}
     [told] = admission.told
@@ -366,7 +399,7 @@ def test_what_is_told_is_no_longer_however_many_projects_are_named() -> None:
     assert told.endswith(" and 130 more")
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if isinstance(row.then, Why)])
+@pytest.mark.parametrize("row", [row for row in ROWS.values() if isinstance(row.then, AdmissionReason)])
 def test_a_refusal_is_one_sentence_that_tells_what_to_do_and_of_nobody_else(row: Row) -> None:
     with pytest.raises(NotAdmitted) as refusal:
         admitting.admit(row.there, row.who, row.policy)
@@ -380,7 +413,7 @@ def test_there_are_only_so_many_people(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changing, "MOST", len(there.users))
     with pytest.raises(NotAdmitted) as refusal:
         admitting.admit(there, arrival(code=code(1)), POLICY)
-    assert refusal.value.why is Why.FULL
+    assert refusal.value.why is AdmissionReason.FULL
     assert admitting.admit(there, arrival("una"), POLICY).refused is None  # who is there already
 
 
@@ -390,13 +423,13 @@ def test_there_are_only_so_many_memberships_and_what_is_taken_is_taken(monkeypat
     for who in (arrival(code=code(1)), arrival("nil", code=code(1))):  # and the code can be taken another time
         with pytest.raises(NotAdmitted) as refusal:
             admitting.admit(there, who, POLICY)
-        assert refusal.value.why is Why.FULL
+        assert refusal.value.why is AdmissionReason.FULL
     changed = admitting.admit(there, arrival("ada", service_projects="viewer:payments,default"), CLAIMS_DECIDE)
     assert arrivals.after(there, changed).roles_of(there.users["ada"]) == {"payments": Role.VIEWER}
     assert changed.told[-1] == "ada signs in: there are 3 memberships, which is the most, and some were not given"
     moved = admitting.admit(there, arrival("ada", service_projects="default"), CLAIMS_DECIDE)
     assert moved.refused is not None
-    assert moved.refused.why is Why.FULL
+    assert moved.refused.why is AdmissionReason.FULL
     assert arrivals.after(there, moved).roles_of(there.users["ada"]) == {}
 
 

@@ -8,10 +8,10 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from reconciler.access import admitting, claims
-from reconciler.access.actors import Role
-from reconciler.access.admitting import Admission, NotAdmitted, Policy
-from reconciler.access.claims import Granted, Unreadable
-from reconciler.access.models import Directory, Project
+from reconciler.access.admitting import Admission, AdmissionPolicy, NotAdmitted
+from reconciler.access.claims import GrantedRoles, UnreadableClaims
+from reconciler.model.directory import Directory, Project
+from reconciler.model.principals import Role
 from tests.access import arrivals, directories
 
 PROJECTS = ("default", "payments", "web")
@@ -40,7 +40,7 @@ TOLD = st.fixed_dictionaries(
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> Policy:
+def policies(draw: st.DrawFn) -> AdmissionPolicy:
     claim = draw(st.sampled_from(["", "", "email", "groups"]))
     return replace(
         arrivals.POLICY,
@@ -80,7 +80,7 @@ def standing(draw: st.DrawFn) -> Directory:
 
 
 def admitted(
-    there: Directory, who: str, told: Mapping[str, Any], policy: Policy, *, code: str = ""
+    there: Directory, who: str, told: Mapping[str, Any], policy: AdmissionPolicy, *, code: str = ""
 ) -> Admission | None:
     try:
         return admitting.admit(there, arrivals.arrival(who, code=code, **told), policy)
@@ -95,7 +95,7 @@ def administered(directory: Directory) -> bool:
 
 @given(standing(), st.sampled_from(SUBJECTS), TOLD, policies(), st.sampled_from(["", *CODES]))
 def test_whoever_comes_somebody_administers_the_organization_if_anybody_did(
-    there: Directory, who: str, told: dict[str, Any], policy: Policy, code: str
+    there: Directory, who: str, told: dict[str, Any], policy: AdmissionPolicy, code: str
 ) -> None:
     admission = admitted(there, who, told, policy, code=code)
     if admission is not None and administered(there):
@@ -104,7 +104,7 @@ def test_whoever_comes_somebody_administers_the_organization_if_anybody_did(
 
 @given(standing(), st.sampled_from(SUBJECTS), TOLD, policies())
 def test_coming_again_with_the_same_claims_changes_nothing(
-    there: Directory, who: str, told: dict[str, Any], policy: Policy
+    there: Directory, who: str, told: dict[str, Any], policy: AdmissionPolicy
 ) -> None:
     admission = admitted(there, who, told, policy)
     if admission is None:
@@ -122,17 +122,17 @@ def test_coming_again_with_the_same_claims_changes_nothing(
 def test_where_claims_decide_somebody_has_what_they_grant(
     there: Directory, who: str, told: dict[str, Any], code: str
 ) -> None:
-    granted = claims.granted(arrivals.proved(who, **told).claims, claims.Names(), projects=there.projects)
+    granted = claims.granted_roles(arrivals.proved(who, **told).claims, claims.ClaimNames(), projects=there.projects)
     before = there.users.get(who)
     admission = admitted(there, who, told, arrivals.CLAIMS_DECIDE, code=code)
     if not there.users:
         return  # the first person
     if admission is None:
-        assert isinstance(granted, Unreadable) or granted.is_nothing
+        assert isinstance(granted, UnreadableClaims) or granted.is_nothing
         return
     after = arrivals.after(there, admission)
     principal = after.principal(after.users[admission_name(after, admission)])
-    if isinstance(granted, Unreadable):
+    if isinstance(granted, UnreadableClaims):
         assert before is not None
         assert (after.roles_of(before), after.users[who].organization_admin) == (
             there.roles_of(before),
@@ -141,7 +141,7 @@ def test_where_claims_decide_somebody_has_what_they_grant(
     elif before is not None and before.organization_admin and not granted.organization_admin and is_last(there):
         assert principal.organization_admin
     else:
-        assert isinstance(granted, Granted)
+        assert isinstance(granted, GrantedRoles)
         assert principal.organization_admin == granted.organization_admin
         reach = {project: principal.role_in(project) for project in PROJECTS}
         everywhere = Role.ADMIN if granted.organization_admin else None
@@ -161,7 +161,7 @@ def is_last(directory: Directory) -> bool:
 
 @given(standing(), st.lists(st.tuples(st.sampled_from(SUBJECTS), st.sampled_from(CODES), TOLD), max_size=6), policies())
 def test_a_code_lets_in_one_person_once(
-    there: Directory, comers: list[tuple[str, str, dict[str, Any]]], policy: Policy
+    there: Directory, comers: list[tuple[str, str, dict[str, Any]]], policy: AdmissionPolicy
 ) -> None:
     used: list[str] = []
     for who, code, told in comers:
@@ -181,7 +181,7 @@ def there_digest(code: str) -> bytes | None:
 
 @given(standing(), TOLD, policies())
 def test_an_address_that_nobody_vouches_for_admits_nobody(
-    there: Directory, told: dict[str, Any], policy: Policy
+    there: Directory, told: dict[str, Any], policy: AdmissionPolicy
 ) -> None:
     told = {**told, "email_verified": told.get("email_verified") or "true"}
     without = {key: value for key, value in told.items() if not key.startswith("email")}
@@ -195,7 +195,7 @@ def test_an_address_that_nobody_vouches_for_admits_nobody(
 
 @given(standing(), st.sampled_from(SUBJECTS), TOLD, policies(), st.sampled_from(["", *CODES]))
 def test_nobody_but_whoever_comes_is_touched(
-    there: Directory, who: str, told: dict[str, Any], policy: Policy, code: str
+    there: Directory, who: str, told: dict[str, Any], policy: AdmissionPolicy, code: str
 ) -> None:
     admission = admitted(there, who, told, policy, code=code)
     if admission is None:

@@ -10,11 +10,11 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.access import amendments, changing
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment
-from reconciler.access.models import Directory
-from reconciler.errors import Refused
+from reconciler.access import changing
+from reconciler.model import directory as model_directory
+from reconciler.model.directory import Amendment, Directory
+from reconciler.model.errors import Refused
+from reconciler.model.principals import Role
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories
 from tests.store.contract_access import amend, whole
@@ -104,7 +104,7 @@ def made(before: Directory, steps: list[Step]) -> list[tuple[Amendment, Director
             amendment = step(directory, number)
         except Refused:
             continue
-        directory = amendments.amended(directory, amendment)
+        directory = model_directory.amended(directory, amendment)
         done.append((amendment, directory))
     return done
 
@@ -146,7 +146,7 @@ def test_the_store_holds_what_is_in_memory(steps: list[Step]) -> None:
 def test_a_use_is_noted_of_the_keys_that_there_are_and_of_nothing_else(used: set[int]) -> None:
     kept = [directories.key(directories.text(number), identifier=f"K{number}") for number in (1, 2)]
     before = directories.directory(*kept)
-    after = amendments.touched(before, {f"K{number}": directories.LATER for number in used})
+    after = model_directory.with_key_use(before, {f"K{number}": directories.LATER for number in used})
     assert replace(after, keys=before.keys) == before
     assert {key.id for key in after.keys.values() if key.last_used_at == directories.LATER} == {
         f"K{number}" for number in used & {1, 2}

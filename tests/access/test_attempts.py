@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.access.attempts import LONGEST, MOST, PER_ADDRESS, PER_NAME, PER_PAIR, SECONDS, Attempts
+from reconciler.access.attempts import LONGEST, MOST, PER_ADDRESS, PER_NAME, PER_PAIR, SECONDS, SignInAttempts
 
 
-def failing(*pairs: tuple[str, str], now: float = 0.0) -> Attempts:
-    attempts = Attempts()
+def failing(*pairs: tuple[str, str], now: float = 0.0) -> SignInAttempts:
+    attempts = SignInAttempts()
     for name, address in pairs:
         attempts.failed(name, address, now=now)
     return attempts
@@ -46,7 +46,7 @@ def test_success_forgets_the_failures_of_that_name_from_there() -> None:
 
 
 def test_strangers_lock_out_nobody_where_they_signed_in_before() -> None:
-    attempts = Attempts()
+    attempts = SignInAttempts()
     attempts.succeeded("una", "home")
     for number in range(PER_NAME):
         attempts.failed("una", f"stranger{number}", now=0.0)
@@ -58,7 +58,7 @@ def test_strangers_lock_out_nobody_where_they_signed_in_before() -> None:
 
 
 def test_memory_of_who_signed_in_is_bounded() -> None:
-    attempts = Attempts()
+    attempts = SignInAttempts()
     for number in range(MOST + 5):
         attempts.succeeded("una", str(number))
     assert len(attempts._known) == MOST
@@ -79,7 +79,7 @@ def test_a_long_name_is_kept_as_far_as_a_name_can_be_long() -> None:
 
 @given(st.lists(st.floats(0, 1_000), min_size=1, max_size=40))
 def test_whoever_waits_as_told_may_try_again(steps: list[float]) -> None:
-    attempts, now = Attempts(), 0.0
+    attempts, now = SignInAttempts(), 0.0
     for step in steps:
         now += step
         wait = attempts.wait("una", "a", now=now)

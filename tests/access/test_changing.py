@@ -5,19 +5,18 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from reconciler.access import amendments, changing
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, Audited
+from reconciler.access import changing
 from reconciler.access.changing import Conflict, Invalid, Missing
-from reconciler.access.models import Directory, Key, Project
-from reconciler.access.permissions import Scope
+from reconciler.model import directory
+from reconciler.model.directory import Amendment, Audited, Directory, Key, Project
+from reconciler.model.principals import Role, Scope
 from tests.access import arrivals, directories
 
 KEY = directories.key(directories.text(1))
 
 
 def after(amendment: Amendment, *kept: Key) -> Directory:
-    return amendments.amended(directories.directory(*(kept or (KEY,))), amendment)
+    return directory.amended(directories.directory(*(kept or (KEY,))), amendment)
 
 
 def test_a_project_is_created_once_and_named_by_the_rule() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import pytest
 
 from reconciler.access import claim_values, claims
-from reconciler.access.actors import Role
-from reconciler.access.claim_rules import Rule
-from reconciler.access.claims import Granted, Names, Unreadable
+from reconciler.access.claim_rules import ClaimRule
+from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.model.principals import Role
 from tests.access import claim_rows
 from tests.access.claim_rows import (
     ADMIN,
@@ -36,20 +36,20 @@ CLAIMS = {
 TEXTS = {"service_org_admin", "service_projects", "service_default_role"}
 
 
-def outcome(found: Granted | Unreadable) -> Mapping[str, Role] | str:
-    if isinstance(found, Unreadable):
+def outcome(found: GrantedRoles | UnreadableClaims) -> Mapping[str, Role] | str:
+    if isinstance(found, UnreadableClaims):
         return UNREADABLE
     assert list(found.roles) == sorted(found.roles) == list(found.because)
     return ORGANIZATION_ADMIN if found.organization_admin else found.roles
 
 
-def reasons(found: Granted | Unreadable) -> tuple[str, ...]:
-    return (found.reason,) if isinstance(found, Unreadable) else found.reasons
+def reasons(found: GrantedRoles | UnreadableClaims) -> tuple[str, ...]:
+    return (found.reason,) if isinstance(found, UnreadableClaims) else found.reasons
 
 
 @pytest.mark.parametrize("row", [*claim_rows.DIRECT, *claim_rows.GROUPS, *claim_rows.GROUP_IDS], ids=lambda row: row.id)
 def test_a_rule(row: Row) -> None:
-    found = claims.granted(row.claims, NAMES, projects=PROJECTS)
+    found = claims.granted_roles(row.claims, NAMES, projects=PROJECTS)
     assert outcome(found) == row.outcome
     assert [reason for reason in reasons(found) if row.rule in reason] != []
 
@@ -62,7 +62,7 @@ def test_every_rule_has_a_row() -> None:
         assert [row for row in rows if row.startswith(f"groups-{number}-")] != []
 
 
-RENAMED = Names(
+RENAMED = ClaimNames(
     groups="https://claims.example.com/teams",
     group_ids="team_ids",
     roles="realm_roles",
@@ -114,25 +114,25 @@ RENAMED = Names(
 def test_claims_and_groups_are_called_as_the_settings_say(
     given: Mapping[str, object], wanted: Mapping[str, Role] | str
 ) -> None:
-    assert outcome(claims.granted(given, RENAMED, projects=PROJECTS)) == wanted
+    assert outcome(claims.granted_roles(given, RENAMED, projects=PROJECTS)) == wanted
 
 
 def test_where_names_meet_the_one_of_the_settings_counts_and_then_the_least_privileged() -> None:
-    def role(names: Names, group: str) -> Role:
-        found = claims.granted({"groups": [group], "service_projects": "shop"}, names, projects=PROJECTS)
-        assert isinstance(found, Granted)
+    def role(names: ClaimNames, group: str) -> Role:
+        found = claims.granted_roles({"groups": [group], "service_projects": "shop"}, names, projects=PROJECTS)
+        assert isinstance(found, GrantedRoles)
         return found.roles["shop"]
 
-    assert role(Names(admin_group="user"), "user") is ADMIN
-    assert role(Names(admin_group="team", viewer_group="Team"), "team") is VIEWER
+    assert role(ClaimNames(admin_group="user"), "user") is ADMIN
+    assert role(ClaimNames(admin_group="team", viewer_group="Team"), "team") is VIEWER
 
 
 def test_a_group_that_is_a_role_s_or_the_admins_names_no_project() -> None:
-    names = Names(projects_group_prefix="service-")
+    names = ClaimNames(projects_group_prefix="service-")
     given = {"groups": ["service-user", "service-shop", "service-admin"]}
-    found = claims.granted(given, names, projects=(*PROJECTS, "user", "admin"))
+    found = claims.granted_roles(given, names, projects=(*PROJECTS, "user", "admin"))
     assert outcome(found) == {"shop": USER}
-    assert outcome(claims.granted({"groups": ["service-org-admin"]}, names, projects=["org-admin"])) == (
+    assert outcome(claims.granted_roles({"groups": ["service-org-admin"]}, names, projects=["org-admin"])) == (
         ORGANIZATION_ADMIN
     )
 
@@ -144,37 +144,37 @@ WRONG_LISTS: list[object] = [[1, 2], ["a", 1], [None], [True], [["a"]], [{}], ["
 @pytest.mark.parametrize("value", [*WRONG, *WRONG_LISTS], ids=repr)
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_value_of_the_wrong_type_cannot_be_parsed(name: str, value: object) -> None:
-    found = claims.granted({name: value}, NAMES, projects=PROJECTS)
+    found = claims.granted_roles({name: value}, NAMES, projects=PROJECTS)
     wanted = "a text" if name in TEXTS else "a text or a list of texts"
-    assert found == Unreadable(f"The claim {name} must be {wanted} ({Rule.DIRECT_7}).")
+    assert found == UnreadableClaims(f"The claim {name} must be {wanted} ({ClaimRule.DIRECT_7}).")
 
 
 @pytest.mark.parametrize("value", [[], ["true"], ["payments"], ["admin"]], ids=repr)
 @pytest.mark.parametrize("name", sorted(TEXTS))
 def test_a_list_is_no_text(name: str, value: object) -> None:
-    assert outcome(claims.granted({name: value}, NAMES, projects=PROJECTS)) == UNREADABLE
+    assert outcome(claims.granted_roles({name: value}, NAMES, projects=PROJECTS)) == UNREADABLE
 
 
 @pytest.mark.parametrize("value", [None, "", " ", "\t\n"], ids=repr)
 @pytest.mark.parametrize("name", CLAIMS)
 def test_null_and_blank_are_as_if_missing(name: str, value: object) -> None:
     others = {"service_projects": "user:payments"} if name != "service_projects" else in_groups(PAYMENTS)
-    assert claims.granted({**others, name: value}, NAMES, projects=PROJECTS) == claims.granted(
+    assert claims.granted_roles({**others, name: value}, NAMES, projects=PROJECTS) == claims.granted_roles(
         others, NAMES, projects=PROJECTS
     )
 
 
 def test_without_a_list_of_projects_each_that_may_be_called_so_exists() -> None:
     given = direct("user:payments,ghost,Shop,a.b,-x", groups=["service-projects-Nord"])
-    found = claims.granted(given, NAMES, projects=None)
-    assert isinstance(found, Granted)
+    found = claims.granted_roles(given, NAMES, projects=None)
+    assert isinstance(found, GrantedRoles)
     assert found.roles == {"ghost": VIEWER, "nord": VIEWER, "payments": USER}
     assert found.unknown == ("Shop", "a.b")
 
 
 def test_everything_that_is_granted_is_told_with_its_rule() -> None:
     given = direct("admin:payments,search,ghost,,owner:shop", groups=["service-projects-user:payments"])
-    assert claims.granted(given, NAMES, projects=PROJECTS) == Granted(
+    assert claims.granted_roles(given, NAMES, projects=PROJECTS) == GrantedRoles(
         organization_admin=False,
         roles={"payments": USER, "search": VIEWER, "shop": VIEWER},
         reasons=(
@@ -200,8 +200,8 @@ def test_everything_that_is_granted_is_told_with_its_rule() -> None:
 
 
 def test_groups_that_are_not_there_are_not_told_to_be_ignored() -> None:
-    found = claims.granted(direct("user:shop", service_default_role="user", groups=[]), NAMES, projects=PROJECTS)
-    assert isinstance(found, Granted)
+    found = claims.granted_roles(direct("user:shop", service_default_role="user", groups=[]), NAMES, projects=PROJECTS)
+    assert isinstance(found, GrantedRoles)
     assert found.notes == ("No other project is opened (direct claims 4).",)
 
 
@@ -215,14 +215,14 @@ def test_no_reason_repeats_a_value() -> None:
         in_groups(secret, hostile, f"service-projects-{secret}/x", f"service-projects-{secret}:shop"),
         {"groups": {secret: secret}},
     ):
-        told = " ".join(reasons(claims.granted(given, NAMES, projects=PROJECTS)))
+        told = " ".join(reasons(claims.granted_roles(given, NAMES, projects=PROJECTS)))
         assert (secret in told, "\x1b" in told, "\u202e" in told) == (False, False, False)
 
 
 def test_the_reasons_for_many_projects_are_few() -> None:
     given = direct(",".join(f"p-{number:03}" for number in range(200)), roles=["user"])
-    found = claims.granted(given, NAMES, projects=[f"p-{number:03}" for number in range(100)])
-    assert isinstance(found, Granted)
+    found = claims.granted_roles(given, NAMES, projects=[f"p-{number:03}" for number in range(100)])
+    assert isinstance(found, GrantedRoles)
     assert (len(found.roles), len(found.unknown)) == (100, 100)
     first = ", ".join(f"p-{number:03}" for number in range(10))
     assert found.reasons == (
@@ -234,7 +234,7 @@ def test_the_reasons_for_many_projects_are_few() -> None:
 
 def test_two_hundred_groups_are_read() -> None:
     groups = [*(f"team-{number}" for number in range(198)), "service-user", PAYMENTS]
-    assert outcome(claims.granted({"groups": groups}, NAMES, projects=PROJECTS)) == {"payments": USER}
+    assert outcome(claims.granted_roles({"groups": groups}, NAMES, projects=PROJECTS)) == {"payments": USER}
 
 
 @pytest.mark.parametrize("shape", ["list", "text"])
@@ -245,15 +245,15 @@ def test_more_entries_than_are_looked_at_cannot_be_parsed(name: str, shape: str)
     for count, is_readable in ((claim_values.MOST_ENTRIES, True), (claim_values.MOST_ENTRIES + 1, False)):
         entries = [f"project-{number}" for number in range(count)]
         given = entries if shape == "list" else ",".join(entries)
-        found = claims.granted({name: given}, NAMES, projects=PROJECTS)
-        assert isinstance(found, Granted) is is_readable
+        found = claims.granted_roles({name: given}, NAMES, projects=PROJECTS)
+        assert isinstance(found, GrantedRoles) is is_readable
     assert reasons(found) == (f"The claim {name} must not have more than 10,000 entries (direct claims 7).",)
 
 
 def test_a_hundred_thousand_groups_take_no_time() -> None:
     groups = [f"service-projects-user:team-{number}" for number in range(100_000)]
     before = time.process_time()
-    refused = claims.granted({"groups": groups}, NAMES, projects=PROJECTS)
-    most = claims.granted({"groups": groups[: claim_values.MOST_ENTRIES]}, NAMES, projects=PROJECTS)
+    refused = claims.granted_roles({"groups": groups}, NAMES, projects=PROJECTS)
+    most = claims.granted_roles({"groups": groups[: claim_values.MOST_ENTRIES]}, NAMES, projects=PROJECTS)
     seconds = time.process_time() - before
     assert (outcome(refused), outcome(most), seconds < 1.0) == (UNREADABLE, NOTHING, True)

@@ -8,15 +8,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.access import claim_entries, claims
-from reconciler.access.actors import Role
-from reconciler.access.claims import Granted, Names, Unreadable
+from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.model.principals import Role
 
-NAMES = Names()
+NAMES = ClaimNames()
 PROJECTS = ("a", "b", "c", "d")
 NAMED = [*PROJECTS, "ghost"]
-RENAMED = Names(**{field.name: f"renamed {field.name}" for field in fields(Names)})
+RENAMED = ClaimNames(**{field.name: f"renamed {field.name}" for field in fields(ClaimNames)})
 GROUP_NAMES = ("org_admin_group", "projects_group_prefix", "admin_group", "user_group", "viewer_group")
-CLAIM_NAMES = tuple(field.name for field in fields(Names) if field.name not in GROUP_NAMES)
+CLAIM_NAMES = tuple(field.name for field in fields(ClaimNames) if field.name not in GROUP_NAMES)
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 anything = st.recursive(scalars, lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside), max_leaves=8)
@@ -44,25 +44,25 @@ likely = st.fixed_dictionaries(
 any_claims = st.dictionaries(st.sampled_from([getattr(NAMES, name) for name in CLAIM_NAMES]) | st.text(), anything)
 
 
-def decided(given: Mapping[str, object], names: Names = NAMES) -> Granted | Unreadable:
-    return claims.granted(given, names, projects=PROJECTS)
+def decided(given: Mapping[str, object], names: ClaimNames = NAMES) -> GrantedRoles | UnreadableClaims:
+    return claims.granted_roles(given, names, projects=PROJECTS)
 
 
 def is_at_most(role: Role, other: Role) -> bool:
-    return claim_entries.least([role, other]) is role
+    return claim_entries.least_role([role, other]) is role
 
 
 @given(any_claims | likely, st.none() | st.just(PROJECTS))
 def test_no_json_raises_and_the_same_gives_the_same(given: dict[str, object], projects: tuple[str, ...] | None) -> None:
-    found = claims.granted(given, NAMES, projects=projects)
-    assert found == claims.granted(given, NAMES, projects=projects)
+    found = claims.granted_roles(given, NAMES, projects=projects)
+    assert found == claims.granted_roles(given, NAMES, projects=projects)
 
 
 @given(likely)
 def test_roles_are_in_projects_that_exist_in_their_order_each_with_its_reason(given: dict[str, object]) -> None:
     found = decided(given)
-    assume(isinstance(found, Granted))
-    assert isinstance(found, Granted)
+    assume(isinstance(found, GrantedRoles))
+    assert isinstance(found, GrantedRoles)
     assert list(found.roles) == sorted(set(found.roles) & set(PROJECTS)) == list(found.because)
     assert (set(found.unknown) & set(PROJECTS), list(found.unknown)) == (set(), sorted(found.unknown))
     assert found.reasons != ()
@@ -71,11 +71,11 @@ def test_roles_are_in_projects_that_exist_in_their_order_each_with_its_reason(gi
 
 @given(likely)
 def test_which_projects_exist_decides_about_themselves_alone(given: dict[str, object]) -> None:
-    here, everywhere = decided(given), claims.granted(given, NAMES, projects=None)
-    if isinstance(everywhere, Unreadable):
+    here, everywhere = decided(given), claims.granted_roles(given, NAMES, projects=None)
+    if isinstance(everywhere, UnreadableClaims):
         assert here == everywhere
     else:
-        assert isinstance(here, Granted)
+        assert isinstance(here, GrantedRoles)
         assert here.organization_admin is everywhere.organization_admin
         assert here.roles == {project: role for project, role in everywhere.roles.items() if project in PROJECTS}
 
@@ -105,8 +105,8 @@ def test_another_role_for_a_project_that_has_one_never_raises_anything(
     after = decided(
         {**given, NAMES.projects: ",".join([*listed, f"user:{project}", "user:ghost", f"{role}:{project}"])}
     )
-    assert isinstance(before, Granted)
-    assert isinstance(after, Granted)
+    assert isinstance(before, GrantedRoles)
+    assert isinstance(after, GrantedRoles)
     assert before.organization_admin is after.organization_admin
     assert before.roles.keys() == after.roles.keys()
     assert [each for each in after.roles if not is_at_most(after.roles[each], before.roles[each])] == []
@@ -119,8 +119,8 @@ def test_a_further_project_with_a_role_raises_no_other(
     two = [*listed, "admin:ghost", "admin:a"]
     before = decided({**given, NAMES.projects: ",".join(two)})
     after = decided({**given, NAMES.projects: ",".join([*two, f"{role}:{project}"])})
-    assert isinstance(before, Granted)
-    assert isinstance(after, Granted)
+    assert isinstance(before, GrantedRoles)
+    assert isinstance(after, GrantedRoles)
     others = before.roles.keys() - {project}
     assert [each for each in others if not is_at_most(after.roles[each], before.roles[each])] == []
 
@@ -129,7 +129,7 @@ def test_a_further_project_with_a_role_raises_no_other(
 def test_claims_and_groups_by_other_names_grant_the_same(given: dict[str, object]) -> None:
     before, after = decided(given), decided(renamed(given), RENAMED)
     assert type(before) is type(after)
-    if isinstance(before, Granted) and isinstance(after, Granted):
+    if isinstance(before, GrantedRoles) and isinstance(after, GrantedRoles):
         assert replace(before, reasons=(), because={}, notes=()) == replace(after, reasons=(), because={}, notes=())
 
 
@@ -160,7 +160,7 @@ def _group(group: str) -> str:
 def test_an_organization_admin_by_claim_is_one_whatever_else_is_claimed(given: dict[str, object]) -> None:
     found = decided({**given, NAMES.organization_admin: "true"})
     assert found == decided({NAMES.organization_admin: "true"})
-    assert isinstance(found, Granted)
+    assert isinstance(found, GrantedRoles)
     assert found.organization_admin
 
 
@@ -168,4 +168,4 @@ def test_an_organization_admin_by_claim_is_one_whatever_else_is_claimed(given: d
 def test_nobody_is_an_organization_admin_without_one_of_the_two_ways(given: dict[str, object]) -> None:
     text = str([given.get(NAMES.groups), given.get(NAMES.group_ids)]).casefold()
     found = decided(given)
-    assert not (isinstance(found, Granted) and found.organization_admin and NAMES.org_admin_group not in text)
+    assert not (isinstance(found, GrantedRoles) and found.organization_admin and NAMES.org_admin_group not in text)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.access import changing, inviting
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, Audited, Member, amended
 from reconciler.access.changing import Conflict, Invalid, Missing
-from reconciler.access.models import Directory
+from reconciler.model.directory import Amendment, Audited, Directory, Member, amended
+from reconciler.model.principals import Role
 from tests.access import arrivals, directories
 from tests.access.arrivals import invitation
 
@@ -25,24 +24,24 @@ ADDRESS = invitation("I2", email="noa@example.com", role=Role.VIEWER)
 
 @given(RANDOMNESS, RANDOMNESS)
 def test_a_code_has_256_bits_and_is_known_by_a_digest(one: bytes, other: bytes) -> None:
-    code = inviting.make(one)
+    code = inviting.make_code(one)
     assert re.fullmatch(r"rci_[A-Za-z0-9_-]{43}", code)
-    digest = inviting.digest(code)
+    digest = inviting.code_digest(code)
     assert digest is not None
     assert len(digest) == 32
-    assert (digest == inviting.digest(inviting.make(other))) == (one == other)
-    assert inviting.stands_in(f"https://example.com/invitation?code={code}")
-    assert inviting.stands_in(code[:24])
+    assert (digest == inviting.code_digest(inviting.make_code(other))) == (one == other)
+    assert inviting.holds_code(f"https://example.com/invitation?code={code}")
+    assert inviting.holds_code(code[:24])
 
 
 @pytest.mark.parametrize("text", ["", "rci_", arrivals.code(1) + "x", arrivals.code(1).upper(), directories.text(1)])
 def test_other_text_is_no_code(text: str) -> None:
-    assert inviting.digest(text) is None
+    assert inviting.code_digest(text) is None
 
 
 @pytest.mark.parametrize("text", ["rci_", "after=rci_logs", "marci_" + "a" * 40, "r" * 60, directories.text(1)])
 def test_names_of_things_are_no_codes(text: str) -> None:
-    assert not inviting.stands_in(text)
+    assert not inviting.holds_code(text)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_names_of_things_are_no_codes(text: str) -> None:
     ],
 )
 def test_an_address_is_ascii_in_lower_case(text: str, kept: str | None) -> None:
-    assert inviting.address(text) == kept
+    assert inviting.invited_address(text) == kept
 
 
 @pytest.mark.parametrize(
@@ -87,10 +86,10 @@ def test_an_address_is_ascii_in_lower_case(text: str, kept: str | None) -> None:
 def test_an_invitation_ends_by_itself(email: str, asked: timedelta | None, until: datetime | str) -> None:
     ending = None if asked is None else NOW + asked
     if isinstance(until, datetime):
-        assert inviting.expiry(ending, email=email, now=NOW) == until
+        assert inviting.invitation_expiry(ending, email=email, now=NOW) == until
         return
     with pytest.raises(Invalid) as refusal:
-        inviting.expiry(ending, email=email, now=NOW)
+        inviting.invitation_expiry(ending, email=email, now=NOW)
     assert refusal.value.message == until
 
 

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.access.actors import Role
-from reconciler.access.permissions import Scope
-from reconciler.access.principals import EVERY_SCOPE, OF_PEOPLE, Principal
+from reconciler.model.principals import EVERY_SCOPE, OF_PEOPLE, Principal, Role, Scope
 from tests.access import directories
 
 KEY = directories.text(1)

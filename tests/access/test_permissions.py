@@ -2,9 +2,8 @@
 
 import pytest
 
-from reconciler.access import permissions
-from reconciler.access.actors import Role
-from reconciler.access.permissions import Permission, Scope
+from reconciler.model import principals
+from reconciler.model.principals import Permission, Role, Scope
 
 TABLE = {
     Permission.READ: "viewer user admin",
@@ -28,12 +27,12 @@ TABLE = {
 
 @pytest.mark.parametrize("permission", Permission)
 def test_a_role_permits_what_the_table_says(permission: Permission) -> None:
-    permitting = {role for role in Role if permission in permissions.OF_ROLE[role]}
+    permitting = {role for role in Role if permission in principals.OF_ROLE[role]}
     assert permitting == {Role(name) for name in TABLE[permission].split()}
 
 
 def test_every_permission_is_of_one_scope_but_that_of_loading_which_is_of_two() -> None:
-    listed = [permission for scope in Scope for permission in permissions.OF_SCOPE[scope]]
+    listed = [permission for scope in Scope for permission in principals.OF_SCOPE[scope]]
     assert sorted(listed) == sorted([*Permission, Permission.LOAD])
 
 
@@ -41,4 +40,4 @@ def test_every_permission_is_of_one_scope_but_that_of_loading_which_is_of_two() 
 def test_what_a_scope_alone_permits_is_one_thing_of_a_program_s(scope: Scope) -> None:
     alone = {Scope.LOGS: Permission.SEND_LOGS, Scope.METRICS: Permission.READ_METRICS, Scope.RAW: Permission.LOAD}
     permitted = {alone[scope]} if scope in alone else set()
-    assert permissions.of_machines(frozenset({scope, Scope.RESOURCES})) == permitted
+    assert principals.of_machines(frozenset({scope, Scope.RESOURCES})) == permitted

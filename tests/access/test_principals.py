@@ -4,10 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.access import principals
-from reconciler.access.actors import Actor, Role
-from reconciler.access.permissions import OF_ROLE, Permission, Scope, of_machines
-from reconciler.access.principals import EVERY_SCOPE, OF_PEOPLE, SERVICE_KEY, Principal, Verdict
+from reconciler.model import principals
+from reconciler.model.principals import (
+    EVERY_SCOPE,
+    OF_PEOPLE,
+    OF_ROLE,
+    SERVICE_KEY,
+    AccessVerdict,
+    Actor,
+    Permission,
+    Principal,
+    Role,
+    Scope,
+    of_machines,
+)
 
 VIEWER = Principal("user:vic", {"payments": Role.VIEWER}, scopes=OF_PEOPLE, user="id-vic")
 ADMIN = Principal("user:ada", {"payments": Role.ADMIN}, scopes=OF_PEOPLE, user="id-ada")
@@ -19,31 +29,31 @@ METRICS = Principal("key:K2", everywhere=Role.VIEWER, scopes=frozenset({Scope.ME
 @pytest.mark.parametrize(
     ("principal", "permission", "project", "verdict"),
     [
-        (VIEWER, Permission.READ, "payments", Verdict.ALLOWED),
-        (VIEWER, Permission.READ_RAW, "payments", Verdict.FORBIDDEN),
-        (VIEWER, Permission.LOAD, "payments", Verdict.FORBIDDEN),
-        (COLLECTOR, Permission.LOAD, "payments", Verdict.ALLOWED),
-        (COLLECTOR, Permission.READ_RAW, "payments", Verdict.FORBIDDEN),
-        (COLLECTOR, Permission.LOAD, "search", Verdict.UNKNOWN),
-        (VIEWER, Permission.CHANGE, "payments", Verdict.FORBIDDEN),
-        (VIEWER, Permission.READ, "search", Verdict.UNKNOWN),
-        (VIEWER, Permission.CHANGE, "search", Verdict.UNKNOWN),
-        (VIEWER, Permission.SEND_LOGS, "payments", Verdict.FORBIDDEN),
-        (ADMIN, Permission.MANAGE_KEYS, "payments", Verdict.ALLOWED),
-        (ADMIN, Permission.SEND_LOGS, "payments", Verdict.FORBIDDEN),
-        (ADMIN, Permission.MANAGE_ORGANIZATION, None, Verdict.FORBIDDEN),
-        (ADMIN, Permission.READ, None, Verdict.FORBIDDEN),
-        (INTAKE, Permission.SEND_LOGS, "payments", Verdict.ALLOWED),
-        (INTAKE, Permission.READ, "payments", Verdict.FORBIDDEN),
-        (INTAKE, Permission.SEND_LOGS, "search", Verdict.UNKNOWN),
-        (METRICS, Permission.READ_METRICS, None, Verdict.ALLOWED),
-        (METRICS, Permission.READ, "search", Verdict.FORBIDDEN),
-        (SERVICE_KEY, Permission.MANAGE_ORGANIZATION, None, Verdict.ALLOWED),
-        (SERVICE_KEY, Permission.SEND_LOGS, "search", Verdict.ALLOWED),
+        (VIEWER, Permission.READ, "payments", AccessVerdict.ALLOWED),
+        (VIEWER, Permission.READ_RAW, "payments", AccessVerdict.FORBIDDEN),
+        (VIEWER, Permission.LOAD, "payments", AccessVerdict.FORBIDDEN),
+        (COLLECTOR, Permission.LOAD, "payments", AccessVerdict.ALLOWED),
+        (COLLECTOR, Permission.READ_RAW, "payments", AccessVerdict.FORBIDDEN),
+        (COLLECTOR, Permission.LOAD, "search", AccessVerdict.UNKNOWN),
+        (VIEWER, Permission.CHANGE, "payments", AccessVerdict.FORBIDDEN),
+        (VIEWER, Permission.READ, "search", AccessVerdict.UNKNOWN),
+        (VIEWER, Permission.CHANGE, "search", AccessVerdict.UNKNOWN),
+        (VIEWER, Permission.SEND_LOGS, "payments", AccessVerdict.FORBIDDEN),
+        (ADMIN, Permission.MANAGE_KEYS, "payments", AccessVerdict.ALLOWED),
+        (ADMIN, Permission.SEND_LOGS, "payments", AccessVerdict.FORBIDDEN),
+        (ADMIN, Permission.MANAGE_ORGANIZATION, None, AccessVerdict.FORBIDDEN),
+        (ADMIN, Permission.READ, None, AccessVerdict.FORBIDDEN),
+        (INTAKE, Permission.SEND_LOGS, "payments", AccessVerdict.ALLOWED),
+        (INTAKE, Permission.READ, "payments", AccessVerdict.FORBIDDEN),
+        (INTAKE, Permission.SEND_LOGS, "search", AccessVerdict.UNKNOWN),
+        (METRICS, Permission.READ_METRICS, None, AccessVerdict.ALLOWED),
+        (METRICS, Permission.READ, "search", AccessVerdict.FORBIDDEN),
+        (SERVICE_KEY, Permission.MANAGE_ORGANIZATION, None, AccessVerdict.ALLOWED),
+        (SERVICE_KEY, Permission.SEND_LOGS, "search", AccessVerdict.ALLOWED),
     ],
 )
 def test_a_request_is_judged_by_role_scope_and_project(
-    principal: Principal, permission: Permission, project: str | None, verdict: Verdict
+    principal: Principal, permission: Permission, project: str | None, verdict: AccessVerdict
 ) -> None:
     assert principals.judge(principal, permission, project=project) is verdict
 
@@ -90,8 +100,8 @@ def test_nothing_is_allowed_beyond_the_role_the_scope_and_the_project(
 ) -> None:
     principal = Principal("key:K", {"payments": role}, scopes=scopes, project="payments")
     verdict = principals.judge(principal, permission, project=project)
-    assert (verdict is Verdict.UNKNOWN) == (project == "search")
-    if verdict is Verdict.ALLOWED:
+    assert (verdict is AccessVerdict.UNKNOWN) == (project == "search")
+    if verdict is AccessVerdict.ALLOWED:
         assert permission in of_machines(scopes) or (project == "payments" and permission in OF_ROLE[role])
         assert scopes
 
@@ -99,4 +109,4 @@ def test_nothing_is_allowed_beyond_the_role_the_scope_and_the_project(
 @given(permission=st.sampled_from(Permission), project=st.sampled_from(["payments", None]))
 def test_an_organization_admin_may_do_everything(permission: Permission, project: str | None) -> None:
     admin = Principal("user:root", organization_admin=True, scopes=EVERY_SCOPE)
-    assert principals.judge(admin, permission, project=project) is Verdict.ALLOWED
+    assert principals.judge(admin, permission, project=project) is AccessVerdict.ALLOWED

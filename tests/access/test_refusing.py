@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.access import admitting, refusing
-from reconciler.access.admitting import Arrival, NotAdmitted, Policy, Why
-from reconciler.access.models import Directory, Project
+from reconciler.access.admitting import AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
+from reconciler.model.directory import Directory, Project
 from tests.access import arrivals, directories
 from tests.access.arrivals import CLAIMS_DECIDE, POLICY, UNREADABLE, arrival, code, invitation
 
@@ -20,10 +20,10 @@ WAITING = arrivals.directory(invitation(code=code(1)))
 OF_UNA = arrivals.directory(invitation(code=code(1), created_by="user:una"))
 
 
-def said(who: Arrival, policy: Policy, there: Directory) -> str:
+def said(who: Arrival, policy: AdmissionPolicy, there: Directory) -> str:
     with pytest.raises(NotAdmitted) as refusal:
         admitting.admit(there, who, policy)
-    return refusing.sentence(there, who, policy, refusal.value.why, who="noa")
+    return refusing.refusal_sentence(there, who, policy, refusal.value.why, who="noa")
 
 
 @pytest.mark.parametrize(
@@ -87,19 +87,22 @@ def said(who: Arrival, policy: Policy, there: Directory) -> str:
         ),
     ],
 )
-def test_the_reason_is_said_with_what_came(who: Arrival, policy: Policy, there: Directory, told: str) -> None:
+def test_the_reason_is_said_with_what_came(who: Arrival, policy: AdmissionPolicy, there: Directory, told: str) -> None:
     assert said(who, policy, there) == f"noa is not let in ({told}"
 
 
 def test_every_reason_has_a_sentence() -> None:
-    assert refusing.SENTENCES.keys() | {Why.NOT_FIRST, Why.WRONG_CODE} == set(Why)
+    assert refusing.SENTENCES.keys() | {AdmissionReason.NOT_FIRST, AdmissionReason.WRONG_CODE} == set(AdmissionReason)
 
 
-@given(st.dictionaries(st.text(max_size=300), st.text(max_size=900) | st.none(), max_size=60), st.sampled_from(Why))
-def test_it_is_bounded_and_on_one_line_whatever_claims_come(claims: dict[str, object], why: Why) -> None:
+@given(
+    st.dictionaries(st.text(max_size=300), st.text(max_size=900) | st.none(), max_size=60),
+    st.sampled_from(AdmissionReason),
+)
+def test_it_is_bounded_and_on_one_line_whatever_claims_come(claims: dict[str, object], why: AdmissionReason) -> None:
     proved = replace(arrivals.proved(), claims={"email": "a\n", **claims})
     coming = Arrival(proved, code=code(2), id="U9", now=directories.AT)
-    sentence = refusing.sentence(WAITING, coming, POLICY, why, who="noa")
+    sentence = refusing.refusal_sentence(WAITING, coming, POLICY, why, who="noa")
     longest = len(r"\U0010ffff")  # of one character that is escaped
     assert len(sentence) < 500 + longest * (31 * 66 + 256)
     assert "\n" not in sentence

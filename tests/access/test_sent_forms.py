@@ -9,7 +9,7 @@ from reconciler.access.sent_forms import SentForms
 
 @given(st.binary(min_size=sent_forms.RANDOM_BYTES, max_size=sent_forms.RANDOM_BYTES))
 def test_each_value_that_is_made_is_one(randomness: bytes) -> None:
-    assert sent_forms.is_value(sent_forms.value(randomness))
+    assert sent_forms.is_form_token(sent_forms.form_token(randomness))
 
 
 def test_a_form_counts_once_for_each_person() -> None:

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from reconciler.access import sessions
-from reconciler.access.sessions import Lifetimes, Session
+from reconciler.access.sessions import Session, SessionLifetimes
 from tests.access import directories
 
 AT = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
-LIFETIMES = Lifetimes(idle=60.0, absolute=300.0)
-TOKEN = sessions.make(bytes(range(32)))
+LIFETIMES = SessionLifetimes(idle=60.0, absolute=300.0)
+TOKEN = sessions.make_session(bytes(range(32)))
 UNA = directories.user("una")
 OF_UNA = Session(b"", UNA.id, created_at=AT, seen_at=AT)
 
@@ -24,20 +24,20 @@ def session(*, created: float = 0, seen: float = 0) -> Session:
 
 def test_a_token_is_43_letters_and_another_one_for_other_randomness() -> None:
     assert TOKEN == "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
-    assert sessions.make(b"\xff" * 32) == "_" * 42 + "8"
+    assert sessions.make_session(b"\xff" * 32) == "_" * 42 + "8"
 
 
 @pytest.mark.parametrize("length", [0, 31, 33])
 def test_a_token_of_less_or_more_randomness_is_not_made(length: int) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        sessions.make(bytes(length))
+        sessions.make_session(bytes(length))
 
 
 def test_what_is_kept_of_a_token_is_a_digest() -> None:
-    kept = sessions.digest(TOKEN)
+    kept = sessions.session_digest(TOKEN)
     assert kept is not None
     assert kept.hex() == "ea866a757e4c38babfa8127cbe9a409d3e1f93a00ff1488ff735fcf917afffd0"
-    assert sessions.digest(sessions.make(b"\xff" * 32)) != kept
+    assert sessions.session_digest(sessions.make_session(b"\xff" * 32)) != kept
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_is_kept_of_a_token_is_a_digest() -> None:
     ["", TOKEN[:-1], TOKEN + "A", TOKEN + "\n", TOKEN[:-1] + "=", TOKEN[:-1] + "é", TOKEN[:-1] + "\0", "x" * 10**6],
 )
 def test_what_is_no_token_has_no_digest(text: str) -> None:
-    assert sessions.digest(text) is None
+    assert sessions.session_digest(text) is None
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ def test_what_is_no_token_has_no_digest(text: str) -> None:
 def test_a_session_is_over_when_it_was_not_used_or_is_old_or_of_the_future(
     one: Session, seconds: float, is_over: bool
 ) -> None:
-    assert sessions.is_over(one, lifetimes=LIFETIMES, now=AT + timedelta(seconds=seconds)) is is_over
+    assert sessions.is_session_over(one, lifetimes=LIFETIMES, now=AT + timedelta(seconds=seconds)) is is_over
 
 
 def test_a_session_is_of_the_person_as_they_were() -> None:
-    assert sessions.is_of(OF_UNA, replace(UNA, name="other", display_name="Una", organization_admin=True))
-    assert not sessions.is_of(OF_UNA, None)
-    assert not sessions.is_of(OF_UNA, replace(UNA, losses=1))
-    assert not sessions.is_of(replace(OF_UNA, losses=1), UNA)
-    assert not sessions.is_of(OF_UNA, directories.user("vic"))
+    assert sessions.is_session_of(OF_UNA, replace(UNA, name="other", display_name="Una", organization_admin=True))
+    assert not sessions.is_session_of(OF_UNA, None)
+    assert not sessions.is_session_of(OF_UNA, replace(UNA, losses=1))
+    assert not sessions.is_session_of(replace(OF_UNA, losses=1), UNA)
+    assert not sessions.is_session_of(OF_UNA, directories.user("vic"))
 
 
 def test_what_a_session_says_of_itself_holds_no_token_and_no_digest() -> None:

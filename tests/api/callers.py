@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 from starlette.types import ASGIApp, Message
 
 from reconciler.access import passwords
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, Audited, Member
-from reconciler.access.models import Key, User
-from reconciler.access.permissions import Scope
 from reconciler.daemon.services import Services
+from reconciler.model.directory import Amendment, Audited, Key, Member, User
+from reconciler.model.principals import Role, Scope
 from tests.access import directories
 from tests.api import parts
 
@@ -168,7 +166,7 @@ async def _amend(services: Services, projects: Sequence[str]) -> None:
     """One change for the people and keys, and one that takes the revoked key away."""
     for project in projects:
         await services.accounts.ensure_project(project)
-    encoded = passwords.encode(PASSWORD)
+    encoded = passwords.encode_password(PASSWORD)
     people = {name: directories.user(name, password=encoded) for name in PEOPLE}
     root = directories.user("root", organization_admin=True, password=encoded)
     revoked = _key(999, _Made("revoked", OWN, Role.ADMIN))

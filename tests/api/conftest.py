@@ -14,11 +14,11 @@ import pytest
 from starlette.applications import Starlette
 
 import api.app
-from reconciler.access import changing, keys
-from reconciler.access.actors import Role
-from reconciler.access.permissions import Scope
+from reconciler.access import changing
 from reconciler.daemon.services import Services
-from reconciler.reconciling.watched import Watched
+from reconciler.model import directory
+from reconciler.model.principals import Role, Scope
+from reconciler.reconciling.watched import WatchedRepository
 from tests.access import directories
 from tests.api import callers, contracts, parts
 from tests.api.callers import Caller
@@ -114,7 +114,7 @@ async def make_key(
     expires_at: str | None = None,
 ) -> str:
     """A new key, as text."""
-    text = keys.make(os.urandom(keys.RANDOM_BYTES))
+    text = directory.make_key(os.urandom(directory.RANDOM_BYTES))
     key = directories.key(
         text, identifier=f"K{next(_numbers)}", project=project, role=role, scopes=scopes, expires_at=expires_at
     )
@@ -129,7 +129,7 @@ class Follow:
 
     def __init__(self, everything: Parts) -> None:
         self.everything = everything
-        self.wanted: dict[str, Watched] = {}
+        self.wanted: dict[str, WatchedRepository] = {}
 
     async def __call__(self, name: str, source: Repository, *, project: str, **settings: Any) -> dict[str, Any]:
         """Watch one more repository, whose name no other test uses; its first run, which has ended."""

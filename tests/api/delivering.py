@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.delivery.contract import Taken, UnknownDestination
+from reconciler.delivery.contract import TakenRecords, UnknownDestination
 from reconciler.otlp.models import Logs
 
 SHOWN: dict[str, Any] = {
@@ -44,8 +44,8 @@ FAILURE = {"at": "2026-11-21T06:11:00.000Z", "status": 503, "cause": "The endpoi
 TESTED = {"delivered": True, "status": 200, "seconds": 0.25, "message": "", "answer": ANSWERED}
 
 
-async def _taken(_project: str, _logs: Logs) -> Taken:
-    return Taken()
+async def _taken(_project: str, _logs: Logs) -> TakenRecords:
+    return TakenRecords()
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Kept:
     """See `reconciler.delivery.contract.Delivery`. `known` are names, `done` is what operators asked for."""
 
     known: set[str] = field(default_factory=set)
-    taking: Callable[[str, Logs], Awaitable[Taken]] = _taken
+    taking: Callable[[str, Logs], Awaitable[TakenRecords]] = _taken
     taken: list[tuple[str, Logs]] = field(default_factory=list)
     done: list[tuple[object, ...]] = field(default_factory=list)
     queues: bool = True  # whether all that is sent is for queues that have room
@@ -63,7 +63,7 @@ class Kept:
     handled: tuple[int, int] = (2, 30)  # the batches and records of a replay
     fault: Exception | None = None  # of a second queue, behind the first one's replay
 
-    async def take(self, project: str, logs: Logs) -> Taken:
+    async def take(self, project: str, logs: Logs) -> TakenRecords:
         self.taken.append((project, logs))
         return await self.taking(project, logs)
 

@@ -13,23 +13,23 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from reconciler.access import principals
-from reconciler.access.sessions import Lifetimes
+from reconciler.access.sessions import SessionLifetimes
 from reconciler.accounts import Accounts
-from reconciler.applying import Applier, Limits
+from reconciler.applying import Applier, ApplyLimits
 from reconciler.daemon import leftovers
 from reconciler.daemon.services import Services
-from reconciler.delivery.limiting import Rates, Room
-from reconciler.notifications.rendering import Place as Shown
+from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.model import principals
+from reconciler.model.secret_references import AvailableSecrets
+from reconciler.notifications.rendering import NotificationPlace as Shown
 from reconciler.notifying.board import Board
 from reconciler.operations.sqlite import SqliteOperations
-from reconciler.reading.client import Reader
-from reconciler.reconciling.repositories import Environment, Repositories
-from reconciler.reconciling.watched import Watched
+from reconciler.reading.client import WorkerClient
+from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
+from reconciler.reconciling.watched import WatchedRepository
 from reconciler.remotes.following import Remotes
-from reconciler.remotes.sharing import Place
+from reconciler.remotes.sharing import RemotePlace
 from reconciler.remotes.sources import Source
-from reconciler.resources.secret_references import Available
 from reconciler.reviewing.asking import Reviewing
 from reconciler.signing_in.passwords import SigningIn
 from reconciler.signing_in.sessions import Sessions
@@ -45,11 +45,11 @@ MAX_RESOURCES = 60  # in one request
 RECORDS_A_SECOND = 1_000_000
 IN_FLIGHT_BYTES = 128 << 20
 API_VERSIONS = frozenset({"service/v1"})
-SECRETS = Available(env=frozenset({"TEAM", "TOKEN"}), files=frozenset({"token"}))  # what resources may refer to
+SECRETS = AvailableSecrets(env=frozenset({"TEAM", "TOKEN"}), files=frozenset({"token"}))  # what resources may refer to
 START = datetime(2026, 11, 21, 6, 12, 0, 123_000, tzinfo=UTC)
 AT = "2026-11-21T06:12:00.123Z"
 NEVER = 86_400.0  # seconds: no test waits for a poll
-LIFETIMES = Lifetimes(idle=7_200.0, absolute=43_200.0)
+LIFETIMES = SessionLifetimes(idle=7_200.0, absolute=43_200.0)
 
 
 class Moment:
@@ -71,28 +71,28 @@ class Parts:
     """Everything that is behind the application."""
 
     services: Services
-    reader: Reader
+    reader: WorkerClient
     repositories: Repositories
     clock: Moment
 
 
 @asynccontextmanager
-async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterator[Parts]:
+async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncIterator[Parts]:
     """All parts, on the loop that runs this, with the project `default`."""
     clock = Moment()
-    store, reader = SqliteStore(folder / "store.db"), reader or Reader()
+    store, reader = SqliteStore(folder / "store.db"), reader or WorkerClient()
     operations = SqliteOperations(folder / "ops.db")
     try:
         await store.create_project(DEFAULT, at=AT)
         accounts = Accounts(store, await store.directory(), clock=clock)
         sessions = Sessions(operations, accounts, lifetimes=LIFETIMES, clock=clock, randomness=os.urandom)
         await reader.start()
-        limits = Limits(api_versions=API_VERSIONS, max_resources=MAX_RESOURCES)
+        limits = ApplyLimits(api_versions=API_VERSIONS, max_resources=MAX_RESOURCES)
         applier = Applier(
             store, reader, store_path=str(store.path), limits=limits, secrets=lambda _: SECRETS, clock=clock
         )
         repositories = Repositories(
-            Environment(
+            ReconcileEnvironment(
                 store=store,
                 applier=applier,
                 remotes=Remotes(lambda source: _place(source, folder), clock=asyncio.get_running_loop().time),
@@ -114,8 +114,8 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
             api_key=KEY,
             max_body_bytes=MAX_BODY_BYTES,
             deliveries=Kept(),
-            rates=Rates(RECORDS_A_SECOND),
-            room=Room(IN_FLIGHT_BYTES),
+            rates=RecordRates(RECORDS_A_SECOND),
+            room=IntakeRoom(IN_FLIGHT_BYTES),
             sessions=sessions,
             board=Board(operations, clock=clock, place=Shown("default", "http://service")),
         )
@@ -129,7 +129,7 @@ async def started(folder: Path, *, reader: Reader | None = None) -> AsyncIterato
         await store.close()
 
 
-def watched(name: str, source: Path, *, project: str, **settings: Any) -> Watched:
+def watched(name: str, source: Path, *, project: str, **settings: Any) -> WatchedRepository:
     """A repository to watch, with the defaults of the settings, that is never polled."""
     never = {"interval": NEVER, "full_interval": NEVER}
     return entries.watched(name, str(source), project=project, **{**never, **settings})
@@ -145,6 +145,6 @@ def destination(name: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
-def _place(source: Source, folder: Path) -> Place:
-    name = leftovers.place(source.url, source.credentials)
-    return Place(folder / "mirrors" / f"{name}.git", folder / "git" / name, folder / "mirrors")
+def _place(source: Source, folder: Path) -> RemotePlace:
+    name = leftovers.remote_place(source.url, source.credentials)
+    return RemotePlace(folder / "mirrors" / f"{name}.git", folder / "git" / name, folder / "mirrors")

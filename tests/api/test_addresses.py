@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.auth.addresses import HOPS, UNKNOWN, client
+from api.auth.addresses import HOPS, UNKNOWN, client_address
 
 PROXY, BEHIND, STRANGER = "10.0.0.1", "10.0.0.2", "192.0.2.7"
 TRUSTED = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
@@ -18,7 +18,7 @@ FOREIGN = st.ip_addresses().filter(
 
 def of(peer: str | None, *values: str) -> str:
     """What a request with these headers counts for, behind the trusted networks."""
-    return client(peer, [(b"x-forwarded-for", value.encode("latin-1")) for value in values], trusted=TRUSTED)
+    return client_address(peer, [(b"x-forwarded-for", value.encode("latin-1")) for value in values], trusted=TRUSTED)
 
 
 def counted(address: IPv4Address | IPv6Address) -> str:
@@ -67,11 +67,11 @@ def test_the_client_is_the_nearest_that_is_no_proxy_of_ours(peer: str | None, va
 
 def test_other_headers_say_nothing() -> None:
     headers = [(b"forwarded", b"for=192.0.2.7"), (b"x-real-ip", b"192.0.2.7"), (b"x-forwarded-for-x", b"192.0.2.7")]
-    assert client(PROXY, headers, trusted=TRUSTED) == PROXY
+    assert client_address(PROXY, headers, trusted=TRUSTED) == PROXY
 
 
 def test_without_trusted_proxies_nobody_is_believed() -> None:
-    assert client("127.0.0.1", [(b"x-forwarded-for", b"192.0.2.7")], trusted=()) == "127.0.0.1"
+    assert client_address("127.0.0.1", [(b"x-forwarded-for", b"192.0.2.7")], trusted=()) == "127.0.0.1"
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=255), max_size=200), FOREIGN, st.lists(TRUSTED_TEXTS, max_size=5))
@@ -85,7 +85,7 @@ def test_what_a_stranger_writes_changes_nothing(
 
 @given(st.lists(st.binary(max_size=60), max_size=5), st.sampled_from([PROXY, STRANGER, "fd00::1", "2001:db8::1", None]))
 def test_whatever_is_written_it_is_an_address_a_network_or_unknown(values: list[bytes], peer: str | None) -> None:
-    found = client(peer, [(b"x-forwarded-for", value) for value in values], trusted=TRUSTED)
+    found = client_address(peer, [(b"x-forwarded-for", value) for value in values], trusted=TRUSTED)
     assert found == UNKNOWN or ip_network(found) is not None
     assert (found == UNKNOWN) is (peer is None)
 

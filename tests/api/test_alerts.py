@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.daemon.services import Services
-from reconciler.egress.client import Client
-from reconciler.egress.networks import Policy
-from reconciler.notifications.rendering import Place
+from reconciler.egress.client import HttpClient
+from reconciler.egress.networks import EgressPolicy
+from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.targets import Recipient
+from reconciler.notifying.targets import AlertTarget
 from reconciler.operations.sqlite import SqliteOperations
 from tests.api.conftest import connect
 from tests.servers import sinks
@@ -25,11 +25,11 @@ TEST = "/v1/alerts/test"
 
 
 @contextlib.asynccontextmanager
-async def alerting(services: Services, folder: Path, *recipients: Recipient) -> AsyncIterator[Services]:
+async def alerting(services: Services, folder: Path, *recipients: AlertTarget) -> AsyncIterator[Services]:
     """The same services with these targets."""
     operations = SqliteOperations(folder / "ops.db")
-    outbox = Outbox(recipients, operations, place=Place("default"), clock=services.clock)
-    async with Client(policy=Policy()) as client:
+    outbox = Outbox(recipients, operations, place=NotificationPlace("default"), clock=services.clock)
+    async with HttpClient(policy=EgressPolicy()) as client:
         sending = asyncio.create_task(outbox.keep(client))
         await until(lambda: outbox._sender is not None)
         try:
@@ -45,7 +45,7 @@ async def test_each_target_is_tried_or_the_one_that_is_named(services: Services,
     with sinks.listening() as chat, sinks.listening() as pager:
         pager.script(sinks.says(503))
         recipients = [
-            Recipient(name, url=f"http://127.0.0.1:{sink.port}/canary-path")
+            AlertTarget(name, url=f"http://127.0.0.1:{sink.port}/canary-path")
             for name, sink in (("chat", chat), ("pager", pager))
         ]
         async with alerting(services, tmp_path, *recipients) as alerted, connect(alerted) as client:
@@ -73,7 +73,7 @@ async def test_a_target_that_there_is_not_is_not_found(services: Services, tmp_p
             404,
             {"errors": ["The settings name nobody who is alerted; name a target in `alerts`."]},
         )
-    chat = Recipient("chat", url="http://127.0.0.1:1/")
+    chat = AlertTarget("chat", url="http://127.0.0.1:1/")
     async with alerting(services, tmp_path, chat) as alerted, connect(alerted) as client:
         answer = await client.post(TEST, json={"target": "caht"})
         assert (answer.status_code, answer.json()) == (

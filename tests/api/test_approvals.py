@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.access.actors import Role
 from reconciler.daemon.services import Services
+from reconciler.model.principals import Role
 from reconciler.reconciling import approving
 from reconciler.reconciling.approving import Approval
 from reconciler.store.contract import ApprovalRow, AuditRow, Moved

@@ -9,12 +9,12 @@ import httpx2
 import pytest
 
 import api.app
-from reconciler.access.actors import Role
 from reconciler.auditing import verifying
-from reconciler.auditing.keeping import Keeping
-from reconciler.auditing.verifying import Redacted
-from reconciler.concerns import Type
+from reconciler.auditing.keeping import AuditUpkeep
+from reconciler.auditing.verifying import RedactedEvents
 from reconciler.daemon.services import Services
+from reconciler.model.notification_types import NotificationType
+from reconciler.model.principals import Role
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
@@ -232,7 +232,10 @@ async def test_a_run_or_a_notification_of_another_project_that_is_asked_for_is_a
     source.commit()
     await follow(f"r-{project}", source, project=project)
     [run] = (await client.get(f"/v1/runs?repository=r-{project}&limit=1")).json()["runs"]
-    causes = [Cause(Type.LOGS_UNROUTED, "hidden", project), Cause(Type.DISK_LOW, f"hidden of {project}")]
+    causes = [
+        Cause(NotificationType.LOGS_UNROUTED, "hidden", project),
+        Cause(NotificationType.DISK_LOW, f"hidden of {project}"),
+    ]
     await services.board.take(Look(Domain.DELIVERY, tuple(map(Finding, causes))))
     pages = [one async for one in services.board.pages(sees=causes.__contains__, user=None)]
     told = [json.loads(one)["metadata"]["id"] for page in pages for one in page]
@@ -319,7 +322,7 @@ async def test_a_redaction_leaves_a_chain_that_says_so(
     assert secret not in (await client.get("/v1/audit-events", headers=LINES)).text
     (redacted,) = await events(client, "name=a&action=redacted")
     assert isinstance(services.store, SqliteStore)
-    assert verifying.verify(services.store.path).redacted[-1] == Redacted(1, f"event {redacted['id']}")
+    assert verifying.verify(services.store.path).redacted[-1] == RedactedEvents(1, f"event {redacted['id']}")
     await client.post(f"/v1/repositories/r-{project}/resume")
 
 
@@ -340,7 +343,7 @@ async def test_refused_attempts_are_counted_and_written_together(services: Servi
         assert (await client.post("/hooks/nothing", json={})).status_code == 404
     async with connect(dataclasses.replace(services, in_flight={"key:SERVICE_API_KEY": 1_000})) as client:
         assert (await client.get(f"/v1/projects/{project}")).status_code == 429
-    await Keeping(services.store, services.refusals, retention=60.0, clock=services.clock).minute()
+    await AuditUpkeep(services.store, services.refusals, retention=60.0, clock=services.clock).minute()
     async with connect(services) as client:
         found = await events(client, "action=refused")
     assert {one["address"] for one in found} == {HERE}

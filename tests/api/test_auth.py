@@ -9,8 +9,8 @@ import pytest
 
 from api.auth import authenticating
 from reconciler.access import changing, passwords
-from reconciler.access.models import User
 from reconciler.daemon.services import Services
+from reconciler.model.directory import User
 from tests.access import directories
 from tests.api import parts
 from tests.api.conftest import connect
@@ -134,7 +134,7 @@ async def person(services: Services) -> str:
     """Somebody with a password, made once."""
     name = "basic@people.example"
     if name not in services.accounts.directory.users:
-        one = User("U-basic", name, directories.AT, password=passwords.encode(PASSWORD))
+        one = User("U-basic", name, directories.AT, password=passwords.encode_password(PASSWORD))
         await services.accounts.amend(lambda directory: changing.create_user(directory, one), actor="-", request=None)
     return name
 

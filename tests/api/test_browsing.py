@@ -7,9 +7,9 @@ import httpx2
 import pytest
 
 from reconciler.daemon.services import Services
-from reconciler.documents.values import Value
-from reconciler.resources import builtins
-from reconciler.resources.keys import Key
+from reconciler.model import builtins
+from reconciler.model.names import Key
+from reconciler.model.values import Value
 from tests.api import parts
 from tests.api.conftest import connect
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.resources.kinds import KINDS
+from reconciler.model.names import KINDS
 from tests.api import parts
 from tests.api.parts import Parts, destination
 

@@ -25,9 +25,9 @@ from api import openapi
 from api.app import PUBLIC
 from api.auth import cookies
 from api.endpoints import Endpoint
-from reconciler.applying import Options, Request
+from reconciler.applying import ApplyOptions, ApplyRequest
 from reconciler.daemon.services import Services
-from reconciler.resources.kinds import KINDS
+from reconciler.model.names import KINDS
 from reconciler.signing_in.passwords import SigningIn
 from tests.api import contracts, parts
 from tests.api.conftest import SECONDS
@@ -72,7 +72,7 @@ def test_exactly_the_public_paths_need_no_credential() -> None:
 
 def test_the_cookie_of_a_session_is_a_credential_by_the_name_that_it_has_over_https() -> None:
     scheme = DOCUMENT["components"]["securitySchemes"]["session"]
-    name = cookies.of("https://service.example", has_tls=False).session
+    name = cookies.cookies_of("https://service.example", has_tls=False).session
     assert (scheme["type"], scheme["in"], scheme["name"]) == ("apiKey", "cookie", name)
     assert {"session": []} in DOCUMENT["security"]
 
@@ -85,7 +85,7 @@ def test_every_kind_has_a_component_and_may_be_applied() -> None:
 
 
 def test_every_reference_leads_somewhere_in_the_document() -> None:
-    for reference in set(re.findall(r'"\$ref":"([^"]*)"', openapi.encoded().decode())):
+    for reference in set(re.findall(r'"\$ref":"([^"]*)"', openapi.encoded_document().decode())):
         value: Any = DOCUMENT
         assert reference.startswith("#/")
         for part in reference[2:].split("/"):
@@ -189,11 +189,11 @@ def hold(serving: Services) -> Callable[[], None]:
     """Before each operation the resource that the contract's examples name is there, so that they are answered with
     more than 404.
     """
-    request = Request(id=REQUEST, project=parts.DEFAULT, actor=parts.SERVICE)
+    request = ApplyRequest(id=REQUEST, project=parts.DEFAULT, actor=parts.SERVICE)
     body = json.dumps({"resources": [destination("audit-log")]}).encode()
 
     def begin() -> None:
-        served.call(serving.applier.apply(body, request=request, options=Options()))
+        served.call(serving.applier.apply(body, request=request, options=ApplyOptions()))
 
     return begin
 

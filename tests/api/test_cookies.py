@@ -12,7 +12,7 @@ NAME = "reconciler"
 
 def read(*values: str, name: str = NAME) -> str:
     """What is read out of these headers."""
-    return cookies.read([(b"cookie", value.encode("latin-1")) for value in values], name)
+    return cookies.read_cookie([(b"cookie", value.encode("latin-1")) for value in values], name)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_what_a_browser_keeps_is_read_again(value: str, is_secure: bool) -> None
 
 
 def test_over_https_a_browser_takes_them_from_this_host_alone() -> None:
-    ours = cookies.of("HTTPS://service.example", has_tls=False)
+    ours = cookies.cookies_of("HTTPS://service.example", has_tls=False)
     assert (ours.session, ours.flow) == ("__Host-reconciler", "__Host-reconciler-flow")
     value = b"__Host-reconciler=v; Path=/; Secure; HttpOnly; SameSite=Lax"
     assert ours.given(ours.session, "v") == (b"set-cookie", value)
-    plain = cookies.of("http://127.0.0.1:3001", has_tls=False)
+    plain = cookies.cookies_of("http://127.0.0.1:3001", has_tls=False)
     assert plain.taken(plain.flow) == (b"set-cookie", b"reconciler-flow=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax")

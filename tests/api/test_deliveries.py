@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from reconciler.access.actors import Role
 from reconciler.daemon.services import Services
+from reconciler.model.principals import Role
 from reconciler.queueing.contract import QueueFault
 from tests.api import delivering
 from tests.api.conftest import connect, make_key

@@ -168,7 +168,7 @@ async def test_a_list_is_one_json_text_and_closes_its_pages() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await streams.Streamed(streams.array(b"things", pages(closed)))({"method": "GET"}, connected, send)
+    await streams.Streamed(streams.stream_array(b"things", pages(closed)))({"method": "GET"}, connected, send)
     assert b"".join(message.get("body", b"") for message in sent) == b'{"things":[1,2,3]}'
     assert [message.get("more_body") for message in sent] == [None, True, True, True, False]
     assert closed == [True]
@@ -181,7 +181,7 @@ async def test_a_list_for_head_reads_one_page_and_sends_none() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await streams.Streamed(streams.array(b"things", pages(closed)))({"method": "HEAD"}, connected, send)
+    await streams.Streamed(streams.stream_array(b"things", pages(closed)))({"method": "HEAD"}, connected, send)
     assert [message.get("body") for message in sent] == [None, b""]
     assert closed == [True]
 
@@ -193,7 +193,7 @@ async def test_a_client_that_does_not_take_a_list_loses_it() -> None:
         if message["type"] == "http.response.body":
             await asyncio.sleep(3600)
 
-    listing = streams.Streamed(streams.array(b"things", pages(closed)), stall_seconds=0.02)
+    listing = streams.Streamed(streams.stream_array(b"things", pages(closed)), stall_seconds=0.02)
     with pytest.raises(ClientDisconnect):
         await listing({"method": "GET"}, connected, send)
     assert closed == [True]
@@ -205,7 +205,7 @@ async def test_a_list_without_values_is_one_too(left: int) -> None:
         for _ in range(left):
             yield []
 
-    assert [text async for text in streams.array(b"things", empty())] == [b'{"things":[]}']
+    assert [text async for text in streams.stream_array(b"things", empty())] == [b'{"things":[]}']
 
 
 async def test_a_client_that_takes_a_list_too_slowly_loses_it_and_the_log_of_the_store_is_free(
@@ -224,7 +224,7 @@ async def test_a_client_that_takes_a_list_too_slowly_loses_it_and_the_log_of_the
             assert _left_in_the_log(store.path)
         await asyncio.sleep(0.04)
 
-    texts = streams.array(b"things", store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000))
+    texts = streams.stream_array(b"things", store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000))
     async with asyncio.timeout(SOON):
         with pytest.raises(ClientDisconnect):
             await streams.Streamed(texts, stall_seconds=SOON, whole_seconds=0.2)(

@@ -15,8 +15,8 @@ import pytest
 from api.edge import Edge
 from api.under_way import MOST as IN_FLIGHT
 from reconciler.daemon.services import Services
-from reconciler.errors import Refused
-from reconciler.hanging import Hangs
+from reconciler.hanging import DiskHangs
+from reconciler.model.errors import Refused
 from reconciler.store.contract import Moved, Store, StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
@@ -96,7 +96,7 @@ async def test_a_store_that_fails_is_503_with_its_sentence_and_no_trace(
 
 async def test_secrets_on_a_disk_that_hangs_are_503_with_a_sentence(services: Services) -> None:
     told = "The disk with the files of secrets does not answer; look at it."
-    async with connect(failing(services, Hangs(told))) as client:
+    async with connect(failing(services, DiskHangs(told))) as client:
         answer = await client.post("/v1/apply", json={"resources": [destination("one")]})
     assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (503, "5", {"errors": [told]})
 

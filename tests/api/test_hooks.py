@@ -18,11 +18,11 @@ import pytest
 
 import api.app
 from api import hooks
-from reconciler.access.principals import LOCAL
 from reconciler.daemon.services import Services
 from reconciler.hooks import secret as secrets
-from reconciler.hooks.memory import Memory
-from reconciler.hooks.signatures import Checking
+from reconciler.hooks.memory import HookMemory
+from reconciler.hooks.signatures import SignatureCheck
+from reconciler.model.principals import LOCAL
 from reconciler.reconciling.loops import Loop
 from tests import forges
 from tests.api import callers, parts
@@ -65,7 +65,7 @@ class Scene:
         self.name, self.without, self.secret = name, without, secret
         self.hinted = Hinted(services)
         self.services = dataclasses.replace(
-            services, repositories=self.hinted, hooks=Memory(), max_body_bytes=SIXTEEN_MIB
+            services, repositories=self.hinted, hooks=HookMemory(), max_body_bytes=SIXTEEN_MIB
         )
         self.app = api.app.build(self.services)
 
@@ -215,7 +215,7 @@ async def test_the_same_work_is_done_for_every_repository(scene: Scene, monkeypa
 
     recording(os, "open")
     recording(os, "fstat")
-    recording(Checking, "update")
+    recording(SignatureCheck, "update")
     recording(hmac, "compare_digest")
     work = {}
     for to in (scene.name, scene.without, "unknown"):
@@ -245,13 +245,13 @@ async def test_a_file_that_is_no_secret_refuses_everybody_alike_and_the_log_name
 async def test_a_disk_that_hangs_stops_nobody(
     scene: Scene, logged: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hanging, real = threading.Event(), secrets.read
+    hanging, real = threading.Event(), secrets.read_secret
 
     def read(path: Path) -> bytes:
         hanging.wait(10)
         return real(path)
 
-    monkeypatch.setattr(secrets, "read", read)
+    monkeypatch.setattr(secrets, "read_secret", read)
     monkeypatch.setattr(hooks, "READ_SECONDS", 0.05)
     try:
         names = [scene.name, scene.without, "unknown"] * 5

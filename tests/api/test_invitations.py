@@ -10,10 +10,9 @@ import pytest
 from api import identities, invitations, users
 from api.auth import credentials
 from reconciler.access import inviting
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, Audited, Member
-from reconciler.access.identities import Identity
 from reconciler.daemon.services import Services
+from reconciler.model.directory import Amendment, Audited, Member, ProviderIdentity
+from reconciler.model.principals import Role
 from reconciler.store.sqlite import SqliteStore
 from tests.access import arrivals, directories
 from tests.api import parts
@@ -65,7 +64,7 @@ async def test_a_code_is_shown_once_and_kept_as_a_digest(
     }
     assert await waiting(client, project) == [shown]
     kept = services.accounts.directory.invitations[shown["id"]]
-    assert kept.digest == inviting.digest(code)
+    assert kept.digest == inviting.code_digest(code)
     assert isinstance(services.store, SqliteStore)
     assert (await services.store.directory()).invitations[shown["id"]] == kept
     assert code[4:].encode() not in b"".join(looking.files(services.store.path).values())
@@ -173,7 +172,7 @@ async def test_a_person_of_the_provider_is_shown_with_who_they_are_there(
     client: httpx2.AsyncClient, project: str, services: Services
 ) -> None:
     plain = directories.user("noa@example.com")
-    noa = replace(plain, identity=Identity("https://id.example", "s-1"), email="noa@example.com")
+    noa = replace(plain, identity=ProviderIdentity("https://id.example", "s-1"), email="noa@example.com")
     amendment = Amendment(
         Audited("created", "User", noa.name), users=(noa,), members=(Member(project, noa.id, Role.USER),)
     )
@@ -182,7 +181,7 @@ async def test_a_person_of_the_provider_is_shown_with_who_they_are_there(
     assert (shown["identity"], shown["email"]) == ({"issuer": "https://id.example", "subject": "s-1"}, noa.email)
     assert shown["hasPassword"] is False
     directory = services.accounts.directory
-    told = identities.described(directory.principal(noa), directory)
+    told = identities.described_person(directory.principal(noa), directory)
     assert told == {
         "name": "user:noa@example.com",
         "organizationAdmin": False,

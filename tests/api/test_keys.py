@@ -15,9 +15,10 @@ import api.app
 from api.auth import credentials
 from api.edge import Edge
 from api.under_way import MOST as IN_FLIGHT
-from reconciler.access import changing, keys
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, Audited, Member
+from reconciler.access import changing
+from reconciler.model import directory
+from reconciler.model.directory import Amendment, Audited, Member
+from reconciler.model.principals import Role
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories
 from tests.api import parts
@@ -73,7 +74,7 @@ async def test_a_key_is_shown_once_and_kept_as_a_digest(asking: Asking, populate
     assert made == {
         "id": made["id"],
         "name": "a pipeline",
-        "prefix": keys.prefix(secret),
+        "prefix": directory.key_prefix(secret),
         "project": OWN,
         "personal": False,
         "role": "viewer",
@@ -300,9 +301,9 @@ async def test_a_key_for_loading_is_a_password_there_and_opens_nothing_else(
 
 async def test_a_forged_key_with_a_known_prefix_is_as_unknown_as_any_other(asking: Asking) -> None:
     made = await make(asking)
-    other = keys.make(bytes(range(keys.RANDOM_BYTES)))
+    other = directory.make_key(bytes(range(directory.RANDOM_BYTES)))
     forged = made["prefix"] + other[len(made["prefix"]) :]
-    assert keys.prefix(forged) == made["prefix"]
+    assert directory.key_prefix(forged) == made["prefix"]
     assert await asking(forged, "GET", "/v1/me") == await asking(other, "GET", "/v1/me")
     assert (await asking(forged, "GET", "/v1/me")).status == 401
 
@@ -462,7 +463,7 @@ def test_how_long_a_key_takes_to_be_refused_tells_nothing_of_it() -> None:
 def test_two_keys_with_one_prefix_cannot_be_made() -> None:
     first = directories.key(directories.text(1))
     prefix = first.prefix
-    forged = prefix + keys.make(bytes(range(keys.RANDOM_BYTES)))[len(prefix) :]
+    forged = prefix + directory.make_key(bytes(range(directory.RANDOM_BYTES)))[len(prefix) :]
     second = directories.key(forged, identifier="K2", role=Role.ADMIN)
     with pytest.raises(changing.Conflict, match=r"^Another key has this prefix; try again.$"):
         changing.create_key(directories.directory(first), second, now=directories.AT)

@@ -10,11 +10,11 @@ import pytest
 from starlette.types import Message
 
 import api.app
-from reconciler.access import changing, keys, principals
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, Audited, Member
-from reconciler.access.models import Directory, Key
+from reconciler.access import changing
 from reconciler.accounts import Accounts, Decide
+from reconciler.model import directory, principals
+from reconciler.model.directory import Amendment, Audited, Directory, Key, Member
+from reconciler.model.principals import Role
 from reconciler.signing_in.passwords import SigningIn
 from tests.access import directories
 from tests.api import callers, parts
@@ -115,11 +115,11 @@ async def test_a_key_that_is_revoked_while_the_body_arrives_is_over_and_another_
 ) -> None:
     services = populated.parts.services
     text = await make_key(services, Role.ADMIN, project=OTHER)
-    key = services.accounts.directory.keys[keys.prefix(text) or ""]
+    key = services.accounts.directory.keys[directory.key_prefix(text) or ""]
     making: Write = ("PUT", f"/v1/projects/{OTHER}/members/neighbour", {"role": "admin"})
     headers = (("Authorization", f"Bearer {text}"),)
     unrelated = await make_key(services, Role.VIEWER, project=OWN)
-    of_another = services.accounts.directory.keys[keys.prefix(unrelated) or ""]
+    of_another = services.accounts.directory.keys[directory.key_prefix(unrelated) or ""]
     made = await late(populated, making, headers=headers, meanwhile=revoking(of_another))
     assert made[0] == 200
     assert await late(populated, making, headers=headers, meanwhile=revoking(key)) == (401, GONE)

@@ -20,11 +20,10 @@ import api.app
 from api import errors, logs
 from api.under_way import MOST as IN_FLIGHT
 from reconciler.access import changing
-from reconciler.access.actors import Role
-from reconciler.access.permissions import Scope
 from reconciler.daemon.services import Services
-from reconciler.delivery.contract import Full, NotTaken, Taken
-from reconciler.delivery.limiting import Rates, Room
+from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
+from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.model.principals import Role, Scope
 from reconciler.otlp.models import MOST_BYTES, MOST_RECORDS, Logs
 from tests.api import parts
 from tests.api.callers import ask
@@ -80,7 +79,9 @@ def kept() -> Kept:
 
 @pytest.fixture
 def served(services: Services, kept: Kept) -> Services:
-    return dataclasses.replace(services, deliveries=kept, rates=Rates(1_000_000), room=Room(ROOM), in_flight={})
+    return dataclasses.replace(
+        services, deliveries=kept, rates=RecordRates(1_000_000), room=IntakeRoom(ROOM), in_flight={}
+    )
 
 
 @pytest.fixture
@@ -146,8 +147,8 @@ async def test_as_many_records_as_may_be_are_taken(client: httpx2.AsyncClient, k
 async def test_records_that_nobody_takes_are_told_in_a_success(
     client: httpx2.AsyncClient, kept: Kept, kind: str
 ) -> None:
-    async def taking(_project: str, _logs: Logs) -> Taken:
-        return Taken(2, "No Configuration of the project takes 2 of these records.")
+    async def taking(_project: str, _logs: Logs) -> TakenRecords:
+        return TakenRecords(2, "No Configuration of the project takes 2 of these records.")
 
     kept.taking = taking
     answer = await post(client, body(kind, "one", "two", "three"), kind)
@@ -348,7 +349,7 @@ async def test_too_many_requests_under_way_are_429_with_a_time(served: Services,
 async def test_a_failure_inside_is_500_and_tells_nothing(
     client: httpx2.AsyncClient, kept: Kept, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def taking(_project: str, _logs: Logs) -> Taken:
+    async def taking(_project: str, _logs: Logs) -> TakenRecords:
         raise RuntimeError("/var/lib/reconciler is malformed")
 
     kept.taking = taking
@@ -366,12 +367,12 @@ async def test_a_failure_inside_is_500_and_tells_nothing(
 
 @TYPES
 @pytest.mark.parametrize(
-    ("fault", "seconds"), [(Full("The destination siem is full.", seconds=12.2), 13), (NotTaken("No room."), 5)]
+    ("fault", "seconds"), [(QueueFull("The destination siem is full.", seconds=12.2), 13), (NotTaken("No room."), 5)]
 )
 async def test_what_delivery_cannot_take_is_503_with_a_time(
-    client: httpx2.AsyncClient, kept: Kept, kind: str, fault: Full | NotTaken, seconds: int
+    client: httpx2.AsyncClient, kept: Kept, kind: str, fault: QueueFull | NotTaken, seconds: int
 ) -> None:
-    async def taking(_project: str, _logs: Logs) -> Taken:
+    async def taking(_project: str, _logs: Logs) -> TakenRecords:
         raise fault
 
     kept.taking = taking
@@ -382,7 +383,7 @@ async def test_what_delivery_cannot_take_is_503_with_a_time(
 
 @TYPES
 async def test_who_sends_too_many_records_a_second_is_429(served: Services, project: str, kind: str) -> None:
-    served = dataclasses.replace(served, rates=Rates(10))
+    served = dataclasses.replace(served, rates=RecordRates(10))
     one = await make_key(served, Role.VIEWER, project=project, scopes=frozenset({Scope.LOGS}))
     other = await make_key(served, Role.VIEWER, project=project, scopes=frozenset({Scope.LOGS}))
     async with connect(served, key=one) as client, connect(served, key=other) as another:
@@ -407,7 +408,7 @@ async def test_who_sends_what_is_refused_or_nothing_over_and_over_is_429(
     served: Services, project: str, sent: tuple[bytes, dict[str, str]], status: int, seconds: str
 ) -> None:
     content, headers = sent
-    served = dataclasses.replace(served, rates=Rates(10))
+    served = dataclasses.replace(served, rates=RecordRates(10))
     key = await make_key(served, Role.VIEWER, project=project, scopes=frozenset({Scope.LOGS}))
     async with connect(served, key=key) as client:
         answers = [await post(client, content, PROTOBUF, **headers) for _ in range(12)]
@@ -450,9 +451,9 @@ async def test_what_a_request_holds_is_what_it_unpacked_to(
     content = body(PROTOBUF, *["x" * 1_000] * 1_000)
     holds = []
 
-    async def taking(_project: str, _logs: Logs) -> Taken:
+    async def taking(_project: str, _logs: Logs) -> TakenRecords:
         holds.append(served.room.taken)
-        return Taken()
+        return TakenRecords()
 
     kept.taking = taking
     await post(client, content, PROTOBUF)
@@ -495,7 +496,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(served: Services) -
 async def test_who_goes_away_while_an_endpoint_is_waited_for_ends_that(served: Services, kept: Kept) -> None:
     ended: list[str] = []
 
-    async def waiting(project: str, _logs: Logs) -> Taken:
+    async def waiting(project: str, _logs: Logs) -> TakenRecords:
         try:
             return await asyncio.Future()
         finally:

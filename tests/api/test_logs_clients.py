@@ -13,7 +13,7 @@ from opentelemetry.exporter.otlp.proto.http import Compression
 import api.app
 from reconciler.daemon import serving
 from reconciler.daemon.services import Services
-from reconciler.delivery.contract import Full, Taken
+from reconciler.delivery.contract import QueueFull, TakenRecords
 from reconciler.otlp.models import Logs
 from tests import otlp_client
 from tests.api import parts
@@ -88,11 +88,11 @@ async def test_what_the_exporter_sends_is_taken(server: Server, compression: Com
 async def test_the_exporter_tries_again_no_sooner_than_it_is_told(server: Server) -> None:
     asked: list[float] = []
 
-    async def taking(_project: str, _logs: Logs) -> Taken:
+    async def taking(_project: str, _logs: Logs) -> TakenRecords:
         asked.append(time.monotonic())
         if len(asked) == 1:
-            raise Full("The destination siem is full.", seconds=1.0)
-        return Taken()
+            raise QueueFull("The destination siem is full.", seconds=1.0)
+        return TakenRecords()
 
     server.kept.taking = taking
     assert await server.send("one")

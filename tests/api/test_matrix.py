@@ -13,10 +13,10 @@ from starlette.types import ASGIApp
 
 import api.app
 from api.auth import cookies
-from api.judging import Place, Rule
+from api.judging import AccessRule, PermissionPlace
 from api.pages import routes
-from reconciler.access.amendments import Amendment, Audited
-from reconciler.concerns import Type
+from reconciler.model.directory import Amendment, Audited
+from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifying.board import Board
 from reconciler.reviewing import questions
@@ -230,7 +230,7 @@ async def world(populated: Populated, tmp_path_factory: pytest.TempPathFactory) 
 
 async def _notified(board: Board, project: str) -> str:
     """A notification of a project; its id."""
-    found = Finding(Cause(Type.LOGS_UNROUTED, project=project))
+    found = Finding(Cause(NotificationType.LOGS_UNROUTED, project=project))
     await board.take(Look(Domain.DELIVERY, (found,), part=project))
     newest = (await boards.shown(board, limit=1))[0]
     return str(newest["metadata"]["id"])
@@ -257,9 +257,9 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
 @pytest.mark.parametrize(("path", "method", "operation"), list(_operations()))
 def test_every_operation_declares_who_may(path: str, method: str, operation: dict[str, Any]) -> None:
     rule = dict(api.app.ROUTES)[path].rules[method]
-    assert isinstance(rule, Rule)
-    assert (rule.place is Place.PUBLIC) == (SUBJECTS[operation["operationId"]] in ("everybody", "signature"))
-    assert (rule.permission is None) == (rule.place in (Place.PUBLIC, Place.KNOWN))
+    assert isinstance(rule, AccessRule)
+    assert (rule.place is PermissionPlace.PUBLIC) == (SUBJECTS[operation["operationId"]] in ("everybody", "signature"))
+    assert (rule.permission is None) == (rule.place in (PermissionPlace.PUBLIC, PermissionPlace.KNOWN))
     if method == "GET":
         assert dict(api.app.ROUTES)[path].rules["HEAD"] is rule
 
@@ -267,7 +267,9 @@ def test_every_operation_declares_who_may(path: str, method: str, operation: dic
 def test_every_page_has_a_row_and_every_row_a_page() -> None:
     served = {(path, method) for path, endpoint in routes.ROUTES for method in endpoint.rules if method != "HEAD"}
     assert {(path, method) for path, method, *_ in PAGE_ROWS} == served
-    assert all(rule.place is Place.PUBLIC for _, endpoint in routes.ROUTES for rule in endpoint.rules.values())
+    assert all(
+        rule.place is PermissionPlace.PUBLIC for _, endpoint in routes.ROUTES for rule in endpoint.rules.values()
+    )
 
 
 @pytest.mark.parametrize(("path", "method", "stranger", "signed_in"), PAGE_ROWS)
@@ -283,7 +285,7 @@ async def test_a_page_is_for_browsers_and_no_key_opens_it(
     token = await services.sessions.begin(
         services.accounts.directory.users["viewer"], since=services.accounts.directory
     )
-    cookie = ("Cookie", f"{cookies.of(services.web_url, has_tls=services.has_tls).session}={token}")
+    cookie = ("Cookie", f"{cookies.cookies_of(services.web_url, has_tls=services.has_tls).session}={token}")
     for name, caller in world.callers.items():
         # A key beside it makes neither more nor less of it.
         headers = [*caller.headers, same, cookie]

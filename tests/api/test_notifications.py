@@ -6,10 +6,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.access.actors import Role
-from reconciler.access.principals import LOCAL
-from reconciler.concerns import Type
 from reconciler.daemon.services import Services
+from reconciler.model.notification_types import NotificationType
+from reconciler.model.principals import LOCAL, Role
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from tests.api.conftest import Populated, connect, make_key
 
@@ -22,8 +21,14 @@ LIST = "/v1/api/notifications"
 async def told(services: Services, project: str) -> AsyncIterator[None]:
     """Of this project, of another one, of the organization and of one person."""
     # What came back soon would be the same as in the test before: each has a subject of its own.
-    causes = [Cause(Type.LOGS_UNROUTED, project, project), Cause(Type.DEAD_LETTERS, project, "elsewhere")]
-    causes += [Cause(Type.DISK_LOW, project), Cause(Type.STORE_DEGRADED, project, user="id-nobody")]
+    causes = [
+        Cause(NotificationType.LOGS_UNROUTED, project, project),
+        Cause(NotificationType.DEAD_LETTERS, project, "elsewhere"),
+    ]
+    causes += [
+        Cause(NotificationType.DISK_LOW, project),
+        Cause(NotificationType.STORE_DEGRADED, project, user="id-nobody"),
+    ]
     await services.board.take(Look(Domain.DELIVERY, tuple(map(Finding, causes))))
     yield
     await services.board.take(Look(Domain.DELIVERY, ()))
@@ -73,7 +78,7 @@ async def test_a_viewer_sees_those_of_the_project_alone(services: Services, proj
 
 
 async def test_what_names_keys_is_seen_by_whoever_manages_them(services: Services, project: str) -> None:
-    causes = [Cause(Type.KEYS_TO_REVIEW, project, where) for where in (project, "")]
+    causes = [Cause(NotificationType.KEYS_TO_REVIEW, project, where) for where in (project, "")]
     await services.board.take(Look(Domain.KEYS, tuple(map(Finding, causes))))
     seen: dict[Role, tuple[list[str], int]] = {}
     async with connect(services) as root:
@@ -121,7 +126,7 @@ async def test_a_status_that_there_is_not_is_refused(person: httpx2.AsyncClient,
 
 async def test_a_person_reads_and_dismisses(populated: Populated, person: httpx2.AsyncClient) -> None:
     board = populated.parts.services.board
-    await board.take(Look(Domain.DISK, (Finding(Cause(Type.DISK_LOW)),)))
+    await board.take(Look(Domain.DISK, (Finding(Cause(NotificationType.DISK_LOW)),)))
     identifier = (await first(person))["metadata"]["id"]
     for status, is_hidden in (("read", False), ("dismissed", True), ("unread", False)):
         answer = await person.post(f"{LIST}/{identifier}/status", json={"userStatus": status})
@@ -139,5 +144,7 @@ async def test_the_page_that_notifications_lead_to_is_there_for_everybody(servic
     async with connect(services, key="") as client:
         answer = await client.get("/docs/notifications")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert [f'id="{type_.value.lower()}"' for type_ in Type if f'id="{type_.value.lower()}"' not in answer.text] == []
+    assert [
+        f'id="{type_.value.lower()}"' for type_ in NotificationType if f'id="{type_.value.lower()}"' not in answer.text
+    ] == []
     assert "<code>reconciler approve REPOSITORY</code>" in answer.text

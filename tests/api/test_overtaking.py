@@ -6,8 +6,8 @@ import httpx2
 import pytest
 
 from reconciler.daemon.services import Services
-from reconciler.planning import footprints
-from reconciler.resources.keys import Key
+from reconciler.model import outcomes
+from reconciler.model.names import Key
 from reconciler.store.contract import Moved, Record
 from tests.api.parts import destination
 
@@ -32,7 +32,7 @@ async def test_a_write_through_http_touches_what_it_writes_and_no_more(
     assert await services.store.revision() == planned_at + 1
 
     async def holds(name: str) -> bool:
-        looked_at = footprints.of(project, [Key("Destination", name)], whole=footprints.OF_PLAN)
+        looked_at = outcomes.footprint_of(project, [Key("Destination", name)], whole=outcomes.OF_PLAN)
         try:
             await services.store.commit((), record=Record(), planned_at=planned_at, footprint=looked_at)
         except Moved:

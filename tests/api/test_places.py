@@ -2,14 +2,14 @@
 
 import pytest
 
-from api.places import Place, Places
+from api.places import RequestPlace, RequestPlaces
 from reconciler.daemon.services import Services
 from tests.api.conftest import Follow
 from tests.repositories import Repository
 
 pytestmark = pytest.mark.anyio
 
-PLACES = Places(
+PLACES = RequestPlaces(
     [
         "/v1/{kind}/{name}/history",
         "/v1/projects/{name}",
@@ -37,7 +37,7 @@ PLACES = Places(
 async def test_a_path_is_told_as_it_is_documented_and_what_is_not_there_names_no_project(
     services: Services, path: str, documented: str
 ) -> None:
-    assert PLACES.of(path, services) == Place(documented, "")
+    assert PLACES.of(path, services) == RequestPlace(documented, "")
 
 
 async def test_a_project_and_a_repository_that_are_there_name_the_project(
@@ -50,8 +50,8 @@ async def test_a_project_and_a_repository_that_are_there_name_the_project(
         (f"/v1/repositories/placed-{project}/suspend", "/v1/repositories/{name}/suspend"),
         (f"/hooks/placed-{project}", "/hooks/{repository}"),
     ):
-        assert PLACES.of(path, services) == Place(documented, project)
+        assert PLACES.of(path, services) == RequestPlace(documented, project)
 
 
 async def test_without_paths_nothing_is_documented(services: Services) -> None:
-    assert Places(()).of("/v1/me", services) == Place("", "")
+    assert RequestPlaces(()).of("/v1/me", services) == RequestPlace("", "")

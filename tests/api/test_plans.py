@@ -13,11 +13,10 @@ import httpx2
 import msgspec
 import pytest
 
-from reconciler.access.actors import Role
-from reconciler.access.permissions import Scope
 from reconciler.cli import plan_server
 from reconciler.daemon.services import Services
-from reconciler.plans.models import Cut
+from reconciler.model.plan import CutText
+from reconciler.model.principals import Role, Scope
 from reconciler.reviewing.asking import MOST_WAITING, Reviewing
 from reconciler.reviewing.questions import PlanRequest
 from tests.api.conftest import Follow, connect, make_key, until
@@ -503,5 +502,5 @@ async def test_the_command_line_reads_the_same_plan(proposed: Proposed) -> None:
     assert (plan.counts, plan.digest, plan.store_version) == (shown["counts"], shown["digest"], shown["storeVersion"])
     assert json.loads(msgspec.json.encode(entry.statuses)) == shown["statuses"]
     [field] = entry.statuses[1].fields
-    assert isinstance(field.new, Cut)
+    assert isinstance(field.new, CutText)
     assert (plan.base.ref, plan.head.ref, plan.server) == (MAIN, TOPIC, "http://service")

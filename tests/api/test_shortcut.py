@@ -16,14 +16,12 @@ from api.answers import Header
 from api.app import LOGS
 from api.shortcut import Shortcut
 from reconciler.access import changing
-from reconciler.access.actors import Role
-from reconciler.access.permissions import Scope
-from reconciler.access.principals import LOCAL
-from reconciler.clock import rfc3339
 from reconciler.daemon.services import Services
 from reconciler.daemon.whole_requests import WholeRequest
 from reconciler.delivery.contract import NotTaken
-from reconciler.delivery.limiting import Rates, Room
+from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.model.clock import rfc3339
+from reconciler.model.principals import LOCAL, Role, Scope
 from reconciler.otlp.small import SMALL
 from tests.api import parts
 from tests.api.conftest import make_key
@@ -68,7 +66,7 @@ class World:
     def __init__(self, services: Services) -> None:
         self.kept = Kept(writes=False)
         self.services = dataclasses.replace(
-            services, deliveries=self.kept, rates=Rates(RATE), room=Room(ROOM), in_flight={}
+            services, deliveries=self.kept, rates=RecordRates(RATE), room=IntakeRoom(ROOM), in_flight={}
         )
         self.application = api.app.build(self.services)
         shortcut = self.application.shortcut

@@ -10,11 +10,10 @@ import httpx2
 import pytest
 
 from reconciler.access import changing, passwords
-from reconciler.access.actors import Role
-from reconciler.access.models import User
-from reconciler.access.principals import LOCAL
 from reconciler.daemon import headers as common
 from reconciler.daemon.services import Services
+from reconciler.model.directory import User
+from reconciler.model.principals import LOCAL, Role
 from tests.access import directories
 from tests.api.conftest import connect, make_key
 
@@ -254,7 +253,7 @@ async def test_every_answer_has_the_security_headers(
     services: Services, method: str, path: str, headers: list[tuple[str, str]], status: int
 ) -> None:
     for tls in (False, True):
-        expected = common.security(tls=tls, web_url=WEB)
+        expected = common.security_headers(tls=tls, web_url=WEB)
         changed = dataclasses.replace(services, anybody=LOCAL, web_url=WEB, headers=expected)
         async with connect(changed, key="") as client:
             answer = await send(client, method, path, *headers)
@@ -287,12 +286,12 @@ async def test_an_answer_to_what_went_wrong_has_the_security_headers(services: S
 def test_browsers_are_told_to_come_back_by_https_where_they_are_meant_to(
     tls: bool, web_url: str, is_sent: bool
 ) -> None:
-    assert (common.HSTS in common.security(tls=tls, web_url=web_url)) is is_sent
+    assert (common.HSTS in common.security_headers(tls=tls, web_url=web_url)) is is_sent
 
 
 async def test_failed_attempts_are_told_when_to_come_again_and_lock_nobody_out(services: Services) -> None:
     password = "the password of this person"
-    person = User("U-limits", "limits", directories.AT, password=passwords.encode(password))
+    person = User("U-limits", "limits", directories.AT, password=passwords.encode_password(password))
     await services.accounts.amend(lambda directory: changing.create_user(directory, person), actor="-", request=None)
     trusted = dataclasses.replace(services, trusted_proxies=(ip_network("127.0.0.0/8"),))
     async with connect(trusted, key="") as client:
@@ -321,7 +320,7 @@ async def test_failed_attempts_are_told_when_to_come_again_and_lock_nobody_out(s
 
 
 async def test_a_wrong_present_password_counts_as_an_attempt(services: Services) -> None:
-    person = User("U-changes", "changes", directories.AT, password=passwords.encode("the right one of theirs"))
+    person = User("U-changes", "changes", directories.AT, password=passwords.encode_password("the right one of theirs"))
     await services.accounts.amend(lambda directory: changing.create_user(directory, person), actor="-", request=None)
     shown = "Basic " + base64.b64encode(b"changes:the right one of theirs").decode()
     async with connect(services, key="") as client:

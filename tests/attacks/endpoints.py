@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address, ip_network
 
 from reconciler.egress import machine
-from reconciler.egress.client import Client
-from reconciler.egress.exchange import Denied, Limits, Request, Target, Unanswered, Unsendable
-from reconciler.egress.networks import Listener, Policy
+from reconciler.egress.client import HttpClient
+from reconciler.egress.exchange import AnswerLimits, Denied, HttpRequest, HttpTarget, Unanswered, Unsendable
+from reconciler.egress.networks import EgressPolicy, Listener
 from tests.attacks.scene import component, resource
 from tests.attacks.table import Attack, Attempt, Holds
 from tests.egress.servers import OK, Server, answers, listening, says
@@ -27,7 +27,7 @@ NO_NAME = (
     "in all) or an IP "
     "address"
 )
-LIMITS = Limits(connect=5.0, total=10.0)
+LIMITS = AnswerLimits(connect=5.0, total=10.0)
 Sending = Callable[[Server], Awaitable[str]]
 
 
@@ -61,9 +61,9 @@ def at_a_server(sending: Sending, *said: bytes) -> Attempt:
     return lambda _: asyncio.run(attempt())
 
 
-async def send(request: Request, *, policy: Policy, led: Sequence[Sequence[str]] = ()) -> str:
+async def send(request: HttpRequest, *, policy: EgressPolicy, led: Sequence[Sequence[str]] = ()) -> str:
     """What one request comes to; `led` is what names lead to, one time after the other."""
-    async with Client(policy=policy, resolve=answers(*led) if led else None) as client:
+    async with HttpClient(policy=policy, resolve=answers(*led) if led else None) as client:
         try:
             answer = await client.send(request, limits=LIMITS)
         except (Denied, Unsendable, Unanswered) as problem:
@@ -75,35 +75,35 @@ def to(name: str, *led: Sequence[str]) -> Sending:
     """A request to a name or address at the server's port."""
 
     async def sending(server: Server) -> str:
-        return await send(Request(Target("http", name, server.port)), policy=Policy(), led=led)
+        return await send(HttpRequest(HttpTarget("http", name, server.port)), policy=EgressPolicy(), led=led)
 
     return sending
 
 
 async def rebound(server: Server) -> str:
     """Two requests of one client to a name that leads to the server, and then to the metadata service."""
-    request = Request(Target("http", "hook.example", server.port), headers=(("Connection", "close"),))
-    async with Client(policy=Policy(), resolve=answers(["127.0.0.1"], [METADATA])) as client:
-        first = await client.send(Request(request.target), limits=LIMITS)
-    return f"{first.status}, then {await send(Request(request.target), policy=Policy(), led=([METADATA],))}"
+    request = HttpRequest(HttpTarget("http", "hook.example", server.port), headers=(("Connection", "close"),))
+    async with HttpClient(policy=EgressPolicy(), resolve=answers(["127.0.0.1"], [METADATA])) as client:
+        first = await client.send(HttpRequest(request.target), limits=LIMITS)
+    return f"{first.status}, then {await send(HttpRequest(request.target), policy=EgressPolicy(), led=([METADATA],))}"
 
 
 async def to_itself(server: Server) -> str:
     """A request to the service's own listener, by a name."""
-    own = Policy(listeners=(Listener(ip_address("127.0.0.1"), server.port),), is_local=machine.has)
-    return await send(Request(Target("http", "hook.example", server.port)), policy=own, led=[["127.0.0.1"]])
+    own = EgressPolicy(listeners=(Listener(ip_address("127.0.0.1"), server.port),), is_local=machine.machine_has)
+    return await send(HttpRequest(HttpTarget("http", "hook.example", server.port)), policy=own, led=[["127.0.0.1"]])
 
 
 async def to_a_denied_network(server: Server) -> str:
     """A request to a network that the operator denies, by a name."""
-    policy = Policy(deny=(ip_network("127.0.0.0/8"),))
-    return await send(Request(Target("http", "hook.example", server.port)), policy=policy, led=[["127.0.0.1"]])
+    policy = EgressPolicy(deny=(ip_network("127.0.0.0/8"),))
+    return await send(HttpRequest(HttpTarget("http", "hook.example", server.port)), policy=policy, led=[["127.0.0.1"]])
 
 
 async def a_resolved_line_end(server: Server) -> str:
     """A header whose secret turned out to hold a line end."""
-    request = Request(Target("http", "127.0.0.1", server.port), headers=(("A", "canary-x\r\nEvil: y"),))
-    return await send(request, policy=Policy())
+    request = HttpRequest(HttpTarget("http", "127.0.0.1", server.port), headers=(("A", "canary-x\r\nEvil: y"),))
+    return await send(request, policy=EgressPolicy())
 
 
 def _key(name: str, attempt: Attempt, reason: str, at: str = "0/value") -> Attack:

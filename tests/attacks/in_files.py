@@ -6,8 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from reconciler.errors import Refused
-from reconciler.git.refs import Followed, Kind
+from reconciler.git.refs import Followed, RefKind
+from reconciler.model.errors import Refused
 from reconciler.remotes.sources import Source
 from reconciler.settings import loading
 from tests.attacks.scene import Scene
@@ -148,7 +148,7 @@ def operand(url: str, branch: str = "main") -> Attempt:
 
     def attempt(_: Scene) -> str:
         try:
-            Source(url=url, follows=Followed(Kind.BRANCH, branch))
+            Source(url=url, follows=Followed(RefKind.BRANCH, branch))
         except Refused as refusal:
             return refusal.message
         return "accepted"

@@ -6,18 +6,18 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from reconciler.errors import Refused
-from reconciler.resources.secret_rules import MESSAGE
+from reconciler.model.errors import Refused
+from reconciler.model.type_checks import BROKEN_REFERENCE
 from reconciler.secrets import directory
-from reconciler.secrets.directory import Directory, Unusable
-from reconciler.secrets.resolving import resolve
-from reconciler.secrets.sources import Sources
+from reconciler.secrets.directory import SecretDirectory, UnusableSecretFile
+from reconciler.secrets.resolving import resolve_secrets
+from reconciler.secrets.sources import SecretSources
 from tests.attacks.scene import FILE_SECRET, Scene, component, resource
 from tests.attacks.table import Attack, Attempt, Holds
 
 ROUNDS = 500  # of a race
-HEADER = f"202 invalid: /spec/parameters/1/value/A: {MESSAGE}"
-OPEN = f"202 invalid: /spec/parameters/1/value: {MESSAGE}"
+HEADER = f"202 invalid: /spec/parameters/1/value/A: {BROKEN_REFERENCE}"
+OPEN = f"202 invalid: /spec/parameters/1/value: {BROKEN_REFERENCE}"
 
 
 def header(text: str) -> Attempt:
@@ -51,8 +51,8 @@ def alike(scene: Scene) -> str:
     return "\n".join(sorted({header(reference)(scene) for reference in references}))
 
 
-def _secrets(scene: Scene) -> Directory:
-    return Directory(scene.daemon.state / "secrets")
+def _secrets(scene: Scene) -> SecretDirectory:
+    return SecretDirectory(scene.daemon.state / "secrets")
 
 
 def reading(name: str) -> Attempt:
@@ -60,8 +60,8 @@ def reading(name: str) -> Attempt:
 
     def attempt(scene: Scene) -> str:
         try:
-            return f"read {len(directory.read(_secrets(scene), name, project='default'))} characters"
-        except Unusable:
+            return f"read {len(directory.read_secret_file(_secrets(scene), name, project='default'))} characters"
+        except UnusableSecretFile:
             return "unusable"
 
     return attempt
@@ -72,9 +72,9 @@ def resolving(text: str) -> Attempt:
 
     def attempt(scene: Scene) -> str:
         environment = {"SERVICE_API_KEY": "canary-key", "HOME": "/", "DESTINATION_OTHER__X": "canary-other"}
-        sources = Sources(environment, ("*", "DESTINATION_<PROJECT>__*"), _secrets(scene))
+        sources = SecretSources(environment, ("*", "DESTINATION_<PROJECT>__*"), _secrets(scene))
         try:
-            return f"resolved to {len(resolve(text, sources=sources, project='default'))} characters"
+            return f"resolved to {len(resolve_secrets(text, sources=sources, project='default'))} characters"
         except Refused as refusal:
             return refusal.message.replace(str(scene.daemon.state), "<stateDir>")
 
@@ -101,8 +101,8 @@ def racing(swap: Callable[[Path, Path], None]) -> Attempt:
         try:
             for _ in range(ROUNDS):
                 try:
-                    read.add(directory.read(_secrets(scene), "raced", project="default"))
-                except Unusable:
+                    read.add(directory.read_secret_file(_secrets(scene), "raced", project="default"))
+                except UnusableSecretFile:
                     continue
         finally:
             stop.set()
@@ -160,7 +160,7 @@ _REFERENCES = (
         "${env:SERVICE_API_KEY} in Git",
         Holds.PUSH,
         committed("${env:SERVICE_API_KEY}"),
-        f"invalid Destination/mine: x.yaml:1:205: /spec/parameters/1/value/A: {MESSAGE}",
+        f"invalid Destination/mine: x.yaml:1:205: /spec/parameters/1/value/A: {BROKEN_REFERENCE}",
     ),
 )
 

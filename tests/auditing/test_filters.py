@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.access import principals
 from reconciler.auditing import filters, refusals
-from reconciler.auditing.filters import NotThere
+from reconciler.auditing.filters import NoSuchFilter
+from reconciler.model import names, principals
 from reconciler.reconciling import suspending, telling
-from reconciler.resources import kinds
 from reconciler.signing_in import people
 
 ROOT = Path(__file__).parents[2]
@@ -20,12 +19,12 @@ PAGE = ROOT / "docs" / "audit.md"
 @pytest.mark.parametrize(
     ("meant", "typed", "found"),
     [
-        (filters.kind, "destination-types", "DestinationType"),
-        (filters.kind, "DESTINATION", "Destination"),
-        (filters.kind, "key", "Key"),
-        (filters.action, "Signed-In", "signed-in"),
-        (filters.actor, "user:Ana b", "user:Ana b"),
-        (filters.actor, "git:telemetry", "git:telemetry"),
+        (filters.kind_filter, "destination-types", "DestinationType"),
+        (filters.kind_filter, "DESTINATION", "Destination"),
+        (filters.kind_filter, "key", "Key"),
+        (filters.action_filter, "Signed-In", "signed-in"),
+        (filters.actor_filter, "user:Ana b", "user:Ana b"),
+        (filters.actor_filter, "git:telemetry", "git:telemetry"),
     ],
 )
 def test_what_is_meant_is_found_as_events_have_it(meant: Callable[[str], str], typed: str, found: str) -> None:
@@ -35,21 +34,21 @@ def test_what_is_meant_is_found_as_events_have_it(meant: Callable[[str], str], t
 @pytest.mark.parametrize(
     ("meant", "typed", "told"),
     [
-        (filters.kind, "Nope", "is no kind of what events tell of; there are `AgentVersion`, "),
-        (filters.kind, "", "is no kind"),
-        (filters.action, "create", "is no action; there are `approved`, `configured`, "),
-        (filters.actor, "ana", "is nobody; write `user:` before the name of a person, "),
-        (filters.actor, "user:", "is nobody; "),
-        (filters.actor, "Settings", "is nobody; "),
+        (filters.kind_filter, "Nope", "is no kind of what events tell of; there are `AgentVersion`, "),
+        (filters.kind_filter, "", "is no kind"),
+        (filters.action_filter, "create", "is no action; there are `approved`, `configured`, "),
+        (filters.actor_filter, "ana", "is nobody; write `user:` before the name of a person, "),
+        (filters.actor_filter, "user:", "is nobody; "),
+        (filters.actor_filter, "Settings", "is nobody; "),
         (
-            filters.actor,
+            filters.actor_filter,
             "key:collector",
             "is no key: they are named by their ids, as `key:01M7Z5EW4Q8Z2S0T9V1X3Y5A7C`.",
         ),
     ],
 )
 def test_what_is_none_is_told_with_those_that_there_are(meant: Callable[[str], str], typed: str, told: str) -> None:
-    with pytest.raises(NotThere) as raised:
+    with pytest.raises(NoSuchFilter) as raised:
         meant(typed)
     assert str(raised.value).startswith(told)
 
@@ -57,14 +56,14 @@ def test_what_is_none_is_told_with_those_that_there_are(meant: Callable[[str], s
 def test_whoever_the_service_names_is_somebody() -> None:
     machines = (refusals.NOBODY, refusals.OTHERS, suspending.SYSTEM, telling.SETTINGS, people.ACTOR)
     keys = (principals.SERVICE_KEY.name, principals.LOCAL.name)
-    assert [filters.actor(name) for name in (*machines, *keys)] == [*machines, *keys]
+    assert [filters.actor_filter(name) for name in (*machines, *keys)] == [*machines, *keys]
 
 
 def test_the_page_lists_every_kind_and_action() -> None:
     section = PAGE.read_text().split("## What is recorded")[1].split("Each event has")[0]
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ") and "`" in line]
     listed = {name for first, _ in rows for name in re.findall(r"`(\w+)`", first)}
-    assert listed | {kind.name for kind in kinds.KINDS} == set(filters.KINDS) | {"Destination"}
+    assert listed | {kind.name for kind in names.KINDS} == set(filters.KINDS) | {"Destination"}
     actions = {name for _, second in rows for name in re.findall(r"`([a-z-]+)`", second)}
     assert actions - {"password"} == set(filters.ACTIONS)
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.auditing.keeping import Keeping
-from reconciler.auditing.refusals import Attempt, Refusals
+from reconciler.auditing.keeping import AuditUpkeep
+from reconciler.auditing.refusals import RefusedAttempt, RefusedAttempts
 from reconciler.store.contract import Store
 from tests.store import rows
 from tests.store.conftest import empty, engine, store  # noqa: F401 - fixtures
@@ -29,8 +29,8 @@ class Told:
     origin: str | None
 
 
-def keeping(store: Store, refusals: Refusals | None = None, *, retention: float = MINUTE) -> Keeping:  # noqa: F811
-    return Keeping(store, refusals or Refusals(), retention=retention, clock=lambda: NOW)
+def keeping(store: Store, refusals: RefusedAttempts | None = None, *, retention: float = MINUTE) -> AuditUpkeep:  # noqa: F811
+    return AuditUpkeep(store, refusals or RefusedAttempts(), retention=retention, clock=lambda: NOW)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -58,7 +58,7 @@ async def test_after_a_run_it_is_said_at_once_and_the_end_writes_what_was_refuse
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    refusals = Refusals()
+    refusals = RefusedAttempts()
     upkeep = keeping(store, refusals)
     task = asyncio.create_task(upkeep.keep())
     await _until(lambda: len(said(caplog)) == 1)
@@ -66,7 +66,7 @@ async def test_after_a_run_it_is_said_at_once_and_the_end_writes_what_was_refuse
     upkeep.heard(Told(None))
     upkeep.heard(Told("telemetry"))
     await _until(lambda: len(said(caplog)) == 2)
-    refusals.note(Attempt(401, "unknown", "192.0.2.1", ""))
+    refusals.note(RefusedAttempt(401, "unknown", "192.0.2.1", ""))
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -74,13 +74,13 @@ async def test_after_a_run_it_is_said_at_once_and_the_end_writes_what_was_refuse
 
 
 async def test_a_write_that_is_under_way_when_the_service_stops_is_not_made_twice(store: Store) -> None:  # noqa: F811
-    refusals = Refusals()
+    refusals = RefusedAttempts()
     upkeep = keeping(store, refusals)
-    refusals.note(Attempt(403, "key:K1", "192.0.2.1", "/v1/apply"))
+    refusals.note(RefusedAttempt(403, "key:K1", "192.0.2.1", "/v1/apply"))
     minute = asyncio.create_task(upkeep.minute())
     await _until(lambda: bool(upkeep._waiting))
     minute.cancel()
-    refusals.note(Attempt(401, "unknown", "192.0.2.1", ""))
+    refusals.note(RefusedAttempt(401, "unknown", "192.0.2.1", ""))
     await upkeep.minute()
     with pytest.raises(asyncio.CancelledError):
         await minute

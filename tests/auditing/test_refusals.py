@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.auditing import refusals
-from reconciler.auditing.keeping import Keeping
-from reconciler.auditing.refusals import CALLERS, MOST, MOST_OF_ONE, Attempt, Refusals
+from reconciler.auditing.keeping import AuditUpkeep
+from reconciler.auditing.refusals import CALLERS, MOST, MOST_OF_ONE, RefusedAttempt, RefusedAttempts
 from reconciler.store.contract import AuditRow, Store, StoreFault
 from tests.store.conftest import empty, engine, store  # noqa: F401 - fixtures
 from tests.store.engines import Engine
 
 NOW = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
-ALIKE = Attempt(403, "key:K1", "192.0.2.1", "/v1/apply")
+ALIKE = RefusedAttempt(403, "key:K1", "192.0.2.1", "/v1/apply")
 
 
 def told(rows: tuple[AuditRow, ...]) -> list[tuple[str, str, str | None, object]]:
@@ -21,10 +21,10 @@ def told(rows: tuple[AuditRow, ...]) -> list[tuple[str, str, str | None, object]
 
 
 def test_what_is_alike_is_one_event_and_the_next_minute_begins_anew() -> None:
-    counted = Refusals()
+    counted = RefusedAttempts()
     for _ in range(3):
         counted.note(ALIKE)
-    counted.note(Attempt(401, refusals.NOBODY, "192.0.2.1", ""))
+    counted.note(RefusedAttempt(401, refusals.NOBODY, "192.0.2.1", ""))
     found = tuple(counted.taken(NOW))
     assert told(found) == [
         ("401", "unknown", "192.0.2.1", {"times": 1}),
@@ -37,10 +37,10 @@ def test_what_is_alike_is_one_event_and_the_next_minute_begins_anew() -> None:
 
 
 def test_beyond_so_many_sorts_all_others_are_one_count() -> None:
-    counted = Refusals()
+    counted = RefusedAttempts()
     for number in range(MOST + 50):
-        counted.note(Attempt(401, refusals.NOBODY, f"192.0.2.{number}", ""))
-    counted.note(Attempt(401, refusals.NOBODY, "192.0.2.0", ""))
+        counted.note(RefusedAttempt(401, refusals.NOBODY, f"192.0.2.{number}", ""))
+    counted.note(RefusedAttempt(401, refusals.NOBODY, "192.0.2.0", ""))
     found = tuple(counted.taken(NOW))
     assert len(found) == MOST + 1
     assert told(found)[0] == ("401", "others", None, {"times": 50})
@@ -48,11 +48,11 @@ def test_beyond_so_many_sorts_all_others_are_one_count() -> None:
 
 
 def test_strangers_hide_nobody_who_is_known_and_nobody_who_is_known_hides_another() -> None:
-    counted = Refusals()
+    counted = RefusedAttempts()
     for number in range(MOST + 50):
-        counted.note(Attempt(401, refusals.NOBODY, f"192.0.2.{number}", "/v1/me"))
-        counted.note(Attempt(403, "key:loud", "192.0.2.1", f"/v1/{number}", "one"))
-    counted.note(Attempt(403, "key:quiet", "192.0.2.2", "/v1/apply", "two"))
+        counted.note(RefusedAttempt(401, refusals.NOBODY, f"192.0.2.{number}", "/v1/me"))
+        counted.note(RefusedAttempt(403, "key:loud", "192.0.2.1", f"/v1/{number}", "one"))
+    counted.note(RefusedAttempt(403, "key:quiet", "192.0.2.2", "/v1/apply", "two"))
     found = tuple(counted.taken(NOW))
     assert [(row.actor, row.project, row.address) for row in found if row.actor == "key:quiet"] == [
         ("key:quiet", "two", "192.0.2.2")
@@ -63,10 +63,10 @@ def test_strangers_hide_nobody_who_is_known_and_nobody_who_is_known_hides_anothe
 
 
 def test_beyond_so_many_callers_the_others_share_what_is_told_apart() -> None:
-    counted = Refusals()
+    counted = RefusedAttempts()
     for number in range(CALLERS + 2 * MOST):
-        counted.note(Attempt(403, f"key:{number:04d}", "192.0.2.1", "/v1/apply"))
-    counted.note(Attempt(401, refusals.NOBODY, "192.0.2.1", "/v1/me"))
+        counted.note(RefusedAttempt(403, f"key:{number:04d}", "192.0.2.1", "/v1/apply"))
+    counted.note(RefusedAttempt(401, refusals.NOBODY, "192.0.2.1", "/v1/me"))
     found = told(tuple(counted.taken(NOW)))
     assert len(found) == CALLERS + MOST + 2
     assert [one for one in found if one[1] == "others"] == [("403", "others", None, {"times": MOST})]
@@ -75,8 +75,8 @@ def test_beyond_so_many_callers_the_others_share_what_is_told_apart() -> None:
 
 @pytest.mark.anyio
 async def test_what_the_disk_does_not_take_is_written_later(engine: Engine, store: Store) -> None:  # noqa: F811
-    counted = Refusals()
-    keeping = Keeping(store, counted, retention=60.0, clock=lambda: NOW)
+    counted = RefusedAttempts()
+    keeping = AuditUpkeep(store, counted, retention=60.0, clock=lambda: NOW)
     counted.note(ALIKE)
     with engine.failing(store):
         await keeping.minute()
@@ -89,4 +89,4 @@ async def test_what_the_disk_does_not_take_is_written_later(engine: Engine, stor
 @pytest.mark.anyio
 async def test_a_store_that_cannot_write_says_so(engine: Engine, store: Store) -> None:  # noqa: F811
     with engine.failing(store), pytest.raises(StoreFault):
-        await store.tell(Refusals().taken(NOW) or (refusals._row(ALIKE, 1, at=NOW),))
+        await store.tell(RefusedAttempts().taken(NOW) or (refusals._row(ALIKE, 1, at=NOW),))

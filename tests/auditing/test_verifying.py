@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.auditing import verifying
-from reconciler.auditing.verifying import Broken, Redacted
-from reconciler.errors import Refused
+from reconciler.auditing.verifying import BrokenChain, RedactedEvents
+from reconciler.model.errors import Refused
 from reconciler.store import chaining
-from reconciler.store.chaining import ZERO, Event, Head
+from reconciler.store.chaining import ZERO, ChainedEvent, ChainHead
 from reconciler.store.contract import AuditWanted, Record, StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests.auditing import chains
@@ -33,8 +33,8 @@ def path(tmp_path: Path) -> Path:
     return store
 
 
-def broken(path: Path, *, known: Head | None = None) -> str:
-    with pytest.raises(Broken) as raised:
+def broken(path: Path, *, known: ChainHead | None = None) -> str:
+    with pytest.raises(BrokenChain) as raised:
         verifying.verify(path, known=known)
     return raised.value.message
 
@@ -54,9 +54,9 @@ def count(path: Path, table: str) -> int:
 
 def test_a_chain_that_fits_is_counted(path: Path) -> None:
     found = verifying.verify(path)
-    assert (found.anchor.head, found.links, found.events, found.unchecked) == (Head(0, ZERO), 5, 10, 0)
+    assert (found.anchor.head, found.links, found.events, found.unchecked) == (ChainHead(0, ZERO), 5, 10, 0)
     assert (found.head.number, found.first_at, found.last_at) == (5, rows.AT, rows.AT)
-    assert found.redacted == [Redacted(1, "event 5-10")]
+    assert found.redacted == [RedactedEvents(1, "event 5-10")]
     assert verifying.verify(path, known=found.head) == found
 
 
@@ -87,17 +87,17 @@ async def test_it_is_verified_while_the_service_has_the_file_open_and_writes(pat
 
 async def test_an_empty_store_fits(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
-    assert await store.audit_head() == Head(0, ZERO)
+    assert await store.audit_head() == ChainHead(0, ZERO)
     await store.close()
-    found = verifying.verify(tmp_path / "store.db", known=Head(0, ZERO))
-    assert (found.links, found.events, found.head) == (0, 0, Head(0, ZERO))
+    found = verifying.verify(tmp_path / "store.db", known=ChainHead(0, ZERO))
+    assert (found.links, found.events, found.head) == (0, 0, ChainHead(0, ZERO))
 
 
-def _event(path: Path, number: int) -> tuple[Event, bytes | None]:
+def _event(path: Path, number: int) -> tuple[ChainedEvent, bytes | None]:
     with closing(sqlite3.connect(path)) as connection:
         shown = connection.execute("select * from audit where id = ?", (number,)).fetchone()
         (salt,) = connection.execute("select salt from audit_row where id = ?", (number,)).fetchone()
-    return Event(*shown), salt
+    return ChainedEvent(*shown), salt
 
 
 TAMPERED = {
@@ -210,7 +210,7 @@ async def test_what_is_redacted_twice_fits_and_its_secret_is_gone(path: Path) ->
     await store.erase_traces()
     await store.close()
     found = verifying.verify(path)
-    assert (found.redacted, found.rewrites) == ([Redacted(1, "event 5-10"), Redacted(1, "event 6-11")], 2)
+    assert (found.redacted, found.rewrites) == ([RedactedEvents(1, "event 5-10"), RedactedEvents(1, "event 6-11")], 2)
     assert files_holding(path.parent, chains.SECRET) == []
     with closing(sqlite3.connect(path)) as connection:
         told = connection.execute("select detail, salt from audit_row where name = 'quoting'").fetchall()
@@ -227,8 +227,8 @@ async def test_what_is_over_goes_from_the_beginning_and_the_rest_fits(path: Path
     found = verifying.verify(path, known=head)
     assert (found.anchor.head, found.anchor.events, found.links, found.events) == (head, 10, 2, 2)
     assert (count(path, "audit_row"), count(path, "audit_span"), count(path, "audit_rewrite")) == (2, 2, 0)
-    assert broken(path, known=Head(3, ZERO)).startswith("The given link 3 is older than the anchor, link 5, ")
-    assert broken(path, known=Head(5, ZERO)).startswith("The anchor, link 5, has another hash than the given one")
+    assert broken(path, known=ChainHead(3, ZERO)).startswith("The given link 3 is older than the anchor, link 5, ")
+    assert broken(path, known=ChainHead(5, ZERO)).startswith("The anchor, link 5, has another hash than the given one")
 
 
 async def test_it_fits_after_every_step_of_removing(path: Path) -> None:
@@ -256,7 +256,7 @@ async def test_what_went_before_its_time_is_told_whoever_moved_the_anchor(path: 
     await forget(store, LATER)
     await store.close()
     assert verifying.verify(path, since=LATER).anchor.last_at == rows.AT
-    with pytest.raises(Broken, match=f"^Removed early: the events up to link 5, of {rows.AT}, are gone, and "):
+    with pytest.raises(BrokenChain, match=f"^Removed early: the events up to link 5, of {rows.AT}, are gone, and "):
         verifying.verify(path, since=rows.AT)
 
 
@@ -337,5 +337,5 @@ def test_a_head_that_is_none_is_refused(text: str) -> None:
 
 
 def test_a_head_is_read_as_the_log_has_it() -> None:
-    head = Head(17, bytes(range(32)))
+    head = ChainHead(17, bytes(range(32)))
     assert verifying.head(f" {str(head).upper()}\n") == head

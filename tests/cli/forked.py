@@ -26,7 +26,7 @@ from typing import Any, Never
 
 from api import openapi
 from reconciler.cli import main
-from reconciler.resources import builtins, kinds, validators
+from reconciler.model import builtins, names, validators
 
 LENGTH_BYTES = 8
 STREAMS = 3
@@ -101,9 +101,9 @@ def prepare() -> None:
         importlib.import_module(entry.target.partition(":")[0])
     for module in LATER:
         importlib.import_module(module)
-    openapi.encoded()
+    openapi.encoded_document()
     builtins.shown()
-    for kind in (None, *kinds.KINDS):
+    for kind in (None, *names.KINDS):
         validators.violations(kind, {})
     gc.collect()
     gc.freeze()
@@ -173,7 +173,7 @@ def let_readers_be_forked(address: bytes) -> None:
         number=STREAMS,
         length=LENGTH_BYTES,
     )
-    defaults = client.Reader.__init__.__kwdefaults__
+    defaults = client.WorkerClient.__init__.__kwdefaults__
     assert defaults is not None
     defaults["command"] = (sys.executable, "-I", "-S", "-c", program)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.routing import compiling
+from reconciler.model import routes
 from tests.cli.conftest import Program, Service
 
 BUILT_IN = "it is built in; choose another name"
@@ -336,8 +336,8 @@ def configuration(reason: str, spec: dict[str, Any]) -> dict[str, Any]:
         ({"destinations": [{"type": "webhook"}]}, "One line,\nwith \x1b[31m.", True),
         ({"destinations": [{"type": "otlp"}]}, WHY, False),
         ({"sources": [{"type": "otlp"}]}, "", False),
-        ({"raw": "", "sources": [{"type": "otlp"}]}, compiling.RAW, False),
-        ({"sources": [{"name": "elsewhere"}]}, compiling.NEITHER, False),
+        ({"raw": "", "sources": [{"type": "otlp"}]}, routes.RAW, False),
+        ({"sources": [{"name": "elsewhere"}]}, routes.NEITHER, False),
     ],
 )
 def test_a_configuration_that_does_not_deliver_says_why_where_somebody_wants_it(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler import clock
 from reconciler.cli import instants
+from reconciler.model import clock
 from tests.cli.conftest import Program, Service
 
 
@@ -86,7 +86,7 @@ NOW = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
     ],
 )
 def test_what_people_type_is_an_instant(typed: str, meant: str) -> None:
-    assert clock.rfc3339(instants.meant(typed, now=NOW)) == meant
+    assert clock.rfc3339(instants.meant_instant(typed, now=NOW)) == meant
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.resources import secret_rules
+from reconciler.model import type_checks
 from tests.cli.conftest import Program
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "repo"
@@ -276,7 +276,7 @@ def test_ten_thousand_documents_take_seconds(alone: Program, type_name: str, sai
     assert time.monotonic() - began < 20  # seconds; one or two on a laptop, and a machine may be busy
 
 
-LEADS_NOWHERE = secret_rules.MESSAGE
+LEADS_NOWHERE = type_checks.BROKEN_REFERENCE
 FREE_ACME = document("DestinationType", "acme", "{parameters: [{name: open, type: string}]}")
 HOOKED = "{name: hostname, value: h}, {name: headers, value: {A: 'VALUE'}}"
 

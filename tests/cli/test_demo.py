@@ -16,7 +16,7 @@ from typing import TextIO
 import pytest
 
 from reconciler.cli import receiving
-from reconciler.resources import secret_rules
+from reconciler.model import type_checks
 from tests.cli import forking
 from tests.daemons import COMMAND, destination, until
 from tests.repositories import Repository
@@ -63,7 +63,7 @@ def test_every_reference_to_a_secret_leads_somewhere(tmp_path: Path) -> None:
     (tmp_path / "outside").symlink_to("/proc/self/environ")
     lines = [" ".join(line.split()) for line in demo(tmp_path).stdout.splitlines() if line]
     assert lines[1:3] == ["created Destination good good.yaml:1", "invalid Destination kept kept.yaml:1"]
-    assert lines[3].endswith(f": /spec/parameters/1/value/A: {secret_rules.MESSAGE}")
+    assert lines[3].endswith(f": /spec/parameters/1/value/A: {type_checks.BROKEN_REFERENCE}")
 
 
 def test_the_example_is_stored_whole() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.resources import kinds
+from reconciler.model import names
 from tests import daemons
 from tests.cli.conftest import Outcome, Program
 from tests.daemons import Daemon
@@ -140,4 +140,4 @@ def test_the_loop_of_the_example_makes_a_schema_for_every_kind(tmp_path: Path) -
     program.chmod(0o755)
     subprocess.run(["sh", "-e", "-c", script], cwd=tmp_path, check=True, timeout=30)
     made = {path.name: path.read_text() for path in (tmp_path / ".schemas").iterdir()}
-    assert made == {f"{kind.name}.json": f"schema {kind.name}\n" for kind in kinds.KINDS}
+    assert made == {f"{kind.name}.json": f"schema {kind.name}\n" for kind in names.KINDS}

@@ -7,9 +7,9 @@ import pytest
 
 import schemas
 from reconciler.cli import explain, kind_argument
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.resources import kinds
+from reconciler.model import names
+from reconciler.model.errors import Refused
+from reconciler.model.values import Value
 from tests.cli.conftest import Program
 
 
@@ -20,7 +20,7 @@ def test_schema_prints_the_schema(alone: Program, spelling: str) -> None:
     assert json.loads(outcome.out) == schemas.load("Destination")
 
 
-KNOWN = ", ".join(kind.name for kind in kinds.KINDS)
+KNOWN = ", ".join(kind.name for kind in names.KINDS)
 
 
 @pytest.mark.parametrize("command", [["schema"], ["explain"], ["get"], ["history", "x"], ["delete", "x"]])
@@ -41,7 +41,7 @@ def test_every_command_judges_the_kind(alone: Program, command: list[str]) -> No
 )
 def test_an_unknown_kind_names_the_nearest_and_all(word: str, hint: str) -> None:
     with pytest.raises(Refused) as caught:
-        kind_argument.known(word)
+        kind_argument.known_kind(word)
     assert caught.value.message == f"there is no kind {word}{hint}; the kinds are {KNOWN}"
 
 
@@ -49,7 +49,7 @@ def test_the_kind_before_a_slash_is_judged_too(alone: Program) -> None:
     assert alone("get", "fleat/x").err.startswith("error: there is no kind fleat, did you mean Fleet; ")
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in kinds.KINDS])
+@pytest.mark.parametrize("kind", [kind.name for kind in names.KINDS])
 def test_every_kind_is_explained_with_its_fields(kind: str) -> None:
     text = explain.described(kind, [], root=schemas.load(kind))
     assert text.startswith(f"KIND:    {kind}\n\nDESCRIPTION:\n  ")
@@ -71,7 +71,7 @@ def every_path(kind: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in kinds.KINDS])
+@pytest.mark.parametrize("kind", [kind.name for kind in names.KINDS])
 def test_every_field_has_a_description(kind: str) -> None:
     root = schemas.load(kind)
     assert [path for path in every_path(kind) if "(none)" in explain.described(kind, path, root=root)] == []

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.cli import layout
 from reconciler.cli.export import PAGE
-from reconciler.documents import limits, reading
-from reconciler.resources import kinds, names
+from reconciler.model import documents, names, positions
 from tests import daemons
 from tests.cli.conftest import Outcome, Program, Service
 from tests.daemons import Daemon
@@ -123,7 +122,7 @@ def files(folder: Path) -> list[str]:
 def shown(daemon: Daemon, project: str) -> dict[str, Any]:
     """What a project holds, without what says when and by whom; the built-in resources left out."""
     found = {}
-    for kind in kinds.KINDS:
+    for kind in names.KINDS:
         for each in daemon.resources(kind.name, project=project):
             if each["status"]["source"]["type"] != "builtin":
                 metadata = {key: value for key, value in each["metadata"].items() if key not in SERVER_KEYS}
@@ -321,7 +320,7 @@ def test_what_the_service_brings_along_is_left_out(program: Program, service: Se
 
 
 def test_what_cannot_come_back_as_it_is_gets_a_remark(program: Program, service: Service) -> None:
-    large = resource("AgentVersion", "b", spec={"text": "x" * (limits.FILE.bytes + 1)})
+    large = resource("AgentVersion", "b", spec={"text": "x" * (positions.FILE_LIMITS.bytes + 1)})
     incomplete = {**resource("AgentVersion", "a"), "status": {"incomplete": ["/spec: is odd"]}}
     listing(service, incomplete, large, kind="AgentVersion")
     outcome = program("export", "out", "--kind", "agentversion")
@@ -343,7 +342,7 @@ def test_many_files_in_a_remark_are_counted(program: Program, service: Service) 
 # Pure
 
 
-@given(st.lists(st.from_regex(r"[aAbB.~]?[aAbB]{1,3}", fullmatch=True).filter(lambda name: not names.name(name))))
+@given(st.lists(st.from_regex(r"[aAbB.~]?[aAbB]{1,3}", fullmatch=True).filter(lambda name: not names.wrong_name(name))))
 def test_no_two_resources_share_a_file_on_any_disk(found: list[str]) -> None:
     unique = sorted(set(found))
     given_files = layout.FileNames()
@@ -359,7 +358,7 @@ def test_no_two_resources_share_a_file_on_any_disk(found: list[str]) -> None:
 )
 def test_a_file_says_what_a_user_owns(spec: dict[str, Any], metadata: dict[str, Any]) -> None:
     shown = {**resource("AgentVersion", "a", spec=spec), "metadata": metadata, "status": {"latest": True}}
-    [read] = reading.read(layout.contents(shown), syntax=reading.Syntax.YAML, limits=limits.FILE)
+    [read] = documents.read(layout.file_contents(shown), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
     owned = {key: value for key, value in metadata.items() if key not in SERVER_KEYS}
     expected = {"apiVersion": "service/v1", "kind": "AgentVersion", "metadata": owned, "spec": spec}
     assert json.dumps(read.value, sort_keys=True) == json.dumps(expected, sort_keys=True)

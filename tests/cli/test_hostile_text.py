@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from reconciler.cli import main as main_module
-from reconciler.documents import yaml_writer
+from reconciler.model import yaml_documents
 from tests import daemons, hostile_text
 from tests.cli.conftest import PROGRAM, Service
 from tests.cli.terminals import OURS, Terminal, terminal
@@ -43,7 +43,7 @@ def document(name: object, kind: str = "Destination", **spec: object) -> dict[st
 
 
 def written(*documents: Any) -> str:
-    return yaml_writer.write(documents)
+    return yaml_documents.to_yaml(documents)
 
 
 def fill(source: Repository) -> str:
@@ -72,7 +72,7 @@ def fill(source: Repository) -> str:
 
 
 def yaml_key(text: str) -> str:
-    return yaml_writer.write([{text: 1}]).removesuffix(": 1\n").removeprefix("? ").removesuffix("\n: 1")
+    return yaml_documents.to_yaml([{text: 1}]).removesuffix(": 1\n").removeprefix("? ").removesuffix("\n: 1")
 
 
 @pytest.fixture(scope="module")

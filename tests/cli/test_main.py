@@ -15,7 +15,7 @@ import pytest
 from reconciler.cli import main as main_module
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.main import ENTRIES
-from reconciler.resources import kinds
+from reconciler.model import names
 from reconciler.version import __version__
 from tests.cli.conftest import PROGRAM, Program, Service
 
@@ -324,7 +324,7 @@ def test_kinds_are_completed(alone: Program) -> None:
     words = {"_RECONCILER_COMPLETE": "bash_complete", "COMP_WORDS": "reconciler get Dest", "COMP_CWORD": "2"}
     assert alone(**words).out == "plain,destinations\nplain,destination-types\n"
     every = alone(**{**words, "COMP_WORDS": "reconciler delete "}).out.splitlines()
-    assert every == [f"plain,{kind.plural}" for kind in kinds.KINDS]
+    assert every == [f"plain,{kind.plural}" for kind in names.KINDS]
 
 
 def test_an_interrupted_command_says_nothing(

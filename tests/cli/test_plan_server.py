@@ -7,10 +7,20 @@ import pytest
 
 from reconciler.cli import plan_server
 from reconciler.cli.client import Client, Refusal, Target
-from reconciler.documents.values import Value
-from reconciler.errors import Refused
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.plans.models import Cut, Difference, Entry, Field, Named, Place, Plan, Status, Tip
+from reconciler.model.errors import Refused
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import (
+    CutText,
+    NamedResource,
+    Plan,
+    PlanDifference,
+    PlanEntry,
+    PlanField,
+    PlanPlace,
+    PlanStatus,
+    PlanTip,
+)
+from reconciler.model.values import Value
 from tests.cli.conftest import Outcome, Program, Service
 
 TOPIC = "refs/heads/topic"
@@ -53,23 +63,25 @@ SHOWN: dict[str, Any] = {
 
 def ask(service: Service, **given: str) -> Plan:
     with Client(Target(service.url, api_key="k" * 32)) as client:
-        return plan_server.ask(client, **{"repository": "telemetry", "head": TOPIC, **given})
+        return plan_server.ask_server(client, **{"repository": "telemetry", "head": TOPIC, **given})
 
 
 def test_an_answer_is_a_plan_with_one_entry(service: Service) -> None:
     service.answer("POST /v1/plan", {"plan": SHOWN})
-    status = Status(
+    status = PlanStatus(
         status=UpdateStatus.CONFIGURED,
         kind="Destination",
         name="siem",
-        at=Place(path="siem.yaml"),
+        at=PlanPlace(path="siem.yaml"),
         fields=(
-            Field(path="spec.a", difference=Difference.CHANGED, old=Cut(begins='"x', bytes=70_000), new=None),
-            Field(path="spec.b", difference=Difference.ADDED, new={"begins": "mine", "bytes": 7}),
+            PlanField(
+                path="spec.a", difference=PlanDifference.CHANGED, old=CutText(begins='"x', bytes=70_000), new=None
+            ),
+            PlanField(path="spec.b", difference=PlanDifference.ADDED, new={"begins": "mine", "bytes": 7}),
         ),
-        dependants=(Named(kind="Configuration", name="checkout"),),
+        dependants=(NamedResource(kind="Configuration", name="checkout"),),
     )
-    entry = Entry(
+    entry = PlanEntry(
         name="telemetry",
         project="edge",
         path="prod",
@@ -81,8 +93,8 @@ def test_an_answer_is_a_plan_with_one_entry(service: Service) -> None:
         refused=True,
     )
     assert ask(service) == Plan(
-        base=Tip(ref="refs/heads/main", commit="b" * 40),
-        head=Tip(ref=TOPIC, commit="c" * 40),
+        base=PlanTip(ref="refs/heads/main", commit="b" * 40),
+        head=PlanTip(ref=TOPIC, commit="c" * 40),
         merge_base="a" * 40,
         behind=2,
         ahead=1,

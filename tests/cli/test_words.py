@@ -21,7 +21,7 @@ from reconciler.cli import words
     ],
 )
 def test_an_error_begins_small_and_has_no_full_stop(message: str, shown: str) -> None:
-    assert words.error(message) == shown
+    assert words.error_sentence(message) == shown
 
 
 @pytest.mark.parametrize(("number", "shown"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])
@@ -38,4 +38,4 @@ def test_a_number_has_its_noun(number: int, shown: str) -> None:
     ],
 )
 def test_a_moment_is_shown_to_the_second(moment: str, shown: str) -> None:
-    assert words.moment(moment) == shown
+    assert words.moment_text(moment) == shown

@@ -6,10 +6,10 @@ It imports no test library, since processes that a test kills run it too.
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reconciler.access.models import Directory
 from reconciler.accounts import Accounts
 from reconciler.daemon import auth_change
-from reconciler.errors import Refused
+from reconciler.model.directory import Directory
+from reconciler.model.errors import Refused
 from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 
@@ -30,7 +30,7 @@ class Start:
         clock = datetime(2026, 11, 22, tzinfo=UTC)
         accounts = Accounts(self.store, await self.store.directory(), clock=lambda: clock)
         try:
-            await auth_change.settle(
+            await auth_change.settle_auth(
                 accounts,
                 self.store,
                 self.operations,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.access.models import Directory, Project
+from reconciler.model.directory import Directory, Project
 from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore

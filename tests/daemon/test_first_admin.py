@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.access import changing, passwords
-from reconciler.access.amendments import Amendment
-from reconciler.access.models import User
 from reconciler.accounts import Accounts
 from reconciler.daemon import first_admin
-from reconciler.errors import Refused
+from reconciler.model.directory import Amendment, User
+from reconciler.model.errors import Refused
 from reconciler.signing_in.passwords import SigningIn
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
@@ -182,7 +181,7 @@ def clock() -> datetime:
 async def ensure(accounts: Accounts, folder: Path) -> None:
     signing_in = SigningIn(accounts)
     try:
-        await first_admin.ensure(accounts, signing_in, state_dir=folder, clock=clock)
+        await first_admin.ensure_first_admin(accounts, signing_in, state_dir=folder, clock=clock)
     finally:
         signing_in.close()
 
@@ -190,11 +189,11 @@ async def ensure(accounts: Accounts, folder: Path) -> None:
 def opens(accounts: Accounts, folder: Path) -> bool:
     """Whether the password in the file is the admin's."""
     password = (folder / first_admin.FILE).read_text().strip()
-    return passwords.is_right(password, accounts.directory.users[NAME].password or "")
+    return passwords.is_right_password(password, accounts.directory.users[NAME].password or "")
 
 
 async def give_password(accounts: Accounts, password: str) -> None:
-    admin = changing.with_password(accounts.directory.users[NAME], passwords.encode(password))
+    admin = changing.with_password(accounts.directory.users[NAME], passwords.encode_password(password))
     await accounts.amend(lambda directory: changing.change_user(directory, admin), actor="user:admin", request="R")
 
 
@@ -273,7 +272,7 @@ async def test_what_cannot_be_replaced_stops_the_start(name: str, accounts: Acco
 async def test_the_file_goes_when_its_password_is_changed_and_not_before(accounts: Accounts, tmp_path: Path) -> None:
     await ensure(accounts, tmp_path)
     path = tmp_path / first_admin.FILE
-    clearing = asyncio.create_task(first_admin.clear(accounts, state_dir=tmp_path))
+    clearing = asyncio.create_task(first_admin.clear_first_admin(accounts, state_dir=tmp_path))
     await accounts.ensure_project("search")
     # The same password, hashed once more: the file is still right.
     await give_password(accounts, path.read_text().strip())
@@ -290,7 +289,7 @@ async def test_the_file_goes_with_the_admin(accounts: Accounts, tmp_path: Path) 
     await ensure(accounts, tmp_path)
     root = User("U1", "root", directories.AT, organization_admin=True)
     await accounts.amend(lambda directory: changing.create_user(directory, root), actor="user:admin", request="R")
-    clearing = asyncio.create_task(first_admin.clear(accounts, state_dir=tmp_path))
+    clearing = asyncio.create_task(first_admin.clear_first_admin(accounts, state_dir=tmp_path))
     await accounts.amend(lambda directory: changing.remove_user(directory, NAME), actor="user:root", request="R")
     async with asyncio.timeout(SECONDS):
         await clearing
@@ -306,7 +305,7 @@ async def test_a_file_that_is_right_no_more_goes_at_the_next_start(
     caplog.clear()
     with caplog.at_level("INFO"):
         async with asyncio.timeout(SECONDS):
-            await first_admin.clear(accounts, state_dir=tmp_path)
+            await first_admin.clear_first_admin(accounts, state_dir=tmp_path)
     assert not (tmp_path / first_admin.FILE).exists()
     assert caplog.messages == [removed(tmp_path / first_admin.FILE)]
 
@@ -323,5 +322,5 @@ async def test_what_is_no_file_of_ours_is_left_alone(kind: str, accounts: Accoun
     elif kind == "pipe":
         os.mkfifo(path)
     async with asyncio.timeout(SECONDS):
-        await first_admin.clear(accounts, state_dir=tmp_path)
+        await first_admin.clear_first_admin(accounts, state_dir=tmp_path)
     assert path.is_symlink() or path.exists() or kind == "nothing"

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler import belonging
 from reconciler.daemon import logs
+from reconciler.model import log_context
 from tests import hostile_text
 
 SHOWN = (
@@ -136,14 +136,14 @@ REQUEST, RUN = "01KAH30ZPT8Q1X2Y3Z4A5B6C7D", "01KAH30ZPT8Q1X2Y3Z4A5B6C7E"
 
 def test_a_line_says_which_run_or_request_it_belongs_to() -> None:
     def tell() -> None:
-        belonging.REQUEST.set(REQUEST)
+        log_context.REQUEST.set(REQUEST)
         logging.getLogger("api").info("Within a request.")
-        with belonging.to_run(RUN):
+        with log_context.bind_run(RUN):
             logging.getLogger("reconciler").info("Within a run.")
             logging.getLogger("uvicorn.error").error("A library's.")
             logging.getLogger("reconciler").info("It says so itself.", extra={"fields": {"run": "another"}})
         logging.getLogger("api").info("Behind it.")
-        belonging.nobodys().run(logging.getLogger("reconciler").info, "Nobody's.")
+        log_context.unbound().run(logging.getLogger("reconciler").info, "Nobody's.")
 
     stream = set_up("json")
     contextvars.copy_context().run(tell)
@@ -175,9 +175,9 @@ def test_what_is_begun_within_a_run_belongs_to_it() -> None:
         await asyncio.to_thread(log.info, "A thread.")
 
     async def run() -> None:
-        with belonging.to_run(RUN):
+        with log_context.bind_run(RUN):
             task = asyncio.create_task(later())
-            outliving = asyncio.create_task(later(), context=belonging.nobodys())
+            outliving = asyncio.create_task(later(), context=log_context.unbound())
         await asyncio.gather(task, outliving)
 
     asyncio.run(run())

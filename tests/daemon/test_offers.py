@@ -22,4 +22,4 @@ LINE = b"GET / HTTP/1.1"
     ],
 )
 def test_an_offer_goes_and_nothing_else(headers: list[Header], left: bytes) -> None:
-    assert offers.head(LINE, headers) == LINE + b"\r\n" + left + b"\r\n"
+    assert offers.head_without_offer(LINE, headers) == LINE + b"\r\n" + left + b"\r\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.daemon import erasing
-from reconciler.daemon.erasing import Pace
+from reconciler.daemon.erasing import ErasePace
 from reconciler.store.contract import Record
 from reconciler.store.sqlite import SqliteStore
 from tests import daemons
@@ -22,7 +22,7 @@ from tests.store import redacting_process, rows
 from tests.store.contract_redactions import files_holding, filled
 
 CANARY = "canary-in-a-commit-7f3a"
-QUICK = Pace(seconds=0.01, after_fault=0.01)
+QUICK = ErasePace(seconds=0.01, after_fault=0.01)
 SECONDS = 20.0
 
 
@@ -144,7 +144,7 @@ class TestErasing:
         async with aclosing(_rewritten(tmp_path)) as stores:
             store = await anext(stores)
             pages = store.history_pages(rows.PROJECT, rows.key(redacting_process.NAME))
-            task = asyncio.create_task(erasing.erase(store, QUICK))
+            task = asyncio.create_task(erasing.erase_loop(store, QUICK))
             async with aclosing(pages):
                 assert await anext(pages)
                 await store.commit([], record=Record(redacts=True), planned_at=await store.revision())
@@ -161,7 +161,7 @@ class TestErasing:
         async with aclosing(_rewritten(tmp_path)) as stores:
             store = await anext(stores)
             store._writer.execute("pragma query_only = on").fetchone()
-            task = asyncio.create_task(erasing.erase(store, QUICK))
+            task = asyncio.create_task(erasing.erase_loop(store, QUICK))
             await _said(caplog, "Traces of what was rewritten are still in the store's files. The store could not be")
             store._writer.execute("pragma query_only = off").fetchone()
             await _said(caplog, "The store's files hold no trace of what was rewritten any more.")

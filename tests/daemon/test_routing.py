@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler import errors
-from reconciler.applying import Told
-from reconciler.daemon.routing import Routing
+from reconciler.applying import AppliedChange
+from reconciler.daemon.routing import RouteFollowing
 from reconciler.delivery.contract import Behind
-from reconciler.routing.models import Routes
+from reconciler.model import errors
+from reconciler.model.routes import Routes
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -43,13 +43,13 @@ async def test_every_project_is_read_at_the_start_and_again_when_it_changes() ->
         asked.append((project, left))
         return Routes(project=project)
 
-    routing = Routing(read, followed, monotonic=clock)
+    routing = RouteFollowing(read, followed, monotonic=clock)
     task = asyncio.create_task(routing.keep(["a", "b"]))
     await until(lambda: followed.routes == ["a", "b"])
-    routing.heard(Told(None, project="b"))
-    routing.heard(Told(None, project="b"))
-    routing.heard(Told(None, project="a", changed=False))
-    routing.heard(Told("repository"))
+    routing.heard(AppliedChange(None, project="b"))
+    routing.heard(AppliedChange(None, project="b"))
+    routing.heard(AppliedChange(None, project="a", changed=False))
+    routing.heard(AppliedChange("repository"))
     assert routing.behind("b") == Behind()
     assert routing.behind("a") is None
     await until(lambda: followed.routes == ["a", "b", "b"])
@@ -67,12 +67,12 @@ async def test_a_change_while_a_project_is_read_reads_it_once_more() -> None:
         await go.wait()
         return Routes(project=project)
 
-    routing = Routing(read, followed, monotonic=clock)
+    routing = RouteFollowing(read, followed, monotonic=clock)
     task = asyncio.create_task(routing.keep(["a"]))
     await begun.wait()
     assert routing.behind("a") is None  # as far as anybody told
     for _ in range(5):
-        routing.heard(Told(None, project="a"))
+        routing.heard(AppliedChange(None, project="a"))
     assert routing.behind("a") == Behind()
     go.set()
     await until(lambda: followed.routes == ["a", "a"] and routing.behind("a") is None)
@@ -89,7 +89,7 @@ async def test_a_project_that_cannot_be_read_keeps_its_routes_and_is_read_again(
             raise errors.Transient("The reader ended.")
         return Routes(project=project)
 
-    routing = Routing(read, followed, monotonic=clock, again_seconds=0.01)
+    routing = RouteFollowing(read, followed, monotonic=clock, again_seconds=0.01)
     task = asyncio.create_task(routing.keep(["a"]))
     await until(lambda: followed.routes == ["a"])
     task.cancel()
@@ -105,12 +105,12 @@ async def test_routes_are_behind_since_the_first_change_that_no_reading_saw() ->
         return Routes(project=project)
 
     followed = Followed()
-    routing = Routing(read, followed, monotonic=lambda: now[0], again_seconds=0.01)
+    routing = RouteFollowing(read, followed, monotonic=lambda: now[0], again_seconds=0.01)
     task = asyncio.create_task(routing.keep(()))
-    routing.heard(Told(None, project="a", changed_endpoints=("siem",)))
+    routing.heard(AppliedChange(None, project="a", changed_endpoints=("siem",)))
     await until(lambda: len(reads) == 1)
     now[0] = 11.5
-    routing.heard(Told(None, project="a", changed_endpoints=("lake",)))
+    routing.heard(AppliedChange(None, project="a", changed_endpoints=("lake",)))
     assert routing.behind("a") == Behind(changed_endpoints=frozenset({"siem", "lake"}))
     now[0] = 12.5
     assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem", "lake"}))
@@ -118,7 +118,7 @@ async def test_routes_are_behind_since_the_first_change_that_no_reading_saw() ->
     reads[0].set_exception(errors.Transient("The reader ended."))
     await until(lambda: len(reads) == 2)
     assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem", "lake"}))
-    routing.heard(Told(None, project="a"))
+    routing.heard(AppliedChange(None, project="a"))
     reads[1].set_result(None)
     await until(lambda: len(reads) == 3)
     assert routing.behind("a") == Behind()
@@ -133,8 +133,8 @@ async def test_routes_that_are_refused_stay_as_they_were_for_good() -> None:
         raise errors.Refused(f"{project} routes too much.")
 
     now = [0.0]
-    routing = Routing(read, Followed(), monotonic=lambda: now[0])
-    routing.heard(Told(None, project="a", changed_endpoints=("siem",)))
+    routing = RouteFollowing(read, Followed(), monotonic=lambda: now[0])
+    routing.heard(AppliedChange(None, project="a", changed_endpoints=("siem",)))
     now[0] = 3.0
     assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem"}))
     task = asyncio.create_task(routing.keep(()))
@@ -165,7 +165,7 @@ async def test_a_fault_that_stands_is_told_once_and_tried_again_ever_later_and_i
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     followed = Failing("The disk is full.", "The disk is full.", "The disk is full.", "The disk is gone.")
-    task = asyncio.create_task(Routing(found, followed, monotonic=clock, again_seconds=0.05).keep(["a"]))
+    task = asyncio.create_task(RouteFollowing(found, followed, monotonic=clock, again_seconds=0.05).keep(["a"]))
     await until(lambda: followed.routes == ["a"])
     task.cancel()
     pauses = [after - before for before, after in pairwise(followed.times)]
@@ -179,13 +179,13 @@ async def test_a_fault_that_stands_is_told_once_and_tried_again_ever_later_and_i
 
 
 async def test_a_project_that_changes_is_read_at_once_whatever_it_waited_for_and_then_not_again() -> None:
-    async def followed_in_full() -> weakref.ref[Routing]:
+    async def followed_in_full() -> weakref.ref[RouteFollowing]:
         followed = Failing("The disk is full.", "The disk is full.")
-        routing = Routing(found, followed, monotonic=clock, again_seconds=60.0)
+        routing = RouteFollowing(found, followed, monotonic=clock, again_seconds=60.0)
         task = asyncio.create_task(routing.keep(["a"]))
         for times in (1, 2):
             await until(lambda times=times: len(followed.times) == times and routing.behind("a") is None)  # type: ignore[misc]
-            routing.heard(Told(None, project="a"))
+            routing.heard(AppliedChange(None, project="a"))
         await until(lambda: followed.routes == ["a"])
         task.cancel()
         await asyncio.wait([task])

@@ -100,13 +100,13 @@ from pathlib import Path
 path = Path(sys.argv[1])
 opened = []
 sys.addaudithook(lambda event, told: opened.append(str(told[0])) if event == "open" else None)
-from reconciler.reading.child import Views
+from reconciler.reading.child import StoreViews as Views
 from reconciler.store.contract import Record
 from reconciler.store.sqlite import SqliteStore
 from reconciler.upkeep import backing_up, upgrading
 from reconciler.upkeep.checks import audits, stores
-from reconciler.upkeep.databases import STORE, Places
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.databases import STORE, DatabasePlaces as Places
+from reconciler.upkeep.watches import ProgressWatch as Watch
 async def use():
     store = SqliteStore(path)
     Views().of(str(path))

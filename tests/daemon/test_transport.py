@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import errors
 from reconciler.daemon import certificates, first_admin, headers
+from reconciler.model import errors
 from tests import daemons, needs
 from tests.daemons import Daemon
 
@@ -153,7 +153,7 @@ def test_what_is_wrong_with_a_certificate_is_told_in_words(tmp_path: Path, chain
         Authority(tmp_path).make(name)
     (tmp_path / "text").write_text("no certificate")
     with pytest.raises(errors.Refused) as caught:
-        certificates.read(certificates.Certificate(tmp_path / chain, tmp_path / key))
+        certificates.read_certificate(certificates.Certificate(tmp_path / chain, tmp_path / key))
     files, why = f"{tmp_path / chain} with the key {tmp_path / key}", reason.format(folder=tmp_path)
     assert str(caught.value) == (
         f"The certificate {files} cannot be used ({why}); mend `tls.certFile` or `tls.keyFile`."

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.clock import rfc3339
+from reconciler.model.clock import rfc3339
 from tests import worlds
 from tests.projects import destination, resource, type_of
 from tests.worlds import Following, Options, World

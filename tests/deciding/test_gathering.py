@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.deciding.gathering import PART, PART_BYTES, Gathering
+from reconciler.deciding.gathering import PART, PART_BYTES, ChangePart
 from reconciler.store.contract import Changes, KeyRow
 
 
@@ -16,7 +16,7 @@ from reconciler.store.contract import Changes, KeyRow
     ],
 )
 def test_a_part_closes_behind_what_fills_it(weights: list[int], sizes: list[int]) -> None:
-    rows, parts = Gathering(), list[Changes]()
+    rows, parts = ChangePart(), list[Changes]()
     for number, weight in enumerate(weights):
         rows.removed.append(KeyRow("default", "Source", str(number)))
         if rows.add(weight):

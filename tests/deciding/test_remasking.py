@@ -11,9 +11,8 @@ import pytest
 from reconciler.deciding import gathering
 from reconciler.deciding.changes import Decided, Stock
 from reconciler.deciding.remasking import Remasking
-from reconciler.planning.models import Change, Outcome
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome, UpdateStatus
 from reconciler.store.planning_view import PlanningView, StoredVersion
 from tests import worlds
 from tests.projects import Resource, destination, labelled, resource, type_of

@@ -1,20 +1,21 @@
 """What a program prints of itself, in a trace or while somebody looks for a fault, holds no secret."""
 
-from reconciler.access.actors import Actor, Role
 from reconciler.deciding import candidates, decisions, worlds
-from reconciler.deciding.candidates import Rules
-from reconciler.deciding.decisions import Batch
-from reconciler.deciding.worlds import World
-from reconciler.documents import limits, reading
+from reconciler.deciding.candidates import CandidateRules
+from reconciler.deciding.decisions import DocumentBatch
+from reconciler.deciding.worlds import StoreSnapshot
+from reconciler.model import documents as model_documents
+from reconciler.model import positions
+from reconciler.model.names import Key
+from reconciler.model.principals import Actor, Role
 from reconciler.reading.messages import Context, Part, RequestJob, Verb
-from reconciler.resources.keys import Key
 from tests import worlds as whole
 from tests.projects import destination, type_of
 
 SECRET = "canary-printed"
 KEY = b"canary-key-of-the-server"
 OWN = type_of("own", {"name": "token", "type": "string", "options": {"sensitive": True}})
-RULES = Rules(api_versions=whole.API_VERSIONS, hmac_key=KEY)
+RULES = CandidateRules(api_versions=whole.API_VERSIONS, hmac_key=KEY)
 
 
 def test_what_goes_over_the_pipe_is_not_printed() -> None:
@@ -31,13 +32,13 @@ def test_what_is_decided_and_what_is_stored_is_not_printed() -> None:
         rows = [row for part in told.parts for row in (*part.versions, *part.rewritten)]
         documents = world.view.documents(whole.PROJECT, [Key("Destination", "one")])
         versions = [*world.view.versions_naming(whole.PROJECT, ["Destination"], ["own"])]
-        read = reading.read(SECRET.encode(), syntax=reading.Syntax.YAML, limits=limits.FILE)
-        found = candidates.of_items([destination("one", token=SECRET + "3")], rules=RULES)
-        meets = World(world.view, whole.PROJECT, KEY)
+        read = model_documents.read(SECRET.encode(), syntax=model_documents.Syntax.YAML, limits=positions.FILE_LIMITS)
+        found = candidates.candidates_of_items([destination("one", token=SECRET + "3")], rules=RULES)
+        meets = StoreSnapshot(world.view, whole.PROJECT, KEY)
         wanted = [one.wanted(ordinal) for ordinal, one in enumerate(found)]
         actor = Actor("somebody", Role.ADMIN)
         stored = meets.stored([Key("Destination", "one")])
-        batch = Batch(found, wanted, stored, actor=actor, accept_invalid=False, tell=lambda *_: "")
+        batch = DocumentBatch(found, wanted, stored, actor=actor, accept_invalid=False, tell=lambda *_: "")
         decided = decisions.together(batch, meets)
         stock = worlds.stock_of(decided, world.view, project=whole.PROJECT)
     assert (len(rows), len(documents), len(versions), len(decided.outcomes)) == (1, 1, 2, 1)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from reconciler.deciding import resolving
 from reconciler.deciding.resolving import Coming, Resolved
-from reconciler.documents.values import Value
-from reconciler.resources import drafts, judging, violations
-from reconciler.resources.drafts import Draft
-from reconciler.resources.keys import Key
-from reconciler.resources.secret_references import NOTHING
-from reconciler.resources.violations import Violation
+from reconciler.model import resource, violations
+from reconciler.model.names import Key
+from reconciler.model.resource import Draft
+from reconciler.model.secret_references import NO_SECRETS
+from reconciler.model.values import Value
+from reconciler.model.violations import Violation
 from tests.resources.lookups import look_up, type_of
 
 CUSTOM = Key("ProcessorType", "custom")
@@ -43,9 +43,9 @@ def coming(
     """These documents, all but the barred ones arriving, where `there` and the type `custom` are."""
     judged: dict[int, tuple[Key, Draft]] = {}
     for ordinal, each in enumerate(documents):
-        found = judging.judge(each, api_versions=frozenset({"service/v1"}))
+        found = resource.judge(each, api_versions=frozenset({"service/v1"}))
         assert found.resource is not None, found.violations
-        judged[ordinal] = (found.resource.key, drafts.draft(found.resource, hmac_key=b"k"))
+        judged[ordinal] = (found.resource.key, resource.make_draft(found.resource, hmac_key=b"k"))
     return Coming(judged, judged.keys() - set(barred), {CUSTOM, *there}, judged.keys() if accept_invalid else ())
 
 
@@ -54,7 +54,7 @@ def tell(_: int, found: Iterable[Violation]) -> str:
 
 
 def resolve(one: Coming) -> Resolved:
-    return resolving.resolve(one, lookup=look_up, type_of=type_of, available=NOTHING, tell=tell)
+    return resolving.resolve(one, lookup=look_up, type_of=type_of, available=NO_SECRETS, tell=tell)
 
 
 def reasons(*documents: dict[str, Any], **context: Any) -> Mapping[int, str]:
@@ -134,7 +134,7 @@ def test_an_extension_of_another_type_that_comes_keeps_no_queue_whether_in_a_res
 def test_a_queue_in_an_extension_of_another_type_may_be_accepted() -> None:
     found = resolve(coming([document("Extension", "e", type="other"), webhook("e")], there=THERE, accept_invalid=True))
     assert found.reasons == {}
-    assert resolving.lines(found.fits[1].violations) == (f"/spec/parameters/1/value: {OTHER}",)
+    assert resolving.unresolved_lines(found.fits[1].violations) == (f"/spec/parameters/1/value: {OTHER}",)
 
 
 BAD_SYNC: list[Value] = [{"name": "sync", "value": "never"}]
@@ -148,7 +148,7 @@ def test_a_queue_is_judged_by_the_stored_extension_when_the_one_that_comes_is_re
 ) -> None:
     disk = document("Extension", "disk", type="file_storage", **spec)
     one = coming([webhook("disk"), disk], there=[*THERE, Key("Extension", "disk")], barred=barred)
-    found = resolving.resolve(one, lookup=look_up, type_of=lambda _: "other", available=NOTHING, tell=tell)
+    found = resolving.resolve(one, lookup=look_up, type_of=lambda _: "other", available=NO_SECRETS, tell=tell)
     assert found.reasons[0] == f"/spec/parameters/1/value: {OTHER}"
     assert found.reasons.keys() == ({0} if barred else {0, 1})
 
@@ -194,7 +194,7 @@ def test_everything_that_is_wrong_is_told_in_one_order() -> None:
 def test_parameters_that_do_not_fit_may_be_accepted_and_missing_references_never() -> None:
     found = resolve(coming([processor("a", bad=True), processor("b", "gone", bad=True)], accept_invalid=True))
     assert found.reasons == {1: f"/spec/processors/0/name: {MISSING.format('Processor gone')}"}
-    assert {ordinal: resolving.lines(fit.violations) for ordinal, fit in found.fits.items()} == {
+    assert {ordinal: resolving.unresolved_lines(fit.violations) for ordinal, fit in found.fits.items()} == {
         0: (f"/spec/parameters/0/value: {WRONG}",)
     }
 
@@ -209,7 +209,7 @@ def test_what_may_not_be_stored_is_judged_and_nobody_can_refer_to_it() -> None:
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_lines_are_one_for_each_violation(count: int) -> None:
     found = [Violation(("spec", number), "is wrong", of_parameter=True) for number in range(count)]
-    assert resolving.lines(found) == tuple(f"/spec/{number}: is wrong" for number in range(count))
+    assert resolving.unresolved_lines(found) == tuple(f"/spec/{number}: is wrong" for number in range(count))
 
 
 NAMES = "abcde"
@@ -277,7 +277,7 @@ def test_the_order_of_documents_changes_nothing(
             accept_invalid=accept_invalid,
         )
         result = resolve(one)
-        fits = {names[ordinal]: resolving.lines(fit.violations) for ordinal, fit in result.fits.items()}
+        fits = {names[ordinal]: resolving.unresolved_lines(fit.violations) for ordinal, fit in result.fits.items()}
         return {names[ordinal]: reason for ordinal, reason in result.reasons.items()}, fits
 
     assert resolved(data.draw(st.permutations(sorted(found)))) == resolved(sorted(found))

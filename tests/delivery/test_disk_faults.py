@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from reconciler.delivery import showing
-from reconciler.delivery.contract import Full, NotTaken, Taken
-from reconciler.delivery.gathering import Gathering
+from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
+from reconciler.delivery.gathering import SmallRequests
 from reconciler.delivery.manager import Manager
 from reconciler.metrics import delivery as metrics
 from reconciler.metrics.families import Sample
+from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull, Storage, Sync
 from reconciler.otlp import made_up, reading
-from reconciler.otlp.models import Group, Logs
-from reconciler.otlp.refusals import TooLarge
+from reconciler.otlp.models import Logs, RecordGroup
+from reconciler.otlp.refusals import RequestTooLarge
 from reconciler.queueing import disk
 from reconciler.queueing.contract import Piece
 from reconciler.queueing.system import System
-from reconciler.routing.models import Buffering, Destination, Endpoint, OnFull, Storage, Sync
 from tests.delivery.test_manager import LOGS, PROJECT, managing, routes, webhook
 from tests.queueing.test_faults import DOUBTFUL, Failing, Hanging
 from tests.servers import sinks
@@ -35,7 +35,7 @@ OVERHEAD = 104  # of a batch that is alone in its queue
 
 def faults(manager: Manager) -> int:
     """As /metrics has it."""
-    steps = metrics.steps(manager.figures(), now=0)
+    steps = metrics.delivery_steps(manager.figures(), now=0)
     [value] = [step.value for step in steps if isinstance(step, Sample) and step.family is metrics.FAULTS]
     assert isinstance(value, int)
     return value
@@ -55,7 +55,9 @@ async def test_what_the_disk_refuses_is_told_to_the_sender_in_the_log_in_the_met
         system.write_error = errno.EIO
         with pytest.raises(NotTaken, match=r"Input/output error.*Keep the records and send them again\."):
             await manager.take(PROJECT, LOGS)
-        with pytest.raises(Full, match="siem cannot take more now: the disk has too little room, or takes nothing"):
+        with pytest.raises(
+            QueueFull, match="siem cannot take more now: the disk has too little room, or takes nothing"
+        ):
             await manager.take(PROJECT, LOGS)
         monkeypatch.setattr(disk, "REFUSED_SECONDS", 0.0)
         with pytest.raises(NotTaken):
@@ -64,7 +66,7 @@ async def test_what_the_disk_refuses_is_told_to_the_sender_in_the_log_in_the_met
         assert (shown["queue"]["refused"], shown["message"]) == (True, showing.REFUSED)
         assert (shown["queue"]["batches"], shown["counts"]["taken"], faults(manager)) == (0, 0, 2)
         system.write_error = None
-        assert await manager.take(PROJECT, LOGS) == Taken()
+        assert await manager.take(PROJECT, LOGS) == TakenRecords()
         shown = manager.shown(PROJECT, "siem", answers=False)
         assert (shown["queue"]["refused"], shown["message"] == showing.REFUSED) == (False, False)
         assert (shown["queue"]["batches"], shown["counts"]["taken"], faults(manager)) == (1, 3, 2)
@@ -79,7 +81,7 @@ async def test_what_the_disk_refuses_is_told_to_the_sender_in_the_log_in_the_met
 async def test_a_disk_that_hangs_is_told_in_the_log_in_the_metrics_and_where_delivery_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("reconciler.delivery.manager.Gathering", partial(Gathering, look_seconds=0.02))
+    monkeypatch.setattr("reconciler.delivery.manager.SmallRequests", partial(SmallRequests, look_seconds=0.02))
     system = Hanging()
     drops = webhook("drops", buffering=Buffering(on_full=OnFull.DROP_NEWEST))
 
@@ -91,8 +93,8 @@ async def test_a_disk_that_hangs_is_told_in_the_log_in_the_metrics_and_where_del
         await manager.change(routes(drops))
         system.hangs = True
         try:
-            assert await manager.take(PROJECT, LOGS) == Taken()
-            assert await manager.take(PROJECT, LOGS) == Taken()
+            assert await manager.take(PROJECT, LOGS) == TakenRecords()
+            assert await manager.take(PROJECT, LOGS) == TakenRecords()
             counts = manager.shown(PROJECT, "drops", answers=False)["counts"]
             assert (counts["taken"], counts["dropped"]) == (0, 3)  # of the first nobody knows yet
             assert (shown(manager), faults(manager)) == ((True, True), 1)
@@ -115,7 +117,7 @@ async def test_what_was_answered_and_may_be_lost_is_told(tmp_path: Path, caplog:
             routes(webhook("siem", buffering=Buffering(storage=Storage(directory="here", sync=Sync.INTERVAL))))
         )
         system.sync_error = errno.EIO
-        assert await manager.take(PROJECT, LOGS) == Taken()
+        assert await manager.take(PROJECT, LOGS) == TakenRecords()
         await until(lambda: faults(manager) == 1)
         assert manager.shown(PROJECT, "siem", answers=False)["queue"]["refused"]
     folder = folder_of_queue(tmp_path)
@@ -126,16 +128,16 @@ async def test_a_request_that_would_never_fit_is_refused_for_good_and_any_other_
     tmp_path: Path,
 ) -> None:
     small = webhook("small", buffering=Buffering(storage=Storage(directory="here", max_bytes=1000)))
-    most, over = (Logs((Group(bytes(size), 1, {}),), 1, size) for size in (1000 - OVERHEAD, 1001 - OVERHEAD))
+    most, over = (Logs((RecordGroup(bytes(size), 1, {}),), 1, size) for size in (1000 - OVERHEAD, 1001 - OVERHEAD))
     async with managing(tmp_path) as manager:
         await manager.change(routes(small))
-        with pytest.raises(TooLarge, match="raise its `max_bytes`"):
+        with pytest.raises(RequestTooLarge, match="raise its `max_bytes`"):
             await manager.take(PROJECT, over)
-        assert await manager.take(PROJECT, most) == Taken()
-        with pytest.raises(Full, match="as many bytes as it may"):
+        assert await manager.take(PROJECT, most) == TakenRecords()
+        with pytest.raises(QueueFull, match="as many bytes as it may"):
             await manager.take(PROJECT, most)
         [_] = [done async for done in manager.discard(PROJECT, "small", queued=True, dead=False)]
-        assert await manager.take(PROJECT, most) == Taken()
+        assert await manager.take(PROJECT, most) == TakenRecords()
 
 
 class Small(System):
@@ -160,7 +162,7 @@ async def until_taken(manager: Manager, request: Logs) -> None:
     """As a sender that is refused sends it again: a queue that was refused gives back first what is used up."""
     for _ in range(2):
         with contextlib.suppress(NotTaken):
-            assert await manager.take(PROJECT, request) == Taken()
+            assert await manager.take(PROJECT, request) == TakenRecords()
             return
         await drained(manager)
     raise AssertionError
@@ -175,12 +177,12 @@ async def test_of_a_full_disk_nothing_that_was_accepted_is_lost_and_there_is_roo
 ) -> None:
     monkeypatch.setattr(disk, "REFUSED_SECONDS", 0.0)
     texts = [f"{number} {'x' * (64 << 10)}" for number in range(4)]  # none of them shares a batch
-    requests = [await reading.read(made_up.request(text, at=1), json=False) for text in texts]
+    requests = [await reading.read(made_up.test_request(text, at=1), json=False) for text in texts]
     with sinks.listening() as first, sinks.listening() as second:
         async with managing(tmp_path, system=Small(tmp_path / "queues", 5 * (66 << 10))) as manager:
             await manager.change(routes(webhook("a"), webhook("b")))
             for request in requests[:2]:
-                assert await manager.take(PROJECT, request) == Taken()
+                assert await manager.take(PROJECT, request) == TakenRecords()
             with pytest.raises(NotTaken, match="No space left on device"):
                 await manager.take(PROJECT, requests[2])  # it fits into one of the queues
             shown = [manager.shown(PROJECT, name, answers=False) for name in "ab"]

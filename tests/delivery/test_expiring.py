@@ -10,37 +10,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.daemon.delivering import Upkeep
-from reconciler.delivery.expiring import MOST_MILLISECONDS, Moment, believed, is_ahead
+from reconciler.delivery.expiring import MOST_MILLISECONDS, ExpiryMoment, believed_moment, is_ahead
 from reconciler.delivery.manager import Manager
+from reconciler.model.routes import Destination, Routes
 from reconciler.queueing.contract import Queue
 from reconciler.queueing.queues import Queues
-from reconciler.routing.models import Destination, Routes
 from reconciler.sending.exporter import Exporter
 from tests.queueing import places
 
 DAY = 86_400_000
-START = Moment(places.NOW, 5_000.0)
+START = ExpiryMoment(places.NOW, 5_000.0)
 MAX_AGE = 30 * 86_400.0
 
 
 @given(st.integers(min_value=0, max_value=400 * DAY))
 def test_time_that_passes_is_believed_however_long_nobody_looked(passed: int) -> None:
-    now = Moment(START.wall + passed, START.monotonic + passed / 1000)
-    assert (believed(START, now), is_ahead(START, now)) == (now.wall, False)
+    now = ExpiryMoment(START.wall + passed, START.monotonic + passed / 1000)
+    assert (believed_moment(START, now), is_ahead(START, now)) == (now.wall, False)
 
 
 @given(
     st.integers(min_value=2 * MOST_MILLISECONDS, max_value=9_000 * DAY), st.integers(min_value=0, max_value=400 * DAY)
 )
 def test_a_clock_that_is_set_ahead_is_not_believed_however_long_ago_it_was(jump: int, passed: int) -> None:
-    now = Moment(START.wall + jump + passed, START.monotonic + passed / 1000)
-    assert (believed(START, now), is_ahead(START, now)) == (START.wall + passed, True)
+    now = ExpiryMoment(START.wall + jump + passed, START.monotonic + passed / 1000)
+    assert (believed_moment(START, now), is_ahead(START, now)) == (START.wall + passed, True)
 
 
 @given(st.integers(min_value=1, max_value=9_000 * DAY), st.integers(min_value=0, max_value=400 * DAY))
 def test_a_clock_that_is_set_back_is_believed(jump: int, passed: int) -> None:
-    now = Moment(START.wall - jump + passed, START.monotonic + passed / 1000)
-    assert (believed(START, now), is_ahead(START, now)) == (now.wall, False)
+    now = ExpiryMoment(START.wall - jump + passed, START.monotonic + passed / 1000)
+    assert (believed_moment(START, now), is_ahead(START, now)) == (now.wall, False)
 
 
 class Clock:
@@ -50,8 +50,10 @@ class Clock:
         self.passed = 0.0
         self.wrong = 0.0
 
-    def __call__(self) -> Moment:
-        return Moment(START.wall + round((self.passed + self.wrong) * DAY), START.monotonic + self.passed * DAY / 1000)
+    def __call__(self) -> ExpiryMoment:
+        return ExpiryMoment(
+            START.wall + round((self.passed + self.wrong) * DAY), START.monotonic + self.passed * DAY / 1000
+        )
 
 
 @asynccontextmanager

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from reconciler.delivery.contract import NotTaken
-from reconciler.delivery.gathering import MOST_BYTES, MOST_RECORDS, Gathering
-from reconciler.delivery.splitting import Share
+from reconciler.delivery.gathering import MOST_BYTES, MOST_RECORDS, SmallRequests
+from reconciler.delivery.splitting import RecordShare
 from reconciler.queueing.contract import Piece, QueueFault, Shortage
 from reconciler.queueing.memory import MemoryQueue
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.anyio
 AT = 1_700_000_000_000
 
 
-def share(text: bytes, *, records: int = 1) -> Share:
-    return Share((text,), records, len(text))
+def share(text: bytes, *, records: int = 1) -> RecordShare:
+    return RecordShare((text,), records, len(text))
 
 
 class SlowQueue(MemoryQueue):
@@ -33,8 +33,8 @@ class SlowQueue(MemoryQueue):
         return written
 
 
-def gathering(queue: MemoryQueue, *, taken: Callable[[int], None] = lambda _: None) -> Gathering:
-    return Gathering(queue, who="siem", clock=lambda: AT, taken=taken, hung=lambda: None)
+def gathering(queue: MemoryQueue, *, taken: Callable[[int], None] = lambda _: None) -> SmallRequests:
+    return SmallRequests(queue, who="siem", clock=lambda: AT, taken=taken, hung=lambda: None)
 
 
 async def batches(queue: MemoryQueue) -> list[tuple[int, bytes | None]]:
@@ -102,7 +102,7 @@ async def test_what_comes_while_the_queue_writes_is_one_batch_after_it() -> None
 @pytest.mark.parametrize(
     "second", [share(b"b" * MOST_BYTES), share(b"b", records=MOST_RECORDS)], ids=["bytes", "records"]
 )
-async def test_a_batch_has_its_limits(second: Share) -> None:
+async def test_a_batch_has_its_limits(second: RecordShare) -> None:
     queue = memory()
     gathered = gathering(queue)
     await asyncio.gather(gathered.add(share(b"a")), gathered.add(second), gathered.add(share(b"c")))
@@ -151,7 +151,7 @@ async def test_who_gives_up_waiting_takes_nothing_back() -> None:
 
 async def test_who_waits_for_a_disk_that_hangs_hears_so_and_nothing_more_is_taken_until_it_answers() -> None:
     queue, taken, hung = SlowQueue(), list[int](), list[bool]()
-    gathered = Gathering(
+    gathered = SmallRequests(
         queue,
         who="siem",
         clock=lambda: AT,

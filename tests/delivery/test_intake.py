@@ -6,11 +6,11 @@ import random
 import pytest
 
 from reconciler.delivery.contract import NotTaken
-from reconciler.delivery.gathering import Gathering
+from reconciler.delivery.gathering import SmallRequests
 from reconciler.delivery.intake import Intake
-from reconciler.delivery.lanes import Counts, Lane
+from reconciler.delivery.lanes import Lane, LaneCounts
+from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull
 from reconciler.queueing.contract import QueueFault
-from reconciler.routing.models import Buffering, Destination, Endpoint, OnFull
 from tests.delivery.test_gathering import AT, SlowQueue, share
 from tests.waiting import until
 
@@ -18,8 +18,10 @@ pytestmark = pytest.mark.anyio
 
 
 def lane(queue: SlowQueue, on_full: OnFull) -> Lane:
-    counts = Counts()
-    gathering = Gathering(queue, who="siem", clock=lambda: AT, taken=counts.take, hung=lambda: None, look_seconds=0.01)
+    counts = LaneCounts()
+    gathering = SmallRequests(
+        queue, who="siem", clock=lambda: AT, taken=counts.take, hung=lambda: None, look_seconds=0.01
+    )
     wanted = Destination(name="siem", endpoint=Endpoint(host="127.0.0.1"), buffering=Buffering(on_full=on_full))
     return Lane("acme", "siem", "disk here", wanted, queue, None, gathering, counts=counts)
 
@@ -32,9 +34,9 @@ async def test_what_is_taken_late_after_all_was_not_dropped() -> None:
     queue = SlowQueue()
     drops = lane(queue, OnFull.DROP_NEWEST)
     await intake().take([(drops, share(b"a", records=2))])
-    assert drops.counts == Counts()
+    assert drops.counts == LaneCounts()
     queue.under_way[0].set_result(None)
-    await until(lambda: drops.counts == Counts(taken=2))
+    await until(lambda: drops.counts == LaneCounts(taken=2))
 
 
 async def test_what_is_refused_late_is_dropped() -> None:
@@ -42,7 +44,7 @@ async def test_what_is_refused_late_is_dropped() -> None:
     drops = lane(queue, OnFull.DROP_NEWEST)
     await intake().take([(drops, share(b"a", records=2))])
     queue.under_way[0].set_exception(QueueFault("The disk is full."))
-    await until(lambda: drops.counts == Counts(dropped=2))
+    await until(lambda: drops.counts == LaneCounts(dropped=2))
 
 
 async def test_what_its_sender_was_told_to_keep_is_dropped_neither_way() -> None:
@@ -52,7 +54,7 @@ async def test_what_its_sender_was_told_to_keep_is_dropped_neither_way() -> None
         await intake().take([(rejects, share(b"a", records=2))])
     queue.under_way[0].set_exception(QueueFault("The disk is full."))
     await until(lambda: rejects.gathering is not None and not rejects.gathering.is_stuck)
-    assert rejects.counts == Counts()
+    assert rejects.counts == LaneCounts()
 
 
 def unqueued() -> Lane:
@@ -72,7 +74,7 @@ async def test_what_is_queued_without_a_wait_ends_when_every_lane_has_it(on_full
         assert not ended.done()
         queue.under_way[0].set_result(None)
     await ended
-    assert [one.counts for one in taking] == [Counts(taken=2)] * count
+    assert [one.counts for one in taking] == [LaneCounts(taken=2)] * count
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -96,7 +98,7 @@ async def test_what_a_lane_drops_is_no_reason_to_send_it_again() -> None:
     await asyncio.sleep(0)
     queue.under_way[0].set_exception(QueueFault("The disk is full."))
     await ended
-    assert drops.counts == Counts(dropped=2)
+    assert drops.counts == LaneCounts(dropped=2)
 
 
 async def test_nothing_is_queued_without_a_wait_where_there_is_more_to_do_or_no_room() -> None:

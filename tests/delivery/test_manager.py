@@ -13,17 +13,12 @@ import msgspec
 import pytest
 
 from reconciler.delivery import showing
-from reconciler.delivery.contract import Behind, Full, NotTaken, Taken
+from reconciler.delivery.contract import Behind, NotTaken, QueueFull, TakenRecords
 from reconciler.delivery.figures import fullness
 from reconciler.delivery.manager import Manager
-from reconciler.egress.client import Client
-from reconciler.egress.networks import Policy
-from reconciler.otlp import made_up, reading
-from reconciler.otlp.models import Group, Logs
-from reconciler.queueing.contract import BATCH_BYTES, Queue, QueueFault
-from reconciler.queueing.queues import Queues
-from reconciler.queueing.system import System
-from reconciler.routing.models import (
+from reconciler.egress.client import HttpClient
+from reconciler.egress.networks import EgressPolicy
+from reconciler.model.routes import (
     Buffering,
     Destination,
     Endpoint,
@@ -35,10 +30,15 @@ from reconciler.routing.models import (
     Storage,
     Wanting,
 )
-from reconciler.secrets.directory import Directory
-from reconciler.secrets.sources import Sources
-from reconciler.sending.exporter import Environment, Exporter
-from reconciler.sending.outlet import Outlet
+from reconciler.otlp import made_up, reading
+from reconciler.otlp.models import Logs, RecordGroup
+from reconciler.queueing.contract import BATCH_BYTES, Queue, QueueFault
+from reconciler.queueing.queues import Queues
+from reconciler.queueing.system import System
+from reconciler.secrets.directory import SecretDirectory
+from reconciler.secrets.sources import SecretSources
+from reconciler.sending.exporter import Exporter, SendEnvironment
+from reconciler.sending.outlet import HttpSender
 from tests.queueing.test_faults import Failing
 from tests.servers import sinks
 from tests.servers.sinks import Sink
@@ -46,7 +46,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-LOGS = Logs((Group(b"\n\x00", 3, {"team": "edge"}),), 3, 2)
+LOGS = Logs((RecordGroup(b"\n\x00", 3, {"team": "edge"}),), 3, 2)
 NEVER = Schedule(cron="0 0 29 2 *", window=1)
 PROJECT = "acme"
 ON_DISK, IN_MEMORY = Buffering(), Buffering(storage=None)
@@ -56,12 +56,12 @@ ON_DISK, IN_MEMORY = Buffering(), Buffering(storage=None)
 async def managing(folder: Path, *, system: System | None = None, reserve: int = 0) -> AsyncIterator[Manager]:
     """A manager that knows of no destination but those that it is told to route to."""
     queues = Queues(folder / "queues", reserve=reserve, clock=lambda: 1_000, system=system)
-    sources = Sources({}, (), Directory(folder / "secrets"))
-    async with Client(policy=Policy()) as client:
-        outlet = Outlet(client, secrets=sources, authorities=None)
+    sources = SecretSources({}, (), SecretDirectory(folder / "secrets"))
+    async with HttpClient(policy=EgressPolicy()) as client:
+        outlet = HttpSender(client, secrets=sources, authorities=None)
 
         def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
-            surroundings = Environment(clock=lambda: 1_000, random=random.Random(1))  # noqa: S311
+            surroundings = SendEnvironment(clock=lambda: 1_000, random=random.Random(1))  # noqa: S311
             return Exporter(destination, project=project, queue=queue, outlet=outlet, environment=surroundings)
 
         async def look_up(_project: str, _name: str) -> Destination | None:
@@ -98,7 +98,7 @@ async def test_nothing_is_taken_before_the_routes_are_known(tmp_path: Path) -> N
     asked: list[str] = []
     async with managing(tmp_path) as manager:
         manager.follow(asked.append, lambda _: None)
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             await manager.take(PROJECT, LOGS)
     assert asked == [PROJECT]
 
@@ -108,7 +108,7 @@ async def test_what_nobody_takes_is_tried_again_while_the_routes_are_older_than_
     async with managing(tmp_path) as manager:
         manager.follow(lambda _: None, lambda _: behind)
         await manager.change(routes(webhook("siem"), labels=(("team", "shop"),)))
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             await manager.take(PROJECT, LOGS)
         behind = None
         taken = await manager.take(PROJECT, LOGS)
@@ -135,10 +135,10 @@ async def test_old_routes_are_used_unless_they_are_late_or_lead_to_a_changed_end
         if is_taken:
             assert waits is not None
             await waits
-            assert await manager.take(PROJECT, LOGS) == Taken()
+            assert await manager.take(PROJECT, LOGS) == TakenRecords()
         else:
             assert waits is None
-            with pytest.raises(Full, match="reading the project's Configurations"):
+            with pytest.raises(QueueFull, match="reading the project's Configurations"):
                 await manager.take(PROJECT, LOGS)
 
 
@@ -158,12 +158,12 @@ async def test_what_no_route_takes_is_kept_by_its_sender_while_it_is_wanted(
     async with managing(tmp_path) as manager:
         await manager.change(msgspec.structs.replace(elsewhere, wanting=(wanting,)))
         if is_kept:
-            with pytest.raises(Full, match="cannot deliver by its present version"):
+            with pytest.raises(QueueFull, match="cannot deliver by its present version"):
                 await manager.take(PROJECT, LOGS)
         else:
             assert (await manager.take(PROJECT, LOGS)).rejected == 3
         await manager.change(msgspec.structs.replace(routes(webhook("siem")), wanting=(wanting,)))
-        assert await manager.take(PROJECT, LOGS) == Taken()
+        assert await manager.take(PROJECT, LOGS) == TakenRecords()
 
 
 async def test_nothing_is_sent_to_what_is_held_and_its_records_wait(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ async def test_nothing_is_sent_to_what_is_held_and_its_records_wait(tmp_path: Pa
         held = msgspec.structs.replace(destination, held=True)
         async with managing(tmp_path) as manager:
             await manager.change(routes(held))
-            await manager.take(PROJECT, await reading.read(made_up.request("waits", at=1), json=False))
+            await manager.take(PROJECT, await reading.read(made_up.test_request("waits", at=1), json=False))
             shown = manager.shown(PROJECT, "siem", answers=False)
             assert (shown["state"], shown["queue"]["batches"], shown["window"]) == ("held", 1, None)
             assert "records wait in the queue" in shown["message"]
@@ -187,7 +187,7 @@ async def test_nothing_is_sent_to_what_is_held_and_its_records_wait(tmp_path: Pa
 
 
 async def test_only_what_somebody_takes_whole_is_queued_without_a_wait(tmp_path: Path) -> None:
-    other = Logs((*LOGS.groups, Group(b"\n\x00", 3, {"team": "shop"})), 6, 4)
+    other = Logs((*LOGS.groups, RecordGroup(b"\n\x00", 3, {"team": "shop"})), 6, 4)
     async with managing(tmp_path) as manager:
         assert manager.enqueue(PROJECT, LOGS) is None
         await manager.change(routes(webhook("siem"), webhook("lake"), labels=(("team", "edge"),)))
@@ -224,7 +224,7 @@ async def test_a_queue_that_cannot_be_opened_refuses_its_records_and_no_others(t
         (tmp_path / "queues" / "file_storage_persistent_queue").write_text("in the way")
         with pytest.raises(QueueFault, match="cannot be opened"):
             await manager.change(routes(webhook("siem"), webhook("other", buffering=IN_MEMORY)))
-        with pytest.raises(Full, match="siem"):
+        with pytest.raises(QueueFull, match="siem"):
             await manager.take(PROJECT, LOGS)
         await manager.change(routes(webhook("other", buffering=IN_MEMORY)))
         assert (await manager.take(PROJECT, LOGS)).rejected == 0
@@ -251,11 +251,11 @@ async def test_records_are_not_taken_into_a_queue_that_left_while_an_endpoint_an
         inline = Destination(name="inline", endpoint=endpoint, buffering=Buffering(queue=False))
         async with managing(tmp_path) as manager:
             await manager.change(routes(inline, webhook("siem", buffering=IN_MEMORY)))
-            logs = await reading.read(made_up.request("precious", at=1), json=False)
+            logs = await reading.read(made_up.test_request("precious", at=1), json=False)
             taking = asyncio.create_task(manager.take(PROJECT, logs))
             await until(lambda: bool(sink.received))
             await manager.change(routes(inline, webhook("siem")))
-            with pytest.raises(Full):
+            with pytest.raises(QueueFull):
                 await taking
             assert (await manager.take(PROJECT, logs)).rejected == 0
             assert manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"] == 1
@@ -269,10 +269,10 @@ async def test_room_is_asked_again_after_an_endpoint_answered(tmp_path: Path) ->
         one = webhook("siem", buffering=Buffering(max_batches=1))
         async with managing(tmp_path) as manager:
             await manager.change(routes(inline, one))
-            logs = await reading.read(made_up.request("x" * BATCH_BYTES, at=1), json=False)
+            logs = await reading.read(made_up.test_request("x" * BATCH_BYTES, at=1), json=False)
             both = await asyncio.gather(*(manager.take(PROJECT, logs) for _ in range(2)), return_exceptions=True)
             depth = manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"]
-    assert [type(one) for one in both].count(Full) == 1
+    assert [type(one) for one in both].count(QueueFull) == 1
     assert depth == 1
 
 
@@ -282,14 +282,14 @@ async def test_a_lane_that_is_wanted_again_is_not_ended_by_its_drain(tmp_path: P
         await manager.change(Routes(project=PROJECT))
         await manager.change(routes(webhook("siem")))
         await asyncio.sleep(0)
-        assert await manager.take(PROJECT, LOGS) == Taken()
+        assert await manager.take(PROJECT, LOGS) == TakenRecords()
         assert manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"] == 1
     assert len(list((tmp_path / "queues").glob("*/*/queue.json"))) == 1
 
 
 async def test_nothing_is_shown_of_a_project_that_nobody_has_read(tmp_path: Path) -> None:
     async with managing(tmp_path) as manager:
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             manager.all(PROJECT, answers=False)
 
 
@@ -297,7 +297,7 @@ async def test_destinations_without_a_queue_are_asked_at_once_and_the_first_that
     with sinks.listening() as slow, sinks.listening() as refusing:
         slow.script(*[sinks.says(200, after=0.4)] * 3)
         refusing.script(sinks.says(400))
-        logs = await reading.read(made_up.request("one", at=1), json=False)
+        logs = await reading.read(made_up.test_request("one", at=1), json=False)
 
         def inline(name: str, port: int) -> Destination:
             endpoint = Endpoint(scheme="http", host="127.0.0.1", port=port)
@@ -358,7 +358,7 @@ async def test_what_is_queued_for_a_destination_that_nobody_wants_follows_its_co
         old, new = sending(wrong, canary="old"), sending(right, canary="new")
         async with managing(tmp_path) as manager:
             await manager.change(routes(old))
-            await manager.take(PROJECT, await reading.read(made_up.request("precious", at=1), json=False))
+            await manager.take(PROJECT, await reading.read(made_up.test_request("precious", at=1), json=False))
             await until(lambda: bool(wrong.received))
             assert await manager.left(PROJECT) == ("siem",)  # so that a correction in the same moment is not missed
             await manager.change(Routes(project=PROJECT, former=(old,)))
@@ -376,10 +376,10 @@ async def test_a_queue_that_has_another_place_now_drains_by_what_its_destination
         elsewhere = Buffering(storage=Storage(directory="elsewhere"))
         async with managing(tmp_path) as manager:
             await manager.change(routes(sending(wrong)))
-            await manager.take(PROJECT, await reading.read(made_up.request("old place", at=1), json=False))
+            await manager.take(PROJECT, await reading.read(made_up.test_request("old place", at=1), json=False))
             await until(lambda: bool(wrong.received))
             await manager.change(routes(sending(wrong, buffering=elsewhere)))
-            await manager.take(PROJECT, await reading.read(made_up.request("new place", at=1), json=False))
+            await manager.take(PROJECT, await reading.read(made_up.test_request("new place", at=1), json=False))
             await manager.change(routes(sending(right, buffering=elsewhere)))
             await until(lambda: sorted(right.records) == ["new place", "old place"])
             await until(lambda: len(manager.figures().lanes) == 1)
@@ -453,7 +453,7 @@ async def test_what_a_disk_does_not_take_is_dropped_where_that_is_wanted_and_ref
     async with managing(tmp_path, system=system) as manager:
         await manager.change(routes(drops, webhook("kept", buffering=IN_MEMORY)))
         system.write_error = errno.EIO
-        assert await manager.take(PROJECT, LOGS) == Taken()
+        assert await manager.take(PROJECT, LOGS) == TakenRecords()
         dropped, kept = (manager.shown(PROJECT, name, answers=False) for name in ("drops", "kept"))
         assert (dropped["counts"]["dropped"], dropped["counts"]["taken"], dropped["queue"]["batches"]) == (3, 0, 0)
         assert (kept["counts"]["dropped"], kept["counts"]["taken"], kept["queue"]["batches"]) == (0, 3, 1)
@@ -470,13 +470,13 @@ async def test_what_a_full_queue_cannot_take_is_a_dead_letter_where_that_is_want
     async with managing(tmp_path) as manager:
         await manager.change(routes(buries, webhook("takes")))
         for _ in range(2):
-            assert await manager.take(PROJECT, LOGS) == Taken()
+            assert await manager.take(PROJECT, LOGS) == TakenRecords()
         full, takes = (manager.shown(PROJECT, name, answers=False) for name in ("buries", "takes"))
         assert (full["counts"]["taken"], full["counts"]["dead"], full["counts"]["dropped"]) == (6, 6, 0)
         assert (full["queue"]["batches"], full["deadLetters"]["batches"], full["deadLetters"]["records"]) == (0, 2, 6)
         assert (takes["counts"]["taken"], takes["queue"]["records"], takes["queue"]["load"]) == (6, 6, 0.006)
         for _ in range(8):
-            assert await manager.take(PROJECT, LOGS) == Taken()
+            assert await manager.take(PROJECT, LOGS) == TakenRecords()
         full, takes = (manager.shown(PROJECT, name, answers=False) for name in ("buries", "takes"))
         assert full["deadLetters"]["bytes"] <= storage.max_bytes
         assert full["counts"]["dropped"] > 0
@@ -493,7 +493,7 @@ async def test_what_a_disk_refuses_as_a_dead_letter_is_dropped(tmp_path: Path) -
         await manager.change(routes(buries))
         system.write_error = errno.EIO
         for _ in range(2):  # the disk is not asked again at once
-            assert await manager.take(PROJECT, LOGS) == Taken()
+            assert await manager.take(PROJECT, LOGS) == TakenRecords()
         shown = manager.shown(PROJECT, "buries", answers=False)
         assert (shown["counts"]["dropped"], shown["counts"]["taken"], shown["counts"]["dead"]) == (6, 0, 0)
 
@@ -505,7 +505,9 @@ async def test_a_disk_that_is_down_to_what_stays_free_is_told_where_records_woul
         await manager.change(routes(webhook("siem"), webhook("fast", buffering=IN_MEMORY)))
         told = [one["message"] == showing.NO_ROOM for one in manager.all(PROJECT, answers=False)["deliveries"]]
         assert told == [False, True]  # `fast` is in memory
-        with pytest.raises(Full, match="siem cannot take more now: the disk has too little room, or takes nothing"):
+        with pytest.raises(
+            QueueFull, match="siem cannot take more now: the disk has too little room, or takes nothing"
+        ):
             await manager.take(PROJECT, LOGS)
 
 
@@ -515,7 +517,7 @@ async def test_senders_to_a_full_queue_try_again_after_one_to_five_seconds_and_n
         await manager.change(routes(webhook("siem", buffering=nothing)))
         told = set()
         for _ in range(60):
-            with pytest.raises(Full) as full:
+            with pytest.raises(QueueFull) as full:
                 await manager.take(PROJECT, LOGS)
             told.add(full.value.seconds)
     assert told == {1.0, 2.0, 3.0, 4.0, 5.0}
@@ -565,7 +567,7 @@ async def test_whoever_gives_up_a_discard_leaves_no_queue_open_that_nobody_has(t
         with pytest.raises(asyncio.CancelledError):
             await discarding
         await manager.change(routes(webhook("siem")))
-        assert await manager.take(PROJECT, LOGS) == Taken()
+        assert await manager.take(PROJECT, LOGS) == TakenRecords()
     assert len(list((tmp_path / "queues").glob("*/*/queue.json"))) == 1
 
 
@@ -577,6 +579,6 @@ async def test_a_destination_is_not_refused_when_it_returns_at_any_moment_while_
             for _ in range(turns):
                 await asyncio.sleep(0)
             await manager.change(routes(webhook("siem")))
-        assert await manager.take(PROJECT, LOGS) == Taken()
+        assert await manager.take(PROJECT, LOGS) == TakenRecords()
         assert manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"] == 1
     assert len(list((tmp_path / "queues").glob("*/*/queue.json"))) == 1

@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.delivery.contract import Full, Taken
+from reconciler.delivery.contract import QueueFull, TakenRecords
+from reconciler.model.routes import Routes
 from reconciler.queueing import committer
 from reconciler.queueing.contract import QueueFault
 from reconciler.queueing.disk import DiskQueue
-from reconciler.routing.models import Routes
 from tests.delivery.test_manager import IN_MEMORY, LOGS, PROJECT, managing, routes, webhook
 from tests.queueing import places
 from tests.queueing.test_faults import Hanging
@@ -43,7 +43,7 @@ async def test_a_queue_of_which_nobody_can_read_whose_it_is_keeps_nobody_from_th
         for wanted in (routes(webhook("siem")), of_other(routes(webhook("memory", buffering=IN_MEMORY)))):
             with pytest.raises(QueueFault, match=f"Whose the queue in {unread.parent} is cannot be read"):
                 await manager.change(wanted)
-            assert await manager.take(wanted.project, LOGS) == Taken()
+            assert await manager.take(wanted.project, LOGS) == TakenRecords()
         refused.clear()
         await manager.change(of_other(Routes(project=OTHER)))
         assert asked == [OTHER]  # what `lake` is may be known, now that it is known whose the queue is
@@ -78,7 +78,7 @@ async def test_queues_that_end_while_the_disk_hangs_share_one_wait_and_keep_no_o
         await taking
         await until(lambda: len([*tmp_path.glob("queues/*/*/")]) == 1)
         await manager.change(of_other(routes(*gone)))
-        assert await manager.take(OTHER, LOGS) == Taken()
+        assert await manager.take(OTHER, LOGS) == TakenRecords()
 
 
 async def test_what_operators_and_the_clock_ask_of_a_disk_that_hangs_has_an_end_and_other_queues_have_theirs(
@@ -95,7 +95,7 @@ async def test_what_operators_and_the_clock_ask_of_a_disk_that_hangs_has_an_end_
         assert isinstance(first, DiskQueue)
         async with first._dead._changing:  # as somebody has it whom the disk keeps waiting
             for steps in (manager.replay(PROJECT, "a"), manager.discard(PROJECT, "a", queued=False, dead=True)):
-                with pytest.raises(Full, match="The disk of the queues does not answer; try again when it does"):
+                with pytest.raises(QueueFull, match="The disk of the queues does not answer; try again when it does"):
                     await anext(steps)
             await manager.expire(before=places.NOW + 1)
         letters = [manager.shown(PROJECT, name, answers=False)["deadLetters"]["batches"] for name in "ab"]

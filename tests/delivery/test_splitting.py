@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery.splitting import split
-from reconciler.otlp.models import Group, Logs
+from reconciler.delivery.splitting import split_request
+from reconciler.otlp.models import Logs, RecordGroup
 
 NAMES = ("a", "b", "c")
 
 
-def logs(*groups: Group) -> Logs:
+def logs(*groups: RecordGroup) -> Logs:
     return Logs(groups, sum(one.records for one in groups), sum(len(one.data) for one in groups))
 
 
@@ -20,7 +20,7 @@ def by_attribute(attributes: Mapping[str, str]) -> tuple[str, ...]:
 
 
 groups = st.builds(
-    lambda data, records, to: Group(data, records, {"to": "".join(sorted(to))}),
+    lambda data, records, to: RecordGroup(data, records, {"to": "".join(sorted(to))}),
     st.binary(min_size=1, max_size=4),
     st.integers(min_value=1, max_value=9),
     st.sets(st.sampled_from(NAMES)),
@@ -28,8 +28,10 @@ groups = st.builds(
 
 
 @given(st.lists(groups, max_size=8))
-def test_each_group_goes_once_to_each_of_its_destinations_in_the_order_in_which_it_came(given: list[Group]) -> None:
-    divided = split(logs(*given), by_attribute)
+def test_each_group_goes_once_to_each_of_its_destinations_in_the_order_in_which_it_came(
+    given: list[RecordGroup],
+) -> None:
+    divided = split_request(logs(*given), by_attribute)
     for name in NAMES:
         wanted = [one for one in given if name in one.attributes["to"]]
         if not wanted:
@@ -43,4 +45,4 @@ def test_each_group_goes_once_to_each_of_its_destinations_in_the_order_in_which_
 
 
 def test_a_request_without_groups_goes_nowhere() -> None:
-    assert split(logs(), by_attribute) == ({}, 0)
+    assert split_request(logs(), by_attribute) == ({}, 0)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.documents import reading
-from reconciler.documents.limits import FILE, Limits
-from reconciler.documents.reading import DocumentError, Syntax
-from reconciler.documents.values import Value
+from reconciler.model import documents
+from reconciler.model.documents import DocumentError, Syntax
+from reconciler.model.positions import FILE_LIMITS, TextLimits
+from reconciler.model.values import Value
 
 SECONDS = 60  # for one process, on a machine that is busy
 
@@ -24,17 +24,17 @@ class Refusal(NamedTuple):
     message: str
 
 
-def values(text: str | bytes, *, syntax: Syntax = Syntax.YAML, limits: Limits = FILE) -> list[Value]:
+def values(text: str | bytes, *, syntax: Syntax = Syntax.YAML, limits: TextLimits = FILE_LIMITS) -> list[Value]:
     data = text.encode() if isinstance(text, str) else text
-    return [document.value for document in reading.read(data, syntax=syntax, limits=limits)]
+    return [document.value for document in documents.read(data, syntax=syntax, limits=limits)]
 
 
-def value(text: str | bytes, *, syntax: Syntax = Syntax.YAML, limits: Limits = FILE) -> Value:
+def value(text: str | bytes, *, syntax: Syntax = Syntax.YAML, limits: TextLimits = FILE_LIMITS) -> Value:
     (only,) = values(text, syntax=syntax, limits=limits)
     return only
 
 
-def refusal(text: str | bytes, *, syntax: Syntax = Syntax.YAML, limits: Limits = FILE) -> Refusal:
+def refusal(text: str | bytes, *, syntax: Syntax = Syntax.YAML, limits: TextLimits = FILE_LIMITS) -> Refusal:
     with pytest.raises(DocumentError) as caught:
         values(text, syntax=syntax, limits=limits)
     error = caught.value
@@ -46,8 +46,8 @@ def refusal(text: str | bytes, *, syntax: Syntax = Syntax.YAML, limits: Limits =
 # Imports what reads once, and forks for each text: an answer, if there is one, and how that process ended.
 _READERS = """
 import json, os, resource, sys, traceback
-from reconciler.documents import reading
-from reconciler.documents.limits import FILE
+from reconciler.model import documents as reading
+from reconciler.model.positions import FILE_LIMITS as FILE
 
 def answer(data, syntax):
     try:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from reconciler.documents.limits import FILE, Limits
-from reconciler.documents.reading import Syntax
+from reconciler.model.documents import Syntax
+from reconciler.model.positions import FILE_LIMITS, TextLimits
 from tests.documents import reads
 from tests.documents.reads import Refusal
 
@@ -117,14 +117,14 @@ def test_a_text_over_the_limit_is_refused_before_anything_looks_at_it(syntax: Sy
 
 @pytest.mark.parametrize("syntax", list(Syntax))
 def test_a_text_as_large_as_the_limit_is_read(syntax: Syntax) -> None:
-    exact = b'"' + b"x" * (FILE.bytes - 2) + b'"'
+    exact = b'"' + b"x" * (FILE_LIMITS.bytes - 2) + b'"'
 
-    assert reads.value(exact, syntax=syntax) == "x" * (FILE.bytes - 2)
+    assert reads.value(exact, syntax=syntax) == "x" * (FILE_LIMITS.bytes - 2)
     assert reads.refusal(exact + b" ", syntax=syntax)[:2] == (1, 1)
 
 
 def test_deep_nesting_is_no_matter_for_the_stack_when_the_limit_allows_it() -> None:
-    value = reads.value("[" * 5_000 + "]" * 5_000, limits=Limits(depth=5_000))
+    value = reads.value("[" * 5_000 + "]" * 5_000, limits=TextLimits(depth=5_000))
 
     depth = 0
     while value:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from reconciler.documents import reading
-from reconciler.documents.limits import FILE, Limits
-from reconciler.documents.reading import Document, Syntax
-from reconciler.documents.values import Value
+from reconciler.model import documents
+from reconciler.model.documents import Document, Syntax
+from reconciler.model.positions import FILE_LIMITS, TextLimits
+from reconciler.model.values import Value
 from tests.documents import reads
 
 
@@ -49,7 +49,7 @@ def test_nothing_but_space_is_no_document(text: str) -> None:
 
 
 def test_the_document_knows_where_it_begins() -> None:
-    assert reading.read("\ufeff\r\n  {}".encode(), syntax=Syntax.JSON, limits=FILE) == [
+    assert documents.read("\ufeff\r\n  {}".encode(), syntax=Syntax.JSON, limits=FILE_LIMITS) == [
         Document(value={}, index=0, line=2, column=3)
     ]
 
@@ -127,7 +127,7 @@ def test_what_breaks_a_rule_is_refused_at_its_place(text: str, line: int, column
 
 
 def test_depth_counts_lists_and_mappings_but_no_text() -> None:
-    limits = Limits(depth=2)
+    limits = TextLimits(depth=2)
 
     assert reads.value('[{"[[[{": "]}[[[["}]', syntax=Syntax.JSON, limits=limits) == [{"[[[{": "]}[[[["}]
     refusal = reads.refusal('[{"a":\n[]}]', syntax=Syntax.JSON, limits=limits)
@@ -136,7 +136,7 @@ def test_depth_counts_lists_and_mappings_but_no_text() -> None:
 
 @pytest.mark.parametrize("text", ['{"a": [1, 2], "b": {}}', '{"a,:,:,:[{[{": [], "b": [ [ ] ]}', "[0, 1, 2, 3, 4, 5]"])
 def test_nodes_count_keys_and_containers_but_no_text(text: str) -> None:
-    fits, tight = Limits(nodes=7), Limits(nodes=5)
+    fits, tight = TextLimits(nodes=7), TextLimits(nodes=5)
 
     assert reads.value(text, syntax=Syntax.JSON, limits=fits) == json.loads(text)
     refusal = reads.refusal(text, syntax=Syntax.JSON, limits=tight)
@@ -144,7 +144,7 @@ def test_nodes_count_keys_and_containers_but_no_text(text: str) -> None:
 
 
 def test_text_counts_utf8_bytes_of_strings_and_keys() -> None:
-    limits = Limits(text=6)
+    limits = TextLimits(text=6)
 
     assert reads.value('{"é": "abcd", "": [10000]}', syntax=Syntax.JSON, limits=limits) == {"é": "abcd", "": [10000]}
     refusal = reads.refusal('{"é": "abcde"}', syntax=Syntax.JSON, limits=limits)

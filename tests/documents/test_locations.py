@@ -2,10 +2,10 @@
 
 import pytest
 
-from reconciler.documents import reading
-from reconciler.documents.limits import FILE
-from reconciler.documents.reading import DocumentError, Syntax
-from reconciler.documents.values import Pointer
+from reconciler.model import documents
+from reconciler.model.documents import DocumentError, Syntax
+from reconciler.model.positions import FILE_LIMITS
+from reconciler.model.values import Pointer
 
 YAML = """\
 # a comment
@@ -66,7 +66,7 @@ spec: *common
 def test_yaml_values_and_keys_are_found(
     index: int, pointer: Pointer, place: tuple[int, int], key: tuple[int, int]
 ) -> None:
-    locations = reading.locate(YAML.encode(), syntax=Syntax.YAML, limits=FILE)
+    locations = documents.locate(YAML.encode(), syntax=Syntax.YAML, limits=FILE_LIMITS)
 
     assert locations.of(index, pointer) == place
     assert locations.of(index, pointer, at_key=True) == key
@@ -89,7 +89,7 @@ def test_json_values_and_keys_are_found(
     pointer: Pointer, place: tuple[int, int], key: tuple[int, int], line_end: str
 ) -> None:
     text = '\ufeff\n{"é": [1,\n {"a": null}],\n "c\\/\\n": "x"}\n'.replace("\n", line_end)
-    locations = reading.locate(text.encode(), syntax=Syntax.JSON, limits=FILE)
+    locations = documents.locate(text.encode(), syntax=Syntax.JSON, limits=FILE_LIMITS)
 
     assert locations.of(0, pointer) == place
     assert locations.of(0, pointer, at_key=True) == key
@@ -98,12 +98,12 @@ def test_json_values_and_keys_are_found(
 @pytest.mark.parametrize("syntax", list(Syntax))
 @pytest.mark.parametrize("data", [b"", b" \n"])
 def test_an_empty_text_has_no_places_but_its_start(data: bytes, syntax: Syntax) -> None:
-    assert reading.locate(data, syntax=syntax, limits=FILE).of(0, ("a",)) == (1, 1)
+    assert documents.locate(data, syntax=syntax, limits=FILE_LIMITS).of(0, ("a",)) == (1, 1)
 
 
 @pytest.mark.parametrize("syntax", list(Syntax))
 @pytest.mark.parametrize(("data", "place"), [(b"[1\n", (2, 1)), (b"[\xff", (1, 2)), (b"[" * 101, (1, 101))])
 def test_a_text_that_cannot_be_read_cannot_be_located(data: bytes, place: tuple[int, int], syntax: Syntax) -> None:
     with pytest.raises(DocumentError) as caught:
-        reading.locate(data, syntax=syntax, limits=FILE)
+        documents.locate(data, syntax=syntax, limits=FILE_LIMITS)
     assert (caught.value.line, caught.value.column) == place

@@ -8,10 +8,10 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reconciler.documents import json_walk, reading
-from reconciler.documents.limits import FILE, Limits
-from reconciler.documents.reading import DocumentError, Syntax
-from reconciler.documents.values import Pointer, Value
+from reconciler.model import documents, json_documents
+from reconciler.model.documents import DocumentError, Syntax
+from reconciler.model.positions import FILE_LIMITS, TextLimits
+from reconciler.model.values import Pointer, Value
 from tests.documents import reads
 
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
@@ -142,28 +142,31 @@ YAML_TEXTS = st.lists(st.sampled_from(YAML_PIECES), max_size=25).map("".join)
 JSON_TEXTS = st.lists(st.sampled_from(JSON_PIECES), max_size=16).map("".join)
 
 
-def _refused(data: bytes, syntax: Syntax, limits: Limits) -> DocumentError | None:
+def _refused(data: bytes, syntax: Syntax, limits: TextLimits) -> DocumentError | None:
     """The refusal, if there is one; any other exception fails the test."""
     try:
-        reading.read(data, syntax=syntax, limits=limits)
+        documents.read(data, syntax=syntax, limits=limits)
     except DocumentError as error:
         return error
     return None
 
 
-def _not_located(data: bytes, syntax: Syntax, limits: Limits) -> DocumentError | None:
+def _not_located(data: bytes, syntax: Syntax, limits: TextLimits) -> DocumentError | None:
     try:
-        reading.locate(data, syntax=syntax, limits=limits)
+        documents.locate(data, syntax=syntax, limits=limits)
     except DocumentError as error:
         return error
     return None
 
 
-TIGHT = Limits(depth=4, nodes=12, text=30)
+TIGHT = TextLimits(depth=4, nodes=12, text=30)
 
 
-@given(data=st.binary(max_size=40) | (YAML_TEXTS | JSON_TEXTS).map(str.encode), limits=st.sampled_from([FILE, TIGHT]))
-def test_bytes_are_read_or_refused_and_nothing_else(data: bytes, limits: Limits) -> None:
+@given(
+    data=st.binary(max_size=40) | (YAML_TEXTS | JSON_TEXTS).map(str.encode),
+    limits=st.sampled_from([FILE_LIMITS, TIGHT]),
+)
+def test_bytes_are_read_or_refused_and_nothing_else(data: bytes, limits: TextLimits) -> None:
     for syntax in Syntax:
         error = _refused(data, syntax, limits)
         unlocated = _not_located(data, syntax, limits)
@@ -175,15 +178,15 @@ def test_bytes_are_read_or_refused_and_nothing_else(data: bytes, limits: Limits)
             assert "\n" not in error.message
 
 
-@given(text=JSON_TEXTS | _nested(SCALARS).map(json.dumps), limits=st.sampled_from([FILE, TIGHT]))
-def test_the_fast_json_parser_and_the_exact_walk_agree(text: str, limits: Limits) -> None:
+@given(text=JSON_TEXTS | _nested(SCALARS).map(json.dumps), limits=st.sampled_from([FILE_LIMITS, TIGHT]))
+def test_the_fast_json_parser_and_the_exact_walk_agree(text: str, limits: TextLimits) -> None:
     assume(text.strip(" \t\r\n"))
     error = _refused(text.encode(), Syntax.JSON, limits)
     if error is None:
-        json_walk.walk(text, limits=limits)
+        json_documents.walk(text, limits=limits)
     else:
         with pytest.raises(DocumentError) as walked:
-            json_walk.walk(text, limits=limits)
+            json_documents.walk(text, limits=limits)
         assert (walked.value.line, walked.value.column) == (error.line, error.column)
         assert walked.value.message == error.message
 
@@ -249,7 +252,7 @@ def test_positions_point_at_the_text(shape: Value, flow: bool | None, syntax: Sy
         text, quote = json.dumps(value, indent=indent or None, ensure_ascii=False), '"'
     else:
         text, quote = yaml.safe_dump(value, default_flow_style=flow, allow_unicode=True, indent=indent + 2), ""
-    locations = reading.locate(text.encode(), syntax=syntax, limits=FILE)
+    locations = documents.locate(text.encode(), syntax=syntax, limits=FILE_LIMITS)
     lines = text.split("\n")
 
     for pointer, found in _pointers(value):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from reconciler.documents import limits, reading, values
-from reconciler.documents.limits import Limits
-from reconciler.documents.reading import Syntax
-from reconciler.documents.values import Pointer
+from reconciler.model import documents, positions, values
+from reconciler.model.documents import Syntax
+from reconciler.model.positions import TextLimits
+from reconciler.model.values import Pointer
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from reconciler.documents.values import Pointer
     ],
 )
 def test_the_ending_of_a_path_tells_the_syntax(path: str, syntax: Syntax | None) -> None:
-    assert reading.syntax_of(path) is syntax
+    assert documents.syntax_of(path) is syntax
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,6 @@ def test_pointers_are_written_as_rfc_6901_says(pointer: Pointer, text: str) -> N
 
 
 def test_a_body_holds_what_a_file_holds_wrapped_and_more_nodes_when_it_is_large() -> None:
-    assert limits.for_body(1000) == Limits(bytes=1000, depth=102, nodes=100_000, text=16 * 2**20)
-    assert limits.for_body(8 * 2**20) == Limits(bytes=8 * 2**20, depth=102, nodes=2**20, text=16 * 2**20)
-    assert limits.for_body(32 * 2**20) == Limits(bytes=32 * 2**20, depth=102, nodes=2**22, text=32 * 2**20)
+    assert positions.limits_of_body(1000) == TextLimits(bytes=1000, depth=102, nodes=100_000, text=16 * 2**20)
+    assert positions.limits_of_body(8 * 2**20) == TextLimits(bytes=8 * 2**20, depth=102, nodes=2**20, text=16 * 2**20)
+    assert positions.limits_of_body(32 * 2**20) == TextLimits(bytes=32 * 2**20, depth=102, nodes=2**22, text=32 * 2**20)

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.documents import yaml_reader
-from reconciler.documents.limits import FILE, Limits
-from reconciler.documents.positions import DocumentError
-from reconciler.documents.shapes import MOST_CHARACTERS, Shapes
-from reconciler.documents.values import Document
+from reconciler.model import yaml_documents
+from reconciler.model.positions import FILE_LIMITS, DocumentError, TextLimits
+from reconciler.model.values import Document
+from reconciler.model.yaml_documents import MOST_CHARACTERS, Shapes
 
 PLAIN = (
     *("a", "T", "name", "true", "null", "Null", "FALSE", "no", "n", "nullable", "_", "/v1/a", "a b  c", "it's"),
@@ -98,17 +97,17 @@ class Reader:
         self.parsed: list[str] = []
         self.shapes = Shapes(self._parse)
 
-    def _parse(self, text: str, limits: Limits) -> list[Document]:
+    def _parse(self, text: str, limits: TextLimits) -> list[Document]:
         self.parsed.append(text)
-        return yaml_reader.parsed(text, limits)
+        return yaml_documents.parsed(text, limits)
 
     def outcome(self, text: str) -> object:
-        return _outcome(lambda: self.shapes.documents(text, FILE))
+        return _outcome(lambda: self.shapes.documents(text, FILE_LIMITS))
 
     def read(self, texts: Iterable[str]) -> None:
         """Each is read as libyaml reads it."""
         for text in texts:
-            assert self.outcome(text) == _outcome(lambda text=text: yaml_reader.parsed(text, FILE))  # type: ignore[misc]
+            assert self.outcome(text) == _outcome(lambda text=text: yaml_documents.parsed(text, FILE_LIMITS))  # type: ignore[misc]
 
 
 def _outcome(read: Callable[[], list[Document]]) -> object:
@@ -168,7 +167,7 @@ def test_the_third_text_of_a_shape_needs_no_parser() -> None:
 
 def test_what_one_text_gave_is_not_shared_with_the_next() -> None:
     reader = Reader()
-    first, second, third = (reader.shapes.documents("a:\n  b: c\nd: [e]\n", FILE)[0].value for _ in range(3))
+    first, second, third = (reader.shapes.documents("a:\n  b: c\nd: [e]\n", FILE_LIMITS)[0].value for _ in range(3))
     assert isinstance(second, dict)
 
     second["a"] = second["d"] = None
@@ -185,11 +184,11 @@ def test_another_quote_is_another_shape() -> None:
 def test_long_texts_and_texts_with_limits_of_their_own_are_always_parsed() -> None:
     reader = Reader()
     long = "a: b\n" + "# \n" * (MOST_CHARACTERS // 3)
-    few = Limits(nodes=2)
+    few = TextLimits(nodes=2)
 
     for _ in range(4):
         reader.outcome(long)
-        assert _outcome(lambda: reader.shapes.documents("a: b\n", FILE)) == [("{'a': 'b'}", 0, 1, 1)]
+        assert _outcome(lambda: reader.shapes.documents("a: b\n", FILE_LIMITS)) == [("{'a': 'b'}", 0, 1, 1)]
         assert isinstance(_outcome(lambda: reader.shapes.documents("a: b\n", few)), tuple)
 
     assert reader.parsed.count(long) == 4

@@ -2,10 +2,10 @@
 
 import pytest
 
-from reconciler.documents import reading
-from reconciler.documents.limits import FILE, Limits
-from reconciler.documents.reading import Document, Syntax
-from reconciler.documents.values import Value
+from reconciler.model import documents
+from reconciler.model.documents import Document, Syntax
+from reconciler.model.positions import FILE_LIMITS, TextLimits
+from reconciler.model.values import Value
 from tests.documents import reads
 
 
@@ -144,7 +144,7 @@ def test_an_alias_gives_a_copy_that_changes_alone() -> None:
 def test_documents_know_their_index_and_where_they_begin() -> None:
     text = b"---\n# nothing\n---\n\n  a: 1\n--- [2]\n---\n---\n&x !!str 3\n"
 
-    assert reading.read(text, syntax=Syntax.YAML, limits=FILE) == [
+    assert documents.read(text, syntax=Syntax.YAML, limits=FILE_LIMITS) == [
         Document(value={"a": 1}, index=1, line=5, column=3),
         Document(value=[2], index=2, line=6, column=5),
         Document(value="3", index=4, line=9, column=1),
@@ -274,7 +274,7 @@ def test_what_is_not_utf8_is_refused_at_its_place(
 
 
 def test_depth_counts_lists_and_mappings_with_aliases_in_place() -> None:
-    limits = Limits(depth=3)
+    limits = TextLimits(depth=3)
     deep = "is nested deeper than 3 levels; flatten it"
 
     assert reads.value("[[[1]]]", limits=limits) == [[[1]]]
@@ -286,18 +286,18 @@ def test_depth_counts_lists_and_mappings_with_aliases_in_place() -> None:
 
 
 def test_nodes_count_keys_and_containers_over_all_documents() -> None:
-    limits = Limits(nodes=7)
+    limits = TextLimits(nodes=7)
     many = "holds more than 7 values and keys (an alias counts as what it stands for); split it into smaller ones"
 
     assert reads.value("{a: 1, b: [2, 3]}", limits=limits) == {"a": 1, "b": [2, 3]}
     assert reads.refusal("{a: 1, b: [2, 3, 4]}", limits=limits) == (1, 18, many)
     assert reads.refusal("{a: 1, b: [2, []]}\n---\n[]\n", limits=limits) == (3, 1, many)
-    assert reads.refusal("- &x [1, 2]\n- *x\n- 3\n", limits=Limits(nodes=6)) == (2, 3, many.replace("7", "6"))
+    assert reads.refusal("- &x [1, 2]\n- *x\n- 3\n", limits=TextLimits(nodes=6)) == (2, 3, many.replace("7", "6"))
     assert reads.value("- &x [1, 2]\n- *x\n", limits=limits) == [[1, 2], [1, 2]]
 
 
 def test_text_counts_utf8_bytes_of_scalars_and_keys() -> None:
-    limits = Limits(text=6)
+    limits = TextLimits(text=6)
     much = "holds more than 6 bytes of text (an alias counts as what it stands for); split it into smaller ones"
 
     assert reads.value("é: abcd", limits=limits) == {"é": "abcd"}

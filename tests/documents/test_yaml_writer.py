@@ -5,8 +5,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents import limits, reading, yaml_writer
-from reconciler.documents.values import Value
+from reconciler.model import documents as model_documents
+from reconciler.model import positions, yaml_documents
+from reconciler.model.values import Value
 from tests import hostile_text
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
@@ -25,13 +26,13 @@ VALUES: st.SearchStrategy[Value] = st.recursive(
 
 
 def read(text: str) -> list[Value]:
-    documents = reading.read(text.encode(), syntax=reading.Syntax.YAML, limits=limits.FILE)
+    documents = model_documents.read(text.encode(), syntax=model_documents.Syntax.YAML, limits=positions.FILE_LIMITS)
     return [document.value for document in documents]
 
 
 @given(VALUES.filter(lambda value: value is not None))
 def test_a_value_is_read_as_it_was_written(value: Value) -> None:
-    text = yaml_writer.write([value])
+    text = yaml_documents.to_yaml([value])
     assert read(text) == [value]
     assert yaml.safe_load(text) == value  # YAML 1.1 agrees
     assert hostile_text.unseen(text) == []
@@ -39,14 +40,14 @@ def test_a_value_is_read_as_it_was_written(value: Value) -> None:
 
 @given(st.lists(MARKED | st.fixed_dictionaries({"raw": MARKED}), min_size=2, max_size=4))
 def test_a_stream_is_read_as_it_was_written(values: list[Value]) -> None:
-    text = yaml_writer.write(values)
+    text = yaml_documents.to_yaml(values)
     assert read(text) == values
     assert list(yaml.safe_load_all(text)) == values
 
 
 def test_documents_are_a_stream_in_their_order() -> None:
-    assert yaml_writer.write([{"b": 1, "a": [1, {"c": "x"}]}, {"a": 2}]) == ("b: 1\na:\n- 1\n- c: x\n---\na: 2\n")
-    assert yaml_writer.write([]) == ""
+    assert yaml_documents.to_yaml([{"b": 1, "a": [1, {"c": "x"}]}, {"a": 2}]) == ("b: 1\na:\n- 1\n- c: x\n---\na: 2\n")
+    assert yaml_documents.to_yaml([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -70,13 +71,13 @@ def test_documents_are_a_stream_in_their_order() -> None:
     ],
 )
 def test_only_what_would_be_misread_is_quoted(value: Value, text: str) -> None:
-    assert yaml_writer.write([value]) == text
+    assert yaml_documents.to_yaml([value]) == text
 
 
 def test_long_lines_are_not_folded() -> None:
-    assert yaml_writer.write([{"a": "word " * 100 + "end"}]).count("\n") == 1
+    assert yaml_documents.to_yaml([{"a": "word " * 100 + "end"}]).count("\n") == 1
 
 
 def test_equal_parts_are_written_out() -> None:
     part: Value = {"a": 1}
-    assert "&" not in yaml_writer.write([{"one": part, "two": part}])
+    assert "&" not in yaml_documents.to_yaml([{"one": part, "two": part}])

@@ -18,32 +18,43 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.egress import machine, networks
-from reconciler.egress.client import MOST_ADDRESSES, Client
-from reconciler.egress.exchange import Answer, Cause, Denied, Limits, Request, Target, Unanswered, Unsendable
-from reconciler.egress.networks import Listener, Policy
-from reconciler.resources import addresses
+from reconciler.egress.client import MOST_ADDRESSES, HttpClient
+from reconciler.egress.exchange import (
+    AnswerLimits,
+    Denied,
+    FailureCause,
+    HttpAnswer,
+    HttpRequest,
+    HttpTarget,
+    Unanswered,
+    Unsendable,
+)
+from reconciler.egress.networks import EgressPolicy, Listener
+from reconciler.model import hosts
 from tests import needs
 from tests.egress.servers import OK, Server, answers, free_port, listening, says
 
 pytestmark = pytest.mark.anyio
 
-LIMITS = Limits(connect=5.0, total=20.0)
-SHORT = Limits(connect=5.0, total=0.3)
+LIMITS = AnswerLimits(connect=5.0, total=20.0)
+SHORT = AnswerLimits(connect=5.0, total=0.3)
 METADATA = "169.254.169.254"
-OPEN = Policy()
+OPEN = EgressPolicy()
 
 
-def target(server: Server, host: str = "127.0.0.1", path: str = "/hook") -> Target:
-    return Target("http", host, server.port, path)
+def target(server: Server, host: str = "127.0.0.1", path: str = "/hook") -> HttpTarget:
+    return HttpTarget("http", host, server.port, path)
 
 
-def own(server: Server, address: str = "127.0.0.1") -> Policy:
+def own(server: Server, address: str = "127.0.0.1") -> EgressPolicy:
     """The policy of a service that listens where the server does."""
-    return Policy(listeners=(Listener(ip_address(address), server.port),), is_local=machine.has)
+    return EgressPolicy(listeners=(Listener(ip_address(address), server.port),), is_local=machine.machine_has)
 
 
-async def send(request: Request, policy: Policy = OPEN, limits: Limits = LIMITS, **more: object) -> Answer:
-    async with Client(policy=policy, **more) as client:  # type: ignore[arg-type]
+async def send(
+    request: HttpRequest, policy: EgressPolicy = OPEN, limits: AnswerLimits = LIMITS, **more: object
+) -> HttpAnswer:
+    async with HttpClient(policy=policy, **more) as client:  # type: ignore[arg-type]
         return await client.send(request, limits=limits)
 
 
@@ -58,9 +69,9 @@ async def test_a_request_is_sent_as_it_was_given_and_the_answer_is_what_the_serv
             ("Authorization", "Bearer a\tb"),
             ("X-Ü".replace("Ü", "U"), "é"),
         )
-        answer = await send(Request(target(server, path="/a%2Fb/../é?q=%20+&r"), "PUT", headers, b"[1]"))
+        answer = await send(HttpRequest(target(server, path="/a%2Fb/../é?q=%20+&r"), "PUT", headers, b"[1]"))
 
-    assert answer == Answer(
+    assert answer == HttpAnswer(
         202, "Taken, thanks", (("Retry-After", "5"), ("X-A", "1"), ("X-A", "2"), ("Content-Length", "4")), b"done"
     )
     line, *rest = server.heads[0].decode().split("\r\n")
@@ -82,10 +93,12 @@ async def test_a_request_is_sent_as_it_was_given_and_the_answer_is_what_the_serv
 @pytest.mark.parametrize("size", [0, 3, 100_000, 5 << 20])
 async def test_the_head_is_the_same_whether_a_body_goes_with_it_or_behind_it(size: int) -> None:
     body = b"x" * size
-    async with listening() as server, Client(policy=OPEN) as client:
+    async with listening() as server, HttpClient(policy=OPEN) as client:
         for headers in ((), (("Content-Type", "text/plain"),)):
-            answer = await client.send(Request(target(server, path="/é?q=+&r"), "POST", headers, body), limits=LIMITS)
-            assert answer == Answer(200, "OK", (("Content-Length", "2"),), b"ok")
+            answer = await client.send(
+                HttpRequest(target(server, path="/é?q=+&r"), "POST", headers, body), limits=LIMITS
+            )
+            assert answer == HttpAnswer(200, "OK", (("Content-Length", "2"),), b"ok")
 
     assert server.bodies == [body, body]
     assert server.connections == 1
@@ -108,8 +121,10 @@ async def test_a_server_that_answers_before_it_has_read_all_gets_the_next_reques
         writer.transport.abort()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, Client(policy=OPEN) as client:
-        wanted = Request(Target("http", "127.0.0.1", server.sockets[0].getsockname()[1], "/"), body=bytes(32 << 20))
+    async with server, HttpClient(policy=OPEN) as client:
+        wanted = HttpRequest(
+            HttpTarget("http", "127.0.0.1", server.sockets[0].getsockname()[1], "/"), body=bytes(32 << 20)
+        )
         found = [(await client.send(wanted, limits=LIMITS)).status for _ in range(2)]
         ended.set()
 
@@ -118,9 +133,9 @@ async def test_a_server_that_answers_before_it_has_read_all_gets_the_next_reques
 
 async def test_a_connection_is_used_again_and_cookies_are_not() -> None:
     said = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
-    async with listening(says(said)) as server, Client(policy=OPEN) as client:
+    async with listening(says(said)) as server, HttpClient(policy=OPEN) as client:
         for _ in range(2):
-            await client.send(Request(target(server)), limits=LIMITS)
+            await client.send(HttpRequest(target(server)), limits=LIMITS)
 
         assert (server.connections, len(server.heads)) == (1, 2)
         assert b"cookie" not in server.heads[1].lower()
@@ -130,7 +145,7 @@ async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -
     async with listening() as proxy, listening() as server:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        answer = await send(Request(target(server)))
+        answer = await send(HttpRequest(target(server)))
 
         assert (answer.status, proxy.connections) == (200, 0)
 
@@ -158,7 +173,7 @@ async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -
 async def test_no_header_adds_a_line_or_reframes_the_request(headers: tuple[tuple[str, str], ...]) -> None:
     async with listening() as server:
         with pytest.raises(Unsendable) as caught:
-            await send(Request(target(server), headers=headers))
+            await send(HttpRequest(target(server), headers=headers))
 
         assert (server.connections, server.heads) == (0, [])
     assert "secret" not in caught.value.message
@@ -185,7 +200,7 @@ async def test_no_header_adds_a_line_or_reframes_the_request(headers: tuple[tupl
 async def test_no_host_or_path_hides_where_it_leads(host: str, path: str) -> None:
     async with listening() as server:
         with pytest.raises(Unsendable):
-            await send(Request(target(server, host, path)))
+            await send(HttpRequest(target(server, host, path)))
 
         assert server.connections == 0
 
@@ -203,7 +218,7 @@ async def test_no_host_or_path_hides_where_it_leads(host: str, path: str) -> Non
 )
 async def test_the_server_learns_the_host_as_it_was_written(host: str, header: str) -> None:
     async with listening() as server:
-        await send(Request(target(server, host)), resolve=answers(["127.0.0.1"]))
+        await send(HttpRequest(target(server, host)), resolve=answers(["127.0.0.1"]))
 
         [line] = [line for line in server.heads[0].decode().split("\r\n") if line.startswith("Host: ")]
         assert line.lower() == f"host: {header}:{server.port}"
@@ -221,7 +236,7 @@ def test_what_reaches_the_wire_is_what_was_given_line_by_line_or_nothing(path: s
         async with listening() as server:
             given_ = tuple((f"X{name}", value) for name, value in headers.items())
             try:
-                await send(Request(target(server, path=f"/{path}"), headers=given_))
+                await send(HttpRequest(target(server, path=f"/{path}"), headers=given_))
             except Unsendable:
                 assert server.connections == 0
                 return
@@ -250,7 +265,7 @@ async def test_a_redirect_is_an_answer_and_nobody_follows_it() -> None:
         await site.start()
         port = runner.addresses[0][1]
         async with listening() as other:
-            answer = await send(Request(Target("http", "127.0.0.1", port, "/hook")))
+            answer = await send(HttpRequest(HttpTarget("http", "127.0.0.1", port, "/hook")))
 
             assert answer.status == 307
             assert dict(answer.headers)["Location"] == f"http://127.0.0.1:{other.port}/stolen"
@@ -264,7 +279,7 @@ async def test_a_redirect_is_an_answer_and_nobody_follows_it() -> None:
 async def test_the_services_own_listener_is_refused_by_every_name(host: str, bound: str) -> None:
     async with listening() as server:
         with pytest.raises(Denied) as caught:
-            await send(Request(target(server, host)), own(server, bound), resolve=answers(["127.0.0.1"]))
+            await send(HttpRequest(target(server, host)), own(server, bound), resolve=answers(["127.0.0.1"]))
 
         assert caught.value.rule == networks.OWN_LISTENER
         assert server.connections == 0
@@ -279,7 +294,7 @@ async def test_a_listener_on_every_address_is_refused_at_the_machines_own() -> N
         mine = str(probe.getsockname()[0])
     async with listening(host=mine) as server:
         with pytest.raises(Denied, match="listener of the service itself"):
-            await send(Request(target(server, mine)), own(server, "0.0.0.0"))  # noqa: S104
+            await send(HttpRequest(target(server, mine)), own(server, "0.0.0.0"))  # noqa: S104
 
         assert server.connections == 0
 
@@ -288,29 +303,29 @@ async def test_a_listener_on_loopback_of_the_other_family_is_refused_too() -> No
     async with listening(host="::1") as server:
         for host in ("::1", "[::1]", "0:0:0:0:0:0:0:1", "localhost"):
             with pytest.raises(Denied, match="listener of the service itself"):
-                await send(Request(target(server, host)), own(server, "::1"), resolve=answers(["::1"]))
+                await send(HttpRequest(target(server, host)), own(server, "::1"), resolve=answers(["::1"]))
 
         assert server.connections == 0
 
 
 async def test_what_else_listens_on_this_machine_may_be_reached() -> None:
     async with listening() as api, listening() as server:
-        assert (await send(Request(target(server)), own(api, "0.0.0.0"))).status == 200  # noqa: S104
+        assert (await send(HttpRequest(target(server)), own(api, "0.0.0.0"))).status == 200  # noqa: S104
 
 
 @pytest.mark.parametrize("then", [METADATA, "own"])
 async def test_a_name_that_leads_elsewhere_the_next_time_is_judged_the_next_time(then: str) -> None:
     said = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     async with listening(says(said)) as server, listening(host="127.0.0.2") as api:
-        policy = Policy(listeners=(Listener(ip_address("127.0.0.2"), server.port),))
+        policy = EgressPolicy(listeners=(Listener(ip_address("127.0.0.2"), server.port),))
         resolve = answers(["127.0.0.1"], ["127.0.0.2" if then == "own" else then])
-        async with Client(policy=policy, resolve=resolve) as client:
-            request = Request(target(server, "rebinding.example"))
+        async with HttpClient(policy=policy, resolve=resolve) as client:
+            request = HttpRequest(target(server, "rebinding.example"))
             assert (await client.send(request, limits=LIMITS)).status == 200
             with pytest.raises(Denied) as caught:
                 await client.send(request, limits=LIMITS)
 
-        assert caught.value.rule == (networks.OWN_LISTENER if then == "own" else addresses.METADATA)
+        assert caught.value.rule == (networks.OWN_LISTENER if then == "own" else hosts.METADATA)
         assert (len(server.heads), api.connections) == (1, 0)
 
 
@@ -320,12 +335,12 @@ def test_of_several_addresses_the_refused_ones_are_skipped(backend: str, caplog:
         async with listening() as server:
             resolve = answers([METADATA, "::ffff:169.254.170.2", "fe80::1%lo", "127.0.0.1"])
             with caplog.at_level(logging.WARNING):
-                answer = await send(Request(target(server, "mixed.example")), resolve=resolve)
+                answer = await send(HttpRequest(target(server, "mixed.example")), resolve=resolve)
 
             assert (answer.status, len(server.heads)) == (200, 1)
             told = [record.getMessage() for record in caplog.records if record.name == "reconciler.egress.client"]
             assert (
-                f"mixed.example:{server.port} led to {METADATA}, which {addresses.METADATA}; it was not connected to"
+                f"mixed.example:{server.port} led to {METADATA}, which {hosts.METADATA}; it was not connected to"
                 in (told)
             )
 
@@ -339,8 +354,8 @@ async def test_a_name_with_refused_addresses_alone_says_which_rule_and_not_which
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(Denied) as caught:
-        await send(Request(Target("http", "bad.example", 80)), resolve=answers(["10.1.2.3", "fd00::7"]),
-                   policy=Policy(deny=(ip_network("10.0.0.0/8"), ip_network("fd00::/8"))))  # fmt: skip
+        await send(HttpRequest(HttpTarget("http", "bad.example", 80)), resolve=answers(["10.1.2.3", "fd00::7"]),
+                   policy=EgressPolicy(deny=(ip_network("10.0.0.0/8"), ip_network("fd00::/8"))))  # fmt: skip
 
     assert caught.value.message == (
         "nothing is sent to bad.example:80, since its address is denied by `delivery.egress`; name another host"
@@ -353,9 +368,11 @@ async def test_a_name_with_refused_addresses_alone_says_which_rule_and_not_which
 
 async def test_a_refused_address_beside_a_silent_one_may_be_tried_again() -> None:
     with pytest.raises(Unanswered) as caught:
-        await send(Request(Target("http", "down.example", free_port())), resolve=answers([METADATA, "127.0.0.1"]))
+        await send(
+            HttpRequest(HttpTarget("http", "down.example", free_port())), resolve=answers([METADATA, "127.0.0.1"])
+        )
 
-    assert caught.value.cause is Cause.CONNECT
+    assert caught.value.cause is FailureCause.CONNECT
     assert "127.0.0.1" not in caught.value.message
 
 
@@ -364,20 +381,20 @@ async def test_a_refused_address_beside_a_silent_one_may_be_tried_again() -> Non
 )
 async def test_no_literal_address_gets_past_the_rules_of_every_machine(host: str) -> None:
     with pytest.raises(Unsendable, match="the service never connects there"):
-        await send(Request(Target("http", host, 80)))
+        await send(HttpRequest(HttpTarget("http", host, 80)))
 
 
 async def test_no_more_addresses_of_a_name_are_tried_than_the_limit() -> None:
     many = [f"127.1.{number}.1" for number in range(200)]
     tried: list[str] = []
 
-    def note(address: addresses.Address) -> bool:
+    def note(address: hosts.Address) -> bool:
         tried.append(str(address))
         return True
 
-    policy = Policy(listeners=(Listener(ip_address("0.0.0.0"), 80),), is_local=note)  # noqa: S104
+    policy = EgressPolicy(listeners=(Listener(ip_address("0.0.0.0"), 80),), is_local=note)  # noqa: S104
     with pytest.raises(Denied):
-        await send(Request(Target("http", "many.example", 80)), policy, resolve=answers(many))
+        await send(HttpRequest(HttpTarget("http", "many.example", 80)), policy, resolve=answers(many))
 
     assert list(dict.fromkeys(tried)) == many[:MOST_ADDRESSES]
 
@@ -385,9 +402,9 @@ async def test_no_more_addresses_of_a_name_are_tried_than_the_limit() -> None:
 async def test_a_name_that_does_not_resolve_or_resolves_to_nothing_may_be_tried_again() -> None:
     for resolve in (answers([]), failing):
         with pytest.raises(Unanswered) as caught:
-            await send(Request(Target("http", "gone.example", 80)), resolve=resolve)
+            await send(HttpRequest(HttpTarget("http", "gone.example", 80)), resolve=resolve)
 
-        assert caught.value.cause is Cause.NAME
+        assert caught.value.cause is FailureCause.NAME
         assert caught.value.message == "gone.example:80 has no address: the name does not resolve"
 
 
@@ -397,7 +414,7 @@ async def failing(host: str, port: int) -> Sequence[str]:  # noqa: ARG001
 
 async def test_the_systems_resolver_knows_localhost() -> None:
     async with listening() as server:
-        assert (await send(Request(target(server, "localhost")))).status == 200
+        assert (await send(HttpRequest(target(server, "localhost")))).status == 200
 
 
 # Behind a proxy
@@ -406,20 +423,24 @@ async def test_the_systems_resolver_knows_localhost() -> None:
 async def test_behind_a_proxy_everything_goes_to_the_proxy_and_literals_are_judged_before() -> None:
     async with listening() as proxy:
         url = f"http://127.0.0.1:{proxy.port}"
-        closed = Policy(deny=(ip_network("0.0.0.0/0"), ip_network("::/0")))
-        answer = await send(Request(Target("http", "name.example", 80, "/a")), closed, proxy=url, resolve=failing)
+        closed = EgressPolicy(deny=(ip_network("0.0.0.0/0"), ip_network("::/0")))
+        answer = await send(
+            HttpRequest(HttpTarget("http", "name.example", 80, "/a")), closed, proxy=url, resolve=failing
+        )
 
         assert answer.status == 200
         assert proxy.heads[0].startswith(b"POST http://name.example/a HTTP/1.1\r\n")
         with pytest.raises(Denied, match="denied"):
-            await send(Request(Target("http", "192.0.2.1", 80)), closed, proxy=url)
+            await send(HttpRequest(HttpTarget("http", "192.0.2.1", 80)), closed, proxy=url)
         assert len(proxy.heads) == 1
 
 
 async def test_a_proxy_that_is_the_service_itself_is_refused() -> None:
     async with listening() as proxy:
         with pytest.raises(Denied, match="since the proxy's address is a listener of the service itself"):
-            await send(Request(Target("http", "name.example", 80)), own(proxy), proxy=f"http://127.0.0.1:{proxy.port}")
+            await send(
+                HttpRequest(HttpTarget("http", "name.example", 80)), own(proxy), proxy=f"http://127.0.0.1:{proxy.port}"
+            )
 
         assert proxy.connections == 0
 
@@ -427,7 +448,7 @@ async def test_a_proxy_that_is_the_service_itself_is_refused() -> None:
 async def test_a_proxy_that_opens_no_tunnel_is_named() -> None:
     async with listening(says(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")) as proxy:
         with pytest.raises(Unanswered) as caught:
-            await send(Request(Target("https", "name.example", 443)), proxy=f"http://127.0.0.1:{proxy.port}")
+            await send(HttpRequest(HttpTarget("https", "name.example", 443)), proxy=f"http://127.0.0.1:{proxy.port}")
 
         assert proxy.heads[0].startswith(b"CONNECT name.example:443 HTTP/1.1\r\n")
         assert caught.value.message == "name.example:443 cannot be reached: the proxy answered 403"
@@ -454,31 +475,31 @@ def endless(head: bytes, part: bytes) -> Callable[[asyncio.StreamWriter], Awaita
 @pytest.mark.parametrize(
     ("reply", "cause"),
     [
-        (silence, Cause.TIME),
-        (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), Cause.ANSWER),
-        (says(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 11 + OK), Cause.ANSWER),
-        (endless(b"HTTP/1.1 200 ", b"x" * 1000), Cause.ANSWER),
-        (endless(b"HTTP/1.1 200 OK\r\n", b"X-A: 1\r\n"), Cause.ANSWER),
-        (endless(b"HTTP/1.1 200 OK\r\nX-A: ", b"x" * 1000), Cause.ANSWER),
-        (says(b"SSH-2.0-OpenSSH\r\n"), Cause.ANSWER),
-        (says(b"HTTP/1.1 200 OK\r\nX-A\r\n\r\n"), Cause.ANSWER),
+        (silence, FailureCause.TIME),
+        (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), FailureCause.ANSWER),
+        (says(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 11 + OK), FailureCause.ANSWER),
+        (endless(b"HTTP/1.1 200 ", b"x" * 1000), FailureCause.ANSWER),
+        (endless(b"HTTP/1.1 200 OK\r\n", b"X-A: 1\r\n"), FailureCause.ANSWER),
+        (endless(b"HTTP/1.1 200 OK\r\nX-A: ", b"x" * 1000), FailureCause.ANSWER),
+        (says(b"SSH-2.0-OpenSSH\r\n"), FailureCause.ANSWER),
+        (says(b"HTTP/1.1 200 OK\r\nX-A\r\n\r\n"), FailureCause.ANSWER),
     ],
 )
 async def test_an_answer_without_an_end_to_its_head_is_none(
-    reply: Callable[[asyncio.StreamWriter], Awaitable[None]], cause: Cause
+    reply: Callable[[asyncio.StreamWriter], Awaitable[None]], cause: FailureCause
 ) -> None:
     async with listening(reply) as server:
         with pytest.raises(Unanswered) as caught:
-            await send(Request(target(server)), limits=SHORT if cause is Cause.TIME else LIMITS)
+            await send(HttpRequest(target(server)), limits=SHORT if cause is FailureCause.TIME else LIMITS)
 
     assert caught.value.cause is cause
 
 
 async def test_interim_answers_come_before_the_answer() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 4 + b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 6
-    async with listening(says(interim, OK)) as server, Client(policy=OPEN) as client:
+    async with listening(says(interim, OK)) as server, HttpClient(policy=OPEN) as client:
         for _ in range(3):  # ten for each request, also on a connection that is used again
-            answer = await client.send(Request(target(server)), limits=LIMITS)
+            answer = await client.send(HttpRequest(target(server)), limits=LIMITS)
             assert (answer.status, answer.body_start) == (200, b"ok")
 
         assert server.connections == 1
@@ -490,11 +511,11 @@ def test_a_flood_of_answers_holds_nobody_up(backend: str, message: bytes) -> Non
     flood = message * (4 << 20 >> 5)
 
     async def run() -> float:
-        async with listening(says(flood)) as server, Client(policy=OPEN) as client:
+        async with listening(says(flood)) as server, HttpClient(policy=OPEN) as client:
             before = time.thread_time()
             for _ in range(3):
                 with suppress(Unanswered):
-                    assert (await client.send(Request(target(server)), limits=LIMITS)).status == 200
+                    assert (await client.send(HttpRequest(target(server)), limits=LIMITS)).status == 200
             return time.thread_time() - before
 
     import uvloop  # noqa: PLC0415
@@ -517,9 +538,9 @@ async def test_what_a_server_sends_without_being_asked_ends_its_connection() -> 
         finally:
             ended.set()
 
-    async with listening(reply) as server, Client(policy=OPEN) as client:
+    async with listening(reply) as server, HttpClient(policy=OPEN) as client:
         for _ in range(2):
-            assert (await client.send(Request(target(server)), limits=LIMITS)).body_start == b"ok"
+            assert (await client.send(HttpRequest(target(server)), limits=LIMITS)).body_start == b"ok"
             idle.set()
             async with asyncio.timeout(10):
                 await ended.wait()
@@ -528,9 +549,12 @@ async def test_what_a_server_sends_without_being_asked_ends_its_connection() -> 
 
 async def test_a_body_without_an_end_is_cut_and_its_connection_closed() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    async with listening(endless(head, b"1000\r\n" + b"x" * 4096 + b"\r\n")) as server, Client(policy=OPEN) as client:
+    async with (
+        listening(endless(head, b"1000\r\n" + b"x" * 4096 + b"\r\n")) as server,
+        HttpClient(policy=OPEN) as client,
+    ):
         for _ in range(2):
-            answer = await client.send(Request(target(server)), limits=Limits(total=20.0, answer_bytes=5000))
+            answer = await client.send(HttpRequest(target(server)), limits=AnswerLimits(total=20.0, answer_bytes=5000))
             assert (answer.status, answer.body_start) == (200, b"x" * 5000)
 
         assert server.connections == 2
@@ -539,7 +563,7 @@ async def test_a_body_without_an_end_is_cut_and_its_connection_closed() -> None:
 async def test_a_body_that_does_not_come_in_time_is_what_came_of_it() -> None:
     head = b"HTTP/1.1 500 Oops\r\nContent-Length: 10\r\n\r\nabc"
     async with listening(says(head)) as server:
-        answer = await send(Request(target(server)), limits=SHORT)
+        answer = await send(HttpRequest(target(server)), limits=SHORT)
 
     assert (answer.status, answer.body_start) == (500, b"abc")
 
@@ -548,7 +572,7 @@ async def test_a_body_is_not_decompressed() -> None:
     bomb = b"\x1f\x8b not really"
     said = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(bomb), bomb)
     async with listening(says(said)) as server:
-        assert (await send(Request(target(server)))).body_start == bomb
+        assert (await send(HttpRequest(target(server)))).body_start == bomb
 
 
 async def test_a_server_that_hangs_up_may_be_tried_again() -> None:
@@ -557,9 +581,9 @@ async def test_a_server_that_hangs_up_may_be_tried_again() -> None:
 
     async with listening(hang_up) as server:
         with pytest.raises(Unanswered) as caught:
-            await send(Request(target(server)))
+            await send(HttpRequest(target(server)))
 
-    assert caught.value.cause is Cause.ANSWER
+    assert caught.value.cause is FailureCause.ANSWER
 
 
 @pytest.mark.parametrize("is_behind_a_proxy", [False, True], ids=["straight", "behind a proxy"])
@@ -569,11 +593,11 @@ async def test_a_put_whose_connection_breaks_is_not_sent_once_more(is_behind_a_p
 
     async with listening(hang_up) as server:
         proxy = f"http://127.0.0.1:{server.port}" if is_behind_a_proxy else ""
-        to = Target("http", "name.example", 80) if is_behind_a_proxy else target(server)
+        to = HttpTarget("http", "name.example", 80) if is_behind_a_proxy else target(server)
         with pytest.raises(Unanswered) as caught:
-            await send(Request(to, "PUT", (), b"[1]"), proxy=proxy)
+            await send(HttpRequest(to, "PUT", (), b"[1]"), proxy=proxy)
 
-    assert (caught.value.cause, server.bodies) == (Cause.ANSWER, [b"[1]"])
+    assert (caught.value.cause, server.bodies) == (FailureCause.ANSWER, [b"[1]"])
 
 
 # TLS
@@ -602,12 +626,17 @@ async def secured(folder: Path) -> AsyncIterator[tuple[Server, ssl.SSLContext]]:
 
 
 async def test_a_certificate_is_verified_against_the_given_authorities(tmp_path: Path) -> None:
-    async with secured(tmp_path) as (server, trusting), Client(policy=OPEN, resolve=answers(["127.0.0.1"])) as client:
-        request = Request(Target("https", "localhost", server.port))
+    async with (
+        secured(tmp_path) as (server, trusting),
+        HttpClient(policy=OPEN, resolve=answers(["127.0.0.1"])) as client,
+    ):
+        request = HttpRequest(HttpTarget("https", "localhost", server.port))
         with pytest.raises(Unanswered) as caught:
             await client.send(request, limits=LIMITS)
         assert caught.value.message == f"localhost:{server.port} shows a certificate that is not trusted"
         assert (await client.send(request, limits=LIMITS, tls=trusting)).status == 200
         with pytest.raises(Unanswered) as caught:
-            await client.send(Request(Target("https", "other.example", server.port)), limits=LIMITS, tls=trusting)
-        assert caught.value.cause is Cause.UNTRUSTED
+            await client.send(
+                HttpRequest(HttpTarget("https", "other.example", server.port)), limits=LIMITS, tls=trusting
+            )
+        assert caught.value.cause is FailureCause.UNTRUSTED

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.egress import machine, networks
-from reconciler.egress.networks import DENIED, OWN_LISTENER, Listener, Policy
-from reconciler.resources import addresses
+from reconciler.egress.networks import DENIED, OWN_LISTENER, EgressPolicy, Listener
+from reconciler.model import hosts
 from tests.resources.test_addresses import WRAPPED
 
 IPV4 = st.integers(0, 2**32 - 1).map(IPv4Address)
@@ -19,8 +19,8 @@ NETWORKS = st.lists(NETWORK, max_size=4).map(tuple)
 EVERYTHING = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
-def policy(allow: str = "", deny: str = "") -> Policy:
-    return Policy(allow=tuple(map(ip_network, allow.split())), deny=tuple(map(ip_network, deny.split())))
+def policy(allow: str = "", deny: str = "") -> EgressPolicy:
+    return EgressPolicy(allow=tuple(map(ip_network, allow.split())), deny=tuple(map(ip_network, deny.split())))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def policy(allow: str = "", deny: str = "") -> Policy:
     ],
 )
 def test_the_longest_prefix_decides(allow: str, deny: str, address: str, refusal: str | None) -> None:
-    found = networks.refusal(ip_address(address), port=80, policy=policy(allow, deny))
+    found = networks.egress_refusal(ip_address(address), port=80, policy=policy(allow, deny))
 
     assert found == refusal
 
@@ -64,29 +64,29 @@ def test_an_address_is_denied_by_the_most_exact_network_that_holds_it(
     )  # fmt: skip
     expected = DENIED if exact and exact[-1][1] else None
 
-    found = networks.refusal(address, port=80, policy=Policy(allow=allow, deny=deny))
+    found = networks.egress_refusal(address, port=80, policy=EgressPolicy(allow=allow, deny=deny))
 
-    assert found == (addresses.refused(address) or expected)
+    assert found == (hosts.refusal_reason(address) or expected)
 
 
-@given(st.sampled_from(addresses.NEVER), st.integers(1, 65535))
-def test_nothing_allows_what_is_always_refused(never: addresses.Never, port: int) -> None:
+@given(st.sampled_from(hosts.FORBIDDEN_NETWORKS), st.integers(1, 65535))
+def test_nothing_allows_what_is_always_refused(never: hosts.ForbiddenNetwork, port: int) -> None:
     first = never.network.network_address
     allow = (*EVERYTHING, never.network, ip_network(first))
 
-    assert networks.refusal(first, port=port, policy=Policy(allow=allow)) is not None
+    assert networks.egress_refusal(first, port=port, policy=EgressPolicy(allow=allow)) is not None
 
 
 @given(IPV4, st.sampled_from(sorted(WRAPPED)))
 def test_no_way_to_write_an_address_gets_around_deny_or_an_own_listener(address: IPv4Address, way: str) -> None:
     wrapped = IPv6Address(str(WRAPPED[way](address)))
-    if address not in addresses.readings(wrapped):
+    if address not in hosts.address_readings(wrapped):
         return  # 0.x.y.z behind a local prefix, which a translator has nowhere to send
-    closed = Policy(deny=(IPv4Network(address),))
-    service = Policy(listeners=(Listener(address, 3001),), allow=(*EVERYTHING, IPv4Network(address)))
+    closed = EgressPolicy(deny=(IPv4Network(address),))
+    service = EgressPolicy(listeners=(Listener(address, 3001),), allow=(*EVERYTHING, IPv4Network(address)))
 
-    assert networks.refusal(wrapped, port=80, policy=closed) is not None
-    assert networks.refusal(wrapped, port=3001, policy=service) is not None
+    assert networks.egress_refusal(wrapped, port=80, policy=closed) is not None
+    assert networks.egress_refusal(wrapped, port=3001, policy=service) is not None
 
 
 @pytest.mark.parametrize(
@@ -106,23 +106,25 @@ def test_no_way_to_write_an_address_gets_around_deny_or_an_own_listener(address:
     ],
 )
 def test_the_services_own_listeners_are_refused(listener: str, address: str, port: int, refusal: str | None) -> None:
-    def is_local(one: addresses.Address) -> bool:
+    def is_local(one: hosts.Address) -> bool:
         return one.is_loopback or one == ip_address("198.51.100.7")
 
-    service = Policy((Listener(ip_address(listener), 3001),), is_local, allow=EVERYTHING)
+    service = EgressPolicy((Listener(ip_address(listener), 3001),), is_local, allow=EVERYTHING)
 
-    assert networks.refusal(ip_address(address), port=port, policy=service) == refusal
+    assert networks.egress_refusal(ip_address(address), port=port, policy=service) == refusal
 
 
 def test_for_the_proxy_the_operators_networks_do_not_apply_and_all_else_does() -> None:
-    proxied = Policy((Listener(ip_address("127.0.0.1"), 3001),), deny=EVERYTHING).for_proxy()
+    proxied = EgressPolicy((Listener(ip_address("127.0.0.1"), 3001),), deny=EVERYTHING).for_proxy()
 
-    found = [networks.refusal(ip_address("127.0.0.1"), port=port, policy=proxied) for port in (3128, 3001)]
+    found = [networks.egress_refusal(ip_address("127.0.0.1"), port=port, policy=proxied) for port in (3128, 3001)]
     assert found == [None, OWN_LISTENER]
 
 
 def test_the_machine_knows_its_own_addresses() -> None:
-    known = [machine.has(ip_address(address)) for address in ("127.0.0.1", "127.8.8.8", "192.0.2.254", "2001:db8::1")]
+    known = [
+        machine.machine_has(ip_address(address)) for address in ("127.0.0.1", "127.8.8.8", "192.0.2.254", "2001:db8::1")
+    ]
 
     assert known == [True, True, False, False]
 

@@ -296,7 +296,7 @@ def test_the_validating_hook_takes_the_files_that_the_service_reads(folders: lis
     path = "/".join([*folders, name])
     chosen = hook("reconciler-validate")
     taken = re.search(chosen["files"], path) is not None and re.search(chosen["exclude"], path) is None
-    assert taken == selecting.considered(path, ignoring.Ignore({}))
+    assert taken == selecting.is_considered(path, ignoring.IgnoreRules({}))
 
 
 def test_the_validating_hook_finds_what_is_wrong(checkout: Repository) -> None:

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.documents import limits, reading
-from reconciler.documents.values import Value
-from reconciler.resources import judging
-from reconciler.resources.keys import Key
+from reconciler.model import documents, positions, resource
+from reconciler.model.names import Key
+from reconciler.model.values import Value
 
 ROOT = Path(__file__).parents[2] / "examples" / "repo"
 VERSIONS = frozenset({"service/v1"})
@@ -50,10 +49,10 @@ def placed() -> list[Placed]:
     found = []
     for path in sorted(ROOT.rglob("*")):
         name = path.relative_to(ROOT).as_posix()
-        syntax = reading.syntax_of(name)
+        syntax = documents.syntax_of(name)
         if syntax is None or not path.is_file() or name.startswith("drafts/"):
             continue
-        for document in reading.read(path.read_bytes(), syntax=syntax, limits=limits.FILE):
+        for document in documents.read(path.read_bytes(), syntax=syntax, limits=positions.FILE_LIMITS):
             found.append(Placed(f"{name}:{document.line}", document.value))
     return found
 
@@ -63,12 +62,12 @@ DOCUMENTS = placed()
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=[document.place for document in DOCUMENTS])
 def test_every_document_is_valid(document: Placed) -> None:
-    assert judging.classify(document.value, api_versions=VERSIONS) is judging.Classification.RESOURCE
-    assert judging.judge(document.value, api_versions=VERSIONS).violations == ()
+    assert resource.classify(document.value, api_versions=VERSIONS) is resource.Classification.RESOURCE
+    assert resource.judge(document.value, api_versions=VERSIONS).violations == ()
 
 
 def resources() -> dict[Key, dict[str, Value]]:
-    judged = [judging.judge(document.value, api_versions=VERSIONS).resource for document in DOCUMENTS]
+    judged = [resource.judge(document.value, api_versions=VERSIONS).resource for document in DOCUMENTS]
     found = [resource for resource in judged if resource is not None]
     assert len({resource.key for resource in found}) == len(found), "a kind and name occurs twice"
     return {resource.key: resource.owned for resource in found}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.access import attempts, changing, keys, permissions
-from reconciler.access.actors import Role
-from reconciler.access.permissions import Permission, Scope
+from reconciler.access import attempts, changing
 from reconciler.daemon import first_admin
+from reconciler.model import directory, principals
+from reconciler.model.principals import Permission, Role, Scope
 from reconciler.signing_in import passwords as signing_in
 from tests import daemons
 from tests.cli.conftest import Program
@@ -77,7 +77,7 @@ def test_the_first_start_goes_as_it_is_told(program: Program) -> None:
 
 def assert_keys_open_what_they_are_for(program: Program) -> None:
     by_key = {name: (program.folder / f"{name}.key").read_text().strip() for name in ("pipeline", "collectors")}
-    assert {keys.prefix(text) is not None for text in by_key.values()} == {True}
+    assert {directory.key_prefix(text) is not None for text in by_key.values()} == {True}
     assert program("get", "destinations", "--api-key", by_key["pipeline"]).code == 0
     outcome = program("get", "destinations", "--api-key", by_key["collectors"])
     assert (outcome.code, outcome.out) == (1, "")
@@ -95,10 +95,10 @@ def test_the_table_of_roles_is_the_program_s() -> None:
     rows = pages.table(pages.section(PAGE, "Roles"))
     assert [row["permission"] for row in rows] == [f"`{permission}`" for permission in Permission]
     for row, permission in zip(rows, Permission, strict=True):
-        roles = {role: "yes" if permission in permissions.OF_ROLE[role] else "-" for role in Role}
+        roles = {role: "yes" if permission in principals.OF_ROLE[role] else "-" for role in Role}
         assert {role: row[role] for role in Role} == roles
         assert row["organization admin"] == "yes"
-        scopes = [f"`{scope}`" for scope in Scope if permission in permissions.OF_SCOPE[scope]]
+        scopes = [f"`{scope}`" for scope in Scope if permission in principals.OF_SCOPE[scope]]
         assert row["scope of a key"] == ", ".join(scopes)
 
 

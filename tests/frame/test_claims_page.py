@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from reconciler.access import claim_names, claim_values, claims
-from reconciler.access.claim_rules import Rule
-from reconciler.access.claims import Granted, Names, Unreadable
+from reconciler.access.claim_rules import ClaimRule
+from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
 from reconciler.settings.models import CustomClaims
-from reconciler.settings.topics import key
+from reconciler.settings.topics import topic_key
 from tests.cli.conftest import Program
 from tests.frame import pages
 
@@ -24,18 +24,18 @@ DIRECT = pages.table(pages.section(PAGE, "Direct claims"))
 GROUPS = pages.table(pages.section(PAGE, "Groups and roles"))
 
 
-def told(found: Granted | Unreadable) -> str:
+def told(found: GrantedRoles | UnreadableClaims) -> str:
     """A decision as the tables of the page put it."""
-    if isinstance(found, Unreadable):
+    if isinstance(found, UnreadableClaims):
         return "no change"
     if found.organization_admin:
         return "organization admin"
     return ", ".join(f"{project}: {role}" for project, role in found.roles.items()) or "nothing"
 
 
-def granted(text: str, names: Names | None = None) -> Granted | Unreadable:
+def granted(text: str, names: ClaimNames | None = None) -> GrantedRoles | UnreadableClaims:
     given: Mapping[str, object] = json.loads(text.strip("`"))
-    return claims.granted(given, names or Names(), projects=PROJECTS)
+    return claims.granted_roles(given, names or ClaimNames(), projects=PROJECTS)
 
 
 @pytest.mark.parametrize("row", [*DIRECT, *GROUPS], ids=lambda row: row["claims"])
@@ -47,7 +47,7 @@ def test_every_rule_stands_on_the_page() -> None:
     numbered = {f"direct claims {row['rule']}" for row in DIRECT} | {
         f"groups and roles {row['rule']}" for row in GROUPS
     }
-    assert numbered == set(Rule) - {Rule.GROUP_IDS}
+    assert numbered == set(ClaimRule) - {ClaimRule.GROUP_IDS}
 
 
 def test_the_session_is_what_the_program_says(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_session_is_what_the_program_says(tmp_path: Path) -> None:
 
 
 def test_every_claim_is_explained() -> None:
-    names = Names()
+    names = ClaimNames()
     rows = [row["claim"].strip("`") for row in pages.table(pages.section(PAGE, "The claims"))]
     assert sorted(rows) == sorted(
         (names.organization_admin, names.projects, names.default_role, names.groups, names.group_ids, names.roles)
@@ -69,16 +69,16 @@ def test_every_claim_is_explained() -> None:
 
 
 def test_the_names_and_their_defaults_are_those_of_the_settings() -> None:
-    defaults = {key(name): str(value) for name, value in CustomClaims().model_dump().items()}
+    defaults = {topic_key(name): str(value) for name, value in CustomClaims().model_dump().items()}
     rows = pages.table(pages.section(PAGE, "Renaming"))
     assert {row["key"].strip("`"): row["default"].strip("`") for row in rows} == defaults
 
 
 def test_every_name_of_the_settings_is_taken_and_the_defaults_are_the_same() -> None:
-    assert claim_names.names_of(CustomClaims()) == Names()
-    own = {key(name): f"own {name}" for name in CustomClaims.model_fields}
-    renamed = claim_names.names_of(CustomClaims(**own))
-    values = [getattr(renamed, field.name) for field in fields(Names)]
+    assert claim_names.claim_names(CustomClaims()) == ClaimNames()
+    own = {topic_key(name): f"own {name}" for name in CustomClaims.model_fields}
+    renamed = claim_names.claim_names(CustomClaims(**own))
+    values = [getattr(renamed, field.name) for field in fields(ClaimNames)]
     assert sorted(values) == sorted(own.values())
 
 
@@ -88,7 +88,7 @@ def test_the_renamed_claims_grant_what_the_page_says() -> None:
     section = " ".join(pages.section(PAGE, "Renaming").split())
     found = re.search(r"the claims (`[^`]+`) grant `(\w+)` in (\w+)\.", section)
     assert found is not None
-    assert told(granted(found[1], claim_names.names_of(custom))) == f"{found[3]}: {found[2]}"
+    assert told(granted(found[1], claim_names.claim_names(custom))) == f"{found[3]}: {found[2]}"
 
 
 def test_the_limit_is_the_program_s() -> None:

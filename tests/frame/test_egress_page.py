@@ -6,9 +6,9 @@ from ipaddress import ip_address, ip_network
 import yaml
 
 from reconciler.egress import client, exchange, networks, receiving
-from reconciler.egress.exchange import Denied, Target
-from reconciler.egress.networks import Policy
-from reconciler.resources import addresses, headers, webhooks
+from reconciler.egress.exchange import Denied, HttpTarget
+from reconciler.egress.networks import EgressPolicy
+from reconciler.model import hosts, webhooks
 from reconciler.settings.models import Egress
 from tests.frame import pages
 
@@ -23,7 +23,7 @@ def quoted(cell: str) -> list[str]:
 def test_what_is_always_refused_is_in_the_table_in_the_order_that_decides() -> None:
     told = [(*quoted(row["addresses"]), row["the address ..."], row["whose"]) for row in
             pages.table(pages.section(PAGE, "Always refused"))]  # fmt: skip
-    assert told == [(str(never.network), never.rule, never.about) for never in addresses.NEVER]
+    assert told == [(str(never.network), never.rule, never.about) for never in hosts.FORBIDDEN_NETWORKS]
 
 
 def test_what_is_written_inside_is_what_is_read() -> None:
@@ -31,14 +31,14 @@ def test_what_is_written_inside_is_what_is_read() -> None:
     assert len(rows) == 9
     for row in rows:
         [example], [inside] = quoted(row["for example"]), quoted(row["holds"])
-        assert ip_address(inside) in addresses.readings(ip_address(example)), row
+        assert ip_address(inside) in hosts.address_readings(ip_address(example)), row
 
 
 def test_the_worked_rows_come_out_as_they_say() -> None:
     for row in pages.table(pages.section(PAGE, "`allow` and `deny`")):
         allow, deny = (tuple(map(ip_network, quoted(row[column]))) for column in ("`allow`", "`deny`"))
         [address] = quoted(row["address"])
-        found = networks.refusal(ip_address(address), port=443, policy=Policy(allow=allow, deny=deny))
+        found = networks.egress_refusal(ip_address(address), port=443, policy=EgressPolicy(allow=allow, deny=deny))
         verdict = "allowed" if found is None else "denied" if found == networks.DENIED else "refused"
         assert row[""].startswith(verdict), row
 
@@ -52,16 +52,16 @@ def test_the_hosts_are_judged_as_they_say() -> None:
 def test_the_first_example_is_a_setting() -> None:
     [example] = pages.blocks(PAGE, "yaml")
     egress = Egress.model_validate(yaml.safe_load(example)["delivery"]["egress"])
-    policy = Policy(allow=egress.allow, deny=egress.deny)
+    policy = EgressPolicy(allow=egress.allow, deny=egress.deny)
     reached = [
-        networks.refusal(ip_address(address), port=443, policy=policy) is None
+        networks.egress_refusal(ip_address(address), port=443, policy=policy) is None
         for address in ("192.0.2.9", "2001:db8:10::1", "10.1.2.3", "10.1.2.4", "127.0.0.1", "::1")
     ]
     assert reached == [True, True, True, False, False, False]
 
 
 def test_the_error_is_as_it_is_shown() -> None:
-    error = Denied(Target("https", "siem.example.com", 443), networks.DENIED)
+    error = Denied(HttpTarget("https", "siem.example.com", 443), networks.DENIED)
     assert f"\n{error.message}\n" in PAGE
 
 
@@ -69,15 +69,20 @@ def test_the_numbers_are_those_of_the_program() -> None:
     text = " ".join(PAGE.split())
     assert f"the first {client.MOST_ADDRESSES} of them" in text
     assert f"up to {receiving.MOST_HEADERS} headers, each of at most {round(receiving.LONGEST_LINE / 1024)} KiB" in text
-    assert f"the first {exchange.Limits().answer_bytes // 1024} KiB as they come" in text
+    assert f"the first {exchange.AnswerLimits().answer_bytes // 1024} KiB as they come" in text
 
 
 def test_the_webhooks_page_has_every_header_that_is_refused_and_the_bounds() -> None:
     section = pages.section(WEBHOOK, "What values may hold")
     refused = {name.lower() for row in pages.table(section) if row["parameter"] == "`headers`, the names"
                for name in quoted(row["rule"])}  # fmt: skip
-    assert refused == {*headers.HOP_BY_HOP, headers.CONTENT_LENGTH}
+    assert refused == {*webhooks.HOP_BY_HOP, webhooks.CONTENT_LENGTH}
     text = " ".join(section.split())
-    bounds = (headers.MOST, headers.LONGEST // 1024, headers.LONGEST_TOGETHER // 1024, webhooks.LONGEST_PATH)
+    bounds = (
+        webhooks.MOST_HEADERS,
+        webhooks.LONGEST_HEADER // 1024,
+        webhooks.LONGEST_TOGETHER // 1024,
+        webhooks.LONGEST_PATH,
+    )
     assert "{} headers, {} KiB each with its name, {} KiB together".format(*bounds) in text
     assert f"at most {bounds[3]:,} characters" in text

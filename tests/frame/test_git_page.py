@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from reconciler.git.faults import State
+from reconciler.git.faults import RepositoryState
 from reconciler.remotes import proposable
 from reconciler.remotes.program import GitProgram
 from reconciler.settings.repositories import Credentials, Repository
-from reconciler.settings.topics import key
+from reconciler.settings.topics import topic_key
 from tests.frame import pages
 from tests.settings.test_loading import load
 
@@ -26,17 +26,17 @@ def column(heading: str, head: str) -> list[str]:
 
 
 def test_every_state_is_told_once() -> None:
-    assert sorted(column("States", "state")) == sorted(State)
+    assert sorted(column("States", "state")) == sorted(RepositoryState)
 
 
 def test_every_key_of_the_credentials_is_told() -> None:
-    assert set(column("Credentials", "key")) == {key(name) for name in Credentials.model_fields}
+    assert set(column("Credentials", "key")) == {topic_key(name) for name in Credentials.model_fields}
 
 
 def test_what_may_be_followed_is_what_the_settings_have() -> None:
     keys = column("What is followed", "key")
     assert set(keys) == FOLLOWED
-    assert {key(name) for name in Repository.model_fields} > FOLLOWED
+    assert {topic_key(name) for name in Repository.model_fields} > FOLLOWED
 
 
 def test_what_may_be_proposed_is_what_the_program_allows() -> None:

@@ -54,19 +54,21 @@ def test_trying_it_by_hand_goes_as_told(daemon: Daemon, secret_file: Path) -> No
     assert daemon.ask("POST", "/hooks/telemetry", wrong.body, wrong.headers).status == 404
     (line,) = pages.blocks(pages.section(PAGE, "Trying it"), "")
     said = [str(one["message"]) for one in daemon.lines() if "delivery" in str(one.get("message"))]
-    expected = f"A delivery from 127.0.0.1 to /hooks/telemetry was refused: {hooks.WHY[signatures.Verdict.NONE]}."
+    expected = (
+        f"A delivery from 127.0.0.1 to /hooks/telemetry was refused: {hooks.WHY[signatures.SignatureVerdict.NONE]}."
+    )
     assert said == [expected]  # once a minute
     assert line.strip() == expected.replace("127.0.0.1", "192.0.2.7").replace(
-        hooks.WHY[signatures.Verdict.NONE], hooks.WHY[signatures.Verdict.WRONG]
+        hooks.WHY[signatures.SignatureVerdict.NONE], hooks.WHY[signatures.SignatureVerdict.WRONG]
     )
 
 
 def test_the_page_has_every_sentence_of_the_log() -> None:
     shown = [row["the log says"] for row in pages.table(pages.section(PAGE, "Trying it"))]
     assert shown[:4] == [
-        hooks.WHY[signatures.Verdict.NONE],
-        hooks.WHY[signatures.Verdict.WRONG],
-        hooks.WHY[signatures.Verdict.LATE],
+        hooks.WHY[signatures.SignatureVerdict.NONE],
+        hooks.WHY[signatures.SignatureVerdict.WRONG],
+        hooks.WHY[signatures.SignatureVerdict.LATE],
         hooks.UNSET,
     ]
     assert shown[4].startswith(SECRET_FILE)

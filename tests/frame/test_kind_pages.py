@@ -11,12 +11,12 @@ from click.testing import CliRunner
 
 import schemas
 from reconciler.cli.validate import validate
-from reconciler.documents.values import Value
-from reconciler.resources import builtins, components, kinds
-from reconciler.resources.keys import Key
+from reconciler.model import builtins, components, names
+from reconciler.model.names import Key
+from reconciler.model.values import Value
 from tests.frame import pages
 
-NAMES = [kind.name for kind in kinds.KINDS]
+NAMES = [kind.name for kind in names.KINDS]
 INDEX = pages.read(pages.KINDS / "README.md")
 EXAMPLES = [*sorted(pages.KINDS.glob("*.md")), pages.ROOT / "docs/parameters.md"]
 TYPES = [key for key in builtins.built_in() if key.kind in components.TYPES]
@@ -137,7 +137,7 @@ def test_the_index_has_the_metadata_and_the_keys_of_every_document() -> None:
 def test_the_index_has_every_kind_with_its_plural() -> None:
     rows = pages.table(INDEX)
     found = {row["kind"]: row["in paths and commands"] for row in rows}
-    assert found == {f"[`{kind.name}`]({kind.name}.md)": f"`{kind.plural}`" for kind in kinds.KINDS}
+    assert found == {f"[`{kind.name}`]({kind.name}.md)": f"`{kind.plural}`" for kind in names.KINDS}
     assert {path.name for path in pages.KINDS.iterdir()} >= {f"{name}.md" for name in NAMES}
 
 

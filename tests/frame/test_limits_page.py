@@ -8,16 +8,14 @@ from api import audit_events, bodies, hooks, objects, queries, senders, under_wa
 from api.auth import addresses, cookies
 from api.pages import accounts, forms, paths
 from api.pages import pacing as page_pacing
-from reconciler import cron
 from reconciler.access import attempts, changing, paces, sessions
 from reconciler.auditing import refusals as audited
 from reconciler.daemon import connections
 from reconciler.delivery import gathering, limiting, manager
-from reconciler.documents import limits
 from reconciler.git import ignoring, snapshots, trees
 from reconciler.hooks import deliveries, refusals, secret, signatures
-from reconciler.oidc import callbacks, flows, leaving, spent
-from reconciler.oidc import limits as oidc_limits
+from reconciler.model import cron, names, positions, type_definitions, validators, violations
+from reconciler.oidc import callbacks, flows, leaving, limits, spent
 from reconciler.oidc import signatures as oidc_keys
 from reconciler.operations import sqlite
 from reconciler.otlp import models as otlp
@@ -26,7 +24,6 @@ from reconciler.reading import allowances, children, confining, crew, deaths, in
 from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
 from reconciler.remotes import agents, finding, following, mirrors, second_mirrors, signers, sources, tips, verifying
-from reconciler.resources import defining, labels, selectors, violations
 from reconciler.reviewing import asking, keeping, questions
 from reconciler.settings import repository_scalars
 from reconciler.settings.models import Delivery
@@ -38,9 +35,9 @@ PAGE = pages.read(pages.ROOT / "docs/limits.md")
 SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "The service itself"]
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
-FILE, COMMIT = limits.FILE, allowances.COMMIT
+FILE, COMMIT = positions.FILE_LIMITS, allowances.COMMIT
 REQUEST = children.SECONDS[RequestJob]
-PROVIDER = oidc_limits.LIMITS
+PROVIDER = limits.LIMITS
 
 
 @pytest.mark.parametrize(
@@ -116,13 +113,13 @@ PROVIDER = oidc_limits.LIMITS
         ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
         ("nesting in a document", f"{FILE.depth} levels"),
         ("what a reason tells", f"{violations.MOST_LINES:,} lines, {violations.MOST_CHARACTERS // 1024} KiB"),
-        ("labels in one place of a resource", f"{labels.MOST:,}"),
-        ("parameters of a type", f"{defining.MOST_PARAMETERS:,}"),
-        ("valid values of a type, those of its conditions included", f"{defining.MOST_VALUES:,} in all"),
+        ("labels in one place of a resource", f"{validators.MOST_LABELS:,}"),
+        ("parameters of a type", f"{type_definitions.MOST_PARAMETERS:,}"),
+        ("valid values of a type, those of its conditions included", f"{type_definitions.MOST_VALUES:,} in all"),
         (
             "conditions of a type (`relevantIf`)",
-            f"{defining.MOST_CONDITIONS} of one parameter, {defining.MOST_CONDITIONS_IN_ALL:,} in all, "
-            f"{defining.MOST_SEARCHES} of them `containsAny`",
+            f"{type_definitions.MOST_CONDITIONS} of one parameter, {type_definitions.MOST_CONDITIONS_IN_ALL:,} in all, "
+            f"{type_definitions.MOST_SEARCHES} of them `containsAny`",
         ),
         ("a parameter of the type `yaml`", f"{FILE.bytes // MEBIBYTE} MiB, {FILE.nodes:,} nodes"),
         ("files of a commit that are read", f"{COMMIT.files:,}"),
@@ -135,7 +132,7 @@ PROVIDER = oidc_limits.LIMITS
             f"{trees.MAX_DEPTH} levels, {trees.MAX_PATH_CHARACTERS:,} characters",
         ),
         ("the names in one folder", f"{snapshots.MAX_TREE_BYTES // MEBIBYTE} MiB"),
-        ("a `.serviceignore`", f"{ignoring.MAX_BYTES // 1024} KiB, {ignoring.MAX_PATTERNS:,} patterns"),
+        ("a `.serviceignore`", f"{ignoring.MAX_IGNORE_BYTES // 1024} KiB, {ignoring.MAX_PATTERNS:,} patterns"),
         (
             "the `.serviceignore` files of a commit",
             f"{COMMIT.ignore_files:,}, with {COMMIT.patterns:,} patterns in all",
@@ -241,7 +238,7 @@ PROVIDER = oidc_limits.LIMITS
         ("requests waiting on one connection", f"{connections.PIPELINED}"),
         ("open connections", f"{connections.CONNECTIONS}"),
         ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),
-        ("a selector", f"{selectors.LONGEST:,} characters, {selectors.MOST} requirements"),
+        ("a selector", f"{names.LONGEST_SELECTOR:,} characters, {names.MOST_REQUIREMENTS} requirements"),
         (
             "the reader child, and each of its helpers",
             f"{confining.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {confining.OPEN_FILES} open files; "
@@ -270,8 +267,8 @@ def test_a_limit_is_the_program_s(what: str, limit: str) -> None:
 def test_nodes_of_a_request_grow_with_its_body() -> None:
     told = re.findall(r"\d[\d,]*", ROWS["nodes in a request"]["limit"])
     each, least = (int(number.replace(",", "")) for number in told[:2])
-    assert limits.for_body(least * each * 4).nodes == least * 4
-    assert limits.for_body(1).nodes == least
+    assert positions.limits_of_body(least * each * 4).nodes == least * 4
+    assert positions.limits_of_body(1).nodes == least
 
 
 def test_every_row_says_what_happens() -> None:

@@ -8,7 +8,7 @@ from reconciler.reading import lineages
 from tests.frame import pages
 
 PAGE = pages.read(pages.ROOT / "docs/lineage.md")
-SCHEMAS = json.loads(openapi.encoded())["components"]["schemas"]
+SCHEMAS = json.loads(openapi.encoded_document())["components"]["schemas"]
 
 
 def test_the_example_has_every_field_and_no_other() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import yaml
 
-from reconciler import belonging
-from reconciler.daemon.logs import SHORT, Json
+from reconciler.daemon.logs import SHORT, JsonFormatter
 from reconciler.metrics import delivery, git, notifications, process, requests, runs, store
+from reconciler.model import log_context
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.frame import pages
@@ -19,7 +19,7 @@ PAGE = pages.read(pages.ROOT / "docs/metrics.md")
 RULES = pages.ROOT / "examples/monitoring/rules.yml"
 SECTIONS = {
     "Repositories": runs.FAMILIES,
-    "Git": git.FAMILIES,
+    "Git": git.GIT_FAMILIES,
     "Store": store.FAMILIES,
     "Requests": requests.FAMILIES,
     "Delivery": delivery.FAMILIES,
@@ -75,8 +75,8 @@ def test_a_log_line_looks_like_that() -> None:
             "fields": {one: shown[one] for one in kept},
         }
     )
-    with belonging.to_run(shown["run"]):
-        told = json.loads(Json().format(record))
+    with log_context.bind_run(shown["run"]):
+        told = json.loads(JsonFormatter().format(record))
     assert list(told) == list(shown)
     assert {**told, "time": shown["time"]} == shown
     assert f"[run {shown['run'][-SHORT:]}]" in pages.section(PAGE, "Log lines")

@@ -21,7 +21,9 @@ def quoted(cell: str) -> str:
 async def sent(document: str) -> list[str]:
     """What a webhook gets of a request in JSON."""
     return [
-        text.decode() for part in bodies.fragments(await json_requests.protobuf(document.encode())) for text in part
+        text.decode()
+        for part in bodies.body_fragments(await json_requests.protobuf(document.encode()))
+        for text in part
     ]
 
 

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from reconciler.deciding import changes
-from reconciler.planning.models import Outcome, Stored
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Outcome, StoredState, UpdateStatus
 from reconciler.settings import loading
 from tests.frame import pages
 
@@ -23,9 +22,9 @@ def test_the_settings_are_right(tmp_path: Path) -> None:
 
 
 def test_what_a_run_says_is_quoted_as_it_is() -> None:
-    stored = Stored(KEY, digest=b"", version=1, owner="platform")
-    owned = changes.why(Outcome(KEY, UpdateStatus.FORBIDDEN, stored=stored))
-    left_out = changes.why(Outcome(KEY, UpdateStatus.FORBIDDEN))
+    stored = StoredState(KEY, digest=b"", version=1, owner="platform")
+    owned = changes.outcome_reason(Outcome(KEY, UpdateStatus.FORBIDDEN, stored=stored))
+    left_out = changes.outcome_reason(Outcome(KEY, UpdateStatus.FORBIDDEN))
     assert [block.strip() for block in pages.blocks(PAGE, "")] == [owned, left_out]
 
 

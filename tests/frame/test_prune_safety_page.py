@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.planning.pruning import Budget, Hold
+from reconciler.planning.pruning import PruneBudget, PruneHold
 from reconciler.settings.repositories import Prune
 from tests import daemons
 from tests.cli.conftest import Program
@@ -47,11 +47,11 @@ def test_the_session_is_what_the_program_says(program: Program) -> None:
 
 def test_every_state_that_a_guard_gives_is_in_the_table() -> None:
     states = {row["state"] for row in pages.table(pages.section(PAGE, "What holds deletions"))}
-    assert states >= {f"`{hold}`" for hold in Hold}
+    assert states >= {f"`{hold}`" for hold in PruneHold}
 
 
 def test_the_arithmetic_is_that_of_the_budget() -> None:
-    budget = Budget(Prune().min_count, Prune().max_percent)
+    budget = PruneBudget(Prune().min_count, Prune().max_percent)
     rows = pages.table(pages.section(PAGE, "The budget"))
     assert len(rows) > 4
     for row in rows:

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.cli import queue_tables
 from reconciler.cli.tables import COLOURS
-from reconciler.sending.reporting import State
+from reconciler.sending.reporting import ExporterState
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.delivery import endpoints, webhooks
@@ -84,7 +84,7 @@ def test_the_day_goes_as_it_is_told(program: Program, endpoint: Endpoint) -> Non
 def test_every_state_is_explained_and_has_a_colour() -> None:
     rows = pages.table("| state |" + PAGE.partition("| state |")[2])
     states = [row["state"].strip("`") for row in rows]
-    assert states == [*(state.value for state in State), queue_tables.UNUSED, "orphaned"]
+    assert states == [*(state.value for state in ExporterState), queue_tables.UNUSED, "orphaned"]
     assert set(states) <= COLOURS.keys()
 
 

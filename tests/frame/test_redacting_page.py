@@ -57,5 +57,5 @@ def test_the_commands_at_the_top_are_those_of_the_session() -> None:
 def test_the_folder_that_is_removed_is_a_mirror() -> None:
     (_, steps) = pages.blocks(PAGE, "sh")
     (pattern,) = re.findall(r"^rm -r (.+)$", steps, re.MULTILINE)
-    mirror = f"{leftovers.MIRRORS}/{leftovers.place('/srv/git/telemetry.git', ANONYMOUS)}.git"
+    mirror = f"{leftovers.MIRRORS}/{leftovers.remote_place('/srv/git/telemetry.git', ANONYMOUS)}.git"
     assert fnmatch(f"/var/lib/reconciler/{mirror}", pattern)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import ENTRIES
-from reconciler.git.selecting import Globs
-from reconciler.planning.statuses import UpdateStatus
+from reconciler.git.selecting import FileGlobs
+from reconciler.model.outcomes import UpdateStatus
 from reconciler.plans import verdicts
 from reconciler.settings import loading
 from tests.frame import pages, rendering
@@ -91,7 +91,7 @@ def test_the_settings_of_both_patterns_are_right(tmp_path: Path) -> None:
 
 def test_each_environment_has_its_folder_and_what_is_shared(tmp_path: Path) -> None:
     for one in settings(tmp_path)["folders.yaml"].settings.repositories:
-        globs = Globs(include=one.include, exclude=one.exclude)
+        globs = FileGlobs(include=one.include, exclude=one.exclude)
         assert globs.choose("shared/types/a.yaml")
         assert globs.choose(f"environments/{one.name}/a.yaml")
         others = {"staging", "production"} - {one.name}

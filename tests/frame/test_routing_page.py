@@ -2,11 +2,9 @@
 
 import re
 
-from reconciler import cron
-from reconciler.documents import limits, reading
-from reconciler.resources import names
-from reconciler.routing import compiling
-from reconciler.routing.models import Route
+from reconciler.model import cron, names, positions, routes
+from reconciler.model import documents as model_documents
+from reconciler.model.routes import Route
 from tests import worlds
 from tests.frame import pages
 from tests.worlds import Following
@@ -14,20 +12,20 @@ from tests.worlds import Following
 PAGE = pages.read(pages.ROOT / "docs/routing.md")
 [EXAMPLE] = pages.blocks(PAGE, "yaml")
 REASONS = (
-    compiling.INCOMPLETE,
-    compiling.RAW,
-    compiling.UNREADABLE,
-    compiling.NEITHER,
-    compiling.ROUTES,
-    (compiling.PROCESSOR, compiling.IS_PROCESSOR),
-    (compiling.NO_SOURCE, compiling.NO_DESTINATION),
-    (compiling.NO_ID, compiling.BAD_ID, compiling.SAME_ID),
-    compiling.UNFIT,
+    routes.INCOMPLETE,
+    routes.RAW,
+    routes.UNREADABLE,
+    routes.NEITHER,
+    routes.ROUTES,
+    (routes.PROCESSOR, routes.IS_PROCESSOR),
+    (routes.NO_SOURCE, routes.NO_DESTINATION),
+    (routes.NO_ID, routes.BAD_ID, routes.SAME_ID),
+    routes.UNFIT,
 )
 
 
 def test_the_example_delivers_as_it_says() -> None:
-    documents = reading.read(EXAMPLE.encode(), syntax=reading.Syntax.YAML, limits=limits.FILE)
+    documents = model_documents.read(EXAMPLE.encode(), syntax=model_documents.Syntax.YAML, limits=positions.FILE_LIMITS)
     with worlds.world({"a": Following()}) as world:
         assert world.apply([one.value for one in documents]).statuses == ["created"] * 3
         found, _ = world.routes()
@@ -38,9 +36,7 @@ def test_the_example_delivers_as_it_says() -> None:
 def test_every_reason_has_its_row() -> None:
     rows = pages.table(pages.section(PAGE, "What delivers, and why not"))
     assert len(rows) == len(REASONS)
-    told = re.findall(
-        r'^[A-Z_]+ = "[^"]+[.]"', pages.read(pages.ROOT / "reconciler/routing/compiling.py"), re.MULTILINE
-    )
+    told = re.findall(r'^[A-Z_]+ = "[^"]+[.]"', pages.read(pages.ROOT / "reconciler/model/routes.py"), re.MULTILINE)
     flat = [text for one in REASONS for text in ((one,) if isinstance(one, str) else one)]
     assert len(flat) == len(told) + 1, "one is put together of two texts"
     assert f"at most {names.LONGEST_NAME}" in rows[7]["a Configuration does not deliver when"]

@@ -5,8 +5,8 @@ import re
 
 import yaml
 
-from reconciler.resources import secret_references, secret_rules
-from reconciler.resources.secret_references import NOTHING, Available
+from reconciler.model import secret_references, type_checks
+from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.secrets import available, directory
 from reconciler.settings.models import Secrets
 from tests import worlds
@@ -25,14 +25,14 @@ def test_the_example_is_stored_with_the_variable_and_the_files_that_the_page_nam
     files = frozenset(f"{target}/{name}" for name in names.split())
     assert folder == [target]
     with worlds.world({"a": Following()}) as world:
-        world.secrets = NOTHING
+        world.secrets = NO_SECRETS
         world.push("a", {TOLD: EXAMPLE})
         ran = world.look("a")
         assert ran is not None
         [refused] = ran.told
         assert str(refused.reason).splitlines()[0] == pages.blocks(PAGE, "")[0].strip()
         assert len(str(refused.reason).splitlines()) == 3
-        world.secrets = Available(frozenset(re.findall(r"'(\w+)=", setup)), files)
+        world.secrets = AvailableSecrets(frozenset(re.findall(r"'(\w+)=", setup)), files)
         assert world.read_all("a").planned.counts == {"created": 1}
 
 
@@ -54,4 +54,4 @@ def test_the_settings_are_those_of_the_code() -> None:
 
 def test_the_parameters_that_take_references_are_told() -> None:
     rows = json.dumps(pages.table(PAGE.partition("Where a reference may stand:")[2]))
-    assert [key.name for key in sorted(secret_rules.EXECUTED) if f"`{key.name}`" not in rows] == []
+    assert [key.name for key in sorted(type_checks.EXECUTED) if f"`{key.name}`" not in rows] == []

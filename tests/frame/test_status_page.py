@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.planning.statuses import REFUSED, WITH_REASON, UpdateStatus
+from reconciler.model.outcomes import REFUSED, WITH_REASON, UpdateStatus
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.frame import pages

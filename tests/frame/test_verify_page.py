@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.git import signatures
 from reconciler.git.faults import GitFault
-from reconciler.git.refs import Head
+from reconciler.git.refs import RefHead
 from reconciler.remotes import signers, verifying
 from reconciler.remotes.program import GitProgram
 from tests import daemons
@@ -44,18 +44,18 @@ def source(tmp_path: Path, ada: Signer) -> Repository:
 @pytest.mark.anyio
 async def test_the_configuration_signs_what_the_file_allows(tmp_path: Path, source: Repository, ada: Signer) -> None:
     allowed = tmp_path / "signers"
-    verify = partial(verifying.verify, mirror=source.path / ".git", program=GitProgram(tmp_path / "home"))
-    head = Head("refs/heads/main", source.commit())
+    verify = partial(verifying.verify_head, mirror=source.path / ".git", program=GitProgram(tmp_path / "home"))
+    head = RefHead("refs/heads/main", source.commit())
     allowed.write_text(FILE)
     with pytest.raises(GitFault) as caught:
-        await verify(head, signers.read(allowed))
+        await verify(head, signers.read_signers(allowed))
     # No line of it is one that cannot be read: those are told in brackets.
     why = f"is signed with the key {ada.fingerprint}, which is not allowed; "
     assert caught.value.message.startswith(f"the commit {head.commit[:12]} {why}")
     allowed.write_text(FILE + ada.line('valid-after="20230101",valid-before="20270101"') + ada.line('namespaces="git"'))
-    await verify(head, signers.read(allowed))
+    await verify(head, signers.read_signers(allowed))
     source.git("tag", "--message=Tag", "v1")
-    await verify(head._replace(tag=source.head("v1")), signers.read(allowed))
+    await verify(head._replace(tag=source.head("v1")), signers.read_signers(allowed))
 
 
 @pytest.mark.parametrize("text", [text for row in ROWS for text in QUOTED.findall(row["the message says"])])

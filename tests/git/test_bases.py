@@ -14,7 +14,7 @@ def test_are_not_related_without_a_common_commit(tmp_path: Path) -> None:
     first = repository.commit()
     repository.restart()
     second = repository.commit()
-    assert bases.relation(pygit2.Repository(str(tmp_path)), first, second) is None
+    assert bases.history_relation(pygit2.Repository(str(tmp_path)), first, second) is None
 
 
 def test_are_counted_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,5 +27,5 @@ def test_are_counted_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for number in range(8):
         tip = repository.git("commit-tree", "-m", str(number), f"-p{tip}", tree)
     opened = pygit2.Repository(str(tmp_path))
-    assert bases.relation(opened, first, tip) == ((first,), 0, 3)
-    assert bases.relation(opened, tip, first) == ((first,), 3, 0)
+    assert bases.history_relation(opened, first, tip) == ((first,), 0, 3)
+    assert bases.history_relation(opened, tip, first) == ((first,), 3, 0)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pygit2
 import pytest
 
-from reconciler.errors import ReconcilerError, Refused
 from reconciler.git.checkouts import Checkout
+from reconciler.model.errors import ReconcilerError, Refused
 from tests.needs import require_root
 from tests.repositories import Repository
 

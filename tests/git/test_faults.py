@@ -2,12 +2,17 @@
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 
 
 @pytest.mark.parametrize(
     ("state", "transient"),
-    [(State.UNREACHABLE, True), (State.MIRROR_CORRUPT, True), (State.EMPTY, False), (State.BRANCH_MISSING, False)],
+    [
+        (RepositoryState.UNREACHABLE, True),
+        (RepositoryState.MIRROR_CORRUPT, True),
+        (RepositoryState.EMPTY, False),
+        (RepositoryState.BRANCH_MISSING, False),
+    ],
 )
-def test_says_whether_a_retry_may_help(state: State, transient: bool) -> None:
+def test_says_whether_a_retry_may_help(state: RepositoryState, transient: bool) -> None:
     assert GitFault(state, "").transient is transient

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.git import folders
-from reconciler.git.folders import Folders
+from reconciler.git.folders import FolderCache
 
 
 class _Store:
@@ -20,18 +20,18 @@ class _Store:
 
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Folders, "_last", ("", b""))
+    monkeypatch.setattr(FolderCache, "_last", ("", b""))
 
 
 def test_a_folder_is_read_once() -> None:
-    store, kept = _Store(10), Folders()
+    store, kept = _Store(10), FolderCache()
     assert [kept.get(one, store.read) for one in "aba"] == [b"a.........", b"b.........", b"a........."]
     assert store.read_names == ["a", "b"]
 
 
 def test_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "MAX_BYTES", 100)
-    store, kept = _Store(40), Folders()
+    store, kept = _Store(40), FolderCache()
     for one in "abcab":
         kept.get(one, store.read)
     assert store.read_names == ["a", "b", "c", "a", "b"]
@@ -42,7 +42,7 @@ def test_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("size", "times"), [(10, 2), (folders.LARGE_BYTES, 1), (folders.MAX_LARGE_BYTES + 1, 2)])
 def test_a_large_folder_outlives_its_snapshot_and_a_small_or_huge_one_does_not(size: int, times: int) -> None:
     store = _Store(size)
-    assert Folders().get("a", store.read) == Folders().get("a", store.read)
+    assert FolderCache().get("a", store.read) == FolderCache().get("a", store.read)
     assert store.read_names == ["a"] * times
 
 
@@ -50,7 +50,7 @@ def test_what_cannot_be_read_is_not_kept() -> None:
     def fail(tree: str) -> bytes:
         raise KeyError(tree)
 
-    kept = Folders()
+    kept = FolderCache()
     with pytest.raises(KeyError):
         kept.get("a", fail)
     assert kept.get("a", _Store(3).read) == b"a.."

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from reconciler import patterns
-from reconciler.errors import Refused
-from reconciler.git.ignoring import MAX_PATTERNS, Ignore
+from reconciler.git.ignoring import MAX_PATTERNS, IgnoreRules
+from reconciler.model import gitignore
+from reconciler.model.errors import Refused
 from tests.repositories import Repository
 
 
@@ -49,7 +49,7 @@ from tests.repositories import Repository
     ],
 )
 def test_are_read_line_by_line(line: str, ignored: list[str], kept: list[str]) -> None:
-    ignore = Ignore({"": line})
+    ignore = IgnoreRules({"": line})
     assert [path for path in ignored + kept if ignore.ignored(path)] == ignored
 
 
@@ -69,20 +69,20 @@ def test_are_read_line_by_line(line: str, ignored: list[str], kept: list[str]) -
     ],
 )
 def test_work_together(texts: dict[str, str], ignored: list[str], kept: list[str]) -> None:
-    ignore = Ignore(texts)
+    ignore = IgnoreRules(texts)
     assert [path for path in ignored + kept if ignore.ignored(path)] == ignored
 
 
 def test_say_nothing_of_the_folders_above_the_configured_one() -> None:
-    ignore = Ignore({"teams/x": "teams\nx"}, root="teams/x")
+    ignore = IgnoreRules({"teams/x": "teams\nx"}, root="teams/x")
     assert not ignore.ignored("teams/x/a.yaml")
     assert ignore.ignored("teams/x/teams/a.yaml")
 
 
 def test_are_bounded() -> None:
-    Ignore({"x": "a\n" * MAX_PATTERNS})
+    IgnoreRules({"x": "a\n" * MAX_PATTERNS})
     with pytest.raises(Refused, match=r"x/\.serviceignore has 1001 patterns"):
-        Ignore({"x": "a\n" * (MAX_PATTERNS + 1)})
+        IgnoreRules({"x": "a\n" * (MAX_PATTERNS + 1)})
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_are_bounded() -> None:
 )
 def test_match_in_bounded_time(line: str, path: str) -> None:
     started = time.process_time()
-    assert not Ignore({"": line}).ignored(path)
+    assert not IgnoreRules({"": line}).ignored(path)
     assert time.process_time() - started < 1  # about 0.002 here
 
 
 @given(st.text(alphabet="ab*?[]!^-\\/: \r#", max_size=12), st.text(alphabet="ab/]", max_size=6))
 def test_never_fail(line: str, path: str) -> None:
-    pattern = patterns.parse(line)
+    pattern = gitignore.parse(line)
     if pattern is not None:
         pattern.matches(path.split("/"), is_folder=True)
 
@@ -152,5 +152,5 @@ def test_say_what_git_says(tmp_path: Path, root: str, below: str) -> None:
     expected = [
         path for pattern, path in zip(checked[2::4], checked[3::4], strict=True) if pattern and pattern[0] != "!"
     ]
-    ignore = Ignore({"": root, "b": below})
+    ignore = IgnoreRules({"": root, "b": below})
     assert [path for path in PATHS if ignore.ignored(path)] == expected

@@ -6,9 +6,9 @@ from pathlib import Path
 import pygit2
 import pytest
 
-from reconciler.errors import Refused
 from reconciler.git import memory
-from reconciler.git.memory import Memory
+from reconciler.git.memory import MemoryObjects
+from reconciler.model.errors import Refused
 from tests.repositories import Repository
 
 
@@ -27,7 +27,7 @@ def objects(repository: Repository) -> list[Path]:
 def test_are_read_back(repository: Repository) -> None:
     before = objects(repository)
     opened = pygit2.Repository(str(repository.path))
-    kept = Memory(opened)
+    kept = MemoryObjects(opened)
     blob = opened.create_blob(b"content\0")
     assert kept.read(str(blob)) == b"content\0"
     assert kept.read(repository.git("rev-parse", "HEAD:a.yaml")) == b"stored"
@@ -40,7 +40,7 @@ def test_are_read_back(repository: Repository) -> None:
 
 def test_leave_what_is_stored_as_it_is(repository: Repository) -> None:
     opened = pygit2.Repository(str(repository.path))
-    Memory(opened)
+    MemoryObjects(opened)
     assert str(opened.revparse_single("HEAD").id) == repository.head()
     assert str(opened.revparse_single(repository.head()[:8]).id) == repository.head()
     with pytest.raises(KeyError):
@@ -52,7 +52,7 @@ def test_leave_what_is_stored_as_it_is(repository: Repository) -> None:
 def test_end_with_the_repository(repository: Repository) -> None:
     for number in range(20):
         opened = pygit2.Repository(str(repository.path))
-        Memory(opened)
+        MemoryObjects(opened)
         blob, store = opened.create_blob(b"%d" % number), opened.odb
         opened.free()
         del opened
@@ -67,4 +67,4 @@ def test_are_refused_by_a_libgit2_that_has_none(repository: Repository, monkeypa
     monkeypatch.setitem(memory._FUNCTIONS, "git_mempack_of_another_time", ())
     memory._library.cache_clear()
     with pytest.raises(Refused, match="cannot merge in memory; install pygit2 from its wheel"):
-        Memory(pygit2.Repository(str(repository.path)))
+        MemoryObjects(pygit2.Repository(str(repository.path)))

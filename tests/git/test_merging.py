@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Refused
 from reconciler.git import bases, merging, weighing
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.merging import Conflicts, Merged, Unrelated
-from reconciler.git.opened import Repository as Opened
+from reconciler.git.opened import MemoryRepository as Opened
+from reconciler.model.errors import Refused
 from tests.git.histories import build
 from tests.repositories import Repository
 
@@ -238,7 +238,7 @@ def test_takes_a_proposal_from_a_mirror_of_its_own(repository: Repository, tmp_p
         assert files(merging.merge(opened, base, head)) == {"a.yaml": f"begin\n{TEXT}end\n".encode()}
     with merging.open_mirrors(mirror.path, None) as opened, pytest.raises(GitFault) as found:
         merging.merge(opened, base, head)
-    assert found.value.state is State.MIRROR_CORRUPT
+    assert found.value.state is RepositoryState.MIRROR_CORRUPT
 
 
 def test_writes_nothing(repository: Repository, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def of_random_history(path: Path, seed: int) -> str:
     git = ("-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", "--name-only")
     tree, *conflicts = repository.git(*git, base, head, statuses=(0, 1)).split("\n")
     with Opened(path / ".git", damaged="", deepen="") as opened:
-        relation = bases.relation(opened.git, base, head)
+        relation = bases.history_relation(opened.git, base, head)
         assert relation is not None
         assert sorted(relation.bases) == sorted(repository.git("merge-base", "--all", base, head).split())
         both = f"{base}...{head}"
@@ -403,7 +403,7 @@ def test_merges_no_names_that_git_does_not_allow(
         else:
             with pytest.raises(GitFault) as found:
                 merging.merge(opened, base, head)
-            assert found.value.state is State.UNSUPPORTED_FORMAT
+            assert found.value.state is RepositoryState.UNSUPPORTED_FORMAT
 
 
 def two_sides(repository: Repository, trees: tuple[str, str, str]) -> tuple[str, str]:

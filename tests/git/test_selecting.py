@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.git.ignoring import Ignore
-from reconciler.git.selecting import Globs, considered
+from reconciler.git.ignoring import IgnoreRules
+from reconciler.git.selecting import FileGlobs, is_considered
 from tests.repositories import Repository
 
 
@@ -33,13 +33,13 @@ from tests.repositories import Repository
     ],
 )
 def test_counts_by_its_ending_and_its_folders(path: str, expected: bool) -> None:
-    assert considered(path, Ignore({"": "drafts/"})) is expected
+    assert is_considered(path, IgnoreRules({"": "drafts/"})) is expected
 
 
 def test_counts_below_a_configured_folder_that_begins_with_a_dot() -> None:
-    ignore = Ignore({}, root=".config/telemetry")
-    assert considered(".config/telemetry/a.yaml", ignore)
-    assert not considered(".config/telemetry/.git/a.yaml", ignore)
+    ignore = IgnoreRules({}, root=".config/telemetry")
+    assert is_considered(".config/telemetry/a.yaml", ignore)
+    assert not is_considered(".config/telemetry/.git/a.yaml", ignore)
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,22 @@ def test_counts_below_a_configured_folder_that_begins_with_a_dot() -> None:
 def test_counts_when_it_is_included_and_not_excluded(
     include: list[str], exclude: list[str], counting: list[str], left_out: list[str]
 ) -> None:
-    ignore = Ignore({"": "ignored/"})
-    globs = Globs(include=include, exclude=exclude)
-    assert [path for path in counting + left_out if considered(path, ignore, globs)] == counting
+    ignore = IgnoreRules({"": "ignored/"})
+    globs = FileGlobs(include=include, exclude=exclude)
+    assert [path for path in counting + left_out if is_considered(path, ignore, globs)] == counting
 
 
 def test_is_matched_below_the_configured_folder() -> None:
-    ignore = Ignore({}, root="teams/web")
-    globs = Globs(include=["/a.yaml", "web/"], exclude=["teams"], root="teams/web")
-    assert considered("teams/web/a.yaml", ignore, globs)
-    assert considered("teams/web/web/b.yaml", ignore, globs)
-    assert not considered("teams/web/b.yaml", ignore, globs)
-    assert not considered("teams/web/teams/a.yaml", ignore, globs)
+    ignore = IgnoreRules({}, root="teams/web")
+    globs = FileGlobs(include=["/a.yaml", "web/"], exclude=["teams"], root="teams/web")
+    assert is_considered("teams/web/a.yaml", ignore, globs)
+    assert is_considered("teams/web/web/b.yaml", ignore, globs)
+    assert not is_considered("teams/web/b.yaml", ignore, globs)
+    assert not is_considered("teams/web/teams/a.yaml", ignore, globs)
 
 
 def test_is_excluded_with_every_folder_above_it() -> None:
-    globs = Globs(exclude=["/x/*/", "*.yaml"])
+    globs = FileGlobs(exclude=["/x/*/", "*.yaml"])
     folders = ["", "x", "x/y", "x/y/z", "y", "y/x/z"]
     assert [folder for folder in folders if globs.excluded_folder(folder)] == ["x/y", "x/y/z"]
 
@@ -107,6 +107,6 @@ def test_is_matched_as_git_does(
         return set(told.split("\0")) - {""}
 
     files = sorted({"/".join(names) for names in paths})
-    globs = Globs(include=include, exclude=exclude)
+    globs = FileGlobs(include=include, exclude=exclude)
     expected = (matching(include) if include else set(files)) - matching(exclude)
     assert {path for path in files if globs.choose(path)} == expected

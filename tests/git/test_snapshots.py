@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.errors import Refused
-from reconciler.escaping import visible
 from reconciler.git import trees
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import CommitInfo, Snapshot
-from reconciler.git.trees import Change, File, Mode
+from reconciler.git.trees import TreeChange, TreeFile, TreeMode
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible
 from tests.repositories import Repository
 
 
@@ -36,7 +36,7 @@ def paths(repository: Repository, path: str = "") -> list[str]:
         return [file.path for file in snapshot.files(path)]
 
 
-def changes(repository: Repository, *, old: str, new: str, path: str = "") -> list[Change]:
+def changes(repository: Repository, *, old: str, new: str, path: str = "") -> list[TreeChange]:
     with opened(repository, old) as before, opened(repository, new) as after:
         return after.changes(before.tree(path), after.tree(path), path)
 
@@ -83,10 +83,10 @@ def test_says_what_each_file_is(repository: Repository) -> None:
     x, target = repository.git("rev-parse", "HEAD:text.yaml"), repository.git("rev-parse", "HEAD:link.yaml")
     with opened(repository) as snapshot:
         assert list(snapshot.files("")) == [
-            File("inner", inner_commit, Mode.SUBMODULE),
-            File("link.yaml", target, Mode.SYMLINK),
-            File("run.yaml", x, Mode.EXECUTABLE),
-            File("text.yaml", x, Mode.REGULAR),
+            TreeFile("inner", inner_commit, TreeMode.SUBMODULE),
+            TreeFile("link.yaml", target, TreeMode.SYMLINK),
+            TreeFile("run.yaml", x, TreeMode.EXECUTABLE),
+            TreeFile("text.yaml", x, TreeMode.REGULAR),
         ]
 
 
@@ -117,7 +117,7 @@ def test_says_that_the_folder_is_missing(repository: Repository, path: str) -> N
     repository.commit()
     with opened(repository) as snapshot, pytest.raises(GitFault) as found:
         snapshot.tree(path)
-    assert found.value.state is State.PATH_MISSING
+    assert found.value.state is RepositoryState.PATH_MISSING
     assert visible(path) in found.value.message
 
 
@@ -136,11 +136,11 @@ def test_reports_hostile_names_and_never_takes_them_for_paths(repository: Reposi
     repository.commit_tree(tree)
     with opened(repository) as snapshot:
         assert list(snapshot.files("")) == [
-            File("..\\u002fup.yaml", blob, Mode.HOSTILE),
-            File("\\u002fetc\\u002fx.yaml", blob, Mode.HOSTILE),
-            File("a\\\\b.yaml", blob, Mode.HOSTILE),
-            File("f\\xff/in.yaml", blob, Mode.HOSTILE),
-            File("fine.yaml", blob, Mode.REGULAR),
+            TreeFile("..\\u002fup.yaml", blob, TreeMode.HOSTILE),
+            TreeFile("\\u002fetc\\u002fx.yaml", blob, TreeMode.HOSTILE),
+            TreeFile("a\\\\b.yaml", blob, TreeMode.HOSTILE),
+            TreeFile("f\\xff/in.yaml", blob, TreeMode.HOSTILE),
+            TreeFile("fine.yaml", blob, TreeMode.REGULAR),
         ]
         with pytest.raises(GitFault):
             snapshot.tree("..")
@@ -158,7 +158,7 @@ def test_refuses_a_tree_that_repeats_itself_without_end(
         for walk in (lambda: list(snapshot.files("")), lambda: snapshot.changes(trees.EMPTY, tree, "")):
             with pytest.raises(GitFault) as found:
                 walk()
-            assert found.value.state is State.UNSUPPORTED_FORMAT
+            assert found.value.state is RepositoryState.UNSUPPORTED_FORMAT
 
 
 def test_reads_a_file_only_when_it_is_small_enough(repository: Repository) -> None:
@@ -202,18 +202,18 @@ def test_says_what_changed(repository: Repository) -> None:
     def blob(commit: str, path: str) -> str:
         return repository.git("rev-parse", f"{commit}:{path}")
 
-    def regular(path: str) -> File:
-        return File(path, blob(new, path), Mode.REGULAR)
+    def regular(path: str) -> TreeFile:
+        return TreeFile(path, blob(new, path), TreeMode.REGULAR)
 
     assert changes(repository, old=old, new=new) == [
-        Change("a.yaml", blob(old, "a.yaml"), regular("a.yaml")),
-        Change("b", None, regular("b")),
-        Change("b/c.yaml", blob(old, "b/c.yaml"), None),
-        Change("d.yaml", blob(old, "d.yaml"), None),
-        Change("d.yaml/x.yaml", None, regular("d.yaml/x.yaml")),
-        Change("e/f.yaml", blob(old, "e/f.yaml"), File("e/f.yaml", blob(new, "e/f.yaml"), Mode.EXECUTABLE)),
-        Change("moved.yaml", None, regular("moved.yaml")),
-        Change("same.yaml", blob(old, "same.yaml"), None),
+        TreeChange("a.yaml", blob(old, "a.yaml"), regular("a.yaml")),
+        TreeChange("b", None, regular("b")),
+        TreeChange("b/c.yaml", blob(old, "b/c.yaml"), None),
+        TreeChange("d.yaml", blob(old, "d.yaml"), None),
+        TreeChange("d.yaml/x.yaml", None, regular("d.yaml/x.yaml")),
+        TreeChange("e/f.yaml", blob(old, "e/f.yaml"), TreeFile("e/f.yaml", blob(new, "e/f.yaml"), TreeMode.EXECUTABLE)),
+        TreeChange("moved.yaml", None, regular("moved.yaml")),
+        TreeChange("same.yaml", blob(old, "same.yaml"), None),
     ]
     assert changes(repository, old=old, new=old) == []
     assert [change.path for change in changes(repository, old=old, new=new, path="e")] == ["e/f.yaml"]
@@ -295,7 +295,7 @@ def test_takes_no_missing_object_for_an_absent_file(repository: Repository, what
     repository.git("pack-objects", "--quiet", ".git/objects/pack/pack", data=some.encode())
     with pytest.raises(GitFault) as found:
         read_everything(repository, commit)
-    assert found.value.state is State.MIRROR_CORRUPT
+    assert found.value.state is RepositoryState.MIRROR_CORRUPT
 
 
 @pytest.mark.parametrize("damage", ["removed", "empty", "cut", "garbage"])
@@ -311,7 +311,7 @@ def test_says_that_a_pack_is_damaged(repository: Repository, suffix: str, damage
         file.write_bytes({"empty": b"", "cut": content[: len(content) // 2], "garbage": b"\x5a" * len(content)}[damage])
     with pytest.raises(GitFault) as found:
         read_everything(repository, commit)
-    assert found.value.state is State.MIRROR_CORRUPT
+    assert found.value.state is RepositoryState.MIRROR_CORRUPT
 
 
 def test_opening_a_mirror_again_and_again_keeps_nothing(repository: Repository) -> None:
@@ -335,7 +335,7 @@ def test_reads_nothing_but_packs(repository: Repository) -> None:
     commit = repository.commit()
     with pytest.raises(GitFault) as found:
         read_everything(repository, commit)
-    assert found.value.state is State.MIRROR_CORRUPT
+    assert found.value.state is RepositoryState.MIRROR_CORRUPT
 
 
 def read_everything(repository: Repository, commit: str) -> None:
@@ -349,13 +349,13 @@ def test_opens_only_commits_it_holds(repository: Repository, commit: str) -> Non
     repository.commit()
     with pytest.raises(GitFault) as found:
         Snapshot.open(repository.path / ".git", commit)
-    assert found.value.state is State.MIRROR_CORRUPT
+    assert found.value.state is RepositoryState.MIRROR_CORRUPT
 
 
 def test_opens_nothing_but_commits(repository: Repository) -> None:
     with pytest.raises(GitFault) as found:
         opened(repository, repository.blob(b"x"))
-    assert found.value.state is State.UNSUPPORTED_FORMAT
+    assert found.value.state is RepositoryState.UNSUPPORTED_FORMAT
 
 
 def test_needs_the_mirror_itself(tmp_path: Path, repository: Repository) -> None:
@@ -363,7 +363,7 @@ def test_needs_the_mirror_itself(tmp_path: Path, repository: Repository) -> None
     for place in (tmp_path / "nowhere", repository.path / ".git/refs"):  # never a repository further up
         with pytest.raises(GitFault) as found:
             Snapshot.open(place, commit)
-        assert found.value.state is State.MIRROR_CORRUPT
+        assert found.value.state is RepositoryState.MIRROR_CORRUPT
 
 
 def test_lists_and_compares_ten_thousand_files_at_once(repository: Repository) -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.git import trees
-from reconciler.git.faults import GitFault, State
-from reconciler.git.trees import Entry, File, Mode
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.trees import TreeEntry, TreeFile, TreeMode
 
 ID = b"\x11" * 20
 NAMES = st.binary(min_size=1, max_size=12).filter(lambda name: b"\0" not in name)
@@ -134,7 +134,7 @@ def test_two_versions_of_a_large_folder_are_compared_without_looking_at_each_ent
 )
 def test_shows_hostile_names_escaped(raw: bytes, shown: str) -> None:
     [entry] = trees.named([(b"100644", raw, ID)])
-    assert entry == Entry(shown, 0o100644, ID.hex(), hostile=shown.encode() != raw)
+    assert entry == TreeEntry(shown, 0o100644, ID.hex(), hostile=shown.encode() != raw)
 
 
 @given(st.lists(NAMES, unique=True))
@@ -153,32 +153,32 @@ def test_shows_a_name_alike_in_any_company(names: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("mode", "hostile", "expected"),
     [
-        (0o100644, False, Mode.REGULAR),
-        (0o100664, False, Mode.REGULAR),
-        (0o100755, False, Mode.EXECUTABLE),
-        (0o120000, False, Mode.SYMLINK),
-        (0o160000, False, Mode.SUBMODULE),
-        (0o060000, False, Mode.HOSTILE),
-        (0o100644, True, Mode.HOSTILE),
+        (0o100644, False, TreeMode.REGULAR),
+        (0o100664, False, TreeMode.REGULAR),
+        (0o100755, False, TreeMode.EXECUTABLE),
+        (0o120000, False, TreeMode.SYMLINK),
+        (0o160000, False, TreeMode.SUBMODULE),
+        (0o060000, False, TreeMode.HOSTILE),
+        (0o100644, True, TreeMode.HOSTILE),
     ],
 )
-def test_says_what_a_file_is(mode: int, hostile: bool, expected: Mode) -> None:
-    file = trees.place("teams").file(Entry("a.yaml", mode, ID.hex(), hostile))
-    assert file == File("teams/a.yaml", ID.hex(), expected)
-    assert file.readable is (expected in {Mode.REGULAR, Mode.EXECUTABLE})
+def test_says_what_a_file_is(mode: int, hostile: bool, expected: TreeMode) -> None:
+    file = trees.place("teams").file(TreeEntry("a.yaml", mode, ID.hex(), hostile))
+    assert file == TreeFile("teams/a.yaml", ID.hex(), expected)
+    assert file.readable is (expected in {TreeMode.REGULAR, TreeMode.EXECUTABLE})
 
 
 def test_makes_everything_below_a_hostile_folder_hostile() -> None:
-    below = trees.place("").below(Entry("\\xff", 0o040000, ID.hex(), hostile=True))
-    assert below.file(Entry("a.yaml", 0o100644, ID.hex(), hostile=False)).mode is Mode.HOSTILE
+    below = trees.place("").below(TreeEntry("\\xff", 0o040000, ID.hex(), hostile=True))
+    assert below.file(TreeEntry("a.yaml", 0o100644, ID.hex(), hostile=False)).mode is TreeMode.HOSTILE
 
 
 @pytest.mark.parametrize(("name", "levels"), [("a", trees.MAX_DEPTH), ("a" * 1000, 4)])
 def test_is_bounded_in_depth_and_length(name: str, levels: int) -> None:
     place = trees.place("")
-    folder = Entry(name, 0o040000, ID.hex(), hostile=False)
+    folder = TreeEntry(name, 0o040000, ID.hex(), hostile=False)
     for _ in range(levels):
         place = place.below(folder)
     with pytest.raises(GitFault) as found:
         place.below(folder)
-    assert found.value.state is State.UNSUPPORTED_FORMAT
+    assert found.value.state is RepositoryState.UNSUPPORTED_FORMAT

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.documents import limits
-from reconciler.errors import Refused
 from reconciler.git import worktrees
 from reconciler.git.checkouts import Checkout
 from reconciler.git.snapshots import Snapshot
+from reconciler.model import positions
+from reconciler.model.errors import Refused
 from tests.needs import require_root
 from tests.repositories import Repository
 
@@ -115,7 +115,7 @@ def test_leaves_the_folder_of_git_as_it_is(repository: Repository) -> None:
 
 
 def test_has_large_files_that_cannot_be_read(repository: Repository) -> None:
-    limit = limits.FILE.bytes
+    limit = positions.FILE_LIMITS.bytes
     repository.write("a.yaml", b"x" * limit)
     repository.write("b.yaml", b"x" * (limit + 1))
     with (repository.path / "huge.yaml").open("wb") as file:
@@ -251,7 +251,7 @@ def test_names_what_it_may_not_read(repository: Repository, tmp_path: Path, path
     (repository.path / path).chmod(0)
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from reconciler.errors import Refused\n"
+        "from reconciler.model.errors import Refused\n"
         "from reconciler.git.checkouts import Checkout\n"
         "os.setuid(12345)\n"
         "with Checkout.open(Path(sys.argv[1])) as checkout:\n"

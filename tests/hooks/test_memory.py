@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.hooks import deliveries, refusals
-from reconciler.hooks.deliveries import Deliveries
-from reconciler.hooks.refusals import Refusals
+from reconciler.hooks.deliveries import RecentDeliveries
+from reconciler.hooks.refusals import LoggedRefusals
 
 
 def test_a_delivery_is_new_once_within_an_hour_and_in_each_repository() -> None:
-    memory = Deliveries()
+    memory = RecentDeliveries()
     assert memory.is_new("a", b"1", now=0.0)
     assert not memory.is_new("a", b"1", now=deliveries.SECONDS - 1)
     assert memory.is_new("b", b"1", now=0.0)
@@ -18,7 +18,7 @@ def test_a_delivery_is_new_once_within_an_hour_and_in_each_repository() -> None:
 
 
 def test_a_delivery_that_came_before_is_not_new_under_another_id() -> None:
-    memory = Deliveries()
+    memory = RecentDeliveries()
     assert memory.is_new("a", b"1", b"body", now=0.0)
     assert not memory.is_new("a", b"2", b"body", now=1.0)
     assert not memory.is_new("a", b"2", b"other body", now=2.0)
@@ -26,13 +26,13 @@ def test_a_delivery_that_came_before_is_not_new_under_another_id() -> None:
 
 
 def test_one_without_a_mark_is_always_new_and_takes_no_room() -> None:
-    memory = Deliveries()
+    memory = RecentDeliveries()
     assert [memory.is_new("a", b"", now=0.0) for _ in range(3)] == [True, True, True]
     assert len(memory) == 0
 
 
 def test_as_many_are_remembered_as_there_is_room_for_and_the_oldest_go_first() -> None:
-    memory = Deliveries()
+    memory = RecentDeliveries()
     for number in range(deliveries.MOST + 1):
         assert memory.is_new("a", b"%d" % number, now=float(number) / 10)
     assert len(memory) == deliveries.MOST
@@ -42,7 +42,7 @@ def test_as_many_are_remembered_as_there_is_room_for_and_the_oldest_go_first() -
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5), st.floats(0, 3_000)), max_size=40))
 def test_it_tells_what_a_full_record_would_tell(calls: list[tuple[str, int, float]]) -> None:
-    memory, record, now = Deliveries(), dict[tuple[str, int], float](), 0.0
+    memory, record, now = RecentDeliveries(), dict[tuple[str, int], float](), 0.0
     for repository, number, passed in calls:
         now += passed
         known_until = record.get((repository, number))
@@ -53,7 +53,7 @@ def test_it_tells_what_a_full_record_would_tell(calls: list[tuple[str, int, floa
 
 
 def test_what_is_forgotten_takes_no_room() -> None:
-    memory = Deliveries()
+    memory = RecentDeliveries()
     for number in range(100):
         memory.is_new("a", b"%d" % number, now=0.0)
     memory.is_new("a", b"new", now=deliveries.SECONDS)
@@ -61,7 +61,7 @@ def test_what_is_forgotten_takes_no_room() -> None:
 
 
 def test_the_log_tells_once_a_minute_of_each_repository_and_how_many_it_left_out() -> None:
-    memory = Refusals()
+    memory = LoggedRefusals()
     assert [memory.due("a", now=0.0), memory.due("b", now=1.0)] == [0, 0]
     assert [memory.due("a", now=second) for second in (1.0, 2.0, 59.9)] == [None, None, None]
     assert memory.due("a", now=refusals.SECONDS) == 3
@@ -70,7 +70,7 @@ def test_the_log_tells_once_a_minute_of_each_repository_and_how_many_it_left_out
 
 
 def test_the_log_s_memory_is_bounded() -> None:
-    memory = Refusals()
+    memory = LoggedRefusals()
     for number in range(refusals.MOST + 10):
         memory.due(str(number), now=0.0)
     assert len(memory) == refusals.MOST

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.hooks import secret
-from reconciler.hooks.secret import Unusable
+from reconciler.hooks.secret import UnusableSecret
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from reconciler.hooks.secret import Unusable
 def test_a_secret_is_what_the_file_holds_without_one_line_end(tmp_path: Path, content: bytes, expected: bytes) -> None:
     path = tmp_path / "secret"
     path.write_bytes(content)
-    assert secret.read(path) == expected
+    assert secret.read_secret(path) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_a_secret_is_what_the_file_holds_without_one_line_end(tmp_path: Path, co
 def test_what_is_no_secret_is_said_and_not_shown(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "secret"
     path.write_bytes(content)
-    with pytest.raises(Unusable) as caught:
-        secret.read(path)
+    with pytest.raises(UnusableSecret) as caught:
+        secret.read_secret(path)
     assert str(caught.value) == why
 
 
@@ -50,8 +50,8 @@ def test_what_is_no_file_makes_nobody_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     told = {}
     for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
-        with pytest.raises(Unusable) as caught:
-            secret.read(path)
+        with pytest.raises(UnusableSecret) as caught:
+            secret.read_secret(path)
         told[path.name] = str(caught.value)
     missing = told.pop("missing")
     assert missing == "cannot be read (No such file or directory)"
@@ -62,7 +62,7 @@ def test_a_link_is_followed_and_another_file_counts_at_once(tmp_path: Path) -> N
     (tmp_path / "first").write_bytes(b"canary-first-secret")
     (tmp_path / "second").write_bytes(b"canary-second-secret")
     (tmp_path / "secret").symlink_to("first")
-    assert secret.read(tmp_path / "secret") == b"canary-first-secret"
+    assert secret.read_secret(tmp_path / "secret") == b"canary-first-secret"
     (tmp_path / "next").symlink_to("second")
     (tmp_path / "next").rename(tmp_path / "secret")
-    assert secret.read(tmp_path / "secret") == b"canary-second-secret"
+    assert secret.read_secret(tmp_path / "secret") == b"canary-second-secret"

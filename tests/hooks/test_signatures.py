@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.hooks import signatures
-from reconciler.hooks.signatures import SECONDS, Checking, Verdict
+from reconciler.hooks.signatures import SECONDS, SignatureCheck, SignatureVerdict
 from tests import forges
 from tests.forges import BODY, SECRET, SIGNING_TOKEN, Delivery
 
@@ -19,10 +19,10 @@ NAMES = st.sampled_from(sorted(FORGES))
 SECRETS = st.binary(min_size=16, max_size=80).filter(lambda secret: b"\n" not in secret)
 
 
-def verdict(delivery: Delivery, *, secret: bytes, now: float = NOW, pieces: int = 1) -> Verdict:
+def verdict(delivery: Delivery, *, secret: bytes, now: float = NOW, pieces: int = 1) -> SignatureVerdict:
     """What the delivery is, its body coming in so many pieces."""
     pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in delivery.headers.items()]
-    checking = Checking(signatures.single(pairs), secret=secret)
+    checking = SignatureCheck(signatures.single_header(pairs), secret=secret)
     size = max(1, -(-len(delivery.body) // pieces))
     for start in range(0, len(delivery.body), size):
         checking.update(delivery.body[start : start + size])
@@ -32,9 +32,9 @@ def verdict(delivery: Delivery, *, secret: bytes, now: float = NOW, pieces: int 
 @pytest.mark.parametrize("forge", FORGES)
 def test_what_a_forge_sends_is_right_with_its_secret_and_wrong_with_any_other(forge: str) -> None:
     secret, make = FORGES[forge]
-    assert verdict(make("1"), secret=secret) is Verdict.RIGHT
-    assert verdict(make("1"), secret=secret + b"x") is Verdict.WRONG
-    assert verdict(make("1"), secret=bytes(32)) is Verdict.WRONG
+    assert verdict(make("1"), secret=secret) is SignatureVerdict.RIGHT
+    assert verdict(make("1"), secret=secret + b"x") is SignatureVerdict.WRONG
+    assert verdict(make("1"), secret=bytes(32)) is SignatureVerdict.WRONG
 
 
 @given(forge=NAMES.filter(lambda name: name != "GitLab with a secret token"), position=st.integers(min_value=0))
@@ -43,19 +43,19 @@ def test_a_body_with_one_other_byte_is_wrong(forge: str, position: int) -> None:
     delivery = make("1")
     at = position % len(delivery.body)
     changed = delivery.body[:at] + bytes([delivery.body[at] ^ 1]) + delivery.body[at + 1 :]
-    assert verdict(Delivery(changed, delivery.headers), secret=secret) is Verdict.WRONG
+    assert verdict(Delivery(changed, delivery.headers), secret=secret) is SignatureVerdict.WRONG
 
 
 @given(secret=SECRETS, body=st.binary(max_size=500), pieces=st.integers(min_value=1, max_value=20))
 def test_any_secret_signs_any_body_however_it_arrives(secret: bytes, body: bytes, pieces: int) -> None:
     for delivery in (forges.github(secret, body), forges.gitea(secret, body), forges.forgejo(secret, body)):
-        assert verdict(delivery, secret=secret, pieces=pieces) is Verdict.RIGHT
+        assert verdict(delivery, secret=secret, pieces=pieces) is SignatureVerdict.RIGHT
 
 
 @given(secret=SECRETS, other=SECRETS)
 @example(secret=b"x" * 64, other=b"x" * 63)
 def test_another_secret_signs_nothing(secret: bytes, other: bytes) -> None:
-    expected = Verdict.RIGHT if secret == other else Verdict.WRONG
+    expected = SignatureVerdict.RIGHT if secret == other else SignatureVerdict.WRONG
     if secret.rstrip(b"\0") != other.rstrip(b"\0"):  # HMAC fills its key up with zeros
         assert verdict(forges.github(secret), secret=other) is expected
 
@@ -64,9 +64,9 @@ def test_another_secret_signs_nothing(secret: bytes, other: bytes) -> None:
 def test_any_signing_token_signs_the_id_the_time_and_the_body(key: bytes, body: bytes, identity: str) -> None:
     token = b"whsec_" + base64.b64encode(key)
     delivery = forges.gitlab_signed(token, body, identity=identity, at=NOW)
-    assert verdict(delivery, secret=token, pieces=3) is Verdict.RIGHT
-    assert verdict(delivery.but(webhook_id=identity + "x"), secret=token) is Verdict.WRONG
-    assert verdict(delivery.but(webhook_timestamp=str(NOW + 1)), secret=token) is Verdict.WRONG
+    assert verdict(delivery, secret=token, pieces=3) is SignatureVerdict.RIGHT
+    assert verdict(delivery.but(webhook_id=identity + "x"), secret=token) is SignatureVerdict.WRONG
+    assert verdict(delivery.but(webhook_timestamp=str(NOW + 1)), secret=token) is SignatureVerdict.WRONG
 
 
 def test_what_was_signed_with_its_time_counts_in_no_other_form() -> None:
@@ -80,24 +80,24 @@ def test_what_was_signed_with_its_time_counts_in_no_other_form() -> None:
             "webhook-timestamp": str(at),
             "webhook-signature": "v1," + base64.b64encode(digest.digest()).decode(),
         }
-        assert verdict(Delivery(body, as_standard), secret=secret) is not Verdict.RIGHT
+        assert verdict(Delivery(body, as_standard), secret=secret) is not SignatureVerdict.RIGHT
         if secret is SIGNING_TOKEN:
             again = Delivery(signed, {"X-Gitea-Signature": digest.hexdigest()})
-            assert verdict(again, secret=secret) is Verdict.WRONG
+            assert verdict(again, secret=secret) is SignatureVerdict.WRONG
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
-        (0, Verdict.RIGHT),
-        (SECONDS, Verdict.RIGHT),
-        (-SECONDS, Verdict.RIGHT),
-        (SECONDS + 1, Verdict.LATE),
-        (-SECONDS - 1, Verdict.LATE),
-        (10**9, Verdict.LATE),
+        (0, SignatureVerdict.RIGHT),
+        (SECONDS, SignatureVerdict.RIGHT),
+        (-SECONDS, SignatureVerdict.RIGHT),
+        (SECONDS + 1, SignatureVerdict.LATE),
+        (-SECONDS - 1, SignatureVerdict.LATE),
+        (10**9, SignatureVerdict.LATE),
     ],
 )
-def test_a_signed_time_must_be_about_now(seconds: int, expected: Verdict) -> None:
+def test_a_signed_time_must_be_about_now(seconds: int, expected: SignatureVerdict) -> None:
     delivery = forges.gitlab_signed(at=NOW)
     assert verdict(delivery, secret=SIGNING_TOKEN, now=NOW + seconds) is expected
 
@@ -111,16 +111,16 @@ def test_a_signed_time_is_a_number_of_seconds(time: str) -> None:
     delivery = forges.gitlab_signed(at=NOW).but(
         webhook_id="1", webhook_timestamp=shown, webhook_signature=f"v1,{signature}"
     )
-    assert verdict(delivery, secret=SIGNING_TOKEN) is Verdict.LATE
+    assert verdict(delivery, secret=SIGNING_TOKEN) is SignatureVerdict.LATE
 
 
 def test_one_right_signature_of_several_suffices() -> None:
     delivery = forges.gitlab_signed(at=NOW)
     right = delivery.headers["webhook-signature"]
     several = delivery.but(webhook_signature=f"v1a,ed25519 v1,old {right}", x_gitlab_token="another-secret-token")
-    assert verdict(several, secret=SIGNING_TOKEN) is Verdict.RIGHT
+    assert verdict(several, secret=SIGNING_TOKEN) is SignatureVerdict.RIGHT
     far = delivery.but(webhook_signature="v1,old " * signatures.MOST_SIGNATURES + right)
-    assert verdict(far, secret=SIGNING_TOKEN) is Verdict.WRONG
+    assert verdict(far, secret=SIGNING_TOKEN) is SignatureVerdict.WRONG
 
 
 @pytest.mark.parametrize("name", ["x_hub_signature_256", "x_gitea_signature", "x_forgejo_signature"])
@@ -130,38 +130,38 @@ def test_a_signature_is_right_in_each_header_alone_and_in_its_form_alone(name: s
     if name == "x_hub_signature_256":
         right, wrong = wrong, right
     bare = Delivery(BODY, {})
-    assert verdict(bare.but(**{name: right}), secret=SECRET) is Verdict.RIGHT
+    assert verdict(bare.but(**{name: right}), secret=SECRET) is SignatureVerdict.RIGHT
     for other in (wrong, right.upper(), right[:-1], right + "0", f"{right},{right}"):
-        assert verdict(bare.but(**{name: other}), secret=SECRET) is Verdict.WRONG
+        assert verdict(bare.but(**{name: other}), secret=SECRET) is SignatureVerdict.WRONG
 
 
 def test_sha_1_and_no_signature_are_none() -> None:
     delivery = forges.github().but(x_hub_signature_256=None)
-    assert verdict(delivery, secret=SECRET) is Verdict.NONE
-    assert verdict(Delivery(BODY, {}), secret=SECRET) is Verdict.NONE
+    assert verdict(delivery, secret=SECRET) is SignatureVerdict.NONE
+    assert verdict(Delivery(BODY, {}), secret=SECRET) is SignatureVerdict.NONE
     unset = forges.gitea(b"").but(x_hub_signature_256=None, x_gitea_signature="")  # Gitea without a secret
-    assert verdict(unset, secret=SECRET) is Verdict.NONE
+    assert verdict(unset, secret=SECRET) is SignatureVerdict.NONE
 
 
 def test_a_header_that_is_given_twice_means_nothing() -> None:
     pairs = [(name.lower().encode(), value.encode()) for name, value in forges.github().headers.items()]
-    twice = signatures.single([*pairs, (b"x-hub-signature-256", b"sha256=0")])
-    checking = Checking(twice, secret=SECRET)
+    twice = signatures.single_header([*pairs, (b"x-hub-signature-256", b"sha256=0")])
+    checking = SignatureCheck(twice, secret=SECRET)
     checking.update(BODY)
-    assert checking.verdict(now=NOW) is Verdict.NONE
+    assert checking.verdict(now=NOW) is SignatureVerdict.NONE
 
 
 @pytest.mark.parametrize("forge", FORGES)
 def test_each_forge_says_which_delivery_this_is(forge: str) -> None:
     delivery = FORGES[forge][1]("an-id")
     pairs = [(name.lower().encode(), value.encode()) for name, value in delivery.headers.items()]
-    assert signatures.delivery(signatures.single(pairs)) == b"an-id"
-    assert not signatures.is_ping(signatures.single(pairs))
+    assert signatures.delivery_id(signatures.single_header(pairs)) == b"an-id"
+    assert not signatures.is_ping(signatures.single_header(pairs))
 
 
 def test_an_older_gitlab_does_not_say_it_and_github_tries_a_hook() -> None:
-    older = signatures.single([(b"x-gitlab-event-uuid", b"1"), (b"x-gitlab-webhook-uuid", b"2")])
-    assert signatures.delivery(older) == b""
+    older = signatures.single_header([(b"x-gitlab-event-uuid", b"1"), (b"x-gitlab-webhook-uuid", b"2")])
+    assert signatures.delivery_id(older) == b""
     assert signatures.is_ping({b"x-github-event": b"ping"})
 
 

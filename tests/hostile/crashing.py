@@ -8,9 +8,9 @@ import signal
 import sys
 import time
 
-from reconciler.documents import reading
-from reconciler.documents.limits import Limits
-from reconciler.documents.reading import Document, Locations, Syntax
+from reconciler.model import documents
+from reconciler.model.documents import Document, Locations, Syntax
+from reconciler.model.positions import TextLimits
 from reconciler.reading import child
 
 COMMAND = (sys.executable, "-c", "from tests.hostile.crashing import main; main()")
@@ -20,10 +20,10 @@ KILL = "kill-the-reader"  # as the kernel does when there is no memory left
 HANG = "hang-the-reader"
 PLACE = "end-the-reader-later"  # when it is told where something stands, and every file was read
 
-_read, _locate = reading.read, reading.locate
+_read, _locate = documents.read, documents.locate
 
 
-def read(data: bytes, *, syntax: Syntax, limits: Limits) -> list[Document]:
+def read(data: bytes, *, syntax: Syntax, limits: TextLimits) -> list[Document]:
     """The product's own, but for marked texts."""
     if ABORT.encode() in data:
         os.abort()
@@ -34,7 +34,7 @@ def read(data: bytes, *, syntax: Syntax, limits: Limits) -> list[Document]:
     return _read(data, syntax=syntax, limits=limits)
 
 
-def locate(data: bytes, *, syntax: Syntax, limits: Limits) -> Locations:
+def locate(data: bytes, *, syntax: Syntax, limits: TextLimits) -> Locations:
     """The product's own, but for a marked text."""
     if PLACE.encode() in data:
         os.abort()
@@ -43,6 +43,6 @@ def locate(data: bytes, *, syntax: Syntax, limits: Limits) -> Locations:
 
 def main() -> None:
     """The reader child, with the parser above."""
-    reading.read = read
-    reading.locate = locate
+    documents.read = read
+    documents.locate = locate
     child.main()

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Refused
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
+from reconciler.model.errors import Refused
 from reconciler.reading import allowances
-from reconciler.reading.allowances import CLOCKED, MEBIBYTE, Allowance, Exhausted, Limits
+from reconciler.reading.allowances import CLOCKED, MEBIBYTE, Allowance, CommitLimits, Exhausted
 from tests import worlds
 from tests.repositories import Repository
 from tests.worlds import Following
@@ -19,11 +19,11 @@ REMEDY = (
     " repository"
 )
 FEWER = "use wildcards, and fewer ignore files"
-SMALL = Limits(files=2, bytes=3 * MEBIBYTE, documents=10, ignore_files=2, patterns=5, seconds=7.0)
+SMALL = CommitLimits(files=2, bytes=3 * MEBIBYTE, documents=10, ignore_files=2, patterns=5, seconds=7.0)
 
 
 def told(exhausted: pytest.ExceptionInfo[Exhausted]) -> str:
-    assert exhausted.value.state is State.UNSUPPORTED_FORMAT
+    assert exhausted.value.state is RepositoryState.UNSUPPORTED_FORMAT
     return exhausted.value.message.removeprefix("the commit ").replace(", and nothing of it is applied; ", " | ")
 
 
@@ -129,6 +129,6 @@ def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
     with Snapshot.open(source.path / ".git", commit) as snapshot, pytest.raises(GitFault) as caught:
         list(snapshot.files(""))
     assert (caught.value.state, "has more than 4096 characters; shorten it" in caught.value.message) == (
-        State.UNSUPPORTED_FORMAT,
+        RepositoryState.UNSUPPORTED_FORMAT,
         True,
     )

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.reading import deaths
-from reconciler.reading.deaths import LONGEST_PAUSE, REFUSED_SECONDS, Memory, Pace, Recent
+from reconciler.reading.deaths import LONGEST_PAUSE, REFUSED_SECONDS, CrashMemory, RecentCrashes, RestartPace
 from reconciler.reading.messages import ReviewJob
 from tests.commit_jobs import commit_job
 
@@ -14,7 +14,7 @@ JOB = commit_job()
 
 
 def test_a_file_is_set_aside_when_two_children_ended_over_it() -> None:
-    memory = Memory()
+    memory = CrashMemory()
     memory.ended_at("b")
     assert memory.prepared(JOB, careful=True).aside == frozenset()
     memory.ended_at("b")
@@ -24,7 +24,7 @@ def test_a_file_is_set_aside_when_two_children_ended_over_it() -> None:
 
 
 def test_a_commit_is_suspect_until_it_is_planned() -> None:
-    memory = Memory()
+    memory = CrashMemory()
     memory.suspect(JOB)
     assert memory.is_suspect(JOB)
     memory.trust(JOB)
@@ -32,7 +32,7 @@ def test_a_commit_is_suspect_until_it_is_planned() -> None:
 
 
 def test_a_commit_that_took_too_much_is_not_tried_for_an_hour() -> None:
-    memory = Memory()
+    memory = CrashMemory()
     assert memory.refusal(JOB, now=0.0) is None
     memory.refuse(JOB, "too much", now=0.0)
     assert memory.refusal(JOB, now=REFUSED_SECONDS - 1) == "too much"
@@ -40,7 +40,7 @@ def test_a_commit_that_took_too_much_is_not_tried_for_an_hour() -> None:
 
 
 def test_a_commit_that_is_read_by_other_settings_is_another_question() -> None:
-    memory = Memory()
+    memory = CrashMemory()
     memory.refuse(JOB, "too much", now=0.0)
     for changed in ({"include": ("a",)}, {"exclude": ("a",)}, {"allowed_kinds": ("Fleet",)}, {"prune": False}):
         assert memory.refusal(commit_job(**changed), now=1.0) is None
@@ -49,7 +49,7 @@ def test_a_commit_that_is_read_by_other_settings_is_another_question() -> None:
 
 
 def test_a_proposal_is_suspect_whatever_it_is_merged_into_and_with_what_it_is_merged_into() -> None:
-    memory = Memory()
+    memory = CrashMemory()
     proposed, moved = (ReviewJob(commit=commit_job(commit=base), head="h") for base in ("c", "d"))
     memory.suspect(proposed)
     assert [memory.is_for_one_apart(one) for one in (proposed, moved, JOB)] == [True, True, False]
@@ -61,7 +61,7 @@ def test_a_proposal_is_suspect_whatever_it_is_merged_into_and_with_what_it_is_me
 
 
 def test_a_proposal_is_refused_for_what_it_is_merged_into() -> None:
-    memory = Memory()
+    memory = CrashMemory()
     proposed, moved = (ReviewJob(commit=commit_job(commit=base), head="h") for base in ("c", "d"))
     memory.refuse(proposed, "too much", now=0.0)
     assert [memory.refusal(one, now=1.0) for one in (proposed, moved, JOB)] == ["too much", None, None]
@@ -70,7 +70,7 @@ def test_a_proposal_is_refused_for_what_it_is_merged_into() -> None:
 
 
 def test_a_proposal_of_which_all_is_read_is_another_question() -> None:
-    memory = Memory()
+    memory = CrashMemory()
     chosen = ReviewJob(commit=commit_job(full=False), head="h")
     memory.refuse(chosen, "too much", now=0.0)
     for changed in ({"followed": True}, {"commit": commit_job(full=True)}):
@@ -79,7 +79,7 @@ def test_a_proposal_of_which_all_is_read_is_another_question() -> None:
 
 
 def test_the_oldest_is_forgotten() -> None:
-    recent: Recent[str, int] = Recent(2)
+    recent: RecentCrashes[str, int] = RecentCrashes(2)
     for number, key in enumerate(("a", "b", "a", "c")):
         recent.put(key, number)
     assert recent.items() == [("a", 2), ("c", 3)]
@@ -87,7 +87,7 @@ def test_the_oldest_is_forgotten() -> None:
 
 @given(st.lists(st.integers(0, 10), max_size=30))
 def test_the_pause_grows_with_the_ends_of_a_minute_and_has_a_limit(waits: list[int]) -> None:
-    pace, now, before = Pace(), 0.0, 0.0
+    pace, now, before = RestartPace(), 0.0, 0.0
     for wait in waits:
         now += wait
         pace.ended(now=now)
@@ -101,7 +101,7 @@ def test_the_pause_grows_with_the_ends_of_a_minute_and_has_a_limit(waits: list[i
 
 
 def test_the_pauses_of_a_child_that_never_lives() -> None:
-    pace = Pace()
+    pace = RestartPace()
     told = []
     for _ in range(7):
         pace.ended(now=0.0)

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 import pytest
 
-from reconciler.git.faults import State
-from reconciler.plans.models import Entry
+from reconciler.git.faults import RepositoryState
+from reconciler.model.plan import PlanEntry
 from reconciler.reading.allowances import ASIDE, Exhausted
-from reconciler.reading.children import SECONDS, Seconds
-from reconciler.reading.client import ENDED, Overdue, Reader, ReaderGone
+from reconciler.reading.children import SECONDS, WorkerSeconds
+from reconciler.reading.client import ENDED, Overdue, WorkerClient, WorkerGone
 from reconciler.reading.messages import CommitPlanned, ReviewJob, ReviewPlanned
 from tests import worlds
 from tests.daemons import destination
@@ -30,21 +30,21 @@ def world() -> Iterator[World]:
 
 
 @contextlib.asynccontextmanager
-async def reading(*, seconds: float | None = None, file: float | None = None) -> AsyncIterator[Reader]:
+async def reading(*, seconds: float | None = None, file: float | None = None) -> AsyncIterator[WorkerClient]:
     """A reader whose parser has faults."""
-    limits = SECONDS if seconds is None else {**SECONDS, ReviewJob: Seconds(run=seconds, file=file)}
-    reader = Reader(command=crashing.COMMAND, seconds=limits)
+    limits = SECONDS if seconds is None else {**SECONDS, ReviewJob: WorkerSeconds(run=seconds, file=file)}
+    reader = WorkerClient(command=crashing.COMMAND, seconds=limits)
     try:
         yield reader
     finally:
         await reader.stop()
 
 
-async def told(reader: Reader, job: ReviewJob) -> dict[str, tuple[str, str, bool]]:
+async def told(reader: WorkerClient, job: ReviewJob) -> dict[str, tuple[str, str, bool]]:
     """By path what a plan says of each resource, the places of reasons left out."""
     planned = (await reader.plan(job)).planned
     assert isinstance(planned, ReviewPlanned)
-    statuses = msgspec.msgpack.decode(planned.entry, type=Entry).statuses
+    statuses = msgspec.msgpack.decode(planned.entry, type=PlanEntry).statuses
     return {
         str(one.at and one.at.path): (one.status, (one.reason or "").rpartition(": ")[2], one.existing)
         for one in statuses
@@ -95,7 +95,7 @@ async def test_what_ends_it_without_a_file_is_not_tried_again_and_harms_no_other
         for _ in range(2):
             with pytest.raises(Exhausted) as caught:
                 await reader.plan(bad)
-            assert (caught.value.message, caught.value.state) == (ENDED, State.UNSUPPORTED_FORMAT)
+            assert (caught.value.message, caught.value.state) == (ENDED, RepositoryState.UNSUPPORTED_FORMAT)
             assert ends(caplog) == 1 + 1
         other = world.review_job("a", mirror.propose({**GOOD, "new.yaml": destination("new")}, onto=base))
         assert await told(reader, other) == {"new.yaml": ("created", "", False)}
@@ -111,7 +111,7 @@ async def test_what_would_end_it_is_refused_only_where_it_did_so_before_whatever
     bad = world.review_job("a", world.mirrors["a"].propose({"good.yaml": text}, onto=world.heads["a"]))
     async with reading() as reader:
         reader._memory.suspect(bad.commit)
-        with pytest.raises(ReaderGone) as gone:
+        with pytest.raises(WorkerGone) as gone:
             await reader.plan(bad)
         assert (gone.value.begun, ends(caplog)) == (True, 1)
         for _ in range(2):

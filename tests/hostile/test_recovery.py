@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from reconciler.reading.allowances import ASIDE
-from reconciler.reading.children import SECONDS, Seconds
-from reconciler.reading.client import Reader
+from reconciler.reading.children import SECONDS, WorkerSeconds
+from reconciler.reading.client import WorkerClient
 from reconciler.reading.messages import RequestJob
 from tests.api import parts
 from tests.api.conftest import Follow, connect, until
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.anyio
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, *, request: Seconds | None = None) -> AsyncIterator[tuple[Parts, Follow]]:
+async def running(folder: Path, *, request: WorkerSeconds | None = None) -> AsyncIterator[tuple[Parts, Follow]]:
     """All parts of the service, with a reader whose parser has faults."""
     seconds = SECONDS if request is None else {**SECONDS, RequestJob: request}
-    async with parts.started(folder, reader=Reader(command=crashing.COMMAND, seconds=seconds)) as started:
+    async with parts.started(folder, reader=WorkerClient(command=crashing.COMMAND, seconds=seconds)) as started:
         yield started, Follow(started)
 
 
@@ -130,7 +130,7 @@ async def test_a_commit_under_way_survives_a_request_that_ends_the_reader(tmp_pa
 
 async def test_a_request_that_takes_too_long_is_given_up_and_told_so(tmp_path: Path) -> None:
     async with (
-        running(tmp_path, request=Seconds(run=0.7, wait=60)) as (started, _),
+        running(tmp_path, request=WorkerSeconds(run=0.7, wait=60)) as (started, _),
         connect(started.services) as client,
     ):
         hanging = asyncio.create_task(apply(client, "bad", crashing.HANG))
@@ -144,7 +144,7 @@ async def test_a_request_that_takes_too_long_is_given_up_and_told_so(tmp_path: P
 
 async def test_a_request_that_is_not_begun_in_time_may_be_tried_again(tmp_path: Path) -> None:
     async with (
-        running(tmp_path, request=Seconds(run=1.2, wait=0.3)) as (started, _),
+        running(tmp_path, request=WorkerSeconds(run=1.2, wait=0.3)) as (started, _),
         connect(started.services) as client,
     ):
         hanging = asyncio.create_task(apply(client, "bad", crashing.HANG))
@@ -164,7 +164,7 @@ async def test_a_reader_that_does_not_start_is_not_started_again_and_again_at_on
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    reader = Reader(command=("false",))
+    reader = WorkerClient(command=("false",))
     async with parts.started(tmp_path, reader=reader) as started, connect(started.services) as client:
         begun = time.monotonic()
         asking = asyncio.create_task(apply(client, "a"))

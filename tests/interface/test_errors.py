@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from reconciler.resources import names
+from reconciler.model import names
 from tests import daemons
 from tests.interface.conftest import World
 from tests.projects import Project, resource
@@ -229,7 +229,7 @@ def test_of_one_resource_is_no_error_of_the_request(project: Project) -> None:
     answer = project.ask("POST", "/v1/apply", json.dumps({"resources": sent}).encode())
     assert answer.status == 202
     assert [one["status"] for one in answer.body["updates"]] == ["invalid", "invalid", "created"]
-    assert names.name("-") == NAMING
+    assert names.wrong_name("-") == NAMING
 
 
 @pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("br, identity", 415), ("identity", 202)])

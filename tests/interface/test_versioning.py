@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.resources import kinds
+from reconciler.model import names
 from reconciler.version import __version__
 from tests import daemons
 from tests.daemons import Followed
@@ -49,7 +49,7 @@ def test_is_carried_by_every_resource(project: Project, followed: Followed) -> N
     project.apply(ONE)
     followed.source.write("two.json", json.dumps(resource("Fleet", "two")))
     followed.commit()
-    for kind in kinds.KINDS:
+    for kind in names.KINDS:
         listed = project.ask("GET", f"/v1/resources/{kind.name}").body["resources"]
         assert {(one["apiVersion"], one["kind"]) for one in listed} <= {("service/v1", kind.name)}
     assert project.names("Fleet") == ["one", "two"]

@@ -1,7 +1,7 @@
 """What can become of a repository, each case on a real daemon that follows one: nothing is deleted that was not really
 deleted, what was last good is served, the state has a name and a sentence, and the repository recovers by itself.
 
-Repositories on this machine are here, servers in `tests/remote_cases`. Where each case is tested:
+Repositories on this machine are here, servers in `tests/scenarios/remote_cases`. Where each case is tested:
 
 | case | test |
 |---|---|

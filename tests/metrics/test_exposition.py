@@ -9,26 +9,26 @@ from hypothesis import strategies as st
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics
 
-from reconciler.measuring import Histogram
 from reconciler.metrics import exposition
-from reconciler.metrics.exposition import MOST_STEPS, Format
-from reconciler.metrics.families import Family, Kind, Sample, Step
+from reconciler.metrics.exposition import MOST_STEPS, TextFormat
+from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
+from reconciler.model.histogram import Histogram
 
-COUNTER = Family("x_things_total", Kind.COUNTER, "Things that were counted.", ("name",))
-GAUGE = Family("x_level", Kind.GAUGE, "A level.")
-SECONDS = Family("x_seconds", Kind.HISTOGRAM, "How long it took.", ("who", "where"))
+COUNTER = MetricFamily("x_things_total", MetricKind.COUNTER, "Things that were counted.", ("name",))
+GAUGE = MetricFamily("x_level", MetricKind.GAUGE, "A level.")
+SECONDS = MetricFamily("x_seconds", MetricKind.HISTOGRAM, "How long it took.", ("who", "where"))
 
-READERS = {Format.TEXT: parser, Format.OPENMETRICS: openmetrics}
+READERS = {TextFormat.TEXT: parser, TextFormat.OPENMETRICS: openmetrics}
 
 
-def written(steps: Iterable[Step], format_: Format = Format.TEXT) -> list[str]:
+def written(steps: Iterable[Step], format_: TextFormat = TextFormat.TEXT) -> list[str]:
     async def all_slices() -> list[str]:
-        return [text.decode() async for text in exposition.slices(steps, format_=format_)]
+        return [text.decode() async for text in exposition.text_slices(steps, format_=format_)]
 
     return asyncio.run(all_slices())
 
 
-def read(text: str, format_: Format) -> list[tuple[str, dict[str, str], float]]:
+def read(text: str, format_: TextFormat) -> list[tuple[str, dict[str, str], float]]:
     families = READERS[format_].text_string_to_metric_families(text)
     return [(one.name, one.labels, one.value) for family in families for one in family.samples]
 
@@ -67,7 +67,7 @@ def test_the_text_format_is_written_so() -> None:
 
 
 def test_openmetrics_names_a_counter_s_family_without_its_end_and_says_where_it_ends() -> None:
-    assert "".join(written([Sample(COUNTER, 3, ("a",)), Sample(GAUGE, 1)], Format.OPENMETRICS)) == (
+    assert "".join(written([Sample(COUNTER, 3, ("a",)), Sample(GAUGE, 1)], TextFormat.OPENMETRICS)) == (
         "# HELP x_things Things that were counted.\n"
         "# TYPE x_things counter\n"
         'x_things_total{name="a"} 3\n'
@@ -80,22 +80,22 @@ def test_openmetrics_names_a_counter_s_family_without_its_end_and_says_where_it_
 
 def test_nothing_is_an_answer_too() -> None:
     assert written([]) == [""]
-    assert written([], Format.OPENMETRICS) == ["# EOF\n"]
+    assert written([], TextFormat.OPENMETRICS) == ["# EOF\n"]
 
 
-@pytest.mark.parametrize("format_", Format)
+@pytest.mark.parametrize("format_", TextFormat)
 @given(labels=st.lists(st.text(st.characters(codec="utf-8")), unique=True, max_size=5))
-def test_a_label_may_hold_anything(format_: Format, labels: list[str]) -> None:
+def test_a_label_may_hold_anything(format_: TextFormat, labels: list[str]) -> None:
     steps = [Sample(COUNTER, number, (label,)) for number, label in enumerate(labels)]
     text = "".join(written(steps, format_))
-    assert len(text.split("\n")) == (3 + len(labels) if labels else 1) + (format_ is Format.OPENMETRICS)
+    assert len(text.split("\n")) == (3 + len(labels) if labels else 1) + (format_ is TextFormat.OPENMETRICS)
     found = read(text, format_)
     assert found == [("x_things_total", {"name": label}, number) for number, label in enumerate(labels)]
 
 
 @given(st.lists(st.floats(0, 10), max_size=40))
 def test_a_histogram_counts_each_value_where_it_is(values: list[float]) -> None:
-    found = read("".join(written([Sample(SECONDS, seconds(*values), ("me", "here"))])), Format.TEXT)
+    found = read("".join(written([Sample(SECONDS, seconds(*values), ("me", "here"))])), TextFormat.TEXT)
     by_bound = {labels["le"]: number for name, labels, number in found if name == "x_seconds_bucket"}
     below = {bound: sum(value <= float(bound) for value in values) for bound in ("0.1", "1.0", "+Inf")}
     assert by_bound == below
@@ -119,7 +119,7 @@ def test_no_slice_is_of_more_than_so_many_steps_and_others_have_their_turn_betwe
 
     async def both() -> list[bytes]:
         beside = asyncio.create_task(other())
-        found = [text async for text in exposition.slices(steps(), format_=Format.TEXT)]
+        found = [text async for text in exposition.text_slices(steps(), format_=TextFormat.TEXT)]
         beside.cancel()
         return found
 

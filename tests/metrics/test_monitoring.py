@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.git.faults import State
+from reconciler.git.faults import RepositoryState
 from reconciler.metrics import collecting
-from reconciler.metrics.families import Family, Kind
-from reconciler.planning.statuses import UpdateStatus
+from reconciler.metrics.families import MetricFamily, MetricKind
+from reconciler.model.outcomes import UpdateStatus
 from tests.metrics import promtool
 
 FOLDER = promtool.ROOT / "examples/monitoring"
@@ -41,11 +41,11 @@ def expressions() -> list[str]:
     return [rule["expr"] for rule in alerts()] + [*of_the_dashboard()]
 
 
-def family(name: str) -> Family:
+def family(name: str) -> MetricFamily:
     """The family of a sample's name."""
-    known = {one.name: one for one in collecting.FAMILIES}
-    for one in collecting.FAMILIES:
-        if one.kind is Kind.HISTOGRAM:
+    known = {one.name: one for one in collecting.ALL_FAMILIES}
+    for one in collecting.ALL_FAMILIES:
+        if one.kind is MetricKind.HISTOGRAM:
             known |= {f"{one.name}_{end}": one for end in ("bucket", "sum", "count")}
     assert name in known, f"there is no metric {name}"
     return known[name]
@@ -66,7 +66,7 @@ def test_every_metric_and_every_label_that_is_asked_for_is_there(expression: str
 def test_every_state_and_status_that_an_alert_names_is_one() -> None:
     for expression in expressions():
         for named in re.findall(r'reconciler_repository_state\{[^}]*\bstate[=!]~?"([^"]*)"', expression):
-            assert {*named.split("|")} <= {*State}
+            assert {*named.split("|")} <= {*RepositoryState}
         for named in re.findall(r'reconciler_repository_resources\{[^}]*\bstatus=~"([^"]*)"', expression):
             assert {*named.split("|")} <= {*UpdateStatus}
 

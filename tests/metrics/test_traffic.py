@@ -8,7 +8,7 @@ from reconciler.metrics.traffic import SECONDS, Traffic
 
 
 def counted(traffic: Traffic) -> dict[tuple[str, ...], object]:
-    steps = requests.steps(traffic, {})
+    steps = requests.request_steps(traffic, {})
     return {one.labels: one.value for one in steps if isinstance(one, Sample) and one.family is requests.REQUESTS}
 
 

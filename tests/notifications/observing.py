@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from reconciler.concerns import Severity, Type
-from reconciler.notifications.ledger import Changes, Room, met, missed
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.ledger import LedgerChanges, LedgerRoom, met, missed
 from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification
-from reconciler.notifying.kept import Kept
+from reconciler.notifying.kept import NotificationIndex
 
 START = datetime(2026, 11, 22, 2, 0, 0, tzinfo=UTC)
-CAUSE = Cause(Type.REPOSITORY_UNREACHABLE, "telemetry", "default")
+CAUSE = Cause(NotificationType.REPOSITORY_UNREACHABLE, "telemetry", "default")
 FOUND = Finding(CAUSE, Severity.ERROR, {"state": "unreachable", "message": "It does not answer"})
 
 
@@ -37,13 +37,13 @@ class Book:
         self.kept: dict[str, Notification] = {}
         self.new_id = ids()
 
-    def look(self, *findings: Finding, now: datetime, part: str | None = None, room: int = 10_000) -> Changes:
+    def look(self, *findings: Finding, now: datetime, part: str | None = None, room: int = 10_000) -> LedgerChanges:
         """A look; what it changes, which is kept."""
-        known, domain = Kept(self.kept.values()), Domain.REPOSITORIES
-        found = met(known.latest, findings, domain=domain, now=now, new_id=self.new_id, room=Room(room))
+        known, domain = NotificationIndex(self.kept.values()), Domain.REPOSITORIES
+        found = met(known.latest, findings, domain=domain, now=now, new_id=self.new_id, room=LedgerRoom(room))
         there = known.spoken_of(look(*findings, part=part))
         over = missed(there, {finding.cause for finding in findings}, now=now)
-        changes = Changes((*found.put, *over), found.left_out)
+        changes = LedgerChanges((*found.put, *over), found.left_out)
         self.kept |= {one.id: one for one in changes.put}
         return changes
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from reconciler.concerns import Severity, Type
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import ledger
-from reconciler.notifications.models import Cause, Finding, State
+from reconciler.notifications.models import Cause, Finding, NotificationState
 from tests.notifications.observing import CAUSE, FOUND, START, Book, at
 
-OTHER = Finding(Cause(Type.PRUNE_HELD, "telemetry", "default"), facts={"message": "Held"})
+OTHER = Finding(Cause(NotificationType.PRUNE_HELD, "telemetry", "default"), facts={"message": "Held"})
 WORSE = replace(FOUND, severity=Severity.CRITICAL)
 SAID_ELSE = replace(FOUND, facts={"state": "unauthorized", "message": "It wants a password"})
 
@@ -26,7 +26,7 @@ def test_a_cause_opens_once_and_stays_as_it_is_as_long_as_it_is_the_same() -> No
     book = Book()
     book.look(FOUND, now=START)
     opened = book.only
-    assert (opened.cause, opened.state, opened.version, opened.occurrences) == (CAUSE, State.OPEN, 1, 1)
+    assert (opened.cause, opened.state, opened.version, opened.occurrences) == (CAUSE, NotificationState.OPEN, 1, 1)
     for minutes in range(1, 100):
         assert book.look(FOUND, now=at(minutes=minutes)).put == ()
     assert book.only == opened
@@ -38,12 +38,12 @@ def test_it_ends_with_the_first_look_that_does_not_find_it() -> None:
     book.look(OTHER, now=at(seconds=5))
     ended, open_ = book.kept["N0001"], book.kept["N0002"]
     assert (ended.state, ended.resolved, ended.modified, ended.version) == (
-        State.RESOLVED,
+        NotificationState.RESOLVED,
         at(seconds=5),
         at(seconds=5),
         2,
     )
-    assert (open_.state, open_.version) == (State.OPEN, 1)
+    assert (open_.state, open_.version) == (NotificationState.OPEN, 1)
 
 
 def test_what_comes_back_soon_is_the_same_and_what_comes_back_later_another() -> None:
@@ -53,7 +53,7 @@ def test_what_comes_back_soon_is_the_same_and_what_comes_back_later_another() ->
     book.look(FOUND, now=at(minutes=16))
     again = book.only
     assert (again.state, again.version, again.occurrences, again.opened, again.began) == (
-        State.OPEN,
+        NotificationState.OPEN,
         3,
         2,
         START,
@@ -61,7 +61,10 @@ def test_what_comes_back_soon_is_the_same_and_what_comes_back_later_another() ->
     )
     book.look(now=at(minutes=17))
     book.look(FOUND, now=at(minutes=32, seconds=1))
-    assert [(one.id, one.state) for one in book.kept.values()] == [("N0001", State.RESOLVED), ("N0002", State.OPEN)]
+    assert [(one.id, one.state) for one in book.kept.values()] == [
+        ("N0001", NotificationState.RESOLVED),
+        ("N0002", NotificationState.OPEN),
+    ]
 
 
 def test_a_cause_that_flaps_for_a_day_is_one_notification() -> None:
@@ -94,7 +97,7 @@ def test_what_fades_keeps_what_is_open_and_opens_nothing() -> None:
     assert book.look(fading, now=at(seconds=10)).put == ()
     book.look(now=at(seconds=15))
     assert book.look(fading, now=at(seconds=20)).put == ()
-    assert book.only.state is State.RESOLVED
+    assert book.only.state is NotificationState.RESOLVED
 
 
 def test_a_look_at_one_project_says_nothing_of_another() -> None:
@@ -102,7 +105,7 @@ def test_a_look_at_one_project_says_nothing_of_another() -> None:
     elsewhere = replace(FOUND, cause=CAUSE._replace(project="acme"))
     book.look(FOUND, elsewhere, now=START)
     book.look(now=at(seconds=5), part="acme")
-    assert [one.state for one in book.kept.values()] == [State.OPEN, State.RESOLVED]
+    assert [one.state for one in book.kept.values()] == [NotificationState.OPEN, NotificationState.RESOLVED]
 
 
 def test_what_finds_no_room_is_counted_and_opens_once_there_is_some() -> None:
@@ -121,7 +124,7 @@ def test_of_a_cause_that_is_given_twice_the_first_counts() -> None:
 
 def test_what_concerns_the_organization_finds_room_always() -> None:
     book = Book()
-    degraded = Finding(Cause(Type.STORE_DEGRADED), Severity.CRITICAL, {"message": "The disk is full."})
+    degraded = Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": "The disk is full."})
     changes = book.look(FOUND, OTHER, degraded, now=START, room=1)
     assert ([one.cause for one in changes.put], changes.left_out) == ([CAUSE, degraded.cause], 1)
     assert book.look(FOUND, OTHER, degraded, now=at(seconds=5), room=-1).left_out == 1
@@ -139,11 +142,11 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_open_never() -> None:
 def test_what_is_still_to_be_told_of_is_not_forgotten() -> None:
     book = Book()
     book.look(FOUND, now=START)
-    book.kept["N0001"] = structs.replace(book.only, told=State.OPEN)
+    book.kept["N0001"] = structs.replace(book.only, told=NotificationState.OPEN)
     book.look(now=at(minutes=1))
     keep = timedelta(minutes=15)
     assert forgotten(book, now=at(days=31), retention=keep, surplus=1) == []
-    book.kept["N0001"] = structs.replace(book.only, told=State.RESOLVED)
+    book.kept["N0001"] = structs.replace(book.only, told=NotificationState.RESOLVED)
     assert forgotten(book, now=at(days=31), retention=keep, surplus=1) == ["N0001"]
 
 
@@ -172,6 +175,6 @@ def test_whatever_is_found_what_is_open_is_what_the_last_look_found(looks: list[
         before = {one.id: one.version for one in book.kept.values()}
         found = [replace(FOUND, cause=CAUSE._replace(subject=name)) for name in sorted(names)]
         book.look(*found, now=at(minutes=7 * number))
-        open_ = [one.cause.subject for one in book.kept.values() if one.state is State.OPEN]
+        open_ = [one.cause.subject for one in book.kept.values() if one.state is NotificationState.OPEN]
         assert sorted(open_) == sorted(names)
         assert all(one.version >= before.get(one.id, 0) for one in book.kept.values())

@@ -11,22 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.concerns import Severity, Type
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import alerts, rendering, texts
 from reconciler.notifications.explaining import EXPLAINED
-from reconciler.notifications.models import Cause, Domain, Facts, Notification, State, UserStatus
-from reconciler.notifications.rendering import Place
+from reconciler.notifications.models import Cause, Domain, Facts, Notification, NotificationState, UserStatus
+from reconciler.notifications.rendering import NotificationPlace
 from tests.frame import pages
 from tests.notifications.observing import CAUSE, START, at
 
-PLACE = Place("Example Ltd", "https://service.example.org/")
+PLACE = NotificationPlace("Example Ltd", "https://service.example.org/")
 DOCUMENT = pages.read(pages.ROOT / "docs" / "notifications.md")
-FACTS: dict[Type, Facts] = {
-    Type.REPOSITORY_UNREACHABLE: {"state": "unauthorized", "message": "it refuses the password"},
-    Type.REPOSITORY_HELD: {"state": "path-missing", "message": "The folder is missing."},
-    Type.PRUNE_HELD: {"message": "Nothing is deleted: 4 of 7 resources would go."},
-    Type.RECONCILE_FAILED: {"message": "The store could not be written."},
-    Type.RESOURCES_INVALID: {
+FACTS: dict[NotificationType, Facts] = {
+    NotificationType.REPOSITORY_UNREACHABLE: {"state": "unauthorized", "message": "it refuses the password"},
+    NotificationType.REPOSITORY_HELD: {"state": "path-missing", "message": "The folder is missing."},
+    NotificationType.PRUNE_HELD: {"message": "Nothing is deleted: 4 of 7 resources would go."},
+    NotificationType.RECONCILE_FAILED: {"message": "The store could not be written."},
+    NotificationType.RESOURCES_INVALID: {
         "invalid": 7,
         "in-use": 1,
         "total": 8,
@@ -34,27 +34,31 @@ FACTS: dict[Type, Facts] = {
         "refused": 1,
         "first": "a.yaml:3:1: /spec/x is missing",
     },
-    Type.CONFIGURATION_INCOMPLETE: {"total": 1, "names": ("edge",)},
-    Type.DELIVERY_STALE: {"total": 2, "names": ("edge", "web")},
-    Type.RESOURCE_DEPRECATED: {"users": 2, "names": ("Destination a", "Destination b"), "instead": "use otlp"},
-    Type.DELIVERY_FAILING: {"cause": "The destination siem answered 503."},
-    Type.DEAD_LETTERS: {"batches": 3},
-    Type.QUEUE_NEARLY_FULL: {"percent": 100},
-    Type.LOGS_UNROUTED: {},
-    Type.DISK_LOW: {"beyond": 1, "queues": 1, "folder": "/var/lib/reconciler"},
-    Type.CERTIFICATE_EXPIRING: {
+    NotificationType.CONFIGURATION_INCOMPLETE: {"total": 1, "names": ("edge",)},
+    NotificationType.DELIVERY_STALE: {"total": 2, "names": ("edge", "web")},
+    NotificationType.RESOURCE_DEPRECATED: {
+        "users": 2,
+        "names": ("Destination a", "Destination b"),
+        "instead": "use otlp",
+    },
+    NotificationType.DELIVERY_FAILING: {"cause": "The destination siem answered 503."},
+    NotificationType.DEAD_LETTERS: {"batches": 3},
+    NotificationType.QUEUE_NEARLY_FULL: {"percent": 100},
+    NotificationType.LOGS_UNROUTED: {},
+    NotificationType.DISK_LOW: {"beyond": 1, "queues": 1, "folder": "/var/lib/reconciler"},
+    NotificationType.CERTIFICATE_EXPIRING: {
         "what": "The listener's certificate",
         "until": "2026-12-01",
         "expired": 0,
         "todo": "Renew.",
     },
-    Type.KEYS_TO_REVIEW: {"total": 2, "names": ("pipeline (01K)", "deploy (01L)")},
-    Type.STORE_DEGRADED: {"message": "The store could not be read."},
-    Type.STORE_DAMAGED: {"total": 1, "names": ("Source file (version 2, project acme)",)},
+    NotificationType.KEYS_TO_REVIEW: {"total": 2, "names": ("pipeline (01K)", "deploy (01L)")},
+    NotificationType.STORE_DEGRADED: {"message": "The store could not be read."},
+    NotificationType.STORE_DAMAGED: {"total": 1, "names": ("Source file (version 2, project acme)",)},
 }
 
 
-def one(type_: Type = CAUSE.type, **changed: Any) -> Notification:
+def one(type_: NotificationType = CAUSE.type, **changed: Any) -> Notification:
     """A notification that was opened at the start."""
     made = Notification(
         id="01M7ZDJ4517MMPZDG6WAJTS57T",
@@ -71,7 +75,9 @@ def one(type_: Type = CAUSE.type, **changed: Any) -> Notification:
 
 def shown(notification: Notification, status: UserStatus = UserStatus.UNREAD) -> Any:
     is_hidden = status is UserStatus.DISMISSED
-    return json.loads(rendering.whole(rendering.rendered(notification, PLACE, is_hidden=is_hidden), status))
+    return json.loads(
+        rendering.render_whole(rendering.render_notification(notification, PLACE, is_hidden=is_hidden), status)
+    )
 
 
 def test_the_whole_is_as_the_interface_has_it() -> None:
@@ -126,13 +132,13 @@ def test_what_was_dismissed_is_hidden_and_what_was_read_is_not() -> None:
 @pytest.mark.parametrize(
     ("cause", "members"),
     [
-        (Cause(Type.DISK_LOW), {"scope": "organization"}),
-        (Cause(Type.DISK_LOW, project="acme"), {"scope": "project", "account": "acme"}),
-        (Cause(Type.DISK_LOW, user="id-ana"), {"scope": "user", "userId": "id-ana"}),
+        (Cause(NotificationType.DISK_LOW), {"scope": "organization"}),
+        (Cause(NotificationType.DISK_LOW, project="acme"), {"scope": "project", "account": "acme"}),
+        (Cause(NotificationType.DISK_LOW, user="id-ana"), {"scope": "user", "userId": "id-ana"}),
     ],
 )
 def test_what_is_empty_is_absent(cause: Cause, members: dict[str, str]) -> None:
-    spec = shown(one(Type.DISK_LOW, cause=cause))["spec"]
+    spec = shown(one(NotificationType.DISK_LOW, cause=cause))["spec"]
     assert {name: spec[name] for name in ("scope", "account", "userId") if name in spec} == members
 
 
@@ -148,9 +154,9 @@ def test_one_that_is_over_says_so_and_how_often_it_came() -> None:
     assert found["additionalInfo"]["message"].endswith("It has come 3 times since 2026-11-22T02:00:00.000Z.")
 
 
-@pytest.mark.parametrize("type_", Type)
-def test_every_type_says_what_happened_and_what_to_do_in_whole_sentences(type_: Type) -> None:
-    said = texts.of(one(type_))
+@pytest.mark.parametrize("type_", NotificationType)
+def test_every_type_says_what_happened_and_what_to_do_in_whole_sentences(type_: NotificationType) -> None:
+    said = texts.text_of(one(type_))
     assert re.fullmatch(r"[A-Za-z0-9][^\n]{10,120}", said.title)
     assert not said.title.endswith(".")
     assert re.fullmatch(r"[A-Z0-9`][^\n]*[.]", said.message)
@@ -159,11 +165,11 @@ def test_every_type_says_what_happened_and_what_to_do_in_whole_sentences(type_: 
     assert ".." not in said.message
 
 
-@pytest.mark.parametrize("type_", Type)
-def test_every_type_has_its_part_of_the_page(type_: Type) -> None:
+@pytest.mark.parametrize("type_", NotificationType)
+def test_every_type_has_its_part_of_the_page(type_: NotificationType) -> None:
     section = pages.section(DOCUMENT, type_.value)
     assert " ".join(section.split()) == " ".join(EXPLAINED[type_])
-    assert rendering.link(type_, PLACE).partition("#")[2] in pages.anchors(DOCUMENT)
+    assert rendering.type_link(type_, PLACE).partition("#")[2] in pages.anchors(DOCUMENT)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +177,12 @@ def test_every_type_has_its_part_of_the_page(type_: Type) -> None:
 )
 def test_a_command_of_what_a_project_has_names_the_project_where_it_must(project: str, of: str) -> None:
     said = [
-        texts.of(one(type_, cause=Cause(type_, "siem", project))).message
-        for type_ in (Type.DELIVERY_FAILING, Type.DEAD_LETTERS, Type.QUEUE_NEARLY_FULL)
+        texts.text_of(one(type_, cause=Cause(type_, "siem", project))).message
+        for type_ in (
+            NotificationType.DELIVERY_FAILING,
+            NotificationType.DEAD_LETTERS,
+            NotificationType.QUEUE_NEARLY_FULL,
+        )
     ]
     assert [re.findall("`(reconciler [^`]*)`", message) for message in said] == [
         [f"reconciler send-test siem{of}"],
@@ -182,7 +192,7 @@ def test_a_command_of_what_a_project_has_names_the_project_where_it_must(project
 
 
 def test_of_a_destination_without_a_queue_no_queue_is_told() -> None:
-    said = texts.of(one(Type.DELIVERY_FAILING, facts={"cause": "it answered 503", "inline": 1}))
+    said = texts.text_of(one(NotificationType.DELIVERY_FAILING, facts={"cause": "it answered 503", "inline": 1}))
     assert said.message == (
         "It answered 503. It has no queue: senders are refused, keep their log records and send them again; now and "
         "then one of their requests is let through, to find out whether the endpoint is back. `reconciler send-test "
@@ -191,8 +201,8 @@ def test_of_a_destination_without_a_queue_no_queue_is_told() -> None:
 
 
 def test_a_queue_that_is_full_says_what_happens_now_and_one_that_nearly_is_what_will() -> None:
-    full = texts.of(one(Type.QUEUE_NEARLY_FULL))
-    nearly = texts.of(one(Type.QUEUE_NEARLY_FULL, facts={"percent": 80}))
+    full = texts.text_of(one(NotificationType.QUEUE_NEARLY_FULL))
+    nearly = texts.text_of(one(NotificationType.QUEUE_NEARLY_FULL, facts={"percent": 80}))
     assert full.title == "The queue of the destination telemetry is full"
     assert full.message.startswith(
         "It takes no more: records are now refused, or dropped or made dead letters where `on_full` says so. "
@@ -205,11 +215,14 @@ def test_a_queue_that_is_full_says_what_happens_now_and_one_that_nearly_is_what_
 
 def test_what_is_held_says_once_what_to_do_with_the_name_of_the_repository() -> None:
     held = "Nothing is deleted: 4 of 7 would go; restore them, or release this with `reconciler approve`."
-    assert texts.of(one(Type.PRUNE_HELD, facts={"message": held})).message == (
+    assert texts.text_of(one(NotificationType.PRUNE_HELD, facts={"message": held})).message == (
         "Nothing is deleted: 4 of 7 would go; restore them, or release this with `reconciler approve telemetry`. "
         "Everything else of the commit is applied."
     )
-    assert "`reconciler approve telemetry`" in texts.of(one(Type.REPOSITORY_HELD, facts={"message": held})).message
+    assert (
+        "`reconciler approve telemetry`"
+        in texts.text_of(one(NotificationType.REPOSITORY_HELD, facts={"message": held})).message
+    )
 
 
 @pytest.mark.parametrize(
@@ -236,19 +249,19 @@ def test_what_is_held_says_once_what_to_do_with_the_name_of_the_repository() -> 
     ids=["one", "several"],
 )
 def test_resources_that_are_not_stored_are_counted_and_the_first_has_its_reason(facts: Facts, message: str) -> None:
-    assert texts.of(one(Type.RESOURCES_INVALID, facts=facts)).message == message
+    assert texts.text_of(one(NotificationType.RESOURCES_INVALID, facts=facts)).message == message
 
 
 def test_names_are_counted_beyond_the_first_few() -> None:
     facts = {"total": 12, "names": ("a", "b", "c", "d", "e")}
-    message = texts.of(one(Type.CONFIGURATION_INCOMPLETE, facts=facts)).message
+    message = texts.text_of(one(NotificationType.CONFIGURATION_INCOMPLETE, facts=facts)).message
     assert message.startswith("Parameters are missing or wrong in a, b, c, d, e and 7 more, or in ")
 
 
-@given(st.text(max_size=2_000), st.sampled_from(Type))
-def test_whatever_a_fact_holds_the_sentence_is_bounded_and_shows_it(text: str, type_: Type) -> None:
+@given(st.text(max_size=2_000), st.sampled_from(NotificationType))
+def test_whatever_a_fact_holds_the_sentence_is_bounded_and_shows_it(text: str, type_: NotificationType) -> None:
     facts = {name: text if isinstance(value, str) else value for name, value in FACTS[type_].items()}
-    said = texts.of(one(type_, facts=facts, cause=Cause(type_, text, text)))
+    said = texts.text_of(one(type_, facts=facts, cause=Cause(type_, text, text)))
     assert len(said.message) < 5_000
     assert "\n" not in said.message
     assert "\x1b" not in said.message
@@ -257,7 +270,7 @@ def test_whatever_a_fact_holds_the_sentence_is_bounded_and_shows_it(text: str, t
 
 def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
     hostile = {"state": "unreachable", "message": "<!channel> <https://evil.example|here> @all [x](y) & so on"}
-    text = alerts.text(one(facts=hostile), State.OPEN, PLACE)
+    text = alerts.alert_text(one(facts=hostile), NotificationState.OPEN, PLACE)
     head, message, link = text.split("\n")
     assert head == "[error] The repository telemetry cannot be read (acme)"
     assert message.startswith(
@@ -267,7 +280,11 @@ def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
 
 
 def test_an_alert_says_that_it_concerns_the_organization_which_may_be_named_as_a_project_is() -> None:
-    text = alerts.text(one(Type.STORE_DEGRADED, cause=Cause(Type.STORE_DEGRADED)), State.OPEN, PLACE)
+    text = alerts.alert_text(
+        one(NotificationType.STORE_DEGRADED, cause=Cause(NotificationType.STORE_DEGRADED)),
+        NotificationState.OPEN,
+        PLACE,
+    )
     assert text.startswith("[error] The store cannot be used as it should (organization Example Ltd)\n")
 
 
@@ -295,13 +312,15 @@ def test_an_alert_says_that_it_concerns_the_organization_which_may_be_named_as_a
 )
 def test_what_somebody_wrote_about_a_type_is_text_in_a_chat(written: str, cut: str) -> None:
     facts = {"users": 1, "names": ("a",), "instead": written}
-    text = alerts.text(one(Type.RESOURCE_DEPRECATED, facts=facts), State.OPEN, PLACE)
+    text = alerts.alert_text(one(NotificationType.RESOURCE_DEPRECATED, facts=facts), NotificationState.OPEN, PLACE)
     shown = text.split("\n")[1].replace("\u200b", "|")
     assert shown.partition("may go one day. ")[2].removesuffix(".") == cut[:1].upper() + cut[1:]
 
 
 def test_an_alert_holds_the_notification_and_says_what_became_of_it() -> None:
-    body = alerts.body(alerts.content(one(), State.OPEN, PLACE), identifier="A1", at=at(seconds=1))
+    body = alerts.alert_body(
+        alerts.alert_content(one(), NotificationState.OPEN, PLACE), identifier="A1", at=at(seconds=1)
+    )
     found = json.loads(body)
     assert found["notification"] == shown(one())
     assert list(found) == ["text", "id", "event", "at", "notification"]
@@ -310,7 +329,7 @@ def test_an_alert_holds_the_notification_and_says_what_became_of_it() -> None:
 
 def test_a_signature_is_the_one_of_the_standard() -> None:
     # The example of the specification of Standard Webhooks, whose secret is public.
-    signed = alerts.signature(
+    signed = alerts.alert_signature(
         b'{"test": 2432232314}',
         identifier="msg_p5jXN8AQM9LWM0D4loKWxJek",
         seconds=1614265330,
@@ -320,5 +339,5 @@ def test_a_signature_is_the_one_of_the_standard() -> None:
 
 
 def test_without_a_secret_nothing_is_signed() -> None:
-    named = dict(alerts.headers(b"{}", identifier="A1", seconds=7, secret=None))
+    named = dict(alerts.alert_headers(b"{}", identifier="A1", seconds=7, secret=None))
     assert named == {"Content-Type": "application/json", "webhook-id": "A1", "webhook-timestamp": "7"}

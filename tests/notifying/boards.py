@@ -8,21 +8,21 @@ from typing import Any
 
 import msgspec
 
-from reconciler.concerns import Severity, Type
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Finding, Look
-from reconciler.notifications.rendering import Place
+from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.targets import Recipient
+from reconciler.notifying.targets import AlertTarget
 from reconciler.operations.sqlite import SqliteOperations
 from tests.api.parts import Moment
 
-PLACE = Place("default", "http://service")
+PLACE = NotificationPlace("default", "http://service")
 
 
 def finding(name: str = "telemetry", **changed: Any) -> Finding:
     """A repository that cannot be reached."""
-    cause = Cause(Type.REPOSITORY_UNREACHABLE, name, "default")
+    cause = Cause(NotificationType.REPOSITORY_UNREACHABLE, name, "default")
     given = {"severity": Severity.ERROR, "facts": {"state": "unreachable", "message": "It does not answer"}, **changed}
     return Finding(cause, **given)
 
@@ -40,7 +40,7 @@ class World:
         self.clock = Moment()
 
     @asynccontextmanager
-    async def board(self, *recipients: Recipient, **options: Any) -> AsyncIterator[Board]:
+    async def board(self, *recipients: AlertTarget, **options: Any) -> AsyncIterator[Board]:
         """A board, as each start of the service opens one."""
         operations = SqliteOperations(self.path)
         try:

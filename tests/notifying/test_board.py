@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.concerns import Severity, Type
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Finding, Look, UserStatus
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.targets import Recipient
+from reconciler.notifying.targets import AlertTarget
 from reconciler.operations.contract import Noted, NotificationRow, NotificationStatusRow
 from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store.contract import StoreFault
@@ -89,7 +89,10 @@ async def test_a_clock_that_was_set_back_changes_no_order(world: World) -> None:
 
 
 async def test_what_is_open_is_counted_by_type_and_severity(world: World) -> None:
-    error, warning = (Type.REPOSITORY_UNREACHABLE, Severity.ERROR), (Type.REPOSITORY_UNREACHABLE, Severity.WARNING)
+    error, warning = (
+        (NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR),
+        (NotificationType.REPOSITORY_UNREACHABLE, Severity.WARNING),
+    )
     async with world.board() as board:
         await board.take(look(finding("a"), finding("b"), finding("c")))
         assert dict(board.open) == {error: 3}
@@ -268,15 +271,15 @@ async def test_a_status_of_a_later_version_is_passed_over(world: World, caplog: 
 
 async def test_a_project_that_has_many_leaves_room_for_another(world: World) -> None:
     def many(project: str) -> list[Finding]:
-        causes = [Cause(Type.REPOSITORY_UNREACHABLE, f"r{number}", project) for number in range(100)]
+        causes = [Cause(NotificationType.REPOSITORY_UNREACHABLE, f"r{number}", project) for number in range(100)]
         return [Finding(cause, facts={"state": "unreachable", "message": "Gone"}) for cause in causes]
 
     async with world.board(most=100) as board:
         for _ in range(2):
             await board.take(look(*many("a"), *many("b")))
         assert [len(board._kept.there[Domain.REPOSITORIES, project]) for project in "ab"] == [50, 25]
-        await board.take(Look(Domain.DELIVERY, (Finding(Cause(Type.DEAD_LETTERS, "siem", "c")),)))
-        assert board.open[Type.DEAD_LETTERS, Severity.WARNING] == 1
+        await board.take(Look(Domain.DELIVERY, (Finding(Cause(NotificationType.DEAD_LETTERS, "siem", "c")),)))
+        assert board.open[NotificationType.DEAD_LETTERS, Severity.WARNING] == 1
 
 
 async def test_a_cause_that_a_look_gives_twice_is_one_as_it_was_given_first(world: World) -> None:
@@ -284,7 +287,7 @@ async def test_a_cause_that_a_look_gives_twice_is_one_as_it_was_given_first(worl
     async with world.board() as board:
         await board.take(look(finding("a"), finding("a", severity=Severity.CRITICAL), *others, finding("a")))
         assert (len(await shown(board)), board.open.total()) == (31, 31)
-        assert board.open[Type.REPOSITORY_UNREACHABLE, Severity.CRITICAL] == 0
+        assert board.open[NotificationType.REPOSITORY_UNREACHABLE, Severity.CRITICAL] == 0
 
 
 async def test_of_what_is_unread_again_nothing_is_kept(world: World) -> None:
@@ -300,7 +303,7 @@ async def test_on_a_full_disk_a_target_that_is_new_is_told_and_that_is_kept_once
     async with world.board() as board:
         await board.take(look(*[finding(f"r{number}") for number in range(50)]))
     operations = SqliteOperations(world.path)
-    outbox = Outbox([Recipient("chat")], operations, place=PLACE, clock=world.clock)
+    outbox = Outbox([AlertTarget("chat")], operations, place=PLACE, clock=world.clock)
     board = Board(operations, clock=world.clock, place=PLACE, outbox=outbox)
     with full(operations._connection):
         await board.load()

@@ -6,11 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.access.actors import Role
-from reconciler.access.models import Directory, Key
-from reconciler.access.principals import SERVICE_KEY
-from reconciler.clock import rfc3339
-from reconciler.concerns import Severity, Type
+from reconciler.model.clock import rfc3339
+from reconciler.model.directory import Directory, Key
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.model.principals import SERVICE_KEY, Role
 from reconciler.notifications.models import Cause, Domain
 from reconciler.notifying import keys
 from tests.access import directories
@@ -29,7 +28,7 @@ def made_by(maker: str, number: int = 1, *, project: str | None = "payments", ex
 
 
 def found(directory: Directory) -> Mapping[tuple[str, str], list[str]]:
-    return {cause: [key.id for key in one] for cause, one in keys.to_review(directory, now=NOW).items()}
+    return {cause: [key.id for key in one] for cause, one in keys.keys_to_review(directory, now=NOW).items()}
 
 
 @pytest.mark.parametrize(
@@ -94,14 +93,14 @@ def test_there_is_one_cause_for_each_maker_in_each_project() -> None:
 async def test_what_is_to_be_reviewed_is_looked_for_again_when_people_or_keys_change_or_a_key_ends() -> None:
     clock, ends = Moment(), rfc3339(START + timedelta(hours=1))
     directory = directories.directory(made_by("user:ada", 1, expires_at=ends), made_by("user:ada", 2))
-    observer = keys.Observer(lambda: directory, clock=clock)
+    observer = keys.KeyObserver(lambda: directory, clock=clock)
     [look] = await observer.look()
     assert (look.domain, look.findings, look.part) == (Domain.KEYS, (), None)
     directory = replace(directory, members={})
     for named in (("a pipeline (K1)", "a pipeline (K2)"), ("a pipeline (K2)",)):
         [look] = await observer.look()
         [finding] = look.findings
-        assert finding.cause == Cause(Type.KEYS_TO_REVIEW, "user:ada", "payments")
+        assert finding.cause == Cause(NotificationType.KEYS_TO_REVIEW, "user:ada", "payments")
         assert (finding.severity, finding.facts) == (Severity.WARNING, {"total": len(named), "names": named})
         clock.pass_(hours=1)
     directory = replace(directory, keys={})

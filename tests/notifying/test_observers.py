@@ -9,21 +9,20 @@ from typing import Any
 
 import pytest
 
-from reconciler.applying import Told
-from reconciler.concerns import Severity, Type
-from reconciler.delivery.figures import Figures, Past
+from reconciler.applying import AppliedChange
+from reconciler.delivery.figures import DeliveryFigures, PastFigures
 from reconciler.delivery.lanes import Lane
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications.models import Look
 from reconciler.notifying import certificates, configurations, delivery, store
 from reconciler.queueing.contract import Depth
 from reconciler.remotes.credentials import Credentials
-from reconciler.routing.models import Buffering, Destination, Endpoint
-from reconciler.secrets.directory import Directory
-from reconciler.secrets.sources import Sources
-from reconciler.sending.reporting import Counts, Failure, Shown, State
+from reconciler.secrets.directory import SecretDirectory
+from reconciler.secrets.sources import SecretSources
+from reconciler.sending.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
 from reconciler.store.contract import Attention, DeprecatedRow, Some, StoreFault
-from reconciler.store.figures import Commits
-from reconciler.store.figures import Figures as StoreFigures
+from reconciler.store.figures import CommitFigures, StoreFigures
 from tests import entries
 from tests.api.parts import Moment
 from tests.servers.certificates import Authority
@@ -42,22 +41,26 @@ class Deliveries:
     spare: int = PLENTY
     projects: tuple[str, ...] = ("default",)
 
-    def figures(self) -> Figures:
-        return Figures(self.lanes, Past(), self.unrouted, self.spare, 0)
+    def figures(self) -> DeliveryFigures:
+        return DeliveryFigures(self.lanes, PastFigures(), self.unrouted, self.spare, 0)
 
     def followed(self) -> tuple[str, ...]:
         return self.projects
 
 
 def lane(
-    clock: Moment, *, depth: Depth | None = None, state: State = State.SENDING, failing: float | None = None
+    clock: Moment,
+    *,
+    depth: Depth | None = None,
+    state: ExporterState = ExporterState.SENDING,
+    failing: float | None = None,
 ) -> Lane:
     """The lane of a destination whose requests have been failing for so many seconds."""
     at = int(clock().timestamp() * 1000)
-    failure = Failure(at, 503, "The destination siem answered 503.", b"canary-answer")
+    failure = SendFailure(at, 503, "The destination siem answered 503.", b"canary-answer")
     failing_since = None if failing is None else at - int(failing * 1000)
-    shown = Shown(state, "", at, 0, 0, Counts(), None, failure, failing_since, None)
-    exporter: Any = SimpleNamespace(shown=lambda: shown, is_up=state is not State.DOWN)
+    shown = ReportSnapshot(state, "", at, 0, 0, SendCounts(), None, failure, failing_since, None)
+    exporter: Any = SimpleNamespace(shown=lambda: shown, is_up=state is not ExporterState.DOWN)
     queue: Any = SimpleNamespace(depth=lambda: depth or Depth())
     destination = Destination(name="siem", endpoint=Endpoint(host="a.example"), buffering=Buffering(max_batches=100))
     return Lane("default", "siem", "disk x", destination, queue, exporter)
@@ -74,9 +77,9 @@ def clock() -> Moment:
     return Moment()
 
 
-def long_there(deliveries: Deliveries, clock: Moment) -> delivery.Observer:
+def long_there(deliveries: Deliveries, clock: Moment) -> delivery.DeliveryObserver:
     """An observer that began so long ago that what was before its start counts no more."""
-    observer = delivery.Observer(deliveries, clock=clock)
+    observer = delivery.DeliveryObserver(deliveries, clock=clock)
     clock.pass_(minutes=15)
     return observer
 
@@ -102,18 +105,18 @@ async def test_a_queue_is_nearly_full_before_it_is_full(clock: Moment, thousands
 @pytest.mark.parametrize(
     ("state", "failing", "is_told"),
     [
-        (State.DOWN, 0.0, True),
-        (State.WAITING, 29.0, False),
-        (State.WAITING, 30.0, True),
-        (State.SENDING, 30.0, True),
-        (State.SENDING, None, False),
-        (State.WAITING, None, False),
-        (State.IDLE, 99.0, False),
-        (State.CLOSED, 99.0, False),
+        (ExporterState.DOWN, 0.0, True),
+        (ExporterState.WAITING, 29.0, False),
+        (ExporterState.WAITING, 30.0, True),
+        (ExporterState.SENDING, 30.0, True),
+        (ExporterState.SENDING, None, False),
+        (ExporterState.WAITING, None, False),
+        (ExporterState.IDLE, 99.0, False),
+        (ExporterState.CLOSED, 99.0, False),
     ],
 )
 async def test_an_endpoint_fails_when_it_is_down_or_has_taken_nothing_for_a_while(
-    clock: Moment, state: State, failing: float | None, is_told: bool
+    clock: Moment, state: ExporterState, failing: float | None, is_told: bool
 ) -> None:
     deliveries = Deliveries()
     observer = long_there(deliveries, clock)
@@ -125,10 +128,12 @@ async def test_an_endpoint_fails_when_it_is_down_or_has_taken_nothing_for_a_whil
 
 async def test_of_an_endpoint_that_fails_it_is_told_whether_records_wait_in_a_queue(clock: Moment) -> None:
     cause = "The destination siem answered 503."
-    queued, inline = lane(clock, state=State.DOWN), lane(clock, state=State.DOWN)
+    queued, inline = lane(clock, state=ExporterState.DOWN), lane(clock, state=ExporterState.DOWN)
     inline.name, inline.queue = "without", None
     [look] = await long_there(Deliveries([queued, inline]), clock).look()
-    assert [(one.cause.subject, one.facts) for one in look.findings if one.cause.type is Type.DELIVERY_FAILING] == [
+    assert [
+        (one.cause.subject, one.facts) for one in look.findings if one.cause.type is NotificationType.DELIVERY_FAILING
+    ] == [
         ("siem", {"cause": cause}),
         ("without", {"cause": cause, "inline": 1}),
     ]
@@ -138,12 +143,12 @@ async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) ->
     deliveries = Deliveries([lane(clock, depth=Depth(dead_batches=2)), lane(clock, depth=Depth(dead_batches=1))])
     [look] = await long_there(deliveries, clock).look()
     [found] = look.findings
-    assert (found.cause.type, found.facts) == (Type.DEAD_LETTERS, {"batches": 3})
+    assert (found.cause.type, found.facts) == (NotificationType.DEAD_LETTERS, {"batches": 3})
 
 
 async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Moment) -> None:
     deliveries = Deliveries(unrouted={"default": 40})
-    observer = delivery.Observer(deliveries, clock=clock)
+    observer = delivery.DeliveryObserver(deliveries, clock=clock)
     told = [("LogsUnrouted", "", Severity.WARNING, False)]
     assert brief(await observer.look()) == told
     clock.pass_(minutes=14)
@@ -155,14 +160,14 @@ async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Mo
 
 
 async def test_of_a_project_whose_routes_are_not_known_yet_nothing_is_said(clock: Moment) -> None:
-    deliveries = Deliveries([lane(clock, state=State.DOWN)], {"default": 1}, projects=("other",))
+    deliveries = Deliveries([lane(clock, state=ExporterState.DOWN)], {"default": 1}, projects=("other",))
     looks = await long_there(deliveries, clock).look()
     assert [(look.part, look.findings) for look in looks] == [("other", ())]
 
 
 async def test_what_a_service_that_just_started_cannot_know_ends_nothing(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, depth=Depth(batches=1))])
-    observer = delivery.Observer(deliveries, clock=clock)
+    observer = delivery.DeliveryObserver(deliveries, clock=clock)
     waiting = ("DeliveryFailing", "siem", Severity.ERROR, True)
     assert brief(await observer.look()) == [waiting, ("LogsUnrouted", "", Severity.WARNING, True)]
     clock.pass_(minutes=15)
@@ -175,7 +180,7 @@ class Stored:
     """A store that counts, fails and tells as a test says."""
 
     def __init__(self) -> None:
-        self.commits = Commits()
+        self.commits = CommitFigures()
         self.fault: StoreFault | None = None
         self.faulty = ["acme", "default"]
         self.asked: list[str] = []
@@ -202,7 +207,7 @@ class Stored:
 
 async def test_a_store_that_cannot_be_written_is_told_until_something_is_written(clock: Moment) -> None:
     stored = Stored()
-    observer = store.Observer(stored, unwritten=str, clock=clock)
+    observer = store.StoreObserver(stored, unwritten=str, clock=clock)
     assert brief(await observer.look()) == []
     stored.commits.failed += 1
     told = [("StoreDegraded", "", Severity.CRITICAL, False)]
@@ -217,7 +222,7 @@ async def test_a_store_that_cannot_be_written_is_told_until_something_is_written
 
 async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: Moment) -> None:
     stored = Stored()
-    observer = store.Observer(stored, unwritten=str, clock=clock)
+    observer = store.StoreObserver(stored, unwritten=str, clock=clock)
     stored.fault = StoreFault("The store could not be read.")
     [look] = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The store could not be read."}]
@@ -227,7 +232,7 @@ async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: M
 
 async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_cannot(clock: Moment) -> None:
     why = ["", "The notifications could not be written.", ""]
-    observer = store.Observer(Stored(), unwritten=lambda: why.pop(0), clock=clock)
+    observer = store.StoreObserver(Stored(), unwritten=lambda: why.pop(0), clock=clock)
     assert brief(await observer.look()) == []
     [look] = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The notifications could not be written."}]
@@ -236,15 +241,15 @@ async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_can
 
 async def test_a_project_is_looked_at_when_the_service_starts_and_after_it_changed() -> None:
     stored: Any = Stored()
-    observer = configurations.Observer(stored, monotonic=lambda: 0.0)
+    observer = configurations.ConfigurationObserver(stored, monotonic=lambda: 0.0)
     assert [look.part for look in await observer.look()] == ["acme", "default"]
     assert await observer.look() == []
-    observer.heard(Told("telemetry", project="acme"))
-    observer.heard(Told("telemetry", project="acme"))
-    observer.heard(Told(None, changed=False, project="default"))
+    observer.heard(AppliedChange("telemetry", project="acme"))
+    observer.heard(AppliedChange("telemetry", project="acme"))
+    observer.heard(AppliedChange(None, changed=False, project="default"))
     assert [look.part for look in await observer.look()] == ["acme"]
     stored.fault = StoreFault("The store could not be read.")
-    observer.heard(Told(None, project="default"))
+    observer.heard(AppliedChange(None, project="default"))
     with pytest.raises(StoreFault):
         await observer.look()
     stored.fault = None
@@ -254,7 +259,7 @@ async def test_a_project_is_looked_at_when_the_service_starts_and_after_it_chang
 async def test_a_look_that_fails_at_a_later_project_loses_none_of_those_before_it() -> None:
     stored: Any = Stored()
     stored.faulty, stored.fault = ["default"], StoreFault("The store could not be read.")
-    observer = configurations.Observer(stored, monotonic=lambda: 0.0)
+    observer = configurations.ConfigurationObserver(stored, monotonic=lambda: 0.0)
     with pytest.raises(StoreFault):
         await observer.look()
     stored.fault = None
@@ -264,9 +269,9 @@ async def test_a_look_that_fails_at_a_later_project_loses_none_of_those_before_i
 async def test_a_project_that_takes_long_is_left_twenty_times_as_long() -> None:
     stored: Any = Stored()
     times = iter([0.0, 1.0, 1.0, 1.0, 20.9, 21.0, 21.0])
-    observer = configurations.Observer(stored, monotonic=lambda: next(times))
+    observer = configurations.ConfigurationObserver(stored, monotonic=lambda: next(times))
     await observer.look()
-    observer.heard(Told(None, project="acme"))
+    observer.heard(AppliedChange(None, project="acme"))
     assert await observer.look() == []
     assert [look.part for look in await observer.look()] == ["acme"]
 
@@ -275,15 +280,15 @@ async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
     stored: Any = Stored()
     old = DeprecatedRow("SourceType", "old", "Use new.", Some(2, ("Source a", "Source b")))
     stored.found = Attention(Some(7, ("a", "b")), (old,), Some(1, ("c",)), Some(1, ("Source s",)))
-    [look, _] = await configurations.Observer(stored, monotonic=lambda: 0.0).look()
+    [look, _] = await configurations.ConfigurationObserver(stored, monotonic=lambda: 0.0).look()
     assert [(one.cause, one.facts) for one in look.findings] == [
         (
-            (Type.CONFIGURATION_INCOMPLETE, "", "acme", ""),
+            (NotificationType.CONFIGURATION_INCOMPLETE, "", "acme", ""),
             {"total": 7, "names": ("a", "b"), "others": 1, "other_names": ("Source s",)},
         ),
-        ((Type.DELIVERY_STALE, "", "acme", ""), {"total": 1, "names": ("c",)}),
+        ((NotificationType.DELIVERY_STALE, "", "acme", ""), {"total": 1, "names": ("c",)}),
         (
-            (Type.RESOURCE_DEPRECATED, "SourceType old", "acme", ""),
+            (NotificationType.RESOURCE_DEPRECATED, "SourceType old", "acme", ""),
             {"users": 2, "names": ("Source a", "Source b"), "instead": "Use new."},
         ),
     ]
@@ -323,16 +328,16 @@ async def test_certificates_are_told_of_in_time(
     deliveries = Deliveries([Lane("default", "siem", "disk x", destination, None, None)])
     bundle = tmp_path / "bundle.pem"
     shutil.copy(authority.bundle, bundle)
-    own = certificates.Own(
+    own = certificates.OwnCertificates(
         Followed({"a": bundle, "b": None, "c": bundle, "d": authority.bundle}), made.chain, authority.bundle
     )
     ends = certificates._leaf(made.chain.read_text())
     assert ends is not None
     clock.instant = ends + passed
-    observer = certificates.Observer(
+    observer = certificates.CertificateObserver(
         own,
         deliveries,
-        secrets=Sources({}, (), Directory(tmp_path / "secrets")),
+        secrets=SecretSources({}, (), SecretDirectory(tmp_path / "secrets")),
         clock=clock,
         monotonic=lambda: 0.0,
     )
@@ -353,12 +358,14 @@ async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_
     assert ends is not None
     clock.instant = ends
     for own in (
-        certificates.Own(Followed({"a": bundle}), bundle),
-        certificates.Own(Followed({"a": bundle}), None, bundle),
-        certificates.Own(Followed({}), bundle, bundle),
+        certificates.OwnCertificates(Followed({"a": bundle}), bundle),
+        certificates.OwnCertificates(Followed({"a": bundle}), None, bundle),
+        certificates.OwnCertificates(Followed({}), bundle, bundle),
     ):
-        sources = Sources({}, (), Directory(tmp_path))
-        observer = certificates.Observer(own, Deliveries(), secrets=sources, clock=clock, monotonic=lambda: 0.0)
+        sources = SecretSources({}, (), SecretDirectory(tmp_path))
+        observer = certificates.CertificateObserver(
+            own, Deliveries(), secrets=sources, clock=clock, monotonic=lambda: 0.0
+        )
         told = ("CertificateExpiring", str(bundle), Severity.ERROR, False)
         assert brief(await observer.look()) == [told]
 
@@ -369,9 +376,9 @@ async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path,
     ends = certificates._leaf(old.read_text())
     assert ends is not None
     clock.instant = ends
-    own = certificates.Own(Followed({}), old)
-    observer = certificates.Observer(
-        own, Deliveries(), secrets=Sources({}, (), Directory(tmp_path)), clock=clock, monotonic=lambda: 0.0
+    own = certificates.OwnCertificates(Followed({}), old)
+    observer = certificates.CertificateObserver(
+        own, Deliveries(), secrets=SecretSources({}, (), SecretDirectory(tmp_path)), clock=clock, monotonic=lambda: 0.0
     )
 
     async def subjects() -> list[str]:

@@ -17,16 +17,16 @@ from unittest.mock import ANY
 
 import pytest
 
-from reconciler.concerns import Severity
 from reconciler.daemon.notifying import CONNECTIONS
-from reconciler.egress.client import Client
-from reconciler.egress.networks import Policy
-from reconciler.notifications.telling import Filter
+from reconciler.egress.client import HttpClient
+from reconciler.egress.networks import EgressPolicy
+from reconciler.model.notification_types import Severity
+from reconciler.notifications.telling import AlertFilter
 from reconciler.notifying import targets
 from reconciler.notifying.board import Board
-from reconciler.notifying.lanes import Lane
-from reconciler.notifying.outbox import Outbox, Tally
-from reconciler.notifying.targets import Came, Recipient
+from reconciler.notifying.lanes import AlertLane
+from reconciler.notifying.outbox import AlertTally, Outbox
+from reconciler.notifying.targets import AlertOutcome, AlertTarget
 from reconciler.operations.contract import AlertRow
 from reconciler.operations.sqlite import SqliteOperations
 from tests.notifying.boards import PLACE, World, finding, look
@@ -39,8 +39,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.anyio
 
 SECRET = "canary-alert-secret-0123456789"
-OPEN = Policy()
-NOWHERE = Policy(deny=(ip_network("127.0.0.0/8"),))
+OPEN = EgressPolicy()
+NOWHERE = EgressPolicy(deny=(ip_network("127.0.0.0/8"),))
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ class Service:
 @asynccontextmanager
 async def started(
     world: World,
-    *recipients: Recipient,
-    policy: Policy = OPEN,
+    *recipients: AlertTarget,
+    policy: EgressPolicy = OPEN,
     passes: bool = True,
     authorities: Path | None = None,
     whole: float = targets.WHOLE,
@@ -89,7 +89,7 @@ async def started(
     await board.load()
     service = Service(board, box, operations)
     service.waits = waits
-    async with Client(policy=policy, connections=CONNECTIONS * max(len(recipients), 1)) as client:
+    async with HttpClient(policy=policy, connections=CONNECTIONS * max(len(recipients), 1)) as client:
         sending = asyncio.create_task(box.keep(client, authorities=authorities, whole=whole))
         try:
             yield service
@@ -110,8 +110,8 @@ def sealed(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("pragma query_only = off")
 
 
-def to(sink: Sink, name: str = "operators", **given: Any) -> Recipient:
-    return Recipient(name, url=f"http://127.0.0.1:{sink.port}/alerts?token=canary-token", **given)
+def to(sink: Sink, name: str = "operators", **given: Any) -> AlertTarget:
+    return AlertTarget(name, url=f"http://127.0.0.1:{sink.port}/alerts?token=canary-token", **given)
 
 
 async def nothing_left(service: Service) -> None:
@@ -200,10 +200,10 @@ async def test_what_is_too_old_at_a_start_is_not_tried_and_what_is_new_is(
             await board.take(look(*found))
         world.pass_(hours=1)
         async with started(world, to(sink)) as service:
-            await until(lambda: service.box.tallies() == [Tally("operators", 0, 0, 3, 0)])
+            await until(lambda: service.box.tallies() == [AlertTally("operators", 0, 0, 3, 0)])
             await service.board.take(look(*found, finding("fresh")))
             await nothing_left(service)
-            assert service.box.tallies() == [Tally("operators", 1, 0, 3, 0)]
+            assert service.box.tallies() == [AlertTally("operators", 1, 0, 3, 0)]
     assert [about(one) for one in sink.received] == ["fresh"]
     assert caplog.messages == ["3 alerts to operators could not be sent within an hour and are given up."]
 
@@ -217,7 +217,7 @@ async def test_one_that_is_refused_is_given_up_soon_and_those_behind_it_go_on(
         async with started(world, to(sink)) as service:
             await service.board.take(look(finding("a"), finding("b")))
             await nothing_left(service)
-            assert service.box.tallies() == [Tally("operators", 1, 3, 1, 0)]
+            assert service.box.tallies() == [AlertTally("operators", 1, 3, 1, 0)]
     assert [about(one) for one in sink.received] == ["a", "a", "a", "b"]
     first, given_up = caplog.messages
     why = first.removeprefix("The alert target operators does not take an alert, which is tried again: ")
@@ -232,12 +232,12 @@ async def test_what_may_be_taken_later_is_not_given_up_for_being_refused(world: 
         async with started(world, to(sink)) as service:
             await service.board.take(look(finding()))
             await nothing_left(service)
-            assert service.box.tallies() == [Tally("operators", 1, 9, 0, 0)]
+            assert service.box.tallies() == [AlertTally("operators", 1, 9, 0, 0)]
 
 
 async def test_a_target_that_is_new_is_told_of_what_is_open_once_and_the_worst_first(world: World) -> None:
     mild, bad = finding("mild", severity=Severity.INFO), finding("bad", severity=Severity.CRITICAL)
-    wanted = Filter(severities={Severity.ERROR, Severity.CRITICAL})
+    wanted = AlertFilter(severities={Severity.ERROR, Severity.CRITICAL})
     with sinks.listening() as known, sinks.listening() as fresh:
         async with started(world, to(known)) as service:
             await service.board.take(look(finding("over"), finding("old"), mild, bad))
@@ -402,7 +402,7 @@ async def test_attempts_at_targets_that_hang_end_and_so_does_what_waits_for_them
 
 
 async def test_alerts_arrive_in_their_order_and_only_those_that_are_wanted(world: World) -> None:
-    wanted = Filter(severities={Severity.CRITICAL})
+    wanted = AlertFilter(severities={Severity.CRITICAL})
     with sinks.listening() as sink, sinks.listening() as critical:
         async with started(world, to(sink), to(critical, "critical", wanted=wanted)) as service:
             await service.board.take(look(finding("a"), finding("b", severity=Severity.CRITICAL)))
@@ -447,7 +447,7 @@ async def test_a_server_is_trusted_by_the_authorities_of_the_settings_once_they_
 ) -> None:
     authority, bundle = Authority.make(tmp_path / "authority"), tmp_path / "bundle.pem"
     with sinks.listening(tls=authority.issue().context()) as sink:
-        recipient = Recipient("operators", url=f"https://127.0.0.1:{sink.port}/")
+        recipient = AlertTarget("operators", url=f"https://127.0.0.1:{sink.port}/")
         async with started(world, recipient, authorities=bundle, passes=False) as service:
             await service.board.take(look(finding()))
             await until(lambda: len(service.waits) > 1)
@@ -468,7 +468,7 @@ async def test_too_many_lose_the_oldest_but_the_one_that_is_under_way(
             await until(lambda: len(sink.received) == 1)
             for number in range(2, 6):
                 await service.board.take(look(*found[:number]))
-            assert service.box.tallies() == [Tally("operators", 0, 0, 3, 2)]
+            assert service.box.tallies() == [AlertTally("operators", 0, 0, 3, 2)]
             await service.board.tidy()
             assert [row.target for row in await service.left()] == ["operators"] * 2
         sink.script(sinks.says(200))
@@ -530,9 +530,9 @@ async def test_a_beginning_that_was_given_up_is_told_when_the_target_takes_alert
 async def test_a_target_that_wants_more_than_before_is_told_of_what_is_open_and_one_that_wants_less_of_the_end(
     world: World,
 ) -> None:
-    critical = Filter(severities={Severity.CRITICAL})
+    critical = AlertFilter(severities={Severity.CRITICAL})
     with sinks.listening() as sink:
-        for wanted in (critical, Filter(), critical):
+        for wanted in (critical, AlertFilter(), critical):
             async with started(world, to(sink, wanted=wanted)) as service:
                 await service.board.take(look(finding()))
                 await nothing_left(service)
@@ -543,7 +543,7 @@ async def test_a_target_that_wants_more_than_before_is_told_of_what_is_open_and_
 
 
 async def test_an_alert_that_is_given_up_takes_the_end_with_it_and_not_what_began_anew(world: World) -> None:
-    async with world.board(Recipient("operators", url="http://127.0.0.1:1/")) as board:
+    async with world.board(AlertTarget("operators", url="http://127.0.0.1:1/")) as board:
         for _ in range(2):
             await board.take(look(finding()))
             await board.take(look())
@@ -553,10 +553,10 @@ async def test_an_alert_that_is_given_up_takes_the_end_with_it_and_not_what_bega
         ((first, end), [first.id, end.id], 1),
         ((first, again), [first.id], 0),
     ):
-        lane = Lane(Recipient("operators"), most=9)
+        lane = AlertLane(AlertTarget("operators"), most=9)
         assert [lane.add(row) for row in rows] == [[]] * len(rows)
         assert (lane.give_up(1), len(lane.lost), lane.given_up) == (gone, lost, 1)
-    lane = Lane(Recipient("operators"), most=9)
+    lane = AlertLane(AlertTarget("operators"), most=9)
     lane.add(first)
     lane.give_up(1)
     assert (lane.add(end), lane.add(again), lane.lost) == ([end.id], [], set())
@@ -565,12 +565,12 @@ async def test_an_alert_that_is_given_up_takes_the_end_with_it_and_not_what_bega
 async def test_a_disk_that_is_full_does_not_keep_the_service_from_starting_and_sent_alerts_are_forgotten_later(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with world.board(Recipient("gone", url="http://127.0.0.1:1/")) as board:
+    async with world.board(AlertTarget("gone", url="http://127.0.0.1:1/")) as board:
         await board.take(look(finding()))
     operations = SqliteOperations(world.path)
     try:
         with sealed(operations._connection):
-            box = Outbox([Recipient("operators")], operations, place=PLACE, clock=world.clock)
+            box = Outbox([AlertTarget("operators")], operations, place=PLACE, clock=world.clock)
             await box.load()
             await box.tidy()
             assert len(await operations.alerts()) == 1
@@ -591,7 +591,7 @@ async def test_what_is_sent_while_nothing_can_be_forgotten_is_forgotten_together
             await service.board.take(look(*[finding(f"r{number}") for number in range(5)]))
             with sealed(service.operations._connection):
                 sink.script(sinks.says(200))
-                await until(lambda: service.box.tallies() == [Tally("operators", 5, ANY, 0, 0)])
+                await until(lambda: service.box.tallies() == [AlertTally("operators", 5, ANY, 0, 0)])
                 await until(lambda: len(service.box._gone) == 5)
                 assert len(await service.left()) == 5
             await service.board.tidy()
@@ -605,19 +605,19 @@ async def test_files_that_cannot_be_read_in_time_end_the_attempt_and_keep_no_oth
     (tmp_path / "url").write_text("http://127.0.0.1:1/")
     free = threading.Event()
     with sinks.listening() as sink:
-        async with Client(policy=OPEN) as client:
-            sender = targets.Sender(client, whole=0.2)
+        async with HttpClient(policy=OPEN) as client:
+            sender = targets.AlertSender(client, whole=0.2)
             sender._threads["stuck"] = ThreadPoolExecutor(1)
             sender._threads["stuck"].submit(free.wait, 30)  # as a disk that hangs
             try:
-                stuck = Recipient("stuck", url_file=tmp_path / "url")
+                stuck = AlertTarget("stuck", url_file=tmp_path / "url")
                 came = [await sender.send(one, b"{}", identifier="A", seconds=0) for one in (stuck, to(sink))]
             finally:
                 free.set()
                 sender.close()
     assert came == [
-        Came(why="it took longer than 0.2 seconds; look at the disk that its files are on"),
-        Came(200),
+        AlertOutcome(why="it took longer than 0.2 seconds; look at the disk that its files are on"),
+        AlertOutcome(200),
     ]
 
 
@@ -630,7 +630,7 @@ async def test_tests_are_made_at_once_by_tasks_with_names_and_one_of_each_target
             await until(lambda: len(sink.received) == 1 and len(another.accepted) == 1)
             assert "alert-test-operators" in {task.get_name() for task in asyncio.all_tasks()}
             came = [one.came for one in await service.box.test(None, request="ANOTHER")]
-            assert came == [Came(why="another test of it is under way; try again"), Came(200)]
+            assert came == [AlertOutcome(why="another test of it is under way; try again"), AlertOutcome(200)]
             testing.cancel()
             with suppress(asyncio.CancelledError):
                 await testing
@@ -641,7 +641,7 @@ async def test_a_url_and_a_secret_in_files_are_read_at_each_attempt_and_shown_no
 ) -> None:
     url, secret = tmp_path / "url", tmp_path / "secret"
     with sinks.listening() as sink:
-        recipient = Recipient("chat", url_file=url, secret_file=secret)
+        recipient = AlertTarget("chat", url_file=url, secret_file=secret)
         async with started(world, recipient, passes=False) as service:
             await service.board.take(look(finding()))
             await until(lambda: len(service.waits) > 1)
@@ -659,5 +659,5 @@ async def test_a_url_and_a_secret_in_files_are_read_at_each_attempt_and_shown_no
 def test_what_is_no_url_is_not_sent_to(tmp_path: Path, text: str) -> None:
     url = tmp_path / "url"
     url.write_text(text)
-    with pytest.raises(targets.Unprepared, match=r"is no http or https URL without a user"):
-        targets._target(targets._read(Recipient("chat", url_file=url))[0], Recipient("chat", url_file=url))
+    with pytest.raises(targets.UnpreparedAlert, match=r"is no http or https URL without a user"):
+        targets._target(targets._read(AlertTarget("chat", url_file=url))[0], AlertTarget("chat", url_file=url))

@@ -3,7 +3,7 @@
 import json
 
 from reconciler.notifications.models import UserStatus
-from reconciler.notifying.rendered import Rendered
+from reconciler.notifying.rendered import RenderedNotifications
 from tests.notifications.observing import FOUND, START, Book, at
 from tests.notifying.boards import PLACE
 
@@ -11,7 +11,7 @@ UNREAD, READ, DISMISSED = UserStatus
 
 
 def test_it_is_made_once_for_each_status_and_again_for_those_once_it_changed() -> None:
-    book, rendered = Book(), Rendered(PLACE)
+    book, rendered = Book(), RenderedNotifications(PLACE)
     book.look(FOUND, now=START)
     one = book.only
     rendered.changed(one.id)
@@ -28,7 +28,7 @@ def test_it_is_made_once_for_each_status_and_again_for_those_once_it_changed() -
 
 
 def test_what_is_kept_no_longer_is_neither_made_nor_kept() -> None:
-    book, rendered = Book(), Rendered(PLACE)
+    book, rendered = Book(), RenderedNotifications(PLACE)
     book.look(FOUND, now=START)
     rendered.want(book.only.id, READ)
     rendered.forget(book.only.id)

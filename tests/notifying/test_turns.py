@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from reconciler.notifications.models import UserStatus
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.targets import Recipient
+from reconciler.notifying.targets import AlertTarget
 from reconciler.operations.sqlite import SqliteOperations
 from tests.notifying.boards import PLACE, World, brief, finding, look
 
@@ -59,7 +59,7 @@ def world(tmp_path: Path) -> World:
 async def opened(world: World, targets: int, **options: Any) -> AsyncIterator[tuple[Board, Outbox]]:
     """A board whose alerts wait, since nobody sends them."""
     operations = SqliteOperations(world.path)
-    recipients = [Recipient(f"t{number}", url="http://127.0.0.1:1/") for number in range(targets)]
+    recipients = [AlertTarget(f"t{number}", url="http://127.0.0.1:1/") for number in range(targets)]
     outbox = Outbox(recipients, operations, place=PLACE, clock=world.clock, **options)
     await outbox.load()
     board = Board(operations, clock=world.clock, place=PLACE, outbox=outbox, most=2 * CAUSES)

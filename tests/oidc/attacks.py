@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from joserfc import jwk
 
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
 from reconciler.oidc.flows import Flow
-from reconciler.oidc.provider import Declined, NotProved, Unfit, Unreachable
+from reconciler.oidc.provider import Declined, NotProved, ProviderUnfit, ProviderUnreachable
 from tests.oidc import hostile
 from tests.oidc.hostile import GONE, Provider
 from tests.oidc.scene import NOW
@@ -70,7 +70,7 @@ def _written(write: Callable[[Honest], str]) -> Callable[[Provider], None]:
 
 
 def _told(name: str, sentence: str, **document: object) -> Attack:
-    return Attack(f"discovery: {name}", Unfit, sentence, _behave(document=document))
+    return Attack(f"discovery: {name}", ProviderUnfit, sentence, _behave(document=document))
 
 
 def _lacks(what: str) -> str:
@@ -157,7 +157,7 @@ BETWEEN: Final = (
     *(
         Attack(
             f"{endpoint}: {name}",
-            Unreachable,
+            ProviderUnreachable,
             _unreachable(*_ASKED[endpoint], why),
             _behave(answers={endpoint: answer}),
         )
@@ -167,7 +167,7 @@ BETWEEN: Final = (
     *(
         Attack(
             f"token: {status} without an error",
-            Unreachable,
+            ProviderUnreachable,
             _unreachable(*_ASKED["token"], f"was not given (HTTP {status})"),
             _behave(answers={"token": hostile.json_of({"message": "canary-message"}, status)}),
         )
@@ -176,7 +176,7 @@ BETWEEN: Final = (
     *(
         Attack(
             f"{endpoint}: more than is read",
-            Unreachable,
+            ProviderUnreachable,
             _unreachable(*_ASKED[endpoint], f"is larger than {kib} KiB"),
             _behave(answers={endpoint: hostile.large(kib << 10)}),
         )
@@ -206,7 +206,7 @@ def _keys(name: str, sentence: str, published: Callable[[Provider], list[Any]]) 
     def prepare(provider: Provider) -> None:
         provider.behaviour.published = published(provider)
 
-    return Attack(f"keys: {name}", Unfit, sentence, prepare)
+    return Attack(f"keys: {name}", ProviderUnfit, sentence, prepare)
 
 
 def _text(data: bytes) -> str:
@@ -347,19 +347,21 @@ TOKEN_ENDPOINT: Final = (
         "invalid_client",
         "The provider does not know this service; correct `auth.oidc.oauth2ClientID` or "
         "`auth.oidc.oauth2ClientSecret`.",
-        Unfit,
+        ProviderUnfit,
         401,
     ),
     _error(
         "unauthorized_client",
         "The provider refuses to give this service tokens (unauthorized_client); correct its client there.",
-        Unfit,
+        ProviderUnfit,
     ),
-    _error("temporarily_unavailable", "The provider cannot sign anybody in at this moment; try again.", Unreachable),
+    _error(
+        "temporarily_unavailable", "The provider cannot sign anybody in at this moment; try again.", ProviderUnreachable
+    ),
     _error(
         "\x1b[2J" + "x" * 300,
         "The provider refuses to give this service tokens (\\x1b[2J" + "x" * 193 + "...); correct its client there.",
-        Unfit,
+        ProviderUnfit,
     ),
 )
 

@@ -10,23 +10,23 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reconciler.access.identities import Proved
+from reconciler.model.directory import ProvedIdentity
 from reconciler.oidc import flows
-from reconciler.oidc.configuration import Configuration
+from reconciler.oidc.configuration import ProviderConfiguration
 from reconciler.oidc.flows import Flow
-from reconciler.oidc.limits import Limits
+from reconciler.oidc.limits import ProviderLimits
 from reconciler.oidc.provider import Provider
 from tests.oidc import hostile
 from tests.servers.certificates import Certificate
 
 NOW = 1_800_000_000.0  # seconds since the epoch
 SIGNED_OUT = "http://127.0.0.1:3001/signed-out"
-AMPLE = Limits(request_seconds=30.0)  # for machines that do much else
+AMPLE = ProviderLimits(request_seconds=30.0)  # for machines that do much else
 
 
-def configuration(issuer: str, *, proxy: str = "", ca_file: Path | None = None) -> Configuration:
+def configuration(issuer: str, *, proxy: str = "", ca_file: Path | None = None) -> ProviderConfiguration:
     """What the settings would say."""
-    return Configuration(
+    return ProviderConfiguration(
         issuer=issuer,
         client_id=hostile.CLIENT_ID,
         client_secret=hostile.CLIENT_SECRET,
@@ -48,7 +48,7 @@ class Scene:
         certificate: Certificate | None = None,
         ca_file: Path | None = None,
         proxy: str = "",
-        limits: Limits = AMPLE,
+        limits: ProviderLimits = AMPLE,
     ) -> None:
         self.now = NOW
         self.monotonic = 1000.0
@@ -78,13 +78,13 @@ class Scene:
         """A sign-in that begins, different from those before."""
         self.begun += 1
         randomness = hashlib.shake_256(str(self.begun).encode()).digest(flows.RANDOM_BYTES)
-        return flows.begin(back="/account", invitation="", now=self.now, randomness=randomness)
+        return flows.begin_flow(back="/account", invitation="", now=self.now, randomness=randomness)
 
     async def visit(self, flow: Flow) -> dict[str, list[str]]:
         """Go to the provider as a browser; what it brings back."""
         return await asyncio.to_thread(hostile.signed_in, await self.service.authorization(flow))
 
-    async def sign_in(self) -> Proved:
+    async def sign_in(self) -> ProvedIdentity:
         """From the start to the end."""
         flow = self.flow()
         return await self.service.proved(await self.visit(flow), flow)
@@ -102,7 +102,7 @@ async def scene(
     certificate: Certificate | None = None,
     ca_file: Path | None = None,
     proxy: str = "",
-    limits: Limits = AMPLE,
+    limits: ProviderLimits = AMPLE,
 ) -> AsyncIterator[Scene]:
     """A scene for as long as the context lasts."""
     made = Scene(path=path, certificate=certificate, ca_file=ca_file, proxy=proxy, limits=limits)

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import ReconcilerError
-from reconciler.escaping import visible
+from reconciler.model.errors import ReconcilerError
+from reconciler.model.text import visible
 from reconciler.oidc import algorithms, callbacks, discovery, flows, plain, signatures, tokens
 from reconciler.oidc.oauth import Tokens
-from reconciler.oidc.provider import Declined, NotProved, Unfit
+from reconciler.oidc.provider import Declined, NotProved, ProviderUnfit
 from tests.oidc.hostile import CLIENT_ID, fresh_key
 from tests.oidc.scene import NOW, configuration
 
 ISSUER = "https://provider.example"
-DOCUMENT = discovery.document(
+DOCUMENT = discovery.provider_document(
     {
         "issuer": ISSUER,
         "authorization_endpoint": "https://a.example",
@@ -26,7 +26,7 @@ DOCUMENT = discovery.document(
     },
     issuer=ISSUER,
 )
-FLOW = flows.begin(back="/", invitation="", now=NOW, randomness=bytes(flows.RANDOM_BYTES))
+FLOW = flows.begin_flow(back="/", invitation="", now=NOW, randomness=bytes(flows.RANDOM_BYTES))
 TEXT = st.text(max_size=50)
 VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
@@ -63,23 +63,25 @@ def _or_refused(*kinds: type[ReconcilerError]) -> Iterator[None]:
 @given(st.binary() | VALUE.map(lambda value: json.dumps(value).encode()))
 def test_bytes_are_an_object_or_refused(data: bytes) -> None:
     with contextlib.suppress(plain.NotAnObject):
-        assert plain.obj(data) == json.loads(data)
+        assert plain.json_object(data) == json.loads(data)
 
 
 @given(st.dictionaries(st.sampled_from(["code", "iss", "error", "state", "x"]), st.lists(st.text(), max_size=2)))
 def test_a_callback_holds_one_code_or_is_refused(callback: dict[str, list[str]]) -> None:
     for document in (DOCUMENT, dataclasses.replace(DOCUMENT, names_itself=True)):
         with _or_refused(NotProved, Declined):
-            assert [callbacks.code(callback, document)] == callback["code"]
-    assert not callbacks.is_of(callback, FLOW)
+            assert [callbacks.callback_code(callback, document)] == callback["code"]
+    assert not callbacks.is_callback_of(callback, FLOW)
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS), VALUE | st.just(["code", "S256", "RS256", "client_secret_post"])))
 def test_a_document_is_used_or_refused(told: dict[str, object]) -> None:
-    with _or_refused(Unfit):
-        assert discovery.document({**told, "issuer": ISSUER}, issuer=ISSUER).algorithms <= set(algorithms.PINNED)
-    with _or_refused(Unfit):
-        discovery.document(told, issuer=ISSUER)
+    with _or_refused(ProviderUnfit):
+        assert discovery.provider_document({**told, "issuer": ISSUER}, issuer=ISSUER).algorithms <= set(
+            algorithms.PINNED
+        )
+    with _or_refused(ProviderUnfit):
+        discovery.provider_document(told, issuer=ISSUER)
 
 
 MEMBER = VALUE | st.sampled_from(["RSA", "EC", "OKP", "oct", "P-256", "Ed25519", "sig", "AQAB", "RS256", "_" * 400])
@@ -92,15 +94,15 @@ MEMBER = VALUE | st.sampled_from(["RSA", "EC", "OKP", "oct", "P-256", "Ed25519",
 )
 def test_a_key_set_has_usable_keys_or_is_refused(listed: list[dict[str, object]]) -> None:
     own = fresh_key("ES256", 0).as_dict(private=False)
-    assert len(signatures.keys({"keys": [*listed, own]})) <= len(listed) + 1
-    with _or_refused(Unfit):
-        signatures.keys({"keys": listed})
+    assert len(signatures.signing_keys({"keys": [*listed, own]})) <= len(listed) + 1
+    with _or_refused(ProviderUnfit):
+        signatures.signing_keys({"keys": listed})
 
 
 @given(st.text() | st.text(alphabet="eyJhbGciOiJSUzI1NiJ9.-_="))
 def test_text_is_a_token_or_refused(text: str) -> None:
     with _or_refused(NotProved):
-        assert tokens.header(text, allowed=frozenset({"RS256"})).alg == "RS256"
+        assert tokens.token_header(text, allowed=frozenset({"RS256"})).alg == "RS256"
 
 
 @given(
@@ -113,7 +115,7 @@ def test_claims_prove_who_they_name_or_nobody(changes: dict[str, object]) -> Non
     honest = {"iss": ISSUER, "sub": "ada", "aud": CLIENT_ID, "exp": NOW + 60, "iat": NOW, "nonce": FLOW.nonce}
     claims = {**honest, **changes}
     with _or_refused(NotProved):
-        proved = tokens.proved(
+        proved = tokens.proved_identity(
             json.dumps(claims).encode(),
             Tokens("canary-id-token", "canary-access-token"),
             alg="RS256",

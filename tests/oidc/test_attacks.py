@@ -5,7 +5,7 @@ import traceback
 
 import pytest
 
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
 from tests import canaries
 from tests.oidc import attacks
 from tests.oidc.attacks import Attack

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.oidc import flows
-from reconciler.oidc.flows import Flow, begin, local_path, opened, seal
+from reconciler.oidc.flows import Flow, begin_flow, local_path, open_flow, seal_flow
 
 KEY = b"canary-key-of-the-service-1234567"
 NOW = 1_800_000_000.0
@@ -73,7 +73,7 @@ ELSEWHERE = [
 
 
 def _begun(**changes: object) -> Flow:
-    flow = begin(back="/account", invitation="rci_" + "i" * 43, now=NOW, randomness=RANDOMNESS)
+    flow = begin_flow(back="/account", invitation="rci_" + "i" * 43, now=NOW, randomness=RANDOMNESS)
     return dataclasses.replace(flow, **changes)  # type: ignore[arg-type]  # of one field at a time
 
 
@@ -103,47 +103,47 @@ def test_each_begins_with_secrets_of_its_own() -> None:
     assert len({flow.state, flow.nonce, flow.verifier}) == 3
     assert {len(each) for each in (flow.state, flow.nonce, flow.verifier)} == {43}
     with pytest.raises(ValueError, match="96 random bytes"):
-        begin(back="/", invitation="", now=NOW, randomness=b"\0" * 95)
+        begin_flow(back="/", invitation="", now=NOW, randomness=b"\0" * 95)
 
 
 @pytest.mark.parametrize("invitation", ["x" * 65, "a\nb", "\u00e4", "a b"])
 def test_what_cannot_be_an_invitation_is_left_out(invitation: str) -> None:
-    assert begin(back="/", invitation=invitation, now=NOW, randomness=RANDOMNESS).invitation == ""
+    assert begin_flow(back="/", invitation=invitation, now=NOW, randomness=RANDOMNESS).invitation == ""
 
 
 @given(st.binary(min_size=96, max_size=96), st.text(), st.text(), st.floats(0, 4e9))
 def test_what_is_sealed_opens_as_it_was(randomness: bytes, back: str, invitation: str, now: float) -> None:
-    flow = begin(back=back, invitation=invitation, now=now, randomness=randomness)
-    sealed = seal(flow, key=KEY)
+    flow = begin_flow(back=back, invitation=invitation, now=now, randomness=randomness)
+    sealed = seal_flow(flow, key=KEY)
     assert len(sealed) <= 3072
     assert set(sealed) <= COOKIE
-    assert opened(sealed, key=KEY, now=now) == flow
-    assert opened(sealed, key=KEY[::-1], now=now) is None
+    assert open_flow(sealed, key=KEY, now=now) == flow
+    assert open_flow(sealed, key=KEY[::-1], now=now) is None
 
 
 def test_the_longest_fits_a_cookie() -> None:
-    flow = begin(back="/" + "a" * 1023, invitation="i" * 64, now=NOW, randomness=RANDOMNESS)
+    flow = begin_flow(back="/" + "a" * 1023, invitation="i" * 64, now=NOW, randomness=RANDOMNESS)
     assert len(flow.back) == 1024
-    assert len(seal(flow, key=KEY)) <= 3072
+    assert len(seal_flow(flow, key=KEY)) <= 3072
 
 
 @given(st.data())
 def test_changed_text_opens_nothing(data: st.DataObject) -> None:
-    sealed = seal(_begun(), key=KEY)
+    sealed = seal_flow(_begun(), key=KEY)
     at = data.draw(st.integers(0, len(sealed)))
     end = data.draw(st.integers(at, len(sealed)))
     changed = sealed[:at] + data.draw(st.text(alphabet=sorted(COOKIE), max_size=5)) + sealed[end:]
-    assert opened(changed, key=KEY, now=NOW) == (_begun() if changed == sealed else None)
+    assert open_flow(changed, key=KEY, now=NOW) == (_begun() if changed == sealed else None)
 
 
 @given(st.text() | st.text(alphabet=sorted(COOKIE)).map("1.".__add__))
 def test_any_text_opens_nothing(text: str) -> None:
-    assert opened(text, key=KEY, now=NOW) is None
+    assert open_flow(text, key=KEY, now=NOW) is None
 
 
 @pytest.mark.parametrize(("age", "opens"), [(0, True), (600, True), (601, False), (-60, True), (-61, False)])
 def test_opens_for_ten_minutes(age: int, opens: bool) -> None:
-    assert (opened(seal(_begun(), key=KEY), key=KEY, now=NOW + age) is not None) == opens
+    assert (open_flow(seal_flow(_begun(), key=KEY), key=KEY, now=NOW + age) is not None) == opens
 
 
 @pytest.mark.parametrize(
@@ -154,15 +154,15 @@ def test_opens_for_ten_minutes(age: int, opens: bool) -> None:
 def test_what_is_signed_but_no_sign_in_opens_nothing(body: bytes) -> None:
     text = base64.urlsafe_b64encode(body).rstrip(b"=").decode()
     sealed = f"1.{text}.{flows._signature(text, KEY)}"
-    assert opened(sealed, key=KEY, now=NOW) is None
+    assert open_flow(sealed, key=KEY, now=NOW) is None
 
 
 def test_a_signature_for_something_else_opens_nothing() -> None:
-    _, body, _ = seal(_begun(), key=KEY).split(".")
+    _, body, _ = seal_flow(_begun(), key=KEY).split(".")
     import hmac  # noqa: PLC0415 - for this one forgery
 
     other = base64.urlsafe_b64encode(hmac.digest(KEY, body.encode(), "sha256")).rstrip(b"=").decode()
-    assert opened(f"1.{body}.{other}", key=KEY, now=NOW) is None
+    assert open_flow(f"1.{body}.{other}", key=KEY, now=NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_a_signature_for_something_else_opens_nothing() -> None:
 )
 def test_what_could_not_be_opened_is_not_sealed(changes: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="could not be opened again"):
-        seal(_begun(**changes), key=KEY)
+        seal_flow(_begun(**changes), key=KEY)
 
 
 def test_a_short_key_seals_nothing() -> None:
     with pytest.raises(ValueError, match="at least 32 bytes"):
-        seal(_begun(), key=b"k" * 31)
+        seal_flow(_begun(), key=b"k" * 31)

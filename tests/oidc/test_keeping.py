@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.oidc.faults import STOPPING
-from reconciler.oidc.keeping import Kept
-from reconciler.oidc.limits import Limits
-from reconciler.oidc.provider import Unfit, Unreachable
+from reconciler.oidc.keeping import CachedFetch
+from reconciler.oidc.limits import ProviderLimits
+from reconciler.oidc.provider import ProviderUnfit, ProviderUnreachable
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ class Source:
         self.gate.set()
         self.problem: Callable[[], Exception] | None = None
         self.now = 0.0
-        self.kept = Kept(self.fetch, name="number", limits=Limits(), monotonic=lambda: self.now)
+        self.kept = CachedFetch(self.fetch, name="number", limits=ProviderLimits(), monotonic=lambda: self.now)
 
     async def fetch(self) -> int:
         self.fetched += 1
@@ -57,14 +57,14 @@ async def test_what_everybody_left_is_kept_all_the_same() -> None:
 
 async def test_a_failure_that_everybody_left_disturbs_nobody() -> None:
     source = Source()
-    source.problem = lambda: Unreachable("The provider is down; try again.")
+    source.problem = lambda: ProviderUnreachable("The provider is down; try again.")
     source.gate.clear()
     only = asyncio.create_task(source.kept.get())
     await asyncio.sleep(0)
     only.cancel()
     await asyncio.wait([only])
     source.gate.set()
-    with pytest.raises(Unreachable):
+    with pytest.raises(ProviderUnreachable):
         await source.kept.get()
     assert source.fetched == 1
 
@@ -73,11 +73,11 @@ async def test_an_old_value_serves_for_one_that_is_out_of_reach_but_not_for_one_
     source = Source()
     assert await source.kept.get() == 1
     source.now = 3600
-    source.problem = lambda: Unreachable("The provider is down; try again.")
+    source.problem = lambda: ProviderUnreachable("The provider is down; try again.")
     assert await source.kept.get() == 1
     source.now += 1
-    source.problem = lambda: Unfit("The provider is another one; correct it.")
-    with pytest.raises(Unfit):
+    source.problem = lambda: ProviderUnfit("The provider is another one; correct it.")
+    with pytest.raises(ProviderUnfit):
         await source.kept.get()
     assert source.kept.at_hand == 1
 
@@ -93,10 +93,10 @@ async def test_who_finds_a_value_wanting_gets_what_another_fetched_meanwhile() -
 async def test_a_failure_a_moment_ago_does_not_use_up_the_turn_to_fetch_at_once() -> None:
     source = Source()
     value = await source.kept.get()
-    source.problem = lambda: Unreachable("The provider is down; try again.")
+    source.problem = lambda: ProviderUnreachable("The provider is down; try again.")
     source.now = 3600
     assert await source.kept.get() == value
-    with pytest.raises(Unreachable):
+    with pytest.raises(ProviderUnreachable):
         await source.kept.newer(value)
     assert source.fetched == 2
     source.problem = None
@@ -112,4 +112,4 @@ async def test_closing_ends_what_is_under_way_tells_whoever_waits_and_may_come_t
     await source.kept.close()
     await source.kept.close()
     ends = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [(type(end), str(end)) for end in ends] == [(Unreachable, STOPPING)] * 2
+    assert [(type(end), str(end)) for end in ends] == [(ProviderUnreachable, STOPPING)] * 2

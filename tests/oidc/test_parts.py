@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from reconciler.oidc import discovery, signatures
-from reconciler.oidc.algorithms import Fit
-from reconciler.oidc.provider import Unfit
-from reconciler.oidc.spent import Spent
+from reconciler.oidc.algorithms import FittingAlgorithms
+from reconciler.oidc.provider import ProviderUnfit
+from reconciler.oidc.spent import ReplayGuard
 from tests.oidc import hostile
 
 ISSUER = "https://provider.example"
@@ -30,11 +30,11 @@ TOLD = {
     ],
 )
 def test_the_document_is_below_the_issuer(issuer: str, url: str) -> None:
-    assert discovery.url_of(issuer) == url
+    assert discovery.discovery_url(issuer) == url
 
 
 def test_a_provider_that_tells_the_least_is_used_by_the_defaults() -> None:
-    document = discovery.document(TOLD, issuer=ISSUER)
+    document = discovery.provider_document(TOLD, issuer=ISSUER)
     assert (document.algorithms, document.auth_method) == (frozenset({"RS256"}), "client_secret_basic")
     assert (document.end_session_endpoint, document.names_itself) == (None, False)
 
@@ -61,10 +61,10 @@ def test_a_provider_that_tells_the_least_is_used_by_the_defaults() -> None:
 def test_an_address_is_https_or_on_this_machine_as_the_issuer_is(issuer: str, endpoint: str, taken: bool) -> None:
     told = {**TOLD, "issuer": issuer, "token_endpoint": endpoint}
     if taken:
-        assert discovery.document(told, issuer=issuer).token_endpoint == endpoint
+        assert discovery.provider_document(told, issuer=issuer).token_endpoint == endpoint
         return
-    with pytest.raises(Unfit, match="names no `token_endpoint` that is an https URL"):
-        discovery.document(told, issuer=issuer)
+    with pytest.raises(ProviderUnfit, match="names no `token_endpoint` that is an https URL"):
+        discovery.provider_document(told, issuer=issuer)
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_an_address_is_https_or_on_this_machine_as_the_issuer_is(issuer: str, en
 )
 def test_a_key_verifies_what_names_it_and_fits_it(alg: str, kid: str | None, takes: bool) -> None:
     public = hostile.fresh_key("ES256", 0)
-    assert signatures.Key("a", None, Fit("EC", "P-256"), public).takes(alg, kid) == takes
-    assert signatures.Key(None, "ES256", Fit("EC", "P-256"), public).takes("ES256", kid)
-    assert not signatures.Key(None, "ES512", Fit("EC", "P-256"), public).takes("ES256", kid)
+    assert signatures.SigningKey("a", None, FittingAlgorithms("EC", "P-256"), public).takes(alg, kid) == takes
+    assert signatures.SigningKey(None, "ES256", FittingAlgorithms("EC", "P-256"), public).takes("ES256", kid)
+    assert not signatures.SigningKey(None, "ES512", FittingAlgorithms("EC", "P-256"), public).takes("ES256", kid)
 
 
 def test_a_state_is_taken_once_while_it_lives() -> None:
     now = 0.0
-    spent = Spent(lifetime=600, monotonic=lambda: now, most=3)
+    spent = ReplayGuard(lifetime=600, monotonic=lambda: now, most=3)
     assert [spent.take("a"), spent.take("a"), spent.take("b")] == [True, False, True]
     now = 600.0
     assert spent.take("a") is False
@@ -96,7 +96,7 @@ def test_a_state_is_taken_once_while_it_lives() -> None:
 
 
 def test_no_more_states_are_remembered_than_fit() -> None:
-    spent = Spent(lifetime=600, monotonic=lambda: 0.0, most=3)
+    spent = ReplayGuard(lifetime=600, monotonic=lambda: 0.0, most=3)
     assert all(spent.take(state) for state in "abcd")
     assert [spent.take(state) for state in "dcba"] == [False, False, False, True]
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reconciler.oidc.provider import NotProved, Unreachable
+from reconciler.oidc.provider import NotProved, ProviderUnreachable
 from tests.oidc import hostile
 from tests.oidc.scene import scene
 
@@ -66,7 +66,7 @@ async def test_a_set_that_cannot_be_asked_for_proves_nobody_with_a_new_key() -> 
         await made.sign_in()
         made.provider.rotate()
         made.behaviour.answers = {"keys": hostile.failing()}
-        with pytest.raises(Unreachable, match=r"The key set at .* was not given"):
+        with pytest.raises(ProviderUnreachable, match=r"The key set at .* was not given"):
             await made.sign_in()
         made.behaviour.answers = {}
         made.wait(10)
@@ -93,8 +93,8 @@ async def test_many_sign_ins_ask_a_broken_provider_once_in_a_second() -> None:
         made.behaviour.answers = {"discovery": hostile.failing()}
         for expected in (1, 2):
             ends = await asyncio.gather(*(made.sign_in() for _ in range(30)), return_exceptions=True)
-            assert {type(end) for end in ends} == {Unreachable}
-            with pytest.raises(Unreachable):
+            assert {type(end) for end in ends} == {ProviderUnreachable}
+            with pytest.raises(ProviderUnreachable):
                 await made.sign_in()
             assert made.provider.counted("discovery") == expected
             made.wait(1)

@@ -10,10 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from reconciler.access.identities import Identity
+from reconciler.model.directory import ProviderIdentity
 from reconciler.oidc.faults import STOPPING
-from reconciler.oidc.limits import Limits
-from reconciler.oidc.provider import NotProved, Unfit, Unreachable
+from reconciler.oidc.limits import ProviderLimits
+from reconciler.oidc.provider import NotProved, ProviderUnfit, ProviderUnreachable
 from tests.oidc import hostile
 from tests.oidc.hostile import CLIENT_ID, GONE, Provider
 from tests.oidc.scene import NOW, SIGNED_OUT, configuration, scene
@@ -121,7 +121,7 @@ async def test_is_proved_with_all_claims(prepare: Callable[[Provider], None]) ->
         made.behaviour.claims = {"email": "ada@example.com"}
         prepare(made.provider)
         proved = await made.sign_in()
-    assert proved.identity == Identity(made.provider.issuer, made.behaviour.subject)
+    assert proved.identity == ProviderIdentity(made.provider.issuer, made.behaviour.subject)
     assert {**proved.claims, **made.behaviour.claims} == dict(proved.claims)
     assert proved.id_token.count(".") == 2
 
@@ -251,10 +251,10 @@ async def test_signing_out_does_not_wait_for_a_provider_that_is_down() -> None:
     "answer", [hostile.Answer(silent=True), hostile.Answer(trickling=True)], ids=["silent", "slow"]
 )
 async def test_a_provider_that_takes_too_long_is_given_up(endpoint: str, answer: hostile.Answer) -> None:
-    async with scene(limits=Limits(request_seconds=0.2)) as made:
+    async with scene(limits=ProviderLimits(request_seconds=0.2)) as made:
         made.behaviour.answers = {endpoint: answer}
         began = time.monotonic()
-        with pytest.raises(Unreachable, match=r"did not come within 0\.2 s; try again"):
+        with pytest.raises(ProviderUnreachable, match=r"did not come within 0\.2 s; try again"):
             await made.sign_in()
         assert time.monotonic() - began < 2
 
@@ -263,7 +263,7 @@ async def test_a_provider_that_is_down_is_told_as_such() -> None:
     async with scene() as made:
         made.provider.stop()
         with pytest.raises(
-            Unreachable, match="cannot be reached; try again, or ask whoever runs the provider"
+            ProviderUnreachable, match="cannot be reached; try again, or ask whoever runs the provider"
         ) as caught:
             await made.service.check()
     assert f"The discovery document at {made.provider.issuer}/.well-known/" in caught.value.message
@@ -272,7 +272,7 @@ async def test_a_provider_that_is_down_is_told_as_such() -> None:
 async def test_a_service_that_stops_asks_nothing_more() -> None:
     async with scene() as made:
         await made.service.close()
-        with pytest.raises(Unreachable, match="The service is stopping"):
+        with pytest.raises(ProviderUnreachable, match="The service is stopping"):
             await made.service.check()
         assert made.provider.requests == []
 
@@ -287,7 +287,7 @@ async def test_one_that_stops_lets_go_of_what_it_waits_for(endpoint: str) -> Non
         await made.service.close()
         async with asyncio.timeout(5):
             [ended] = await asyncio.gather(waiting, return_exceptions=True)
-    assert (type(ended), str(ended)) == (Unreachable, STOPPING)
+    assert (type(ended), str(ended)) == (ProviderUnreachable, STOPPING)
 
 
 async def test_a_certificate_of_an_authority_in_a_file_is_trusted(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ async def test_a_certificate_of_an_authority_in_a_file_is_trusted(tmp_path: Path
 async def test_a_certificate_of_an_authority_that_nobody_named_is_not_trusted(tmp_path: Path) -> None:
     authority, other = Authority.make(tmp_path / "authority"), Authority.make(tmp_path / "other")
     async with scene(certificate=authority.issue(), ca_file=other.bundle) as made:
-        with pytest.raises(Unreachable, match=r"a certificate that is not trusted \(`outbound\.caFile`"):
+        with pytest.raises(ProviderUnreachable, match=r"a certificate that is not trusted \(`outbound\.caFile`"):
             await made.service.check()
         other.bundle.write_bytes(authority.bundle.read_bytes())  # and then somebody corrects the file
         made.wait(1)
@@ -312,7 +312,7 @@ async def test_a_file_without_authorities_is_the_operators_to_mend(tmp_path: Pat
     if content is not None:
         file.write_bytes(content)
     async with scene(certificate=authority.issue(), ca_file=file) as made:
-        with pytest.raises(Unfit, match=r"`outbound\.caFile` holds no certificates in PEM; put them at "):
+        with pytest.raises(ProviderUnfit, match=r"`outbound\.caFile` holds no certificates in PEM; put them at "):
             await made.service.check()
 
 
@@ -328,7 +328,7 @@ async def test_a_proxy_that_refuses_is_told_as_such(tmp_path: Path) -> None:
     authority = Authority.make(tmp_path / "authority")
     with forward.proxying(status=403) as proxy:
         async with scene(certificate=authority.issue(), ca_file=authority.bundle, proxy=proxy.url) as made:
-            with pytest.raises(Unreachable, match=r"cannot be reached through the proxy \(`outbound\.proxy`\)"):
+            with pytest.raises(ProviderUnreachable, match=r"cannot be reached through the proxy \(`outbound\.proxy`\)"):
                 await made.service.check()
 
 

@@ -11,7 +11,7 @@ from tests.store.test_queries import named_in_code
 
 pytestmark = pytest.mark.anyio
 
-STATEMENTS = queries.load(sqlite.PACKAGE)
+STATEMENTS = queries.load_queries(sqlite.PACKAGE)
 
 
 def test_every_statement_is_used_and_every_one_used_exists() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.operations import sqlite
 from reconciler.operations.contract import SessionRow
 from reconciler.operations.sqlite import SqliteOperations

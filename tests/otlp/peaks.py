@@ -26,7 +26,7 @@ def written() -> Callable[[], object]:
     """A request whose bodies have as many values as find room."""
     record = field(0x12, field(0x2A, field(0x2A, b"\x0a\x00" * 8_100)))
     request = field(0x0A, field(0x12, record * RECORDS))
-    return lambda: (request, [*bodies.fragments(request)])
+    return lambda: (request, [*bodies.body_fragments(request)])
 
 
 def peak() -> int:

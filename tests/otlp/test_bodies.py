@@ -15,7 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs, ScopeLogs
 
 from benchmarks import delivery_bodies
 from reconciler.otlp import bodies
-from reconciler.otlp.refusals import Malformed
+from reconciler.otlp.refusals import MalformedRequest
 from tests.otlp.requests import REQUESTS, field, group, nested, pair, records, request
 
 FLOATS = strategies.floats(allow_nan=False, allow_infinity=False)
@@ -27,7 +27,7 @@ JSON = strategies.recursive(
 
 
 def fragments(payload: bytes) -> list[bytes]:
-    return [text for part in bodies.fragments(payload) for text in part]
+    return [text for part in bodies.body_fragments(payload) for text in part]
 
 
 def of(body: str | AnyValue) -> str:
@@ -182,12 +182,12 @@ def _each(whole: ResourceLogs) -> list[bytes]:
 
 @pytest.mark.parametrize("end", [b"\xff", b"\x0a\xff\xff\x7f", b"\x0a\x02\x12\x09"], ids=["tag", "length", "inside"])
 def test_a_large_request_that_is_none_is_refused(end: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedRequest):
         fragments(request(group(*["x" * 300_000] * 3)) + end)
 
 
 def test_what_is_no_request_is_refused() -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedRequest):
         fragments(b"\xff")
 
 
@@ -208,14 +208,14 @@ BESIDE = {
 
 @pytest.mark.parametrize("what", BESIDE)
 def test_what_is_no_record_is_work_too(what: str) -> None:
-    parts = [*bodies.fragments(BESIDE[what])]
+    parts = [*bodies.body_fragments(BESIDE[what])]
     assert [text for part in parts for text in part] == [b'"hello"']
     assert len(parts) >= (19 if "scopes" in what else 90)
 
 
 def test_work_is_divided() -> None:
-    texts = sizes(bodies.fragments(delivery_bodies.texts(2_500)))
+    texts = sizes(bodies.body_fragments(delivery_bodies.texts(2_500)))
     assert (sum(texts), len(texts), max(texts) <= 1_000) == (2_500, 3, True)
-    assert max(sizes(bodies.fragments(delivery_bodies.maps(1_000)))) < 150
-    assert sizes(bodies.fragments(request(group(*["x" * 1_100_000] * 3)))) == [1, 1, 1]
-    assert sizes(bodies.fragments(b"")) == []
+    assert max(sizes(bodies.body_fragments(delivery_bodies.maps(1_000)))) < 150
+    assert sizes(bodies.body_fragments(request(group(*["x" * 1_100_000] * 3)))) == [1, 1, 1]
+    assert sizes(bodies.body_fragments(b"")) == []

@@ -12,7 +12,7 @@ import zstandard
 
 from reconciler.otlp import encodings
 from reconciler.otlp.models import MOST_BYTES
-from reconciler.otlp.refusals import Malformed, TooLarge, UnknownEncoding
+from reconciler.otlp.refusals import MalformedRequest, RequestTooLarge, UnknownEncoding
 
 NOISE = random.Random(1).randbytes(70_000)  # noqa: S311 - what does not compress, no secret
 TEXT = b"a line of a log; " * 40
@@ -65,51 +65,51 @@ ROWS = [
     Row("text", "identity", TEXT, TEXT),
     Row("nothing", "", b"", b""),
     Row("as much as may be", "", FULL, FULL),
-    Row("a byte more", "", FULL + b"x", TooLarge),
+    Row("a byte more", "", FULL + b"x", RequestTooLarge),
     Row("text", "gzip", gzip.compress(TEXT), TEXT),
     Row("text", "GZip ", gzip.compress(TEXT), TEXT),
     Row("by its old name", "x-gzip", gzip.compress(TEXT), TEXT),
     Row("nothing, compressed", "gzip", gzip.compress(b""), b""),
-    Row("no stream", "gzip", b"", Malformed),
+    Row("no stream", "gzip", b"", MalformedRequest),
     Row("three members", "gzip", gzip.compress(b"a") + gzip.compress(b"") + gzip.compress(TEXT), b"a" + TEXT),
     Row("as many members as may be", "gzip", gzip.compress(b"a") * 64, b"a" * 64),
-    Row("a member more", "gzip", gzip.compress(b"a") * 65, Malformed),
-    Row("400,000 members", "gzip", lambda: gzip.compress(b"") * 400_000, Malformed),
+    Row("a member more", "gzip", gzip.compress(b"a") * 65, MalformedRequest),
+    Row("400,000 members", "gzip", lambda: gzip.compress(b"") * 400_000, MalformedRequest),
     Row("as much as may be", "gzip", lambda: gzip.compress(FULL), FULL),
-    Row("a byte more", "gzip", lambda: gzip.compress(FULL + b"x"), TooLarge),
-    Row("a byte more in another member", "gzip", lambda: gzip.compress(FULL) + gzip.compress(b"x"), TooLarge),
-    Row("a bomb", "gzip", lambda: gzip.compress(bytes(1 << 28), 9), TooLarge),
-    Row("cut off", "gzip", gzip.compress(TEXT)[:-1], Malformed),
-    Row("cut off in the second member", "gzip", gzip.compress(TEXT) + gzip.compress(TEXT)[:-9], Malformed),
-    Row("something behind it", "gzip", gzip.compress(TEXT) + b"garbage", Malformed),
-    Row("zeros behind it", "gzip", gzip.compress(TEXT) + bytes(8), Malformed),
-    Row("a checksum that is wrong", "gzip", gzip.compress(TEXT)[:-8] + bytes(8), Malformed),
-    Row("no gzip", "gzip", TEXT, Malformed),
-    Row("zlib without gzip's header", "gzip", zlib.compress(TEXT), Malformed),
+    Row("a byte more", "gzip", lambda: gzip.compress(FULL + b"x"), RequestTooLarge),
+    Row("a byte more in another member", "gzip", lambda: gzip.compress(FULL) + gzip.compress(b"x"), RequestTooLarge),
+    Row("a bomb", "gzip", lambda: gzip.compress(bytes(1 << 28), 9), RequestTooLarge),
+    Row("cut off", "gzip", gzip.compress(TEXT)[:-1], MalformedRequest),
+    Row("cut off in the second member", "gzip", gzip.compress(TEXT) + gzip.compress(TEXT)[:-9], MalformedRequest),
+    Row("something behind it", "gzip", gzip.compress(TEXT) + b"garbage", MalformedRequest),
+    Row("zeros behind it", "gzip", gzip.compress(TEXT) + bytes(8), MalformedRequest),
+    Row("a checksum that is wrong", "gzip", gzip.compress(TEXT)[:-8] + bytes(8), MalformedRequest),
+    Row("no gzip", "gzip", TEXT, MalformedRequest),
+    Row("zlib without gzip's header", "gzip", zlib.compress(TEXT), MalformedRequest),
     Row("text", "zstd", zstd(TEXT), TEXT),
     Row("text", "ZSTD", zstd(TEXT), TEXT),
     Row("a frame that does not say how large it is", "zstd", streamed(TEXT), TEXT),
     Row("nothing, compressed", "zstd", zstd(b""), b""),
-    Row("no stream", "zstd", b"", Malformed),
+    Row("no stream", "zstd", b"", MalformedRequest),
     Row("two frames", "zstd", zstd(TEXT) + streamed(b"more"), TEXT + b"more"),
     Row("a frame to be skipped behind it", "zstd", zstd(TEXT) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc", TEXT),
     Row("as much as may be", "zstd", lambda: zstd(FULL), FULL),
-    Row("a byte more", "zstd", lambda: zstd(FULL + b"x"), TooLarge),
-    Row("a byte more in another frame", "zstd", lambda: zstd(FULL) + zstd(b"x"), TooLarge),
-    Row("a bomb", "zstd", lambda: zstd(bytes(1 << 28)), TooLarge),
-    Row("a bomb of many frames", "zstd", lambda: zstd(bytes(1 << 20)) * 1_000, TooLarge),
-    Row("a frame that does not say that it is a bomb", "zstd", lambda: streamed(bytes(1 << 28)), TooLarge),
-    Row("a window of 128 MiB", "zstd", wide(TEXT), TooLarge),
-    Row("a window of 128 MiB in another frame", "zstd", zstd(TEXT) + wide(TEXT), Malformed),
-    Row("a frame that claims a terabyte", "zstd", claiming(1 << 40), TooLarge),
-    Row("a frame that claims what it has not", "zstd", claiming(1 << 20), Malformed),
+    Row("a byte more", "zstd", lambda: zstd(FULL + b"x"), RequestTooLarge),
+    Row("a byte more in another frame", "zstd", lambda: zstd(FULL) + zstd(b"x"), RequestTooLarge),
+    Row("a bomb", "zstd", lambda: zstd(bytes(1 << 28)), RequestTooLarge),
+    Row("a bomb of many frames", "zstd", lambda: zstd(bytes(1 << 20)) * 1_000, RequestTooLarge),
+    Row("a frame that does not say that it is a bomb", "zstd", lambda: streamed(bytes(1 << 28)), RequestTooLarge),
+    Row("a window of 128 MiB", "zstd", wide(TEXT), RequestTooLarge),
+    Row("a window of 128 MiB in another frame", "zstd", zstd(TEXT) + wide(TEXT), MalformedRequest),
+    Row("a frame that claims a terabyte", "zstd", claiming(1 << 40), RequestTooLarge),
+    Row("a frame that claims what it has not", "zstd", claiming(1 << 20), MalformedRequest),
     Row("a frame that claims what it has", "zstd", claiming(3), b"abc"),
-    Row("cut off", "zstd", zstd(TEXT)[:-1], Malformed),
-    Row("cut off before its checksum", "zstd", streamed(TEXT)[:-4], Malformed),
-    Row("cut off behind a block", "zstd", streamed(TEXT)[:-8], Malformed),
-    Row("a checksum that is wrong", "zstd", zstd(TEXT)[:-4] + bytes(4), Malformed),
-    Row("something behind it", "zstd", zstd(TEXT) + b"garbage", Malformed),
-    Row("no zstd", "zstd", TEXT, Malformed),
+    Row("cut off", "zstd", zstd(TEXT)[:-1], MalformedRequest),
+    Row("cut off before its checksum", "zstd", streamed(TEXT)[:-4], MalformedRequest),
+    Row("cut off behind a block", "zstd", streamed(TEXT)[:-8], MalformedRequest),
+    Row("a checksum that is wrong", "zstd", zstd(TEXT)[:-4] + bytes(4), MalformedRequest),
+    Row("something behind it", "zstd", zstd(TEXT) + b"garbage", MalformedRequest),
+    Row("no zstd", "zstd", TEXT, MalformedRequest),
     Row("text", "deflate", zlib.compress(TEXT), UnknownEncoding),
     Row("text", "br", TEXT, UnknownEncoding),
     Row("twice", "gzip, gzip", gzip.compress(gzip.compress(TEXT)), UnknownEncoding),
@@ -120,10 +120,10 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_a_body_is_decoded_or_refused(row: Row) -> None:
     if isinstance(row.comes_out, bytes):
-        assert await encodings.decoded(row.sent(), row.encoding) == row.comes_out
+        assert await encodings.decode_body(row.sent(), row.encoding) == row.comes_out
     else:
         with pytest.raises(row.comes_out):
-            await encodings.decoded(row.sent(), row.encoding)
+            await encodings.decode_body(row.sent(), row.encoding)
 
 
 @pytest.mark.anyio
@@ -134,8 +134,8 @@ async def test_no_part_of_a_stream_is_taken_for_all_of_it(text: bytes) -> None:
     frames = [zstd(text), streamed(text), streamed(text, checksum=False)]
     for encoding, whole in (("gzip", gzip.compress(text)), *(("zstd", frame) for frame in frames)):
         for size in range(len(whole)):
-            with pytest.raises(Malformed):
-                await encodings.decoded(whole[:size], encoding)
+            with pytest.raises(MalformedRequest):
+                await encodings.decode_body(whole[:size], encoding)
 
 
 @pytest.mark.anyio
@@ -143,9 +143,9 @@ async def test_the_sender_is_told_what_to_do() -> None:
     with pytest.raises(
         UnknownEncoding, match=r"Content-Encoding of the request is not supported; use gzip, zstd or no"
     ):
-        await encodings.decoded(b"", "br")
-    with pytest.raises(TooLarge, match=r"over 8 MiB when decoded; send fewer records at a time\."):
-        await encodings.decoded(gzip.compress(FULL + b"x"), "gzip")
+        await encodings.decode_body(b"", "br")
+    with pytest.raises(RequestTooLarge, match=r"over 8 MiB when decoded; send fewer records at a time\."):
+        await encodings.decode_body(gzip.compress(FULL + b"x"), "gzip")
 
 
 @pytest.mark.anyio
@@ -160,7 +160,7 @@ async def test_the_sender_is_told_what_to_do() -> None:
     ],
 )
 async def test_what_takes_long_leaves_the_event_loop(body: bytes, *, at_once: bool) -> None:
-    decoding = asyncio.ensure_future(encodings.decoded(body, "gzip" if body[0] == 0x1F else "zstd"))
+    decoding = asyncio.ensure_future(encodings.decode_body(body, "gzip" if body[0] == 0x1F else "zstd"))
     await asyncio.sleep(0)
     assert decoding.done() is at_once
     assert len(await decoding) >= 70_000

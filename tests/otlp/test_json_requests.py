@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
 from reconciler.otlp import json_requests
-from reconciler.otlp.refusals import TooLarge
+from reconciler.otlp.refusals import RequestTooLarge
 from tests.otlp.requests import REQUESTS, as_json, group, parsed, records
 
 
@@ -184,5 +184,5 @@ async def test_empty_messages_are_there() -> None:
 @pytest.mark.anyio
 async def test_resources_and_scopes_are_counted_before_they_are_made_into_messages() -> None:
     many = b'{"resourceLogs":[' + b",".join([b'{"scopeLogs":[{}]}'] * 10_001) + b"]}"
-    with pytest.raises(TooLarge, match="20,000 resources and scopes"):
+    with pytest.raises(RequestTooLarge, match="20,000 resources and scopes"):
         await json_requests.protobuf(many)

@@ -9,7 +9,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from reconciler.otlp import wire
 from reconciler.otlp.models import MOST_RECORDS
-from reconciler.otlp.refusals import Malformed, TooLarge
+from reconciler.otlp.refusals import MalformedRequest, RequestTooLarge
 from reconciler.otlp.wire import Cut, Run
 from tests.otlp.requests import REQUESTS, field, group, pair, parsed, records, request, varint
 
@@ -41,7 +41,7 @@ WORDS = strategies.sampled_from(
 def test_bytes_without_sense_are_refused_or_counted_like_the_parser_counts(data: bytes) -> None:
     try:
         found = cuts(data)
-    except Malformed:
+    except MalformedRequest:
         return
     try:
         message = parsed(data)
@@ -84,10 +84,10 @@ def test_a_resource_that_stands_twice_is_merged() -> None:
 def test_the_first_record_too_many_ends_the_walk() -> None:
     scope = field(0x12, b"") * (MOST_RECORDS + 1)
     assert sum(one.records for one in cuts(field(0x0A, field(0x12, scope[2:])))) == MOST_RECORDS
-    with pytest.raises(TooLarge, match=r"more than 10,000 log records; send fewer at a time\."):
+    with pytest.raises(RequestTooLarge, match=r"more than 10,000 log records; send fewer at a time\."):
         cuts(field(0x0A, field(0x12, scope)) + b"\xff\xff no request any more")
     half = field(0x0A, field(0x12, scope[: MOST_RECORDS + 2]))
-    with pytest.raises(TooLarge):
+    with pytest.raises(RequestTooLarge):
         cuts(half + half)
 
 
@@ -95,7 +95,7 @@ def test_resources_and_scopes_are_limited_too() -> None:
     each = field(0x0A, field(0x12, field(0x12, b"")))
     assert len(cuts(each * MOST_RECORDS)) == MOST_RECORDS
     for empty in (field(0x0A, b"") * 20_001, field(0x0A, field(0x12, b"") * 20_000)):
-        with pytest.raises(TooLarge, match="more than 20,000 resources and scopes"):
+        with pytest.raises(RequestTooLarge, match="more than 20,000 resources and scopes"):
             cuts(empty)
 
 
@@ -140,5 +140,5 @@ def test_large_groups_and_scopes_are_divided_at_their_fields() -> None:
     ids=["a record beyond its scope", "a longer length beyond it", "the field number 0", "a group", "a tag alone"],
 )
 def test_the_walk_refuses_what_is_no_message_before_any_parser_sees_it(data: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedRequest):
         cuts(data)

@@ -11,10 +11,9 @@ import pytest
 
 import api.app
 from reconciler.access import changing, passwords
-from reconciler.access.actors import Role
-from reconciler.access.models import User
-from reconciler.access.principals import LOCAL
 from reconciler.daemon.services import Services
+from reconciler.model.directory import User
+from reconciler.model.principals import LOCAL, Role
 from tests.access import directories
 from tests.api import parts
 from tests.api.parts import LIFETIMES, Parts
@@ -33,7 +32,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def everything(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Parts]:
     async with parts.started(tmp_path_factory.mktemp("sessions")) as started:
-        ana = User("U-ana", "ana", directories.AT, password=passwords.encode(PASSWORD))
+        ana = User("U-ana", "ana", directories.AT, password=passwords.encode_password(PASSWORD))
         accounts = started.services.accounts
         await accounts.amend(lambda directory: changing.create_user(directory, ana), actor="-", request=None)
         yield started

@@ -3,21 +3,21 @@
 import pytest
 from msgspec.structs import replace
 
-from reconciler.access.actors import Actor
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome, StoredState, WantedState
+from reconciler.model.outcomes import UpdateStatus as Status
+from reconciler.model.principals import Actor
+from reconciler.model.violations import Place
 from reconciler.planning import planner
-from reconciler.planning.models import Change, Outcome, Stored, Wanted
-from reconciler.planning.statuses import UpdateStatus as Status
-from reconciler.resources.keys import Key
-from reconciler.resources.violations import Place
 from tests.planning.worlds import ADMIN, KEY, PLACE, TELEMETRY, TYPE, USER, VIEWER
 
 SAME, DIFFERENT = b"same", b"different"
 REASON = "a.yaml:3:5: /spec/type: is not a string"
 
 
-def stored(owner: str | None, *, key: Key = KEY, place: Place | None = PLACE) -> Stored:
+def stored(owner: str | None, *, key: Key = KEY, place: Place | None = PLACE) -> StoredState:
     path, line = (None, None) if owner is None or place is None else (place.path, place.line)
-    return Stored(key=key, digest=SAME, version=4, owner=owner, path=path, line=line)
+    return StoredState(key=key, digest=SAME, version=4, owner=owner, path=path, line=line)
 
 
 def wanted(
@@ -28,8 +28,10 @@ def wanted(
     deprecated: bool = False,
     allowed: bool = True,
     place: Place | None = None,
-) -> Wanted:
-    return Wanted(ordinal=0, key=key, digest=digest, reason=reason, deprecated=deprecated, allowed=allowed, place=place)
+) -> WantedState:
+    return WantedState(
+        ordinal=0, key=key, digest=digest, reason=reason, deprecated=deprecated, allowed=allowed, place=place
+    )
 
 
 FREE, OWN, FOREIGN = stored(None), stored("telemetry"), stored("other")
@@ -105,7 +107,7 @@ REFUSALS = [
     ("actor", "document", "present", "status", "change"), [case[1:] for case in PLANS], ids=[case[0] for case in PLANS]
 )
 def test_the_status_of_what_is_wanted(
-    actor: Actor, document: Wanted, present: Stored | None, status: Status, change: Change
+    actor: Actor, document: WantedState, present: StoredState | None, status: Status, change: Change
 ) -> None:
     [outcome] = planner.plan([document], {} if present is None else {present.key: present}, actor=actor)
     assert outcome == Outcome(key=document.key, status=status, change=change, ordinal=0, stored=present)
@@ -129,7 +131,7 @@ FAULT = "the DestinationType own is damaged in the store"
     ],
 )
 def test_what_cannot_be_judged_is_an_error_unless_it_is_refused_anyway(
-    actor: Actor, document: Wanted, present: Stored | None, status: Status
+    actor: Actor, document: WantedState, present: StoredState | None, status: Status
 ) -> None:
     world = {} if present is None else {present.key: present}
     [outcome] = planner.plan([replace(document, fault=FAULT)], world, actor=actor)
@@ -141,7 +143,7 @@ def test_what_cannot_be_judged_is_an_error_unless_it_is_refused_anyway(
     ("actor", "document", "present", "status"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS]
 )
 def test_the_status_of_what_is_refused_whatever_is_stored(
-    actor: Actor, document: Wanted, present: Stored | None, status: Status
+    actor: Actor, document: WantedState, present: StoredState | None, status: Status
 ) -> None:
     [outcome] = planner.plan([document], {} if present is None else {present.key: present}, actor=actor)
     reason = document.reason if status is Status.INVALID else None
@@ -164,9 +166,11 @@ DELETES = [
 @pytest.mark.parametrize(
     ("actor", "key", "present", "expected"), [case[1:] for case in DELETES], ids=[case[0] for case in DELETES]
 )
-def test_the_status_of_what_is_to_go(actor: Actor, key: Key | None, present: Stored | None, expected: Outcome) -> None:
+def test_the_status_of_what_is_to_go(
+    actor: Actor, key: Key | None, present: StoredState | None, expected: Outcome
+) -> None:
     reason = REASON if key is None else None
-    document = Wanted(ordinal=0, key=key, reason=reason, deprecated=True)  # deprecated never keeps one from going
+    document = WantedState(ordinal=0, key=key, reason=reason, deprecated=True)  # deprecated never keeps one from going
     present_by_key = {} if present is None else {present.key: present}
     assert planner.plan_deletes([document], present_by_key, references={}, actor=actor) == (expected,)
 
@@ -210,9 +214,9 @@ def test_what_may_not_go_keeps_what_it_refers_to() -> None:
     )
 
 
-def numbered(*documents: Wanted) -> list[Wanted]:
+def numbered(*documents: WantedState) -> list[WantedState]:
     return [
-        Wanted(ordinal, one.key, one.digest, one.reason, one.place, one.deprecated, one.allowed)
+        WantedState(ordinal, one.key, one.digest, one.reason, one.place, one.deprecated, one.allowed)
         for ordinal, one in enumerate(documents)
     ]
 

@@ -4,13 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.access.actors import Actor
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus, WantedState
+from reconciler.model.principals import Actor
+from reconciler.model.violations import Place
 from reconciler.planning import planner
-from reconciler.planning.models import Change, Outcome, Stored, Wanted
-from reconciler.planning.statuses import UpdateStatus
 from reconciler.planning.usage import References
-from reconciler.resources.keys import Key
-from reconciler.resources.violations import Place
 from tests.planning.worlds import ADMIN, OTHER, TELEMETRY, USER, VIEWER, carried_out
 
 KEYS = st.builds(Key, st.sampled_from(["Destination", "Source", "SourceType"]), st.sampled_from("abcd"))
@@ -20,7 +19,7 @@ ACTORS = st.sampled_from([ADMIN, USER, VIEWER, TELEMETRY, OTHER])
 STORED = st.dictionaries(
     KEYS,
     st.builds(
-        Stored,
+        StoredState,
         key=st.just(Key("", "")),
         digest=DIGESTS,
         version=st.integers(1, 9),
@@ -36,11 +35,11 @@ REFERENCES = st.dictionaries(KEYS, st.sets(KEYS, max_size=3))
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[Actor, list[Wanted]]:
+def requests(draw: st.DrawFn) -> tuple[Actor, list[WantedState]]:
     """An actor and documents as it sends them: with places from Git, without from the API."""
     actor = draw(ACTORS)
     document = st.builds(
-        Wanted,
+        WantedState,
         ordinal=st.just(0),
         key=KEYS,
         digest=DIGESTS,
@@ -49,12 +48,12 @@ def requests(draw: st.DrawFn) -> tuple[Actor, list[Wanted]]:
         deprecated=st.booleans(),
         allowed=st.booleans() if actor.repository else st.just(True),
     )
-    nameless = st.builds(Wanted, ordinal=st.just(0), key=st.none(), reason=st.just("/kind: is required"))
+    nameless = st.builds(WantedState, ordinal=st.just(0), key=st.none(), reason=st.just("/kind: is required"))
     return actor, numbered(draw(st.lists(document | nameless, max_size=8)))
 
 
 def plans(
-    wanted: list[Wanted], stored: dict[Key, Stored], references: References, *, actor: Actor
+    wanted: list[WantedState], stored: dict[Key, StoredState], references: References, *, actor: Actor
 ) -> list[tuple[Outcome, ...]]:
     """What becomes of documents that somebody wants stored, and of the same keys when they are to go."""
     return [
@@ -63,7 +62,7 @@ def plans(
     ]
 
 
-def numbered(documents: list[Wanted]) -> list[Wanted]:
+def numbered(documents: list[WantedState]) -> list[WantedState]:
     return [replace(document, ordinal=ordinal) for ordinal, document in enumerate(documents)]
 
 
@@ -74,7 +73,7 @@ def essence(outcome: Outcome) -> tuple[object, ...]:
 
 @given(requests(), STORED, REFERENCES)
 def test_there_is_one_outcome_for_each_document_in_its_order(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
+    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
     for outcomes in plans(wanted, stored, references, actor=actor):
@@ -84,7 +83,10 @@ def test_there_is_one_outcome_for_each_document_in_its_order(
 
 @given(requests(), STORED, REFERENCES, st.data())
 def test_the_order_of_what_is_wanted_changes_no_outcome(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References, data: st.DataObject
+    request: tuple[Actor, list[WantedState]],
+    stored: dict[Key, StoredState],
+    references: References,
+    data: st.DataObject,
 ) -> None:
     actor, wanted = request
     order = data.draw(st.permutations(range(len(wanted))))
@@ -97,7 +99,9 @@ def test_the_order_of_what_is_wanted_changes_no_outcome(
 
 
 @given(requests(), STORED)
-def test_what_else_is_stored_changes_no_outcome(request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]) -> None:
+def test_what_else_is_stored_changes_no_outcome(
+    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState]
+) -> None:
     actor, wanted = request
     keys = {document.key for document in wanted}
     needed = {key: one for key, one in stored.items() if key in keys}
@@ -106,7 +110,7 @@ def test_what_else_is_stored_changes_no_outcome(request: tuple[Actor, list[Wante
 
 @given(requests(), STORED)
 def test_a_plan_carried_out_leaves_nothing_to_do(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored]
+    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState]
 ) -> None:
     actor, wanted = request
     documents = {document.ordinal: document for document in wanted}
@@ -121,7 +125,7 @@ def test_a_plan_carried_out_leaves_nothing_to_do(
 
 @given(requests(), STORED, REFERENCES)
 def test_deletes_carried_out_leave_nothing_to_delete(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
+    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
     first = planner.plan_deletes(wanted, stored, references=references, actor=actor)
@@ -135,7 +139,7 @@ def test_deletes_carried_out_leave_nothing_to_delete(
 
 @given(requests(), STORED, REFERENCES)
 def test_nobody_changes_what_a_repository_owns_but_that_repository(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
+    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
     documents = {document.ordinal: document for document in wanted}
@@ -147,7 +151,7 @@ def test_nobody_changes_what_a_repository_owns_but_that_repository(
 
 @given(requests(), STORED, REFERENCES)
 def test_a_reason_is_there_for_what_is_invalid_and_users_for_what_is_in_use(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
+    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
     for outcomes in plans(wanted, stored, references, actor=actor):
@@ -158,7 +162,7 @@ def test_a_reason_is_there_for_what_is_invalid_and_users_for_what_is_in_use(
 
 @given(requests(), STORED, REFERENCES)
 def test_nothing_that_stays_refers_to_what_goes(
-    request: tuple[Actor, list[Wanted]], stored: dict[Key, Stored], references: References
+    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
     outcomes = planner.plan_deletes(wanted, stored, references=references, actor=actor)

@@ -9,18 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
 from reconciler.planning import pruning
-from reconciler.planning.models import Change, Outcome, PruneWindow, Stored
-from reconciler.planning.pruning import Budget, Hold, Pruning, Tree
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.resources.keys import Key
+from reconciler.planning.pruning import PruneBudget, PruneHold, Pruning, TreeState
 
 
-def stored(name: str, *, kind: str = "Destination", path: str | None = "a.yaml", protected: bool = False) -> Stored:
-    return Stored(Key(kind, name), digest=b"", version=1, owner="telemetry", path=path, line=1, protected=protected)
+def stored(
+    name: str, *, kind: str = "Destination", path: str | None = "a.yaml", protected: bool = False
+) -> StoredState:
+    return StoredState(
+        Key(kind, name), digest=b"", version=1, owner="telemetry", path=path, line=1, protected=protected
+    )
 
 
-def deletions(*gone: Stored) -> tuple[Outcome, ...]:
+def deletions(*gone: StoredState) -> tuple[Outcome, ...]:
     return tuple(Outcome(key=one.key, status=UpdateStatus.DELETED, change=Change.DELETE, stored=one) for one in gone)
 
 
@@ -29,9 +32,9 @@ ALL = [A, B, C, D]
 KEPT = stored("kept", protected=True)
 USER = Key("Configuration", "user")
 BAD = [("x.yaml", "x.yaml:3:1: is not YAML")]
-FULL, EMPTY = Tree([], 5), Tree([], 0)
-MISSING = Tree([], 0, missing="there is no folder x; add it")
-UNRELATED = Tree([], 5, unrelated=True)
+FULL, EMPTY = TreeState([], 5), TreeState([], 0)
+MISSING = TreeState([], 0, missing="there is no folder x; add it")
+UNRELATED = TreeState([], 5, unrelated=True)
 LEFT_OUT = "A file that is not meant for the service is left out with a `.serviceignore` or the setting `exclude`."
 TOLD = "x.yaml:3:1: is not YAML. Until then nothing is deleted{}. " + LEFT_OUT
 NO_FOLDER = "there is no folder x; add it. Until then nothing is deleted{}."
@@ -60,16 +63,18 @@ ROOT = (
 NOTE = "Kept by the label `service/prune`, though the head does not hold it: Destination kept."
 
 
-def keys(*found: Stored) -> frozenset[Key]:
+def keys(*found: StoredState) -> frozenset[Key]:
     return frozenset(one.key for one in found)
 
 
-def held(hold: Hold, message: str, *kept: Stored, approvable: bool = True, unreadable: bool = False) -> Pruning:
+def held(
+    hold: PruneHold, message: str, *kept: StoredState, approvable: bool = True, unreadable: bool = False
+) -> Pruning:
     return Pruning(hold=hold, message=message, held=kept, approvable=approvable, unreadable=unreadable)
 
 
-def unreadable(would_go: str, *kept: Stored) -> Pruning:
-    return held(Hold.HELD, TOLD.format(would_go), *kept, approvable=False, unreadable=True)
+def unreadable(would_go: str, *kept: StoredState) -> Pruning:
+    return held(PruneHold.HELD, TOLD.format(would_go), *kept, approvable=False, unreadable=True)
 
 
 def noted(pruning: Pruning) -> Pruning:
@@ -79,30 +84,30 @@ def noted(pruning: Pruning) -> Pruning:
 
 def waiting(pruning: Pruning) -> Pruning:
     """The same, with one that waits for its own file."""
-    return replace(pruning, held=(UNSURE,), hold=Hold.HELD, message=WAITS, approvable=True, partly=True)
+    return replace(pruning, held=(UNSURE,), hold=PruneHold.HELD, message=WAITS, approvable=True, partly=True)
 
 
-def staying(*kept: Stored) -> tuple[Outcome, ...]:
+def staying(*kept: StoredState) -> tuple[Outcome, ...]:
     return tuple(Outcome(one.key, UpdateStatus.IN_USE, stored=one, users=(USER,)) for one in kept)
 
 
 class Case(NamedTuple):
     """A head, with 8 resources owned."""
 
-    gone: Sequence[Stored]
+    gone: Sequence[StoredState]
     expected: Pruning
-    tree: Tree = FULL
-    budget: Budget | None = Budget()
+    tree: TreeState = FULL
+    budget: PruneBudget | None = PruneBudget()
     window: PruneWindow = PruneWindow()
-    in_use: Sequence[Stored] = ()
-    passing: Sequence[Stored] = ()
+    in_use: Sequence[StoredState] = ()
+    passing: Sequence[StoredState] = ()
     approved: frozenset[Key] | None = None
     owned: int = 8
-    renamed: Sequence[Stored] = ()
+    renamed: Sequence[StoredState] = ()
     refused: Mapping[str, str] = {}
 
     def decide(self) -> Pruning:
-        return pruning.decide(
+        return pruning.decide_prune(
             iter(self.gone),
             tree=self.tree,
             owned=self.owned,
@@ -123,60 +128,62 @@ CASES = {
     "only a protected one is gone": Case([KEPT], noted(Pruning())),
     # Off
     "pruning is off": Case(ALL, Pruning(), budget=None),
-    "pruning is off, and a file cannot be read": Case([A], unreadable(""), Tree(BAD, 5), None),
+    "pruning is off, and a file cannot be read": Case([A], unreadable(""), TreeState(BAD, 5), None),
     "pruning is off, and the tree is empty": Case([A], Pruning(), EMPTY, None),
     "pruning is off, and the folder is missing": Case(
-        [A], held(Hold.PATH_MISSING, NO_FOLDER.format(""), approvable=False), MISSING, None
+        [A], held(PruneHold.PATH_MISSING, NO_FOLDER.format(""), approvable=False), MISSING, None
     ),
     "pruning is off, and the root is unrelated": Case(
-        [A], held(Hold.UNRELATED_ROOT, ROOT.format("", "", "")), UNRELATED, None
+        [A], held(PruneHold.UNRELATED_ROOT, ROOT.format("", "", "")), UNRELATED, None
     ),
     # A file that cannot be read
-    "a file cannot be read": Case([A, B, KEPT], unreadable(" (2 would go)", A, B), Tree(BAD, 5)),
-    "a file cannot be read, and nothing is gone": Case([], unreadable(""), Tree(BAD, 5)),
+    "a file cannot be read": Case([A, B, KEPT], unreadable(" (2 would go)", A, B), TreeState(BAD, 5)),
+    "a file cannot be read, and nothing is gone": Case([], unreadable(""), TreeState(BAD, 5)),
     "what stood in that file is not known to be gone": Case(
-        [A, stored("x", path="x.yaml")], unreadable(" (1 would go)", A), Tree(BAD, 5)
+        [A, stored("x", path="x.yaml")], unreadable(" (1 would go)", A), TreeState(BAD, 5)
     ),
-    "all that is left cannot be read": Case([A], unreadable(" (1 would go)", A), Tree(BAD, 0)),
-    "a file cannot be read, and too many are gone": Case(ALL, unreadable(" (4 would go)", *ALL), Tree(BAD, 5)),
+    "all that is left cannot be read": Case([A], unreadable(" (1 would go)", A), TreeState(BAD, 0)),
+    "a file cannot be read, and too many are gone": Case(ALL, unreadable(" (4 would go)", *ALL), TreeState(BAD, 5)),
     "a file cannot be read, whatever is approved": Case(
-        [A], unreadable(" (1 would go)", A), Tree(BAD, 5), approved=keys(A)
+        [A], unreadable(" (1 would go)", A), TreeState(BAD, 5), approved=keys(A)
     ),
     # Nothing at all
-    "the tree is empty": Case([A, KEPT], noted(held(Hold.EMPTY, NOTHING.format(1), A)), EMPTY),
-    "the tree is empty, and was": Case([], held(Hold.EMPTY, NOTHING_LEFT, approvable=False), EMPTY),
-    "the tree is empty, in budget": Case([A], held(Hold.EMPTY, NOTHING.format(1), A), EMPTY, Budget(9)),
+    "the tree is empty": Case([A, KEPT], noted(held(PruneHold.EMPTY, NOTHING.format(1), A)), EMPTY),
+    "the tree is empty, and was": Case([], held(PruneHold.EMPTY, NOTHING_LEFT, approvable=False), EMPTY),
+    "the tree is empty, in budget": Case([A], held(PruneHold.EMPTY, NOTHING.format(1), A), EMPTY, PruneBudget(9)),
     "the tree is empty, and that is approved": Case(
         ALL, Pruning(deletions(*ALL), approved=True), EMPTY, approved=keys(*ALL)
     ),
     "the tree is empty, and something else is approved": Case(
-        [A], held(Hold.EMPTY, NOTHING.format(1), A), EMPTY, approved=keys(B)
+        [A], held(PruneHold.EMPTY, NOTHING.format(1), A), EMPTY, approved=keys(B)
     ),
     "the tree is empty, and all went as approved": Case(
-        [], held(Hold.EMPTY, NOTHING_LEFT, approvable=False), EMPTY, approved=keys(A)
+        [], held(PruneHold.EMPTY, NOTHING_LEFT, approvable=False), EMPTY, approved=keys(A)
     ),
     "the tree is empty, and is the one that was released": Case([], Pruning(), replace(EMPTY, released=True)),
     "the tree is the one that was released, and more is gone": Case(
-        [A], held(Hold.EMPTY, NOTHING.format(1), A), replace(EMPTY, released=True)
+        [A], held(PruneHold.EMPTY, NOTHING.format(1), A), replace(EMPTY, released=True)
     ),
-    "the folder is missing": Case([A, B], held(Hold.PATH_MISSING, NO_FOLDER.format(" (2 would go)"), A, B), MISSING),
+    "the folder is missing": Case(
+        [A, B], held(PruneHold.PATH_MISSING, NO_FOLDER.format(" (2 would go)"), A, B), MISSING
+    ),
     "the folder is missing, and nothing was there": Case(
-        [], held(Hold.PATH_MISSING, NO_FOLDER.format(""), approvable=False), MISSING
+        [], held(PruneHold.PATH_MISSING, NO_FOLDER.format(""), approvable=False), MISSING
     ),
     "the folder is missing, and that is approved": Case(
         [A, B], Pruning(deletions(A, B), approved=True), MISSING, approved=keys(A, B)
     ),
     # The budget
-    "too many are gone": Case(ALL, held(Hold.HELD, OVER.format("4 of 8", ""), *ALL)),
+    "too many are gone": Case(ALL, held(PruneHold.HELD, OVER.format("4 of 8", ""), *ALL)),
     "a protected one does not count": Case([A, B, C, KEPT], noted(Pruning(deletions(A, B, C)))),
     "one in use does not count, and is told": Case(
         [A, B, C, D], Pruning(deletions(A, B, D), in_use=staying(C)), in_use=[C]
     ),
     "one in use is not told of what is held": Case(
-        [*ALL, E], held(Hold.HELD, OVER.format("4 of 8", ""), *ALL), in_use=[E]
+        [*ALL, E], held(PruneHold.HELD, OVER.format("4 of 8", ""), *ALL), in_use=[E]
     ),
     "too many went today already": Case(
-        ALL, held(Hold.HELD, OVER.format("4 of 20", ", after 2 within 24 hours"), *ALL), window=PruneWindow(20, 2)
+        ALL, held(PruneHold.HELD, OVER.format("4 of 20", ", after 2 within 24 hours"), *ALL), window=PruneWindow(20, 2)
     ),
     "what went today already leaves room": Case(ALL, Pruning(deletions(*ALL)), window=PruneWindow(24, 2)),
     "more was owned today": Case(ALL, Pruning(deletions(*ALL)), window=PruneWindow(16, 0)),
@@ -185,7 +192,7 @@ CASES = {
     "and not one more": Case(
         [A],
         held(
-            Hold.HELD,
+            PruneHold.HELD,
             OVER.format("1 of 8", ", after 3 within 24 hours").replace(
                 "Destination a, Destination b, Destination c, Destination d", "Destination a"
             ),
@@ -195,13 +202,18 @@ CASES = {
     ),
     # Most of what there is
     "most of a small repository is gone": Case(
-        [A, B, C], held(Hold.HELD, MOST.format("3 of 4", "a, Destination b, Destination c"), A, B, C), owned=4
+        [A, B, C], held(PruneHold.HELD, MOST.format("3 of 4", "a, Destination b, Destination c"), A, B, C), owned=4
     ),
     "half of a small repository is gone": Case([A, B], Pruning(deletions(A, B)), owned=4),
     "the only one is gone": Case([A], Pruning(deletions(A)), owned=1),
-    "two of three are gone": Case([A, B], held(Hold.HELD, MOST.format("2 of 3", "a, Destination b"), A, B), owned=3),
+    "two of three are gone": Case(
+        [A, B], held(PruneHold.HELD, MOST.format("2 of 3", "a, Destination b"), A, B), owned=3
+    ),
     "more was owned today, and most of the rest is gone": Case(
-        [A, B], held(Hold.HELD, MOST.format("2 of 3", "a, Destination b"), A, B), owned=3, window=PruneWindow(100, 0)
+        [A, B],
+        held(PruneHold.HELD, MOST.format("2 of 3", "a, Destination b"), A, B),
+        owned=3,
+        window=PruneWindow(100, 0),
     ),
     "most is gone, and only in part": Case([A, B, KEPT], noted(Pruning(deletions(A, B))), owned=4),
     "most is gone, and one is in use": Case([A, B, C], Pruning(deletions(A, B), staying(C)), owned=4, in_use=[C]),
@@ -209,15 +221,17 @@ CASES = {
     "most is gone, and one is renamed": Case([A, B, C], Pruning(deletions(A, B, C)), owned=4, renamed=[C]),
     "most is gone, one is renamed, and others are most": Case(
         [A, B, C, D],
-        held(Hold.HELD, MOST.format("3 of 5", "a, Destination b, Destination c"), A, B, C, D),
+        held(PruneHold.HELD, MOST.format("3 of 5", "a, Destination b, Destination c"), A, B, C, D),
         owned=5,
         renamed=[D],
-        budget=Budget(min_count=9),
+        budget=PruneBudget(min_count=9),
     ),
     "most is gone, and that is approved": Case(
         [A, B, C], Pruning(deletions(A, B, C), approved=True), owned=4, approved=keys(A, B, C)
     ),
-    "most is gone, and the budget is off": Case(ALL, Pruning(deletions(*ALL)), owned=4, budget=Budget(max_percent=100)),
+    "most is gone, and the budget is off": Case(
+        ALL, Pruning(deletions(*ALL)), owned=4, budget=PruneBudget(max_percent=100)
+    ),
     # A document in the same file is refused
     "its own file is refused": Case([UNSURE], waiting(Pruning()), refused=REFUSED),
     "its own file is refused, and another is gone": Case([A, UNSURE], waiting(Pruning(deletions(A))), refused=REFUSED),
@@ -236,7 +250,7 @@ CASES = {
         refused=REFUSED,
     ),
     "its own file is refused, and too many others are gone": Case(
-        [*ALL, UNSURE], held(Hold.HELD, f"{OVER.format('4 of 8', '')} {WAITS}", *ALL, UNSURE), refused=REFUSED
+        [*ALL, UNSURE], held(PruneHold.HELD, f"{OVER.format('4 of 8', '')} {WAITS}", *ALL, UNSURE), refused=REFUSED
     ),
     "its own file is refused, and does not count": Case(
         [A, B, UNSURE], waiting(Pruning(deletions(A, B))), owned=4, refused=REFUSED
@@ -245,7 +259,7 @@ CASES = {
     "too many are gone, and that is approved": Case(ALL, Pruning(deletions(*ALL), approved=True), approved=keys(*ALL)),
     "fewer are gone than were approved": Case([A, B], Pruning(deletions(A, B), approved=True), approved=keys(*ALL)),
     "more are gone than were approved": Case(
-        ALL, held(Hold.HELD, OVER.format("4 of 8", ""), *ALL), approved=keys(A, B, C)
+        ALL, held(PruneHold.HELD, OVER.format("4 of 8", ""), *ALL), approved=keys(A, B, C)
     ),
     "one in use needs no approval": Case(
         [*ALL, E], Pruning(deletions(*ALL), staying(E), approved=True), in_use=[E], approved=keys(*ALL)
@@ -254,30 +268,30 @@ CASES = {
     "what passes on is not deleted": Case([A, B], Pruning(deletions(A)), passing=[B]),
     "what passes on does not count": Case(ALL, Pruning(deletions(A, B, C)), passing=[D]),
     "what passes on is not kept by its label": Case([KEPT], Pruning(), passing=[KEPT]),
-    "too many are gone besides": Case([*ALL, E], held(Hold.HELD, OVER.format("4 of 8", ""), *ALL, E), passing=[E]),
+    "too many are gone besides": Case([*ALL, E], held(PruneHold.HELD, OVER.format("4 of 8", ""), *ALL, E), passing=[E]),
     "the tree is empty, and all would pass on": Case(
-        [A, B], held(Hold.EMPTY, NOTHING.format(2), A, B), EMPTY, passing=[A, B]
+        [A, B], held(PruneHold.EMPTY, NOTHING.format(2), A, B), EMPTY, passing=[A, B]
     ),
     "the tree is empty, all would pass on, and that is approved": Case(
         [A, B], Pruning(approved=True), EMPTY, passing=[A, B], approved=keys(A, B)
     ),
     # Another history
     "the root is unrelated": Case(
-        [A, KEPT], held(Hold.UNRELATED_ROOT, ROOT.format(" (1 would go)", "", ""), A), UNRELATED
+        [A, KEPT], held(PruneHold.UNRELATED_ROOT, ROOT.format(" (1 would go)", "", ""), A), UNRELATED
     ),
     "the root is unrelated, and nothing is gone": Case(
-        [], held(Hold.UNRELATED_ROOT, ROOT.format("", "", "")), UNRELATED
+        [], held(PruneHold.UNRELATED_ROOT, ROOT.format("", "", "")), UNRELATED
     ),
     "the root is unrelated, and a file cannot be read": Case(
         [A],
         held(
-            Hold.UNRELATED_ROOT,
+            PruneHold.UNRELATED_ROOT,
             ROOT.format(" (1 would go)", "mend what cannot be read and then ", ": x.yaml:3:1: is not YAML"),
             A,
             approvable=False,
             unreadable=True,
         ),
-        Tree(BAD, 5, unrelated=True),
+        TreeState(BAD, 5, unrelated=True),
     ),
     "the root is unrelated, and that is approved": Case(
         ALL, Pruning(deletions(*ALL), approved=True), UNRELATED, approved=keys(*ALL)
@@ -286,10 +300,10 @@ CASES = {
         [], Pruning(), UNRELATED, approved=frozenset()
     ),
     "the root is unrelated, and less is approved": Case(
-        [A, B], held(Hold.UNRELATED_ROOT, ROOT.format(" (2 would go)", "", ""), A, B), UNRELATED, approved=keys(A)
+        [A, B], held(PruneHold.UNRELATED_ROOT, ROOT.format(" (2 would go)", "", ""), A, B), UNRELATED, approved=keys(A)
     ),
     "the root is unrelated and empty": Case(
-        [A], held(Hold.UNRELATED_ROOT, ROOT.format(" (1 would go)", "", ""), A), Tree([], 0, unrelated=True)
+        [A], held(PruneHold.UNRELATED_ROOT, ROOT.format(" (1 would go)", "", ""), A), TreeState([], 0, unrelated=True)
     ),
 }
 
@@ -300,7 +314,7 @@ def test_what_becomes_of_what_is_gone(case: Case) -> None:
     assert decided == case.expected
     # Of what cannot be read nothing is released, of another history nothing is applied, and what is approved is free.
     assert not (decided.approvable and decided.unreadable)
-    assert decided.applies == (decided.hold is not Hold.UNRELATED_ROOT)
+    assert decided.applies == (decided.hold is not PruneHold.UNRELATED_ROOT)
     assert decided.unapproved == (0 if decided.approved else len(decided.deletions))
     assert decided.holds_all == (decided.hold is not None and not decided.deletions and not decided.partly)
 
@@ -308,22 +322,22 @@ def test_what_becomes_of_what_is_gone(case: Case) -> None:
 @pytest.mark.parametrize(
     ("budget", "deleted", "owned", "covered"),
     [
-        (Budget(), 3, 3, True),  # few are always allowed
-        (Budget(), 4, 15, False),  # 26.7 percent
-        (Budget(), 4, 16, True),  # 25 percent
-        (Budget(), 25, 100, True),
-        (Budget(), 26, 100, False),
-        (Budget(), 4, 0, False),
-        (Budget(min_count=0, max_percent=0), 0, 100, True),
-        (Budget(min_count=0, max_percent=0), 1, 100, False),
-        (Budget(min_count=0, max_percent=100), 100, 100, True),
-        (Budget(min_count=0, max_percent=100), 300, 100, True),  # off: a day of churn may take more than there is
-        (Budget(min_count=10, max_percent=0), 10, 10, True),
-        (Budget(min_count=10, max_percent=0), 11, 1_000_000, False),
+        (PruneBudget(), 3, 3, True),  # few are always allowed
+        (PruneBudget(), 4, 15, False),  # 26.7 percent
+        (PruneBudget(), 4, 16, True),  # 25 percent
+        (PruneBudget(), 25, 100, True),
+        (PruneBudget(), 26, 100, False),
+        (PruneBudget(), 4, 0, False),
+        (PruneBudget(min_count=0, max_percent=0), 0, 100, True),
+        (PruneBudget(min_count=0, max_percent=0), 1, 100, False),
+        (PruneBudget(min_count=0, max_percent=100), 100, 100, True),
+        (PruneBudget(min_count=0, max_percent=100), 300, 100, True),  # off: a day of churn may take more than there is
+        (PruneBudget(min_count=10, max_percent=0), 10, 10, True),
+        (PruneBudget(min_count=10, max_percent=0), 11, 1_000_000, False),
     ],
 )
 def test_the_budget_is_a_number_or_a_share_whichever_is_more(
-    budget: Budget, deleted: int, owned: int, covered: bool
+    budget: PruneBudget, deleted: int, owned: int, covered: bool
 ) -> None:
     assert budget.covers(deleted, owned=owned) == covered
 
@@ -331,17 +345,17 @@ def test_the_budget_is_a_number_or_a_share_whichever_is_more(
 @pytest.mark.parametrize(
     ("budget", "deleted", "owned", "spared"),
     [
-        (Budget(), 1, 1, True),  # the last one may go
-        (Budget(), 2, 4, True),
-        (Budget(), 2, 3, False),
-        (Budget(), 3, 4, False),
-        (Budget(min_count=10), 3, 4, False),
-        (Budget(max_percent=99), 3, 4, False),
-        (Budget(max_percent=100), 4, 4, True),  # off
+        (PruneBudget(), 1, 1, True),  # the last one may go
+        (PruneBudget(), 2, 4, True),
+        (PruneBudget(), 2, 3, False),
+        (PruneBudget(), 3, 4, False),
+        (PruneBudget(min_count=10), 3, 4, False),
+        (PruneBudget(max_percent=99), 3, 4, False),
+        (PruneBudget(max_percent=100), 4, 4, True),  # off
     ],
 )
 def test_no_head_may_take_more_than_half_of_what_there_is(
-    budget: Budget, deleted: int, owned: int, spared: bool
+    budget: PruneBudget, deleted: int, owned: int, spared: bool
 ) -> None:
     assert budget.spares(deleted, owned=owned) == spared
 
@@ -350,7 +364,7 @@ def test_no_head_may_take_more_than_half_of_what_there_is(
 def test_what_a_budget_covers_it_covers_less_of_and_more_owned(
     min_count: int, max_percent: int, deleted: int, owned: int
 ) -> None:
-    budget = Budget(min_count, max_percent)
+    budget = PruneBudget(min_count, max_percent)
     assert budget.covers(deleted, owned=owned) == (not (deleted > min_count and deleted * 100 > max_percent * owned))
     if budget.covers(deleted, owned=owned):
         assert budget.covers(max(0, deleted - 1), owned=owned)
@@ -365,7 +379,7 @@ GONE = st.lists(
 
 @given(st.data(), GONE, st.integers(0, 40), st.integers(0, 5), st.integers(0, 100))
 def test_whatever_comes_together_only_what_is_allowed_goes(
-    data: st.DataObject, gone: list[Stored], more: int, min_count: int, max_percent: int
+    data: st.DataObject, gone: list[StoredState], more: int, min_count: int, max_percent: int
 ) -> None:
     some = st.sets(st.sampled_from(sorted(keys(*gone)))) if gone else st.just(set[Key]())
     in_use, approved = data.draw(some), data.draw(st.none() | some)
@@ -373,7 +387,7 @@ def test_whatever_comes_together_only_what_is_allowed_goes(
     refused = data.draw(st.sampled_from([{}, {"a.yaml": "a.yaml:1:1 is invalid"}]))
     tree = data.draw(
         st.builds(
-            Tree,
+            TreeState,
             st.sampled_from([[], BAD]),
             st.integers(0, 1),
             st.sampled_from([None, "no folder"]),
@@ -381,8 +395,8 @@ def test_whatever_comes_together_only_what_is_allowed_goes(
         )
     )
     window = data.draw(st.builds(PruneWindow, st.integers(0, 60), st.integers(0, 9)))
-    owned, budget = len(gone) + more, Budget(min_count, max_percent)
-    decided = pruning.decide(
+    owned, budget = len(gone) + more, PruneBudget(min_count, max_percent)
+    decided = pruning.decide_prune(
         gone,
         tree=tree,
         owned=owned,
@@ -414,7 +428,7 @@ def test_heads_in_a_row_never_take_more_than_the_budget_of_their_day(
     sizes: list[int], min_count: int, max_percent: int, owned: int
 ) -> None:
     """However the deletions are spread over commits of one day, no more go than one commit might take."""
-    budget, deleted, left = Budget(min_count, max_percent), 0, owned
+    budget, deleted, left = PruneBudget(min_count, max_percent), 0, owned
     for size in sizes:
         gone = [stored(f"{number}") for number in range(min(size, left))]
         window = PruneWindow(owned, deleted) if deleted else PruneWindow()
@@ -440,15 +454,15 @@ def test_deletions_are_in_order_of_path_kind_and_name() -> None:
 def test_the_first_five_files_are_named_and_the_rest_counted(files: int, more: str) -> None:
     unreadable = [(f"{number}.yaml", f"{number}.yaml:1:1: bad") for number in range(files)]
     named = "; ".join(fault for _, fault in unreadable[:5])
-    decided = Case([], Pruning(), Tree(unreadable, 1)).decide()
+    decided = Case([], Pruning(), TreeState(unreadable, 1)).decide()
     assert decided.message == f"{named}{more}. Until then nothing is deleted. {LEFT_OUT}"
 
 
 def test_the_first_five_resources_over_the_budget_are_named_and_the_rest_counted() -> None:
     gone = [stored(f"{number}") for number in range(9)]
-    decided = Case(gone, Pruning(), budget=Budget(max_percent=50), owned=9).decide()
+    decided = Case(gone, Pruning(), budget=PruneBudget(max_percent=50), owned=9).decide()
     named = ", ".join(f"Destination {number}" for number in range(5))
-    assert decided.hold is Hold.HELD
+    assert decided.hold is PruneHold.HELD
     assert decided.message is not None
     assert decided.message.startswith(
         f"Nothing is deleted: 9 of 9 resources would go, more than 50 percent ({named} and 4 more); "
@@ -456,4 +470,4 @@ def test_the_first_five_resources_over_the_budget_are_named_and_the_rest_counted
 
 
 def test_the_reasons_to_hold_are_states_of_a_repository() -> None:
-    assert [hold.value for hold in Hold] == ["prune-held", "empty", "path-missing", "unrelated-root"]
+    assert [hold.value for hold in PruneHold] == ["prune-held", "empty", "path-missing", "unrelated-root"]

@@ -1,7 +1,7 @@
 """The ten statuses, and how they are counted."""
 
-from reconciler.planning import statuses
-from reconciler.planning.statuses import UpdateStatus
+from reconciler.model import outcomes
+from reconciler.model.outcomes import UpdateStatus
 
 
 def test_the_statuses_are_the_documented_ones() -> None:
@@ -20,14 +20,16 @@ def test_the_statuses_are_the_documented_ones() -> None:
 
 
 def test_a_status_is_stored_or_refused_and_never_both() -> None:
-    assert statuses.STORED.isdisjoint(statuses.REFUSED)
-    assert statuses.WITH_REASON <= statuses.REFUSED
+    assert outcomes.STORED.isdisjoint(outcomes.REFUSED)
+    assert outcomes.WITH_REASON <= outcomes.REFUSED
 
 
 def test_counts_are_in_one_order_and_hold_what_occurs() -> None:
-    counts = statuses.count([UpdateStatus.INVALID, UpdateStatus.CREATED, UpdateStatus.INVALID, UpdateStatus.UNCHANGED])
+    counts = outcomes.count_statuses(
+        [UpdateStatus.INVALID, UpdateStatus.CREATED, UpdateStatus.INVALID, UpdateStatus.UNCHANGED]
+    )
     assert list(counts.items()) == [("unchanged", 1), ("created", 1), ("invalid", 2)]
-    assert statuses.count([]) == {}
+    assert outcomes.count_statuses([]) == {}
 
 
 def test_counts_by_kind_are_the_counts_when_they_are_summed() -> None:
@@ -38,11 +40,11 @@ def test_counts_by_kind_are_the_counts_when_they_are_summed() -> None:
         ("Source", UpdateStatus.CREATED),
         ("Source", UpdateStatus.UNCHANGED),
     ]
-    kinds = statuses.by_kind(found)
+    kinds = outcomes.statuses_by_kind(found)
     assert list(kinds.items()) == [
         ("", {"invalid": 1}),
         ("Destination", {"invalid": 1}),
         ("Source", {"unchanged": 1, "created": 2}),
     ]
-    assert statuses.summed(kinds) == statuses.count(status for _, status in found)
-    assert (statuses.by_kind([]), statuses.summed({})) == ({}, {})
+    assert outcomes.summed_statuses(kinds) == outcomes.count_statuses(status for _, status in found)
+    assert (outcomes.statuses_by_kind([]), outcomes.summed_statuses({})) == ({}, {})

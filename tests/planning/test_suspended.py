@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.access.actors import Actor
+from reconciler.model.names import Key
+from reconciler.model.outcomes import BUILT_IN, Change, StoredState, WantedState
+from reconciler.model.outcomes import UpdateStatus as Status
+from reconciler.model.principals import Actor
+from reconciler.model.violations import Place
 from reconciler.planning import planner
-from reconciler.planning.models import BUILT_IN, Change, Stored, Wanted
-from reconciler.planning.statuses import UpdateStatus as Status
-from reconciler.resources.keys import Key
-from reconciler.resources.violations import Place
 from tests.planning.worlds import ADMIN, KEY, OTHER, PLACE, TELEMETRY, USER, VIEWER
 
 SAME, DIFFERENT = b"same", b"different"
-OWN = Stored(key=KEY, digest=SAME, version=4, owner="telemetry", path=PLACE.path, line=PLACE.line)
+OWN = StoredState(key=KEY, digest=SAME, version=4, owner="telemetry", path=PLACE.path, line=PLACE.line)
 SUSPENDED = frozenset({"telemetry"})
 REASON = "/spec: bad"
 
@@ -31,7 +31,7 @@ REASON = "/spec: bad"
 )
 def test_an_admin_alone_changes_it(actor: Actor, suspended: frozenset[str], status: Status, change: Change) -> None:
     place = PLACE if actor.repository else None
-    document = Wanted(ordinal=0, key=KEY, digest=DIFFERENT, place=place)
+    document = WantedState(ordinal=0, key=KEY, digest=DIFFERENT, place=place)
     [outcome] = planner.plan([document], {KEY: OWN}, actor=actor, suspended=suspended)
     assert (outcome.status, outcome.change, outcome.stored) == (status, change, OWN)
 
@@ -45,14 +45,14 @@ def test_an_admin_alone_changes_it(actor: Actor, suspended: frozenset[str], stat
     ],
 )
 def test_an_admin_alone_deletes_it(actor: Actor, suspended: frozenset[str], status: Status, change: Change) -> None:
-    document = Wanted(ordinal=0, key=KEY)
+    document = WantedState(ordinal=0, key=KEY)
     [outcome] = planner.plan_deletes([document], {KEY: OWN}, references={}, actor=actor, suspended=suspended)
     assert (outcome.status, outcome.change) == (status, change)
 
 
 def test_it_stays_when_something_refers_to_it() -> None:
     user = KEY._replace(kind="Configuration")
-    document = Wanted(ordinal=0, key=KEY)
+    document = WantedState(ordinal=0, key=KEY)
     references = {KEY: {user}}
     [outcome] = planner.plan_deletes([document], {KEY: OWN}, references=references, actor=ADMIN, suspended=SUSPENDED)
     assert (outcome.status, outcome.change, outcome.users) == (Status.IN_USE, Change.NONE, (user,))
@@ -61,19 +61,19 @@ def test_it_stays_when_something_refers_to_it() -> None:
 @pytest.mark.parametrize(
     ("actor", "document", "status"),
     [
-        (ADMIN, Wanted(ordinal=0, key=KEY, digest=SAME), Status.UNCHANGED),
-        (ADMIN, Wanted(ordinal=0, key=KEY, digest=DIFFERENT, reason=REASON), Status.INVALID),
-        (VIEWER, Wanted(ordinal=0, key=KEY, digest=DIFFERENT), Status.FORBIDDEN),
+        (ADMIN, WantedState(ordinal=0, key=KEY, digest=SAME), Status.UNCHANGED),
+        (ADMIN, WantedState(ordinal=0, key=KEY, digest=DIFFERENT, reason=REASON), Status.INVALID),
+        (VIEWER, WantedState(ordinal=0, key=KEY, digest=DIFFERENT), Status.FORBIDDEN),
     ],
 )
-def test_all_else_about_a_call_stays_as_it_is(actor: Actor, document: Wanted, status: Status) -> None:
+def test_all_else_about_a_call_stays_as_it_is(actor: Actor, document: WantedState, status: Status) -> None:
     [outcome] = planner.plan([document], {KEY: OWN}, actor=actor, suspended=SUSPENDED)
     assert (outcome.status, outcome.change) == (status, Change.NONE)
 
 
 def test_what_is_built_in_is_nobodys_to_change() -> None:
     built_in = replace(OWN, owner=BUILT_IN, path=None, line=None)
-    document = Wanted(ordinal=0, key=KEY, digest=DIFFERENT)
+    document = WantedState(ordinal=0, key=KEY, digest=DIFFERENT)
     [outcome] = planner.plan([document], {KEY: built_in}, actor=ADMIN, suspended=SUSPENDED)
     assert outcome.status is Status.FORBIDDEN
 
@@ -92,7 +92,7 @@ def test_its_owner_mends_what_has_drifted_and_takes_over_what_is_equal(
     actor: Actor, digest: bytes, place: Place | None, status: Status, change: Change
 ) -> None:
     drifted = replace(OWN, drifted=True)
-    document = Wanted(ordinal=0, key=KEY, digest=digest, place=place)
+    document = WantedState(ordinal=0, key=KEY, digest=digest, place=place)
     [outcome] = planner.plan([document], {KEY: drifted}, actor=actor)
     assert (outcome.status, outcome.change) == (status, change)
 
@@ -108,7 +108,9 @@ def test_whatever_an_admin_does_the_resume_leaves_what_the_head_says(
     stored = {key: replace(OWN, key=key, digest=digest) for key, digest in before.items()}
     for name, digest in night:
         _write(stored, Key("Destination", name), digest)
-    wanted = [Wanted(ordinal, key, digest, place=PLACE) for ordinal, (key, digest) in enumerate(sorted(head.items()))]
+    wanted = [
+        WantedState(ordinal, key, digest, place=PLACE) for ordinal, (key, digest) in enumerate(sorted(head.items()))
+    ]
     for document, outcome in zip(wanted, planner.plan(wanted, stored, actor=TELEMETRY), strict=True):
         assert outcome.key is not None
         present = stored.get(outcome.key)
@@ -118,9 +120,9 @@ def test_whatever_an_admin_does_the_resume_leaves_what_the_head_says(
         assert (outcome.status is Status.UNCHANGED) == (present is not None and present.digest == document.digest)
 
 
-def _write(stored: dict[Key, Stored], key: Key, digest: bytes | None) -> None:
+def _write(stored: dict[Key, StoredState], key: Key, digest: bytes | None) -> None:
     """Carry out what an admin applies, or deletes when there is no digest."""
-    document = Wanted(ordinal=0, key=key, digest=digest or b"")
+    document = WantedState(ordinal=0, key=key, digest=digest or b"")
     if digest is None:
         [outcome] = planner.plan_deletes([document], stored, references={}, actor=ADMIN, suspended=SUSPENDED)
     else:
@@ -129,7 +131,7 @@ def _write(stored: dict[Key, Stored], key: Key, digest: bytes | None) -> None:
     if outcome.change is Change.DELETE:
         del stored[key]
     elif outcome.change is Change.CREATE:
-        stored[key] = Stored(key=key, digest=document.digest, version=1, owner=None)
+        stored[key] = StoredState(key=key, digest=document.digest, version=1, owner=None)
     elif outcome.change is Change.UPDATE:
         owner = stored[key].owner
         stored[key] = replace(stored[key], digest=document.digest, drifted=owner is not None)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from reconciler.access.actors import Actor, Role, repository_actor
-from reconciler.planning.models import Change, Outcome, Stored, Wanted
-from reconciler.resources.keys import Key
-from reconciler.resources.violations import Place
+from reconciler.model.names import Key
+from reconciler.model.outcomes import Change, Outcome, StoredState, WantedState
+from reconciler.model.principals import Actor, Role, repository_actor
+from reconciler.model.violations import Place
 
 ADMIN = Actor(name="key:admin", role=Role.ADMIN)
 USER = Actor(name="key:user", role=Role.USER)
@@ -19,8 +19,8 @@ PLACE = Place("a.yaml", 1, 1)
 
 
 def carried_out(
-    stored: Mapping[Key, Stored], outcomes: Iterable[Outcome], wanted: Mapping[int, Wanted], *, actor: Actor
-) -> dict[Key, Stored]:
+    stored: Mapping[Key, StoredState], outcomes: Iterable[Outcome], wanted: Mapping[int, WantedState], *, actor: Actor
+) -> dict[Key, StoredState]:
     """What is stored once the outcomes are, as the applier does it."""
     after = dict(stored)
     for outcome in outcomes:
@@ -33,7 +33,7 @@ def carried_out(
         assert outcome.ordinal is not None
         document = wanted[outcome.ordinal]
         version = 0 if outcome.stored is None else outcome.stored.version
-        after[outcome.key] = Stored(
+        after[outcome.key] = StoredState(
             key=outcome.key,
             digest=document.digest,
             version=version if outcome.change is Change.REPLACE_HEAD else version + 1,

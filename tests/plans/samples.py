@@ -3,48 +3,50 @@
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.plans.models import (
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import (
     SENSITIVE,
     SENSITIVE_CHANGED,
-    Cut,
-    Difference,
-    Entry,
-    Field,
-    Named,
-    Place,
+    CutText,
+    NamedResource,
     Plan,
-    Status,
-    Tip,
+    PlanDifference,
+    PlanEntry,
+    PlanField,
+    PlanPlace,
+    PlanStatus,
+    PlanTip,
     in_order,
 )
 from tests import hostile_text
 
-BASE = Tip(ref="main", commit="9a8b7c6d5e4f30210f1e2d3c4b5a69788796a5b4")
-HEAD = Tip(ref="teams/orders", commit="3f2a1c9d8e7f60514233241506f7e8d9cabbacbd")
+BASE = PlanTip(ref="main", commit="9a8b7c6d5e4f30210f1e2d3c4b5a69788796a5b4")
+HEAD = PlanTip(ref="teams/orders", commit="3f2a1c9d8e7f60514233241506f7e8d9cabbacbd")
 ORDERS = ("@shop/orders", "orders@example.com")
 
 
-def plan(*entries: Entry, **others: Any) -> Plan:
+def plan(*entries: PlanEntry, **others: Any) -> Plan:
     """A plan of a branch that lacks nothing."""
     return Plan(**{"base": BASE, "head": HEAD, "merge_base": BASE.commit, "ahead": 1, "entries": entries, **others})
 
 
-def entry(*statuses: Status, **others: Any) -> Entry:
+def entry(*statuses: PlanStatus, **others: Any) -> PlanEntry:
     """An entry with the statuses in order."""
-    return Entry(**{"name": "shop", "statuses": in_order(statuses), **others})
+    return PlanEntry(**{"name": "shop", "statuses": in_order(statuses), **others})
 
 
-def one(status: str, kind: str, name: str, path: str = "teams/orders/all.yaml", line: int = 3, **others: Any) -> Status:
+def one(
+    status: str, kind: str, name: str, path: str = "teams/orders/all.yaml", line: int = 3, **others: Any
+) -> PlanStatus:
     """What becomes of one resource."""
-    at = Place(path=path, line=line)
-    return Status(**{"status": UpdateStatus(status), "kind": kind, "name": name, "at": at, **others})
+    at = PlanPlace(path=path, line=line)
+    return PlanStatus(**{"status": UpdateStatus(status), "kind": kind, "name": name, "at": at, **others})
 
 
-def field(path: str, difference: Difference, line: int | None = None, **others: Any) -> Field:
+def field(path: str, difference: PlanDifference, line: int | None = None, **others: Any) -> PlanField:
     """A field of what stands in teams/orders/all.yaml."""
-    at = None if line is None else Place(path="teams/orders/all.yaml", line=line, column=9)
-    return Field(path=path, difference=difference, at=at, **others)
+    at = None if line is None else PlanPlace(path="teams/orders/all.yaml", line=line, column=9)
+    return PlanField(path=path, difference=difference, at=at, **others)
 
 
 def empty() -> Plan:
@@ -55,28 +57,30 @@ def empty() -> Plan:
 SCRIPT = "".join(f"line {number}\n" for number in range(1, 21))
 
 
-def fields() -> tuple[Field, ...]:
+def fields() -> tuple[PlanField, ...]:
     """One of each kind of difference."""
     turned = ["a", "b", {"name": "c"}]
     return (
-        field("spec.url", Difference.CHANGED, 5, old="https://a.example", new="https://b.example"),
-        field("spec.parameters[endpoint].value", Difference.ADDED, 7, new={"host": "ä.example", "port": 443}),
-        field("spec.labels.tier", Difference.REMOVED, old="gold"),
-        field("spec.attributes", Difference.REORDERED, 9, old=turned, new=turned[::-1]),
-        field("spec.password", Difference.CHANGED, 11, old=SENSITIVE, new=SENSITIVE_CHANGED, sensitive=True),
-        field("spec.token", Difference.ADDED, 12, new=SENSITIVE, sensitive=True),
-        field("spec.key", Difference.REMOVED, old=SENSITIVE, sensitive=True),
-        field("spec.script", Difference.CHANGED, 14, old=SCRIPT, new=SCRIPT.replace("line 9\n", "line nine\nmore\n")),
-        field("spec.certificate", Difference.ADDED, 30, new="BEGIN\nAAAA\nEND\n"),
-        field("spec.body", Difference.CHANGED, 34, old=Cut(begins='"begins', bytes=10_485_760), new=1),
-        field("spec.enabled", Difference.CHANGED, 40, old=True, new=None),
+        field("spec.url", PlanDifference.CHANGED, 5, old="https://a.example", new="https://b.example"),
+        field("spec.parameters[endpoint].value", PlanDifference.ADDED, 7, new={"host": "ä.example", "port": 443}),
+        field("spec.labels.tier", PlanDifference.REMOVED, old="gold"),
+        field("spec.attributes", PlanDifference.REORDERED, 9, old=turned, new=turned[::-1]),
+        field("spec.password", PlanDifference.CHANGED, 11, old=SENSITIVE, new=SENSITIVE_CHANGED, sensitive=True),
+        field("spec.token", PlanDifference.ADDED, 12, new=SENSITIVE, sensitive=True),
+        field("spec.key", PlanDifference.REMOVED, old=SENSITIVE, sensitive=True),
+        field(
+            "spec.script", PlanDifference.CHANGED, 14, old=SCRIPT, new=SCRIPT.replace("line 9\n", "line nine\nmore\n")
+        ),
+        field("spec.certificate", PlanDifference.ADDED, 30, new="BEGIN\nAAAA\nEND\n"),
+        field("spec.body", PlanDifference.CHANGED, 34, old=CutText(begins='"begins', bytes=10_485_760), new=1),
+        field("spec.enabled", PlanDifference.CHANGED, 40, old=True, new=None),
     )
 
 
 def every() -> Plan:
     """One of each status, and every kind of difference."""
-    dependants = tuple(Named(kind="Configuration", name=f"web-{number}") for number in range(12))
-    missing = Named(kind="Fleet", name="edge", at=Place(path="teams/orders/all.yaml", line=44))
+    dependants = tuple(NamedResource(kind="Configuration", name=f"web-{number}") for number in range(12))
+    missing = NamedResource(kind="Fleet", name="edge", at=PlanPlace(path="teams/orders/all.yaml", line=44))
     reason = "teams/orders/all.yaml:5:9: /spec/url: must be a URL\nteams/orders/all.yaml:6:9: /spec/x: is not known"
     return plan(
         entry(
@@ -86,7 +90,7 @@ def every() -> Plan:
             one("created", "Fleet", "rooted", "all.yaml"),
             one("deleted", "Destination", "old", dependants=dependants, dependants_left_out=7),
             one("invalid", "Destination", "broken", line=60, reason=reason, owners=ORDERS),
-            Status(status=UpdateStatus.INVALID, at=Place(path="teams/x.yaml", line=2), reason="needs a `kind`"),
+            PlanStatus(status=UpdateStatus.INVALID, at=PlanPlace(path="teams/x.yaml", line=2), reason="needs a `kind`"),
             one("error", "Destination", "failed", reason="the store is read-only"),
             one("in-use", "Destination", "needed", dependants=dependants[:1]),
             one("forbidden", "Fleet", "theirs"),
@@ -112,7 +116,7 @@ def two() -> Plan:
             refused=True,
             notes=("prod/huge.yaml is left out: it is larger than 1 MiB",),
         ),
-        head=Tip(ref=HEAD.ref, commit=HEAD.commit, worktree=True),
+        head=PlanTip(ref=HEAD.ref, commit=HEAD.commit, worktree=True),
         server="https://telemetry.example",
         store_version=1_234,
         digest="sha256:0123456789abcdef",
@@ -123,10 +127,10 @@ def two() -> Plan:
 def trouble() -> Plan:
     """What was so before, beside little that is new."""
     reason = "a.yaml:2:3: /spec: must be a map\na.yaml:9:3: /spec/y: is not known"
-    lost = Named(kind="Fleet", name="edge", at=Place(path="b.yaml", line=9))
+    lost = NamedResource(kind="Fleet", name="edge", at=PlanPlace(path="b.yaml", line=9))
     return plan(
         entry(
-            one("created", "Fleet", "new", "c.yaml", unresolved=(Named(kind="Fleet", name="lost"),)),
+            one("created", "Fleet", "new", "c.yaml", unresolved=(NamedResource(kind="Fleet", name="lost"),)),
             one("invalid", "Destination", "old", "a.yaml", reason=reason, existing=True),
             one("unchanged", "Configuration", "web", "b.yaml", unresolved=(lost,), existing=True),
             unchanged=7,
@@ -183,18 +187,18 @@ def hostile() -> Plan:
             f"{attack}/{attack}.yaml",
             reason=attack,
             fields=(
-                Field(path=attack, difference=Difference.CHANGED, old=attack, new=attack[::-1]),
-                Field(path="a", difference=Difference.ADDED, new={attack: [attack]}),
-                Field(path="b", difference=Difference.REORDERED, old=[attack, "b"], new=["b", attack]),
+                PlanField(path=attack, difference=PlanDifference.CHANGED, old=attack, new=attack[::-1]),
+                PlanField(path="a", difference=PlanDifference.ADDED, new={attack: [attack]}),
+                PlanField(path="b", difference=PlanDifference.REORDERED, old=[attack, "b"], new=["b", attack]),
             ),
-            dependants=(Named(kind="Fleet", name=attack),),
-            unresolved=(Named(kind="Fleet", name=attack, at=Place(path=attack)),),
+            dependants=(NamedResource(kind="Fleet", name=attack),),
+            unresolved=(NamedResource(kind="Fleet", name=attack, at=PlanPlace(path=attack)),),
             owners=(attack,),
             existing=number % 4 == 3,
         )
         for number, (word, attack) in enumerate(zip(list(UpdateStatus) * 2, ATTACKS, strict=False))
     )
-    nasty = Tip(ref=ATTACKS[1], commit=ATTACKS[2])
+    nasty = PlanTip(ref=ATTACKS[1], commit=ATTACKS[2])
     entries = [entry(*statuses, name=attack, path=attack, notes=(attack,), refused=True) for attack in ATTACKS[:4]]
     return plan(*entries, base=nasty, head=nasty, merge_base=ATTACKS[3], behind=1, server=ATTACKS[3])
 
@@ -205,15 +209,15 @@ def large(number: int = 5_000, each: int = 5) -> Plan:
     return plan(entry(*(_numbered(changed[at % 4], at, each) for at in range(number)), unchanged=5_000))
 
 
-def _numbered(status: str, number: int, each: int) -> Status:
+def _numbered(status: str, number: int, each: int) -> PlanStatus:
     path = f"teams/team-{number % 50:02}/destination-{number:05}.yaml"
     found = tuple(
-        Field(
+        PlanField(
             path=f"spec.parameters[parameter-{at}].value",
-            difference=Difference.CHANGED,
+            difference=PlanDifference.CHANGED,
             old=f"https://old-{number}.example/{at}",
             new=f"https://new-{number}.example/{at}",
-            at=Place(path=path, line=5 + at),
+            at=PlanPlace(path=path, line=5 + at),
         )
         for at in range(each if status == "configured" else 0)
     )

@@ -2,19 +2,19 @@
 
 from hypothesis import strategies as st
 
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.plans.models import (
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import (
     SENSITIVE,
     SENSITIVE_CHANGED,
-    Cut,
-    Difference,
-    Entry,
-    Field,
-    Named,
-    Place,
+    CutText,
+    NamedResource,
     Plan,
-    Status,
-    Tip,
+    PlanDifference,
+    PlanEntry,
+    PlanField,
+    PlanPlace,
+    PlanStatus,
+    PlanTip,
     in_order,
 )
 from tests.plans.samples import ATTACKS
@@ -23,33 +23,33 @@ from tests.plans.samples import ATTACKS
 CHARACTERS = st.sampled_from("`@#|<>!/\\\n ~*_[]()&:$-=ab1") | st.characters(exclude_categories=["Cs"])
 TEXTS = st.sampled_from(ATTACKS) | st.text(CHARACTERS, max_size=12) | st.just("x" * 3_000) | st.just("`" * 700)
 NAMES = TEXTS.filter(bool)
-PLACES = st.builds(Place, path=NAMES, line=st.integers(1, 99_999), column=st.integers(1, 999))
+PLACES = st.builds(PlanPlace, path=NAMES, line=st.integers(1, 99_999), column=st.integers(1, 999))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=2),
     max_leaves=5,
 )
-_CUTS = st.builds(Cut, begins=TEXTS, bytes=st.integers(0, 10**8))
+_CUTS = st.builds(CutText, begins=TEXTS, bytes=st.integers(0, 10**8))
 
 
-def _fields(values: st.SearchStrategy[object]) -> st.SearchStrategy[Field]:
+def _fields(values: st.SearchStrategy[object]) -> st.SearchStrategy[PlanField]:
     at = st.none() | PLACES
     return st.one_of(
-        st.builds(Field, path=TEXTS, difference=st.just(Difference.ADDED), new=values, at=at),
-        st.builds(Field, path=TEXTS, difference=st.just(Difference.REMOVED), old=values),
-        st.builds(Field, path=TEXTS, difference=st.just(Difference.CHANGED), old=values, new=values, at=at),
+        st.builds(PlanField, path=TEXTS, difference=st.just(PlanDifference.ADDED), new=values, at=at),
+        st.builds(PlanField, path=TEXTS, difference=st.just(PlanDifference.REMOVED), old=values),
+        st.builds(PlanField, path=TEXTS, difference=st.just(PlanDifference.CHANGED), old=values, new=values, at=at),
         st.builds(
-            Field,
+            PlanField,
             path=TEXTS,
-            difference=st.just(Difference.REORDERED),
+            difference=st.just(PlanDifference.REORDERED),
             old=st.lists(values, max_size=3),
             new=st.lists(values, max_size=3),
             at=at,
         ),
         st.builds(
-            Field,
+            PlanField,
             path=TEXTS,
-            difference=st.just(Difference.CHANGED),
+            difference=st.just(PlanDifference.CHANGED),
             old=st.just(SENSITIVE),
             new=st.just(SENSITIVE_CHANGED),
             at=at,
@@ -58,10 +58,10 @@ def _fields(values: st.SearchStrategy[object]) -> st.SearchStrategy[Field]:
     )
 
 
-def _statuses(values: st.SearchStrategy[object]) -> st.SearchStrategy[Status]:
-    named = st.lists(st.builds(Named, kind=NAMES, name=NAMES, at=st.none() | PLACES), max_size=3).map(tuple)
+def _statuses(values: st.SearchStrategy[object]) -> st.SearchStrategy[PlanStatus]:
+    named = st.lists(st.builds(NamedResource, kind=NAMES, name=NAMES, at=st.none() | PLACES), max_size=3).map(tuple)
     return st.builds(
-        Status,
+        PlanStatus,
         status=st.sampled_from(UpdateStatus),
         kind=st.none() | NAMES,
         name=st.none() | NAMES,
@@ -78,9 +78,9 @@ def _statuses(values: st.SearchStrategy[object]) -> st.SearchStrategy[Status]:
     )
 
 
-def _entries(values: st.SearchStrategy[object]) -> st.SearchStrategy[Entry]:
+def _entries(values: st.SearchStrategy[object]) -> st.SearchStrategy[PlanEntry]:
     return st.builds(
-        Entry,
+        PlanEntry,
         name=NAMES,
         project=NAMES,
         path=TEXTS,
@@ -94,7 +94,7 @@ def _entries(values: st.SearchStrategy[object]) -> st.SearchStrategy[Entry]:
 
 
 def _plans(values: st.SearchStrategy[object]) -> st.SearchStrategy[Plan]:
-    tips = st.builds(Tip, ref=NAMES, commit=NAMES, worktree=st.booleans())
+    tips = st.builds(PlanTip, ref=NAMES, commit=NAMES, worktree=st.booleans())
     return st.builds(
         Plan,
         base=tips,

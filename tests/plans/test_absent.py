@@ -22,7 +22,7 @@ CONFLICT = NoPlan(head="3f2a1c9", sentence="the two do not merge", files=("a.yam
 
 
 def test_the_comment_has_the_mark_of_the_plan_and_every_file() -> None:
-    assert absent.comment(CONFLICT, marker="prod") == (
+    assert absent.absent_comment(CONFLICT, marker="prod") == (
         "<!-- reconciler-plan: prod -->\n"
         "### No plan for `3f2a1c9`: `the two do not merge`\n\n"
         "- `a.yaml`\n- ``b`.yaml``\n- and 12 more files\n"
@@ -30,14 +30,14 @@ def test_the_comment_has_the_mark_of_the_plan_and_every_file() -> None:
 
 
 def test_the_annotation_is_one_error() -> None:
-    assert absent.annotation(CONFLICT) == (
+    assert absent.absent_annotation(CONFLICT) == (
         "::error title=No plan for 3f2a1c9::the two do not merge%0Aa.yaml%0Ab`.yaml%0Aand 12 more files\n"
     )
 
 
 @given(FOUND, st.integers(0, 5_000))
 def test_whatever_is_told_is_quoted_within_any_limit(found: NoPlan, limit: int) -> None:
-    comment = absent.comment(found, marker="prod", limit=limit)
+    comment = absent.absent_comment(found, marker="prod", limit=limit)
     assert commonplace.faults(comment) == []
     assert comment.split("\n")[1].startswith("### No plan for `")
     assert len(comment.encode()) <= max(limit, MINIMUM)
@@ -46,6 +46,6 @@ def test_whatever_is_told_is_quoted_within_any_limit(found: NoPlan, limit: int) 
 
 @given(FOUND.filter(lambda found: found.sentence != ""))
 def test_an_annotation_is_one_command(found: NoPlan) -> None:
-    shown = absent.annotation(found)
+    shown = absent.absent_annotation(found)
     assert hostile_text.unseen(shown) == []
     assert COMMAND.fullmatch(shown.removesuffix("\n"))

@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import given
 
+from reconciler.model.plan import Plan, PlanDifference
 from reconciler.plans import annotations
-from reconciler.plans.models import Difference, Plan
 from tests import hostile_text
 from tests.plans import samples
 from tests.plans.strategies import PLANS
@@ -16,12 +16,12 @@ COMMAND = re.compile(r"::(error|warning|notice) ((?:file=[^,:]+,line=\d+,col=\d+
 
 
 def render(plan: Plan) -> list[str]:
-    return "".join(annotations.render(plan)).splitlines()
+    return "".join(annotations.render_annotations(plan)).splitlines()
 
 
 @given(PLANS)
 def test_every_line_of_any_plan_is_one_command(plan: Plan) -> None:
-    shown = "".join(annotations.render(plan))
+    shown = "".join(annotations.render_annotations(plan))
     assert hostile_text.unseen(shown) == []
     lines = shown.split("\n")
     assert lines.pop() == ""
@@ -95,8 +95,8 @@ def test_what_is_wrong_is_marked_where_its_reason_says(reason: str, place: str) 
 
 def test_what_changes_is_marked_where_it_first_does() -> None:
     changed = [
-        samples.field("spec.gone", Difference.REMOVED, old=1),
-        *(samples.field(f"spec.x{number}", Difference.CHANGED, 8 + number, old=1, new=2) for number in range(6)),
+        samples.field("spec.gone", PlanDifference.REMOVED, old=1),
+        *(samples.field(f"spec.x{number}", PlanDifference.CHANGED, 8 + number, old=1, new=2) for number in range(6)),
     ]
     status = samples.one("configured", "Fleet", "edge", fields=tuple(changed), fields_left_out=2)
     assert render(samples.plan(samples.entry(status)))[-1] == (

@@ -7,12 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.plans import document, models
-from reconciler.plans.models import Plan
+from reconciler.model import plan
+from reconciler.model.plan import Plan
+from reconciler.plans import document
 
 PAGE = (Path(__file__).parents[2] / "docs/plan-format.md").read_text(encoding="utf-8")
 TABLED = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE))))
-SHAPES = (models.Plan, models.Tip, models.Entry, models.Status, models.Field, models.Place)
+SHAPES = (plan.Plan, plan.PlanTip, plan.PlanEntry, plan.PlanStatus, plan.PlanField, plan.PlanPlace)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -24,6 +25,6 @@ def test_every_field_has_a_row(shape: type[msgspec.Struct]) -> None:
 def test_the_example_is_what_is_written() -> None:
     (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     shown = json.loads(example)
-    again = json.loads(document.render(msgspec.json.decode(example.encode(), type=Plan)))
+    again = json.loads(document.render_json(msgspec.json.decode(example.encode(), type=Plan)))
     assert again == shown
-    assert again["formatVersion"] == models.FORMAT
+    assert again["formatVersion"] == plan.FORMAT

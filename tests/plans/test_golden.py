@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.model.plan import Plan, PlanPlace, PlanTip
 from reconciler.plans import annotations, document, markdown, text
-from reconciler.plans.models import Place, Plan, Tip
 from tests.plans import samples
 
 FOLDER = Path(__file__).parent / "golden"
@@ -18,7 +18,7 @@ RENEW = "RENEW_GOLDEN"
 CUT = 20_000  # bytes of a comment that does not hold its plan
 
 
-def link(place: Place, side: Tip) -> str:
+def link(place: PlanPlace, side: PlanTip) -> str:
     """Where a forge would show the line."""
     commit = side.commit if side in (samples.BASE, samples.HEAD) else samples.HEAD.commit
     return f"https://forge.example/shop/blob/{commit}/{place.path}#L{place.line}"
@@ -27,15 +27,15 @@ def link(place: Place, side: Tip) -> str:
 def commented(plan: Plan) -> str:
     """A comment; of a large plan a part."""
     limit = CUT if len(list(plan.all)) > 1_000 else markdown.LIMIT
-    return markdown.render(plan, marker="shop/prod", limit=limit, link=link)
+    return markdown.render_markdown(plan, marker="shop/prod", limit=limit, link=link)
 
 
 SKINS: dict[str, Callable[[Plan], str]] = {
-    "txt": lambda plan: "".join(text.render(plan, color=False)),
-    "ansi": lambda plan: "".join(text.render(plan, color=True, width=60)),
+    "txt": lambda plan: "".join(text.render_text(plan, color=False)),
+    "ansi": lambda plan: "".join(text.render_text(plan, color=True, width=60)),
     "md": commented,
-    "json": lambda plan: document.render(plan).decode(),
-    "github": lambda plan: "".join(annotations.render(plan)),
+    "json": lambda plan: document.render_json(plan).decode(),
+    "github": lambda plan: "".join(annotations.render_annotations(plan)),
 }
 LONG = {("cut", "txt"), ("cut", "ansi"), ("cut", "json")}  # a megabyte each, and nothing new in it
 

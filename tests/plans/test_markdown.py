@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.model.plan import Plan, PlanPlace, PlanTip
 from reconciler.plans import markdown
 from reconciler.plans.markdown import LIMIT, MINIMUM
-from reconciler.plans.models import Place, Plan, Tip
 from tests import hostile_text
 from tests.plans import commonplace, samples
 from tests.plans.strategies import PLANS
 
 
-def link(place: Place, side: Tip) -> str:
+def link(place: PlanPlace, side: PlanTip) -> str:
     """An address with whatever the path holds."""
     return f"https://forge.example/{side.commit}/{place.path}#L{place.line}"
 
 
 def render(plan: Plan, limit: int = LIMIT, marker: str = "prod") -> str:
-    return markdown.render(plan, marker=marker, limit=limit, link=link)
+    return markdown.render_markdown(plan, marker=marker, limit=limit, link=link)
 
 
 @given(PLANS, st.integers(MINIMUM, 20_000))
@@ -119,12 +119,12 @@ def test_two_keys_have_two_marks(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("url", [None, "javascript:alert(1)", "//evil.example", "http://", "https://x/" + "y" * 3_000])
 def test_no_link_leads_elsewhere_than_to_the_web(url: str | None) -> None:
-    comment = markdown.render(samples.moved(), marker="x", link=lambda *_: url)
+    comment = markdown.render_markdown(samples.moved(), marker="x", link=lambda *_: url)
     assert "- `Fleet edge` in `teams/orders/all.yaml:3`\n" in comment
 
 
 def test_links_are_written_so_that_nothing_ends_them() -> None:
-    comment = markdown.render(samples.moved(), marker="x", link=lambda *_: 'https://x/a b)<>"`|\n&copy;#L3')
+    comment = markdown.render_markdown(samples.moved(), marker="x", link=lambda *_: 'https://x/a b)<>"`|\n&copy;#L3')
     assert "(https://x/a%20b%29%3C%3E%22%60%7C%0A&amp;copy;#L3)" in comment
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plans import owners
+from reconciler.model import code_owners
 
 FILE = """
 # Everything has somebody, until a later line says otherwise.
@@ -50,7 +50,7 @@ with\\ space.txt      @space
     ],
 )
 def test_last_line_that_matches_counts(path: str, expected: list[str]) -> None:
-    assert list(owners.parse(FILE).of(path)) == expected
+    assert list(code_owners.parse(FILE).of(path)) == expected
 
 
 SECTIONS = """
@@ -78,26 +78,26 @@ extra.rb
     ],
 )
 def test_sections_count_each_for_themselves(path: str, expected: list[str]) -> None:
-    assert list(owners.parse(SECTIONS).of(path)) == expected
+    assert list(code_owners.parse(SECTIONS).of(path)) == expected
 
 
 def test_a_file_without_lines_tells_nothing() -> None:
-    assert owners.parse("").of("a/b.yaml") == ()
-    assert owners.parse("# only a comment\n\n").of("a/b.yaml") == ()
+    assert code_owners.parse("").of("a/b.yaml") == ()
+    assert code_owners.parse("# only a comment\n\n").of("a/b.yaml") == ()
 
 
 def test_a_file_too_long_tells_nothing() -> None:
-    assert owners.parse("* @all\n" * 500_000).of("a") == ()
+    assert code_owners.parse("* @all\n" * 500_000).of("a") == ()
 
 
 @given(st.text(st.sampled_from("*?/[]!#\\ @a\n^"), max_size=60), st.text(st.sampled_from("a/*@ "), min_size=1))
 def test_any_file_and_any_path_have_an_answer(text: str, path: str) -> None:
-    assert all("@" in owner for owner in owners.parse(text).of(path))
+    assert all("@" in owner for owner in code_owners.parse(text).of(path))
 
 
 def test_hostile_patterns_take_no_time() -> None:
     lines = "".join(f"/{'*a' * 20}{number}/**/*{'?*' * 20}b @x\n" for number in range(2_000))
-    asked = owners.parse(lines + "".join(f"/teams/team-{number}/ @team-{number}\n" for number in range(10_000)))
+    asked = code_owners.parse(lines + "".join(f"/teams/team-{number}/ @team-{number}\n" for number in range(10_000)))
     begun = time.perf_counter()
     assert asked.of("teams/team-77/x.yaml") == ("@team-77",)
     for number in range(300):
@@ -106,4 +106,4 @@ def test_hostile_patterns_take_no_time() -> None:
 
 
 def test_a_path_of_thousands_of_folders_is_answered() -> None:
-    assert owners.parse("a/ @x").of("a/" * 2_000 + "b") == ("@x",)
+    assert code_owners.parse("a/ @x").of("a/" * 2_000 + "b") == ("@x",)

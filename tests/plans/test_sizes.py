@@ -10,11 +10,11 @@ from tests.plans import samples
 def test_five_thousand_resources_are_rendered_in_every_skin() -> None:
     plan = samples.large()
     begun = time.perf_counter()
-    pieces = sum(1 for _ in text.render(plan, color=False))
+    pieces = sum(1 for _ in text.render_text(plan, color=False))
     assert pieces > 15_000
-    assert len(document.render(plan)) > 1_000_000
-    assert len(markdown.render(plan, marker="x")) <= markdown.LIMIT
-    assert len(list(annotations.render(plan))) == 1 + 10 + 9
+    assert len(document.render_json(plan)) > 1_000_000
+    assert len(markdown.render_markdown(plan, marker="x")) <= markdown.LIMIT
+    assert len(list(annotations.render_annotations(plan))) == 1 + 10 + 9
     assert time.perf_counter() - begun < 10
 
 
@@ -22,9 +22,9 @@ def test_text_and_comment_take_little_memory() -> None:
     plan = samples.large(2_000)
     tracemalloc.start()
     try:
-        for _ in text.render(plan, color=False):
+        for _ in text.render_text(plan, color=False):
             pass
-        markdown.render(plan, marker="x")
+        markdown.render_markdown(plan, marker="x")
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()

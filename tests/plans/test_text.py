@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import given
 
+from reconciler.model.plan import Plan, PlanDifference, PlanField, PlanTip
 from reconciler.plans import text
-from reconciler.plans.models import Difference, Field, Plan, Tip
 from tests import hostile_text
 from tests.plans import samples
 from tests.plans.strategies import PLANS
@@ -16,10 +16,10 @@ OURS = re.compile(r"(?:Plan|Entry|No changes|in |merging |against |note: |nothin
 
 
 def render(plan: Plan, *, color: bool = False, width: int | None = None) -> str:
-    return "".join(text.render(plan, color=color, width=width))
+    return "".join(text.render_text(plan, color=color, width=width))
 
 
-def line_of(field: Field, *, width: int | None = None) -> list[str]:
+def line_of(field: PlanField, *, width: int | None = None) -> list[str]:
     """The lines of the one field of the one resource."""
     plan = samples.plan(samples.entry(samples.one("configured", "Fleet", "edge", fields=(field,))))
     lines = [line.removeprefix(" " * 6) for line in render(plan, width=width).splitlines()]
@@ -41,20 +41,20 @@ def test_colour_means_nothing_alone(plan: Plan) -> None:
 
 
 def test_a_long_value_has_lines_of_its_own() -> None:
-    field = samples.field("spec.url", Difference.CHANGED, 5, old="a" * 20, new="b" * 20)
+    field = samples.field("spec.url", PlanDifference.CHANGED, 5, old="a" * 20, new="b" * 20)
     assert line_of(field, width=80) == [f'~ spec.url: "{"a" * 20}" -> "{"b" * 20}" (line 5)']
     assert line_of(field, width=60) == ["~ spec.url: (line 5)", f'  - "{"a" * 20}"', f'  + "{"b" * 20}"']
 
 
 def test_a_value_of_ten_megabytes_is_cut() -> None:
-    (line,) = line_of(samples.field("spec.body", Difference.ADDED, 5, new="x" * 10_000_000))
+    (line,) = line_of(samples.field("spec.body", PlanDifference.ADDED, 5, new="x" * 10_000_000))
     assert line == f'+ spec.body: "{"x" * 499}... (10,000,002 characters) (line 5)'
 
 
 def test_a_text_of_many_lines_shows_what_differs_and_a_little_around_it() -> None:
     old = [f"line {number}" for number in range(1_000)]
     new = [*old[:500], "another", *old[501:]]
-    field = samples.field("spec.script", Difference.CHANGED, 5, old="\n".join(old), new="\n".join(new))
+    field = samples.field("spec.script", PlanDifference.CHANGED, 5, old="\n".join(old), new="\n".join(new))
     assert line_of(field) == [
         "~ spec.script: (line 5)",
         "  | line 498",
@@ -68,20 +68,20 @@ def test_a_text_of_many_lines_shows_what_differs_and_a_little_around_it() -> Non
 
 def test_a_text_that_is_another_altogether_is_cut() -> None:
     old, new = "\n".join("a" * 200), "\n".join("b" * 200)
-    lines = line_of(samples.field("spec.script", Difference.CHANGED, 5, old=old, new=new))
+    lines = line_of(samples.field("spec.script", PlanDifference.CHANGED, 5, old=old, new=new))
     assert len(lines) == 42
     assert lines[-1] == "  # and 360 more lines"
 
 
 def test_an_end_of_line_that_was_added_is_seen() -> None:
-    lines = line_of(samples.field("spec.script", Difference.CHANGED, 5, old="a\nb", new="a\nb\n"))
+    lines = line_of(samples.field("spec.script", PlanDifference.CHANGED, 5, old="a\nb", new="a\nb\n"))
     assert lines == ["~ spec.script: (line 5)", "  | a", "  | b", "  +"]
 
 
 def test_two_places_of_one_text_stand_apart() -> None:
     old = [f"line {number}" for number in range(20)]
     new = ["first", *old[1:-1], "last"]
-    lines = line_of(samples.field("spec.script", Difference.CHANGED, 5, old="\n".join(old), new="\n".join(new)))
+    lines = line_of(samples.field("spec.script", PlanDifference.CHANGED, 5, old="\n".join(old), new="\n".join(new)))
     assert [line.strip() for line in lines[1:]] == [
         "- line 0",
         "+ first",
@@ -96,25 +96,25 @@ def test_two_places_of_one_text_stand_apart() -> None:
 
 
 def test_a_string_that_says_sensitive_is_no_secret() -> None:
-    field = samples.field("spec.note", Difference.CHANGED, 5, old="(sensitive)", new="(sensitive, changed)")
+    field = samples.field("spec.note", PlanDifference.CHANGED, 5, old="(sensitive)", new="(sensitive, changed)")
     assert line_of(field) == ['~ spec.note: "(sensitive)" -> "(sensitive, changed)" (line 5)']
 
 
 def test_a_head_that_the_base_has_already_is_told() -> None:
     told = "note: main has every commit of this already, so there is nothing to merge\n"
     assert told in render(samples.plan(ahead=0))
-    shown = "".join(text.render(samples.plan(ahead=0), color=False, has_worktree=True))
+    shown = "".join(text.render_text(samples.plan(ahead=0), color=False, has_worktree=True))
     assert "so there is nothing to merge; with --worktree it plans what is not committed\n" in shown
-    worktree = Tip(ref="HEAD", commit=samples.HEAD.commit, worktree=True)
+    worktree = PlanTip(ref="HEAD", commit=samples.HEAD.commit, worktree=True)
     assert "note:" not in render(samples.plan(ahead=0, head=worktree))
 
 
 def test_a_head_of_no_branch_is_its_commit() -> None:
-    head = Tip(ref="HEAD", commit=samples.HEAD.commit)
+    head = PlanTip(ref="HEAD", commit=samples.HEAD.commit)
     assert "  merging 3f2a1c9 into main (9a8b7c6)\n" in render(samples.plan(head=head))
 
 
 @pytest.mark.parametrize("digits", [6, 40])
 def test_a_commit_that_was_named_by_its_id_is_shown_once(digits: int) -> None:
-    head = Tip(ref=samples.HEAD.commit[:digits], commit=samples.HEAD.commit)
+    head = PlanTip(ref=samples.HEAD.commit[:digits], commit=samples.HEAD.commit)
     assert "  merging 3f2a1c9 into main (9a8b7c6)\n" in render(samples.plan(head=head))

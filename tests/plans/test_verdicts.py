@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.planning.statuses import UpdateStatus
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import NamedResource, Plan
 from reconciler.plans import verdicts
-from reconciler.plans.models import Named, Plan
 from tests.plans import samples
 from tests.plans.strategies import PLANS
 
-LOST = (Named(kind="Fleet", name="lost"),)
+LOST = (NamedResource(kind="Fleet", name="lost"),)
 
 
 def of(*words: str, existing: bool = False) -> Plan:
@@ -48,7 +48,7 @@ def test_first_line_is_the_verdict(plan: Plan, line: str) -> None:
     ],
 )
 def test_last_line_counts(plan: Plan, line: str) -> None:
-    assert verdicts.last_line(verdicts.tally(plan.entries)) == line
+    assert verdicts.last_line(verdicts.tally_plan(plan.entries)) == line
 
 
 @pytest.mark.parametrize("word", [status for status in UpdateStatus if status is not UpdateStatus.UNCHANGED])

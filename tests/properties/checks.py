@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.deciding import resolving
-from reconciler.resources import builtins, component_types, components, definitions, fitting, references, restoring
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.keys import Key
+from reconciler.model import builtins, component_types, components, masking, type_checks
+from reconciler.model.component_types import ComponentType
+from reconciler.model.names import Key
 from tests import worlds
 from tests.properties.documents import CANARY
 from tests.worlds import World
@@ -18,7 +18,7 @@ def consistent(world: World) -> None:
     """References, completeness, readiness and delivery are as a look at the whole store finds them."""
     rows = {Key(row["kind"], row["name"]): row for row in world.stored()}
     bodies = {key: _in_clear(row) for key, row in rows.items()}
-    referred = {key: {one.key for one in references.references(body)} for key, body in bodies.items()}
+    referred = {key: {one.key for one in components.references(body)} for key, body in bodies.items()}
     assert _reference_rows(world) == {key: targets for key, targets in referred.items() if targets}
     there = bodies.keys() | builtins.built_in().keys()
     lost = {key: targets - there for key, targets in referred.items() if targets - there}
@@ -57,7 +57,7 @@ def _has_status(key: Key, status: dict[str, Any], *, incomplete: bool, own: tupl
 
 def _in_clear(row: dict[str, Any]) -> dict[str, Any]:
     secrets = {} if row["secrets"] is None else json.loads(row["secrets"])
-    return restoring.in_clear(json.loads(row["body"]), secrets)
+    return masking.secrets_in_clear(json.loads(row["body"]), secrets)
 
 
 def _reference_rows(world: World) -> dict[Key, set[Key]]:
@@ -72,14 +72,18 @@ def _own(body: dict[str, Any], bodies: dict[Key, dict[str, Any]]) -> tuple[str, 
 
     def lookup(key: Key) -> ComponentType | None:
         found = bodies.get(key) or builtins.built_in().get(key)
-        return None if found is None else component_types.compiled(key.name, definitions.read(found["spec"]))
+        return (
+            None
+            if found is None
+            else component_types.compiled(key.name, component_types.read_definitions(found["spec"]))
+        )
 
     def type_of(key: Key) -> str | None:
         found: Mapping[str, Any] | None = bodies.get(key) or builtins.built_in().get(key)
         return None if found is None else str(found["spec"]["type"]).partition(":")[0]
 
-    fit = fitting.fit(body, lookup, available=worlds.SECRETS)
-    return resolving.lines(fitting.with_storages(fit, body, type_of).violations)
+    fit = type_checks.fit(body, lookup, available=worlds.SECRETS)
+    return resolving.unresolved_lines(type_checks.with_storages(fit, body, type_of).violations)
 
 
 def _closure(incomplete: set[Key], referred: dict[Key, set[Key]]) -> set[Key]:

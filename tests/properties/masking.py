@@ -4,11 +4,11 @@ import json
 from collections import defaultdict
 from typing import Any, TypeAlias
 
-from reconciler.documents.values import Pointer, Value
-from reconciler.resources import builtins, component_types, definitions, fitting, replacing, restoring
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.keys import Key
-from reconciler.resources.matching import Matching, Unmatched
+from reconciler.model import builtins, component_types, masking, type_checks, values
+from reconciler.model.component_types import ComponentType
+from reconciler.model.masking import Matching, Unmatched
+from reconciler.model.names import Key
+from reconciler.model.values import Pointer, Value
 from tests.properties.documents import MASK
 from tests.worlds import World
 
@@ -22,18 +22,22 @@ def masked(world: World) -> None:
 
     def lookup(key: Key) -> ComponentType | None:
         found = types.get(key) or builtins.built_in().get(key)
-        return None if found is None else component_types.compiled(key.name, definitions.read(found["spec"]))
+        return (
+            None
+            if found is None
+            else component_types.compiled(key.name, component_types.read_definitions(found["spec"]))
+        )
 
     newer: dict[Key, list[Held]] = defaultdict(list)
     for row in world.all("select kind, name, version, body, secrets from version order by version desc"):
         key, body = Key(row["kind"], row["name"]), json.loads(row["body"])
         secrets = json.loads(row["secrets"] or "{}")
-        clear, held = restoring.in_clear(body, secrets), restoring.located(body, secrets)
-        places = {pointer for pointer, _ in fitting.fit(body, lookup).secrets}
+        clear, held = masking.secrets_in_clear(body, secrets), masking.located(body, secrets)
+        places = {pointer for pointer, _ in type_checks.fit(body, lookup).secrets}
         places |= {place for version in newer[key] for place in _same(version, clear)}
         # What stands in a secret is masked with it.
         shown = {place for place in places if not any(place[:end] in held for end in range(len(place) + 1))}
-        shown = {place for place in shown if replacing.at(body, place) != MASK}
+        shown = {place for place in shown if values.value_at(body, place) != MASK}
         assert not shown, f"{key} shows in version {row['version']} what is a secret: {shown}"
         newer[key].append((clear, held))
 
@@ -46,5 +50,5 @@ def _same(newer: Held, clear: dict[str, Any]) -> set[Pointer]:
     return {
         there
         for pointer, there in found.items()
-        if not isinstance(there, Unmatched) and restoring.is_same(replacing.at(clear, there), held[pointer])
+        if not isinstance(there, Unmatched) and masking.is_same_secret(values.value_at(clear, there), held[pointer])
     }

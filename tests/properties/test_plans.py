@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.plans.models import Entry, Status
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import PlanEntry, PlanStatus
 from tests import worlds
 from tests.properties import documents
 from tests.properties.documents import BASE, Content
@@ -85,11 +85,11 @@ def texts(tree: Tree) -> dict[str, str]:
     return {path: documents.text(content) for path, content in tree.items()}
 
 
-def _told(one: Status) -> tuple[Any, ...]:
+def _told(one: PlanStatus) -> tuple[Any, ...]:
     return one.kind, one.name, one.status.value, one.reason
 
 
-def _is_guess(one: Status, base: Tree) -> bool:
+def _is_guess(one: PlanStatus, base: Tree) -> bool:
     held = {
         (document["kind"], document["metadata"].get("name"))
         for content in base.values()
@@ -100,7 +100,7 @@ def _is_guess(one: Status, base: Tree) -> bool:
     return one.status is UpdateStatus.CONFIGURED and is_secret and (one.kind, one.name) not in held
 
 
-def _planned(entry: Entry) -> list[tuple[Any, ...]]:
+def _planned(entry: PlanEntry) -> list[tuple[Any, ...]]:
     return sorted(map(_told, entry.statuses), key=repr)
 
 

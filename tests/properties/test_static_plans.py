@@ -6,16 +6,16 @@ from typing import Any
 from hypothesis import given, settings
 
 from reconciler.git import merging
-from reconciler.plans.models import Entry
+from reconciler.model.plan import PlanEntry
 from reconciler.reviewing import static
-from reconciler.reviewing.static import EntrySettings, Options
+from reconciler.reviewing.static import EntrySettings, StaticOptions
 from tests import worlds
 from tests.properties.profiles import profiles
 from tests.properties.test_plans import Tree, proposals, texts
 from tests.worlds import API_VERSIONS, UNBOUNDED, Following, World
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-FEW, WHOLE = Options(strict=True), Options(strict=True, whole=True)
+FEW, WHOLE = StaticOptions(strict=True), StaticOptions(strict=True, whole=True)
 ENTRY = EntrySettings(name="a", prune_min_count=UNBOUNDED)  # the budget has tests of its own
 GOING = {"deleted", "in-use"}
 
@@ -60,10 +60,10 @@ def _propose(world: World, proposal: tuple[Tree, Tree, Tree]) -> tuple[str, str]
     return world.push("a", texts(moved)), head
 
 
-def _static(world: World, base: str, head: str, options: Options) -> Entry:
+def _static(world: World, base: str, head: str, options: StaticOptions) -> PlanEntry:
     with merging.open_mirrors(world.mirrors["a"].path, None) as repository:
         merged = merging.merge(repository, base, head)
-        [entry] = static.plan(merged, [ENTRY], api_versions=API_VERSIONS, now=NOW, options=options)
+        [entry] = static.plan_static(merged, [ENTRY], api_versions=API_VERSIONS, now=NOW, options=options)
     return entry
 
 

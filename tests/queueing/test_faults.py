@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.queueing import committer, disk, line, reading
 from reconciler.queueing.contract import Piece, QueueFault, Shortage
-from reconciler.queueing.entries import Entry
+from reconciler.queueing.entries import QueueEntry
 from reconciler.queueing.system import System
-from reconciler.queueing.walking import Walk
+from reconciler.queueing.walking import JournalWalk
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
 from tests.waiting import until
@@ -443,16 +443,16 @@ async def test_reading_that_meets_a_fault_of_the_program_is_told_and_goes_on(
 ) -> None:
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"one")
-    real = Walk.soon
+    real = JournalWalk.soon
     faults: list[Exception] = []
 
-    async def soon(self: Walk) -> list[Entry]:
+    async def soon(self: JournalWalk) -> list[QueueEntry]:
         if faults:
             raise faults.pop()
         return await real(self)
 
-    monkeypatch.setattr(Walk, "soon", soon)
-    monkeypatch.setattr(Walk, "now", lambda _: None)
+    monkeypatch.setattr(JournalWalk, "soon", soon)
+    monkeypatch.setattr(JournalWalk, "now", lambda _: None)
     monkeypatch.setattr(line, "AGAIN_SECONDS", 0.05)
     async with places.opened(tmp_path) as queue:
         faults += [ZeroDivisionError("fault"), ZeroDivisionError("fault")]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.queueing import acknowledging, journals, noting, used_files
-from reconciler.queueing.number_sets import Numbers
-from reconciler.queueing.segments import Progress, Segment, Totals
+from reconciler.queueing.number_sets import NumberSet
+from reconciler.queueing.segments import Progress, Segment, SegmentTotals
 from reconciler.queueing.system import System
 from tests.queueing import places
 from tests.queueing.places import Wanted, claimed, fill, payloads
@@ -111,7 +111,9 @@ async def test_what_the_disk_refuses_keeps_no_other_acknowledgement_waiting(
 
 def tried(folder: Path, number: int) -> Segment:
     """A segment of which one batch left and another was tried, none of which is written down."""
-    segment = Segment(folder / f"{number:016x}.seg", number, Totals(), done=Numbers(number), gone=Totals(1, 1, 1))
+    segment = Segment(
+        folder / f"{number:016x}.seg", number, SegmentTotals(), done=NumberSet(number), gone=SegmentTotals(1, 1, 1)
+    )
     segment.done.add(number)
     segment.progress[number + 1] = Progress(1, 0, b"")
     segment.unwritten, segment.unsaved = [acknowledging.done(number, segment.gone, mark=MARK)], {number + 1}
@@ -121,16 +123,16 @@ def tried(folder: Path, number: int) -> Segment:
 def test_a_file_that_could_not_be_written_anew_lacks_what_it_lacked_before(tmp_path: Path) -> None:
     segment = tried(tmp_path, 1)
     unwritten, segment.acknowledged = [*segment.unwritten], acknowledging.REWRITE_BYTES
-    write = noting.noted(segment, mark=MARK)
+    write = noting.pending_acknowledgement(segment, mark=MARK)
     assert write is not None
     assert (write.is_anew, segment.unwritten, segment.unsaved) == (True, [], set())
     segment.unwritten.append(b"later")
-    noting.take_back(write)
+    noting.take_back_acknowledgement(write)
     assert (segment.unwritten, segment.unsaved, segment.acknowledged) == ([*unwritten, b"later"], {2}, 1 << 20)
 
 
 def test_one_write_that_fails_keeps_no_other_from_being_made(tmp_path: Path) -> None:
-    writes = [noting.noted(tried(tmp_path, number), mark=MARK) for number in (1, 3, 5)]
+    writes = [noting.pending_acknowledgement(tried(tmp_path, number), mark=MARK) for number in (1, 3, 5)]
     made = [write for write in writes if write is not None]
     written: set[Segment] = set()
     with pytest.raises(OSError, match="Input/output error"):

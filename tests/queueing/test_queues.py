@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import errors
+from reconciler.model import errors
 from reconciler.queueing import identities
 from reconciler.queueing.contract import QueueFault, Shortage
 from tests.queueing import places
@@ -222,13 +222,13 @@ async def test_whose_folders_are_is_read_once_for_any_number_of_queues(
         await places.open_queue(queues, Wanted(name=name))
     await queues.close()
     read: list[Path] = []
-    real = identities.read
+    real = identities.read_identity
 
-    def counting(folder: Path) -> identities.Found | None:
+    def counting(folder: Path) -> identities.FoundIdentity | None:
         read.append(folder)
         return real(folder)
 
-    monkeypatch.setattr(identities, "read", counting)
+    monkeypatch.setattr(identities, "read_identity", counting)
     queues = places.make(tmp_path)
     await queues.start()
     for name in [*names, "another"]:

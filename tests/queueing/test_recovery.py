@@ -338,7 +338,7 @@ async def test_a_segment_of_dead_letters_or_of_another_queue_is_moved_away_whole
         for batch in (await claimed(queue))[:2]:
             await queue.bury(batch, [b"sick"], OBITUARY, records=1)
     dead = queue.folder / "dead"
-    second, later = segments.name(2), segments.name(0x100)  # from 2 on the frames would count
+    second, later = segments.segment_name(2), segments.segment_name(0x100)  # from 2 on the frames would count
     shutil.copy(files(dead)[0], queue.folder / second)
     shutil.copy(files(other.folder)[0], queue.folder / later)
     shutil.copy(files(queue.folder)[0], dead / second)
@@ -347,7 +347,7 @@ async def test_a_segment_of_dead_letters_or_of_another_queue_is_moved_away_whole
         assert [data async for _, data in queue.dead_letters()] == [b"sick", b"sick"]
         depth = queue.depth()
         assert (depth.batches, depth.dead_batches, depth.lost, depth.quarantined) == (1, 2, 0, 3)
-    assert [path.name for path in (*files(queue.folder), *files(dead))] == [segments.name(1)] * 2
+    assert [path.name for path in (*files(queue.folder), *files(dead))] == [segments.segment_name(1)] * 2
     assert sorted(path.name for path in (queue.folder / "quarantine").iterdir()) == [second, later, f"dead-{second}"]
 
 

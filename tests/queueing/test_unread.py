@@ -33,8 +33,8 @@ class Reads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.code = 0
         self.failing: set[Path] = set()
-        self._gathered: Callable[..., tuple[bytes, bool]] = reading.gathered
-        monkeypatch.setattr(reading, "gathered", self.gathered)
+        self._gathered: Callable[..., tuple[bytes, bool]] = reading.read_gathered
+        monkeypatch.setattr(reading, "read_gathered", self.gathered)
 
     def gathered(self, path: Path, *, limit: int) -> tuple[bytes, bool]:
         if path in self.failing:

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.applying import Options, Request
-from reconciler.reading.client import Reader
+from reconciler.applying import ApplyOptions, ApplyRequest
+from reconciler.reading.client import WorkerClient
 from reconciler.store.contract import Ahead, Changes
 from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
@@ -88,8 +88,8 @@ class World:
     async def apply(self, name: str) -> str:
         """What became of a Destination that the API is given."""
         body = json.dumps({"resources": [parts.destination(name, description="from the API")]}).encode()
-        request = Request(id=REQUEST, project=parts.DEFAULT, actor=parts.SERVICE)
-        answer = await self.parts.services.applier.apply(body, request=request, options=Options())
+        request = ApplyRequest(id=REQUEST, project=parts.DEFAULT, actor=parts.SERVICE)
+        answer = await self.parts.services.applier.apply(body, request=request, options=ApplyOptions())
         return str(json.loads(answer.body)["updates"][0]["status"])
 
     async def outcomes(self) -> list[str]:
@@ -120,7 +120,7 @@ def source_of(folder: Path, files: int, text: str = "") -> tuple[Repository, str
 
 
 @contextlib.asynccontextmanager
-async def world(folder: Path, empty: Path | None, *, reader: Reader | None = None) -> AsyncIterator[World]:
+async def world(folder: Path, empty: Path | None, *, reader: WorkerClient | None = None) -> AsyncIterator[World]:
     """In a folder; with a copy of an empty store, or with the one that is there."""
     folder.mkdir(exist_ok=True)  # noqa: ASYNC240 - nobody else is on this loop
     if empty is not None:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from reconciler.documents import reading
+from reconciler.model import documents
 from reconciler.reading import child, confining
 from reconciler.reading.messages import Answer, Begun, CommitJob, CommitPlanned, Envelope, Part
 
@@ -81,7 +81,7 @@ class Death:
             time.sleep(60)
 
 
-class Child(child.Child):
+class Child(child.Worker):
     """The product's own, but it tells at which step of a commit it is."""
 
     death: Death
@@ -114,13 +114,13 @@ def main() -> None:
     """The reader child, with a death ahead of it."""
     step, number, marks, times, harm = sys.argv[1:]
     death = Death(Step(step), int(number), marks=Path(marks), times=int(times), harm=Harm(harm))
-    parse = reading.read
+    parse = documents.read
 
     def read(*arguments: Any, **named: Any) -> Any:
         death.met(Step.FILE)
         return parse(*arguments, **named)
 
-    reading.read = read
+    documents.read = read
     Child.death = death
-    child.Child = Child  # type: ignore[misc]  # `main` makes one
+    child.Worker = Child  # type: ignore[misc]  # `main` makes one
     child.main()

@@ -12,8 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
-from reconciler.resources.keys import Key
-from reconciler.resources.kinds import KINDS
+from reconciler.model.names import KINDS, Key
 from reconciler.store.sqlite import SqliteStore
 
 ULID = re.compile(r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b")

@@ -10,10 +10,10 @@ from typing import get_args
 import msgspec
 import pytest
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.reading import children, messages, reviews
-from reconciler.reading.children import SECONDS, Busy, Child, Overdue, ReaderGone, Seconds
-from reconciler.reading.inflow import Inflow
+from reconciler.reading.children import SECONDS, Busy, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
+from reconciler.reading.inflow import ChangeStream
 from reconciler.reading.messages import (
     Answer,
     At,
@@ -40,27 +40,27 @@ LARGE = 8 * 2**20  # bytes: more than a pipe holds, and what a request may hold
 
 @contextlib.asynccontextmanager
 async def started(
-    *, seconds: Mapping[type[Job], Seconds] = SECONDS, command: Sequence[str] = SILENT
-) -> AsyncIterator[tuple[Child, list[str]]]:
+    *, seconds: Mapping[type[Job], WorkerSeconds] = SECONDS, command: Sequence[str] = SILENT
+) -> AsyncIterator[tuple[WorkerProcess, list[str]]]:
     """A child, and what is told of its end."""
     told: list[str] = []
-    child = await Child.start(command, seconds=seconds, unasked=told.append)
+    child = await WorkerProcess.start(command, seconds=seconds, unasked=told.append)
     try:
         yield child, told
     finally:
         await child.end()
 
 
-async def begun(child: Child, number: int, job: Job) -> "asyncio.Task[children.Answered]":
+async def begun(child: WorkerProcess, number: int, job: Job) -> "asyncio.Task[children.Answered]":
     """A job that the child says that it has begun."""
     asked = await asking(child, number, job)
     child._take(Begun(number))
     return asked
 
 
-async def asking(child: Child, number: int, job: Job) -> "asyncio.Task[children.Answered]":
+async def asking(child: WorkerProcess, number: int, job: Job) -> "asyncio.Task[children.Answered]":
     """A job that is handed over, as far as the child takes it."""
-    asked = asyncio.create_task(child.plan(number, job, Inflow()))
+    asked = asyncio.create_task(child.plan(number, job, ChangeStream()))
     for _ in range(10):
         await asyncio.sleep(0)  # it comes to wait for the next answer
     return asked
@@ -82,7 +82,7 @@ def test_every_job_has_a_limit_and_nobody_who_asks_over_http_waits_without_one()
 @pytest.mark.parametrize("answers", [[Begun(1)], [Begun(1), Failed(1, "It cannot be done.")]], ids=["begun", "over"])
 async def test_who_is_cancelled_in_the_moment_of_an_answer_is_cancelled(answers: list[Answer]) -> None:
     async with started() as (child, _):
-        asked = asyncio.create_task(child.plan(1, REDACT, Inflow()))
+        asked = asyncio.create_task(child.plan(1, REDACT, ChangeStream()))
         for answer in answers:
             for _ in range(10):
                 await asyncio.sleep(0)  # it comes to wait for the next answer
@@ -96,7 +96,7 @@ async def test_who_is_cancelled_in_the_moment_of_an_answer_is_cancelled(answers:
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_begun", [True, False], ids=["begun before", "begun later"])
 async def test_a_job_that_hangs_ends_its_child_although_its_caller_is_gone(is_begun: bool) -> None:
-    async with started(seconds={RedactJob: Seconds(run=0.1)}) as (child, told), asyncio.timeout(5):
+    async with started(seconds={RedactJob: WorkerSeconds(run=0.1)}) as (child, told), asyncio.timeout(5):
         hanging, behind = await asking(child, 1, REDACT), await asking(child, 2, REDACT)
         if is_begun:
             child._take(Begun(1))
@@ -104,7 +104,7 @@ async def test_a_job_that_hangs_ends_its_child_although_its_caller_is_gone(is_be
         await asyncio.wait({hanging})
         if not is_begun:
             child._take(Begun(1))
-        with pytest.raises(ReaderGone) as gone:
+        with pytest.raises(WorkerGone) as gone:
             await behind
         assert (gone.value.begun, child.has_ended) == (False, True)
         assert told == ["The reader was ended, since a job took longer than 0.1 seconds"]
@@ -112,7 +112,7 @@ async def test_a_job_that_hangs_ends_its_child_although_its_caller_is_gone(is_be
 
 @pytest.mark.anyio
 async def test_a_job_that_is_answered_in_time_ends_no_child_although_its_caller_is_gone() -> None:
-    seconds: dict[type[Job], Seconds] = {RedactJob: Seconds(run=0.1), RequestJob: Seconds(run=0.3)}
+    seconds: dict[type[Job], WorkerSeconds] = {RedactJob: WorkerSeconds(run=0.1), RequestJob: WorkerSeconds(run=0.3)}
     async with started(seconds=seconds) as (child, told), asyncio.timeout(5):
         left = await begun(child, 1, REDACT)
         left.cancel()
@@ -138,7 +138,7 @@ async def test_a_job_that_is_answered_in_time_ends_no_child_although_its_caller_
 async def test_a_job_that_hangs_in_a_file_says_so_before_its_own_time_is_over(
     read: list[str], blob: str, told: str
 ) -> None:
-    async with started(seconds={CommitJob: Seconds(run=0.3, file=0.1)}) as (child, _), asyncio.timeout(5):
+    async with started(seconds={CommitJob: WorkerSeconds(run=0.3, file=0.1)}) as (child, _), asyncio.timeout(5):
         asked = await begun(child, 1, commit_job(careful=True))
         for one in read:
             child._take(At(1, one))
@@ -149,7 +149,7 @@ async def test_a_job_that_hangs_in_a_file_says_so_before_its_own_time_is_over(
 
 @pytest.mark.anyio
 async def test_each_file_of_a_job_has_a_time_of_its_own() -> None:
-    async with started(seconds={CommitJob: Seconds(run=0.3, file=0.1)}) as (child, told), asyncio.timeout(5):
+    async with started(seconds={CommitJob: WorkerSeconds(run=0.3, file=0.1)}) as (child, told), asyncio.timeout(5):
         asked = await begun(child, 1, commit_job(careful=True))
         answers: list[Answer] = [At(1, "a"), At(1, "b"), At(1, "c"), Failed(1, "It cannot be done.")]
         for number, answer in enumerate(answers):
@@ -162,11 +162,11 @@ async def test_each_file_of_a_job_has_a_time_of_its_own() -> None:
 @pytest.mark.anyio
 async def test_a_job_whose_answer_makes_no_sense_is_told_of_the_end_of_its_child(tmp_path: Path) -> None:
     answers = tmp_path / "answers"
-    answers.write_bytes(messages.frame(Begun(1)) + messages.frame(Failed(1, "It is odd.", state="odd")))
+    answers.write_bytes(messages.framed(Begun(1)) + messages.framed(Failed(1, "It is odd.", state="odd")))
     command = ("sh", "-c", f"head -c 1 > /dev/null; cat {answers}; cat > /dev/null")
     async with started(command=command) as (child, told), asyncio.timeout(5):
-        with pytest.raises(ReaderGone) as gone:
-            await child.plan(1, REDACT, Inflow())
+        with pytest.raises(WorkerGone) as gone:
+            await child.plan(1, REDACT, ChangeStream())
         assert (gone.value.begun, child._waiting, told) == (True, {}, ["The reader ended with code 0"])
 
 
@@ -181,8 +181,8 @@ async def test_a_job_whose_answer_nests_too_deeply_is_told_of_the_end_of_its_chi
     answers.write_bytes(messages.LENGTH.pack(len(answer)) + answer)
     command = ("sh", "-c", f"head -c 1 > /dev/null; cat {answers}; cat > /dev/null")
     async with started(command=command) as (child, told), asyncio.timeout(5):
-        with pytest.raises(ReaderGone):
-            await child.plan(1, REDACT, Inflow())
+        with pytest.raises(WorkerGone):
+            await child.plan(1, REDACT, ChangeStream())
         assert (child.has_ended, child._waiting, told) == (True, {}, ["The reader ended with code 0"])
     assert caplog.messages == ["An answer of the reader met a fault that nobody foresaw."]
 
@@ -195,16 +195,19 @@ async def test_nobody_waits_for_a_pipe_that_what_a_child_started_holds_open(
 ) -> None:
     monkeypatch.setattr(children, "STOP_SECONDS", 0.1)
     command = ("sh", "-c", f"sleep 6 & {last}")
-    async with started(seconds={RedactJob: Seconds(run=0.1)}, command=command) as (child, told), asyncio.timeout(5):
+    async with (
+        started(seconds={RedactJob: WorkerSeconds(run=0.1)}, command=command) as (child, told),
+        asyncio.timeout(5),
+    ):
         hanging, behind = await asking(child, 1, REDACT), await asking(child, 2, REDACT)
         if is_asked:
             await child.end()
             assert child._waiting == {}
         else:
             child._take(Begun(1))
-        with pytest.raises(ReaderGone if is_asked else Overdue):
+        with pytest.raises(WorkerGone if is_asked else Overdue):
             await hanging
-        with pytest.raises(ReaderGone) as gone:
+        with pytest.raises(WorkerGone) as gone:
             await behind
         assert (gone.value.begun, child.has_ended) == (False, True)
         assert told == ([] if is_asked else ["The reader was ended, since a job took longer than 0.1 seconds"])
@@ -216,7 +219,7 @@ async def test_the_end_of_a_child_is_told_once_although_a_job_is_overdue_in_the_
         asked = await begun(child, 1, REDACT)
         waiting = child._waiting[1]
         child.process.kill()
-        with pytest.raises(ReaderGone):
+        with pytest.raises(WorkerGone):
             await asked
         child._give_up(waiting, 0.1)
         assert child._replacing is not None
@@ -234,7 +237,7 @@ async def test_a_child_that_is_ended_makes_no_job_suspect_and_one_that_ends_does
                 await child.end()
             else:
                 child.process.kill()
-            with pytest.raises(ReaderGone) as gone:
+            with pytest.raises(WorkerGone) as gone:
                 await asked
             found.append(gone.value.begun)
     assert found == [False, True]
@@ -246,11 +249,14 @@ async def test_who_waits_to_hand_a_job_over_waits_no_longer_and_no_job_is_cut_or
     os.mkfifo(start)
     command = ("sh", "-c", f"read line < {start}; cat > {came}")
     # A request cannot be begun in time, since the child takes nothing yet; the commit waits.
-    seconds: dict[type[Job], Seconds] = {RequestJob: Seconds(run=5.0, wait=0.1), CommitJob: Seconds(run=5.0)}
+    seconds: dict[type[Job], WorkerSeconds] = {
+        RequestJob: WorkerSeconds(run=5.0, wait=0.1),
+        CommitJob: WorkerSeconds(run=5.0),
+    }
     async with started(seconds=seconds, command=command) as (child, _), asyncio.timeout(5):
         for number in (1, 2):
             with pytest.raises(Busy):
-                await child.plan(number, request(LARGE), Inflow())
+                await child.plan(number, request(LARGE), ChangeStream())
         commit = await asking(child, 3, commit_job())
         assert child.process.stdin is not None
         assert child.process.stdin.transport.get_write_buffer_size() < LARGE + 1_000
@@ -258,7 +264,7 @@ async def test_who_waits_to_hand_a_job_over_waits_no_longer_and_no_job_is_cut_or
         while not child._waiting[3].is_handed_over:  # noqa: ASYNC110 - it takes what is before, and sets no event
             await asyncio.sleep(0.01)
         await child.end()
-        with pytest.raises(ReaderGone):
+        with pytest.raises(WorkerGone):
             await commit
     assert numbers(came.read_bytes()) == [1, 3]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reconciler.reading.children import SECONDS, Seconds
-from reconciler.reading.client import Busy, Overdue, Reader, ReaderGone
+from reconciler.reading.children import SECONDS, WorkerSeconds
+from reconciler.reading.client import Busy, Overdue, WorkerClient, WorkerGone
 from reconciler.reading.messages import CommitJob, CommitPlanned, ReviewJob, RoutesJob
 from reconciler.store.sqlite import SqliteStore
 from tests.commit_jobs import commit_job
@@ -26,8 +26,8 @@ async def test_a_reader_that_cannot_be_started_is_told_as_that_and_counts_as_an_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    reader = Reader(command=("/nowhere/reader",))
-    with pytest.raises(ReaderGone) as gone:
+    reader = WorkerClient(command=("/nowhere/reader",))
+    with pytest.raises(WorkerGone) as gone:
         await reader.start()
     why = "The reader could not be started (No such file or directory)"
     assert gone.value.message == f"{why}; look at the machine's memory, and at its limits of processes."
@@ -38,7 +38,7 @@ async def test_a_reader_that_cannot_be_started_is_told_as_that_and_counts_as_an_
 async def test_all_who_wait_for_a_reader_that_cannot_be_started_are_told_soon(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    reader = Reader(command=("/nowhere/reader",))
+    reader = WorkerClient(command=("/nowhere/reader",))
     async with asyncio.timeout(3):  # its next start but one would have to wait, and the tenth for half a minute
         jobs = [RoutesJob(commit_job().context)] * 8
         told = await asyncio.gather(*(reader.plan(job) for job in jobs), return_exceptions=True)
@@ -56,7 +56,7 @@ async def test_a_reader_that_stops_while_its_child_starts_keeps_no_job_waiting_a
     *, is_suspect: bool
 ) -> None:
     for steps in range(8):
-        reader, job = Reader(command=("sh", "-c", "cat > /dev/null")), commit_job()
+        reader, job = WorkerClient(command=("sh", "-c", "cat > /dev/null")), commit_job()
         if is_suspect:
             reader._memory.suspect(job)
         async with asyncio.timeout(5):
@@ -64,7 +64,7 @@ async def test_a_reader_that_stops_while_its_child_starts_keeps_no_job_waiting_a
             for _ in range(steps):
                 await asyncio.sleep(0)
             await reader.stop()
-            with pytest.raises(ReaderGone):
+            with pytest.raises(WorkerGone):
                 await asked
         assert (reader.process_id, reader._apart) == (None, set())
 
@@ -72,7 +72,7 @@ async def test_a_reader_that_stops_while_its_child_starts_keeps_no_job_waiting_a
 async def test_a_proposal_whose_time_is_over_before_a_child_is_started_for_it_ends_none(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    reader = Reader(seconds={**SECONDS, ReviewJob: Seconds(run=0.1)})
+    reader = WorkerClient(seconds={**SECONDS, ReviewJob: WorkerSeconds(run=0.1)})
     for _ in range(10):
         reader._pace_apart.ended(now=asyncio.get_running_loop().time())  # so that the next one has to wait
     job = ReviewJob(commit=commit_job(), head="h")
@@ -84,7 +84,7 @@ async def test_a_proposal_whose_time_is_over_before_a_child_is_started_for_it_en
 
 
 async def test_who_waits_too_long_for_a_reader_apart_may_try_again() -> None:
-    reader = Reader(seconds={**SECONDS, ReviewJob: Seconds(run=60.0, wait=0.1)})
+    reader = WorkerClient(seconds={**SECONDS, ReviewJob: WorkerSeconds(run=60.0, wait=0.1)})
     async with reader._turn(ReviewJob):
         with pytest.raises(Busy):
             async with reader._turn(ReviewJob):
@@ -104,7 +104,7 @@ async def test_a_file_over_which_a_careful_reader_hangs_twice_is_set_aside(tmp_p
         commit_job().context, store=str(store.path), hmac_key=await store.hmac_key(), api_versions=API_VERSIONS, at=AT
     )
     job = commit_job(context=context, mirror=str(source.path / ".git"), commit=head)
-    reader = Reader(command=crashing.COMMAND, seconds={**SECONDS, CommitJob: Seconds(run=60.0, file=0.3)})
+    reader = WorkerClient(command=crashing.COMMAND, seconds={**SECONDS, CommitJob: WorkerSeconds(run=60.0, file=0.3)})
     reader._memory.suspect(job)  # it hung before, and nobody knew over which file
     answered = await reader.plan(job)
     assert isinstance(answered.planned, CommitPlanned)

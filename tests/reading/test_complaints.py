@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from reconciler.reading import complaints
-from reconciler.reading.client import Reader
+from reconciler.reading.client import WorkerClient
 from tests import hostile_text
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ async def said(*parts: bytes, caplog: pytest.LogCaptureFixture) -> list[str]:
     for part in parts:
         stream.feed_data(part)
     stream.feed_eof()
-    await complaints.told(stream)
+    await complaints.log_complaint(stream)
     return [message.removeprefix(SAYS) for message in caplog.messages]
 
 
@@ -43,7 +43,7 @@ async def test_of_very_many_lines_the_first_are_told(caplog: pytest.LogCaptureFi
 async def test_a_child_that_shouts_and_ends_is_heard_in_the_log_alone(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    reader = Reader(command=(sys.executable, "-I", "-c", SHOUTS))
+    reader = WorkerClient(command=(sys.executable, "-I", "-c", SHOUTS))
     await reader.start()
     shouted = f"{hostile_text.EVERYTHING}{hostile_text.CLEAR}"
 

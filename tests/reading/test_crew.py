@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.deciding.candidates import Rules
-from reconciler.documents import limits
-from reconciler.git.faults import GitFault, State
-from reconciler.git.selecting import Globs
+from reconciler.deciding.candidates import CandidateRules
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.selecting import FileGlobs
 from reconciler.git.snapshots import Snapshot
+from reconciler.model import positions
 from reconciler.reading import crew_messages, sharing, trees
-from reconciler.reading.allowances import ASIDE, Allowance, Exhausted, Limits, Used
+from reconciler.reading.allowances import ASIDE, Allowance, CommitLimits, Exhausted, UsedAllowance
 from reconciler.reading.crew import Crew, Helper
-from reconciler.reading.crew_messages import Begin, Chunk, End, Read
+from reconciler.reading.crew_messages import CrewBegin, CrewChunk, CrewEnd, CrewRead
 from reconciler.reading.messages import Failed
-from reconciler.reading.one_file import FileReading, Scope, Together
-from reconciler.reading.sharing import Broken, Shared
+from reconciler.reading.one_file import FileReading, FileScope, SharedLimits
+from reconciler.reading.sharing import CrewBroken, SharedReading
 from reconciler.reading.trees import TreeReading
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
@@ -28,7 +28,7 @@ from tests.daemons import destination
 from tests.reading import crews
 from tests.repositories import Repository
 
-RULES = Rules(api_versions=frozenset({"service/v1"}), hmac_key=b"k" * 32)
+RULES = CandidateRules(api_versions=frozenset({"service/v1"}), hmac_key=b"k" * 32)
 MOST_FILES = 300
 
 VALID = [destination(f"valid-{number}").encode() for number in range(20)]
@@ -45,7 +45,7 @@ BROKEN = [
     b"[" * 1_000,
 ]
 HUGE = [
-    b"# " + b"x" * limits.FILE.bytes,  # more than a file may have
+    b"# " + b"x" * positions.FILE_LIMITS.bytes,  # more than a file may have
     *(f"{destination('huge')}# {letter * 300_000}\n".encode() for letter in "ab"),  # more than a chunk has
     b"---\n".join(destination(f"of-many-{number}").encode() for number in range(200)),
 ]
@@ -119,24 +119,24 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlanningView]:
 
 
 def read(
-    snapshot: Snapshot, view: PlanningView, together: Together | None, *, allowance: Allowance
-) -> tuple[TreeReading | str, Used]:
+    snapshot: Snapshot, view: PlanningView, together: SharedLimits | None, *, allowance: Allowance
+) -> tuple[TreeReading | str, UsedAllowance]:
     """What is read, or why nothing is; and what it took, without the time."""
-    scope = Scope(
+    scope = FileScope(
         repository="telemetry",
         project="default",
         folder="",
         rules=RULES,
         allowance=allowance,
-        globs=Globs(include=(), exclude=(), root=""),
+        globs=FileGlobs(include=(), exclude=(), root=""),
         together=together,
     )
     try:
         found: TreeReading | str = trees.read_all(snapshot, view, scope=scope)
     except GitFault as fault:
-        return f"{type(fault).__name__} {fault.state} {fault.message}", Used()
+        return f"{type(fault).__name__} {fault.state} {fault.message}", UsedAllowance()
     used = allowance.used
-    return found, Used(used.files, used.bytes, used.documents)
+    return found, UsedAllowance(used.files, used.bytes, used.documents)
 
 
 @pytest.mark.parametrize("examples", [5, pytest.param(100, marks=pytest.mark.slow)])
@@ -146,9 +146,11 @@ def test_what_is_read_together_is_what_one_thread_reads(
     @settings(max_examples=examples, deadline=None, database=None)
     @given(
         seed=st.integers(0, 10**9),
-        least=st.sampled_from([Limits(), Limits(documents=100), Limits(files=250), Limits(bytes=2**20)]),
+        least=st.sampled_from(
+            [CommitLimits(), CommitLimits(documents=100), CommitLimits(files=250), CommitLimits(bytes=2**20)]
+        ),
     )
-    def holds(seed: int, least: Limits) -> None:
+    def holds(seed: int, least: CommitLimits) -> None:
         commit = made.commit(seed)
         mirror = made.source.path / ".git"
         aside = frozenset(made.valid[:2])
@@ -191,7 +193,7 @@ def test_an_object_that_is_missing_is_told_as_one_thread_tells_it_and_the_next_c
     assert (shared, str(shared).startswith("GitFault mirror-corrupt")) == (alone, True)
     with pytest.raises(GitFault) as caught:
         share(made, damaged, helped, Allowance())
-    assert caught.value.state is State.MIRROR_CORRUPT
+    assert caught.value.state is RepositoryState.MIRROR_CORRUPT
     assert len(share(made, plain(made, made.valid), helped, Allowance())) == MOST_FILES
 
 
@@ -207,15 +209,19 @@ def test_the_time_of_helpers_counts(made: Trees, helped: Crew) -> None:
     used = allowance.used
     assert (used.files, used.documents, used.seconds > 0) == (MOST_FILES, MOST_FILES, True)
     with pytest.raises(Exhausted, match=r"takes more than 0.001 s of processor time"):
-        share(made, plain(made, made.valid), helped, Allowance(Limits(seconds=0.001), clock=lambda: 0.0))
+        share(made, plain(made, made.valid), helped, Allowance(CommitLimits(seconds=0.001), clock=lambda: 0.0))
 
 
 def test_what_a_commit_took_before_counts_for_a_helper() -> None:
-    allowance = Allowance(Limits(files=10), used=Used(files=9, bytes=5, documents=3, seconds=1.0), clock=lambda: 0.0)
+    allowance = Allowance(
+        CommitLimits(files=10), used=UsedAllowance(files=9, bytes=5, documents=3, seconds=1.0), clock=lambda: 0.0
+    )
     allowance.file("b", 7)
-    assert allowance.used.less(Used(files=9, bytes=5, documents=3, seconds=1.0)) == Used(files=1, bytes=7)
+    assert allowance.used.less(UsedAllowance(files=9, bytes=5, documents=3, seconds=1.0)) == UsedAllowance(
+        files=1, bytes=7
+    )
     with pytest.raises(Exhausted, match="holds more than 10 files"):
-        allowance.add(Used(files=1))
+        allowance.add(UsedAllowance(files=1))
 
 
 def test_documents_that_are_more_than_a_report_has_come_in_several(made: Trees, helped: Crew) -> None:
@@ -230,7 +236,7 @@ def helped_by_nobody(made: Trees, commit: str) -> list[FileReading]:
     """What a crew without helpers reads."""
     with Snapshot.open(made.source.path / ".git", commit) as snapshot:
         files = list(snapshot.files(""))
-        return Shared(files, snapshot, members=(), rules=RULES, allowance=Allowance()).run()
+        return SharedReading(files, snapshot, members=(), rules=RULES, allowance=Allowance()).run()
 
 
 def test_a_child_without_helpers_reads_alone() -> None:
@@ -242,9 +248,9 @@ NONSENSE = {
     "no frame": b"\xff\xff\xff\xff",
     "no message": b"\0\0\0\1\xc1",
     "another type": None,
-    "other files": Read(0, (FileReading("other.yaml", "0" * 40),), None),
-    "files that are missing": Read(0, (), Used()),
-    "another chunk": Read(7, (), Used()),
+    "other files": CrewRead(0, (FileReading("other.yaml", "0" * 40),), None),
+    "files that are missing": CrewRead(0, (), UsedAllowance()),
+    "another chunk": CrewRead(7, (), UsedAllowance()),
     "a state that there is not": Failed(0, "bad", state="no-such-state"),
 }
 
@@ -257,9 +263,9 @@ def test_a_helper_that_reports_nonsense_is_broken(what: str, made: Trees) -> Non
         if isinstance(nonsense, bytes):
             theirs.sendall(nonsense)
         else:
-            crew_messages.send(theirs, End() if nonsense is None else nonsense)
+            crew_messages.send_message(theirs, CrewEnd() if nonsense is None else nonsense)
         theirs.shutdown(socket.SHUT_WR)
-        with pytest.raises(Broken) as broken:
+        with pytest.raises(CrewBroken) as broken:
             share(made, plain(made, made.valid), Crew([Helper(1, ours)]), Allowance())
     assert broken.value.process == 1
 
@@ -267,14 +273,14 @@ def test_a_helper_that_reports_nonsense_is_broken(what: str, made: Trees) -> Non
 def test_a_helper_that_says_nothing_is_broken(made: Trees, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "SILENT_SECONDS", 0.05)
     ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(Broken, match="it says nothing"):
+    with ours, theirs, pytest.raises(CrewBroken, match="it says nothing"):
         share(made, plain(made, made.valid), Crew([Helper(1, ours)]), Allowance())
 
 
 def test_a_helper_that_is_gone_is_broken(made: Trees) -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
-    with ours, pytest.raises(Broken, match="it is gone"):
+    with ours, pytest.raises(CrewBroken, match="it is gone"):
         share(made, plain(made, made.valid), Crew([Helper(1, ours)]), Allowance())
 
 
@@ -283,16 +289,21 @@ def test_a_helper_that_fails_by_a_fault_of_ours_is_told_with_its_trace(made: Tre
     ours, theirs = socket.socketpair()
     with ours, theirs:
         for number in range(2):
-            crew_messages.send(theirs, Failed(number, "", trace="Traceback of the helper"))
+            crew_messages.send_message(theirs, Failed(number, "", trace="Traceback of the helper"))
         with pytest.raises(RuntimeError, match="Traceback of the helper"):
             share(made, commit, Crew([Helper(1, ours)]), Allowance())
 
 
 def test_what_holds_secrets_does_not_show_them() -> None:
-    begin = Begin(
-        mirror="m", commit="c", api_versions=frozenset(), hmac_key=b"canary-key", limits=Limits(), aside=frozenset()
+    begin = CrewBegin(
+        mirror="m",
+        commit="c",
+        api_versions=frozenset(),
+        hmac_key=b"canary-key",
+        limits=CommitLimits(),
+        aside=frozenset(),
     )
-    assert (repr(begin), repr(Read(3, (), None))) == ("Begin(c)", "Read(3, 0 files)")
+    assert (repr(begin), repr(CrewRead(3, (), None))) == ("Begin(c)", "Read(3, 0 files)")
 
 
 def test_chunks_that_wait_for_a_helper_fit_into_its_socket(made: Trees) -> None:
@@ -306,23 +317,25 @@ def test_chunks_that_wait_for_a_helper_fit_into_its_socket(made: Trees) -> None:
     with ours, theirs:
         mirror = made.source.path / ".git"
         with Snapshot.open(mirror, commit) as snapshot:
-            shared = Shared(list(snapshot.files("")), snapshot, members=[helper], rules=RULES, allowance=Allowance())
+            shared = SharedReading(
+                list(snapshot.files("")), snapshot, members=[helper], rules=RULES, allowance=Allowance()
+            )
             helper.send(
-                Begin(
+                CrewBegin(
                     mirror="m" * 4096,
                     commit=commit,
                     api_versions=frozenset(),
                     hmac_key=b"",
-                    limits=Limits(),
+                    limits=CommitLimits(),
                     aside=frozenset(f"{number:040}" for number in range(1_000)),
                 )
             )
             ours.setblocking(False)
             theirs.shutdown(socket.SHUT_WR)  # it reads on, and reports nothing
-            with pytest.raises(Broken):
+            with pytest.raises(CrewBroken):
                 shared.run()
-        assert isinstance(crew_messages.order(theirs), Begin)
-        assert [type(crew_messages.order(theirs)) for _ in range(2)] == [Chunk, Chunk]
+        assert isinstance(crew_messages.read_order(theirs), CrewBegin)
+        assert [type(crew_messages.read_order(theirs)) for _ in range(2)] == [CrewChunk, CrewChunk]
 
 
 def test_a_helper_is_told_how_large_the_files_are(made: Trees) -> None:
@@ -330,12 +343,12 @@ def test_a_helper_is_told_how_large_the_files_are(made: Trees) -> None:
     commit = plain(made, made.valid)
     ours, theirs = socket.socketpair()
     with ours, theirs, Snapshot.open(made.source.path / ".git", commit) as snapshot:
-        shared = Shared(
+        shared = SharedReading(
             list(snapshot.files("")), snapshot, members=[Helper(1, ours)], rules=RULES, allowance=Allowance()
         )
         theirs.shutdown(socket.SHUT_WR)
-        with pytest.raises(Broken):
+        with pytest.raises(CrewBroken):
             shared.run()
-        chunk = crew_messages.order(theirs)
-        assert isinstance(chunk, Chunk)
+        chunk = crew_messages.read_order(theirs)
+        assert isinstance(chunk, CrewChunk)
         assert chunk.sizes == tuple(snapshot.size(file.blob) for file in chunk.files)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.reading.allowances import ASIDE
-from reconciler.reading.children import SECONDS, Seconds
-from reconciler.reading.client import Reader
+from reconciler.reading.children import SECONDS, WorkerSeconds
+from reconciler.reading.client import WorkerClient
 from reconciler.reading.messages import CommitJob
 from tests.api import parts
 from tests.api.conftest import Follow, connect, until
@@ -49,10 +49,10 @@ def sleeps(process: int) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, *, commit: Seconds | None = None) -> AsyncIterator[tuple[Parts, Follow]]:
+async def running(folder: Path, *, commit: WorkerSeconds | None = None) -> AsyncIterator[tuple[Parts, Follow]]:
     """All parts of the service, with a reader whose parser has faults, and two helpers."""
     seconds = SECONDS if commit is None else {**SECONDS, CommitJob: commit}
-    async with parts.started(folder, reader=Reader(command=crews.CRASHING, seconds=seconds)) as started:
+    async with parts.started(folder, reader=WorkerClient(command=crews.CRASHING, seconds=seconds)) as started:
         yield started, Follow(started)
 
 
@@ -75,7 +75,10 @@ async def test_a_file_that_ends_a_helper_is_found_and_set_aside(
 
 async def test_a_helper_that_hangs_keeps_no_request_waiting_and_ends_with_the_job(tmp_path: Path) -> None:
     source = source_with(tmp_path, crashing.HANG)
-    async with running(tmp_path, commit=Seconds(run=2.0)) as (started, follow), connect(started.services) as client:
+    async with (
+        running(tmp_path, commit=WorkerSeconds(run=2.0)) as (started, follow),
+        connect(started.services) as client,
+    ):
         reader = started.reader.process_id
         assert reader is not None
         following = asyncio.create_task(follow("one", source, project="default"))

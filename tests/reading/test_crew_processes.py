@@ -89,7 +89,7 @@ def test_the_child_ends_as_its_helper_does(number: signal.Signals) -> None:
 def test_helpers_end_with_a_killed_daemon(tmp_path: Path) -> None:
     with daemons.running(tmp_path / "daemon", has_real_reader=True) as daemon:
         reader = daemon.reader()
-        helpers = daemons.until(lambda: ready(reader, crew.most()), "the crew is there")
+        helpers = daemons.until(lambda: ready(reader, crew.most_helpers()), "the crew is there")
         for each in (reader, *helpers):
             os.kill(each, signal.SIGSTOP)
         daemon.kill()
@@ -128,4 +128,4 @@ def test_a_helper_whose_parent_is_gone_already_is_over() -> None:
 @pytest.mark.parametrize(("cores", "helpers"), [(1, 0), (2, 1), (4, 3), (64, 3)])
 def test_a_helper_for_each_core_but_the_child_s_own(cores: int, helpers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    assert crew.most() == helpers
+    assert crew.most_helpers() == helpers

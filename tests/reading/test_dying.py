@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.reading.client import Reader
+from reconciler.reading.client import WorkerClient
 from reconciler.store.contract import Changes
 from reconciler.store.sqlite import SqliteStore
 from tests.reading import dying
@@ -22,7 +22,7 @@ from tests.reading.stored import differences
 pytestmark = pytest.mark.anyio
 
 
-async def check(folder: Path, expected: Expected, reader: Reader, *, marks: Path | None = None) -> None:
+async def check(folder: Path, expected: Expected, reader: WorkerClient, *, marks: Path | None = None) -> None:
     """Both commits, with whatever the reader does meanwhile; from the second one on where `marks` is given."""
     expected.name(expected.first)
     async with world(folder / "disturbed", expected.empty, reader=reader) as disturbed:
@@ -50,7 +50,7 @@ def rare(step: Step, number: int) -> Any:
 )
 async def test_killed_at_any_step_of_a_small_commit(tmp_path: Path, small: Expected, step: Step, number: int) -> None:
     marks = tmp_path / "marks"
-    await check(tmp_path, small, Reader(command=dying.command(step, number, marks=marks)), marks=marks)
+    await check(tmp_path, small, WorkerClient(command=dying.command(step, number, marks=marks)), marks=marks)
     assert dying.ends(marks) == 1
 
 
@@ -70,7 +70,7 @@ async def test_killed_at_any_step_of_a_streamed_first_read(
 ) -> None:
     marks = tmp_path / "marks"
     streams = Streams(monkeypatch)
-    reader = Reader(command=dying.command(step, number, marks=marks))
+    reader = WorkerClient(command=dying.command(step, number, marks=marks))
     dying.arm(marks)
     await check(tmp_path, large, reader)
     assert dying.ends(marks) == 1
@@ -90,7 +90,7 @@ async def test_killed_at_any_step_of_a_streamed_change(
 ) -> None:
     """Killed twice, the run fails, and the next one does it."""
     marks = tmp_path / "marks"
-    reader = Reader(command=dying.command(step, number, marks=marks, times=times))
+    reader = WorkerClient(command=dying.command(step, number, marks=marks, times=times))
     large.name(large.first)
     async with world(tmp_path / "disturbed", large.empty, reader=reader) as disturbed:
         await disturbed.follow_it(large.source)
@@ -109,7 +109,7 @@ async def test_killed_in_a_change_that_is_large_by_the_product_s_own_measure(
 ) -> None:
     marks = tmp_path / "marks"
     streams = Streams(monkeypatch)
-    reader = Reader(command=dying.command(step, 11 if step is Step.PART else 1, marks=marks))
+    reader = WorkerClient(command=dying.command(step, 11 if step is Step.PART else 1, marks=marks))
     dying.arm(marks)
     await check(tmp_path, many, reader)
     assert (dying.ends(marks), streams.begun, streams.dropped) == (1, 2, 1)
@@ -121,7 +121,7 @@ async def test_killed_after_parts_of_it_were_written_ahead(
     tmp_path: Path, large: Expected, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """What was written counts for nothing, however much of it there is."""
-    reader = Reader()
+    reader = WorkerClient()
     told: list[int] = []
 
     async def wrote(number: int) -> None:
@@ -143,7 +143,7 @@ async def test_killed_while_the_store_shows_it_the_run_is_told_once(
     expected: Expected = request.getfixturevalue(size)
     if size == "large":
         request.getfixturevalue("streamed")
-    reader = Reader()
+    reader = WorkerClient()
     commit = SqliteStore.commit
     killed: list[int] = []
 

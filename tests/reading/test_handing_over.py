@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.documents.values import Value
-from reconciler.errors import Transient
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
+from reconciler.model.errors import Transient
+from reconciler.model.values import Value
 from reconciler.reading import commits, lineages
-from reconciler.reading.allowances import ASIDE, SMALLER, Allowance, Limits
+from reconciler.reading.allowances import ASIDE, SMALLER, Allowance, CommitLimits
 from reconciler.reading.messages import CommitJob, CommitPlanned
 from tests import worlds
 from tests.daemons import destination
@@ -35,7 +35,7 @@ def world() -> Iterator[World]:
 def planned(world: World, job: CommitJob, *, most: int = 3, read: list[str] | None = None) -> CommitPlanned:
     """The plan of a job that may read so many files."""
     at = None if read is None else read.append
-    allowance = Allowance(Limits(files=most), aside=job.aside, at=at)
+    allowance = Allowance(CommitLimits(files=most), aside=job.aside, at=at)
     with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
         return commits.plan_snapshot(job, snapshot, world.view, number=1, emit=lambda _: None, allowance=allowance)
 
@@ -57,7 +57,7 @@ def test_more_than_one_commit_may_read_is_refused_but_not_for_a_while(world: Wor
     with pytest.raises(GitFault) as caught:
         planned(world, world.commit_job("a", full=False), most=2)
     # Its next commit may hold less: nothing is remembered of the one that lets go.
-    assert (type(caught.value), caught.value.state) == (GitFault, State.UNSUPPORTED_FORMAT)
+    assert (type(caught.value), caught.value.state) == (GitFault, RepositoryState.UNSUPPORTED_FORMAT)
     assert caught.value.message == (
         "with what would pass to the repository b, the commit holds more than 2 files to read, and nothing of it is"
         f" applied; {SMALLER}; or let go of it in several commits"
@@ -66,13 +66,13 @@ def test_more_than_one_commit_may_read_is_refused_but_not_for_a_while(world: Wor
 
 def test_what_is_read_again_since_the_store_moved_counts_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "edge"}, "spec": {}}
-    search = lineages.of_run
+    search = lineages.lineage_of_run
 
     def slow(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
         assert world.apply([fleet]).statuses == ["created"]
         return search(snapshot, paths, is_first=is_first)
 
-    monkeypatch.setattr(lineages, "of_run", slow)
+    monkeypatch.setattr(lineages, "lineage_of_run", slow)
     read: list[str] = []
     planned(world, world.commit_job("a", full=False), read=read)
     assert read == [*blobs(world, "a"), "", *blobs(world, "b"), "", *blobs(world, "b"), ""]

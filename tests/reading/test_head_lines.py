@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.reading.head_lines import matching
+from reconciler.reading.head_lines import matching_lines
 
 LINES = st.lists(st.sampled_from([b"a", b"b", b"c", b"d", b"e", b"f"]), max_size=20)
 MANY = 20_000
@@ -23,7 +23,7 @@ MANY = 20_000
     ],
 )
 def test_lines_are_found_again(ours: str, theirs: str, found: dict[int, int]) -> None:
-    assert matching(_split(ours), _split(theirs)) == found
+    assert matching_lines(_split(ours), _split(theirs)) == found
 
 
 def _split(text: str) -> list[bytes]:
@@ -32,7 +32,7 @@ def _split(text: str) -> list[bytes]:
 
 @given(LINES, LINES)
 def test_what_is_matched_is_equal_and_in_order(ours: list[bytes], theirs: list[bytes]) -> None:
-    found = matching(ours, theirs)
+    found = matching_lines(ours, theirs)
     assert all(ours[one] == theirs[other] for one, other in found.items())
     assert [found[one] for one in sorted(found)] == sorted(set(found.values()))
 
@@ -40,7 +40,7 @@ def test_what_is_matched_is_equal_and_in_order(ours: list[bytes], theirs: list[b
 @given(LINES, LINES, LINES)
 def test_what_stands_at_both_ends_is_found(before: list[bytes], between: list[bytes], after: list[bytes]) -> None:
     marked = [b"%d" % number for number in range(len(before))]
-    found = matching([*marked, *between, *after], [*marked, *after])
+    found = matching_lines([*marked, *between, *after], [*marked, *after])
     assert [found[one] for one in range(len(marked))] == list(range(len(marked)))
 
 
@@ -50,6 +50,6 @@ def _alternating(period: int) -> list[bytes]:
 
 def test_hostile_lines_take_no_time() -> None:
     ours, theirs = _alternating(101), _alternating(99)
-    assert len(matching(ours, theirs)) >= MANY // 2
-    assert len(matching([b"x"] * MANY, [b"x"] * (MANY - 1))) == MANY - 1
-    assert len(matching(ours, ours[::-1])) >= 1
+    assert len(matching_lines(ours, theirs)) >= MANY // 2
+    assert len(matching_lines([b"x"] * MANY, [b"x"] * (MANY - 1))) == MANY - 1
+    assert len(matching_lines(ours, ours[::-1])) >= 1

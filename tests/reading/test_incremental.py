@@ -86,7 +86,7 @@ class Reading:
             prune_min_count=0,
         )
         parts: list[Changes] = []
-        return commits.plan(job, self.view, number=1, emit=parts.append), parts
+        return commits.plan_commit(job, self.view, number=1, emit=parts.append), parts
 
     async def follow(self, commit: str) -> CommitPlanned:
         planned, parts = self.plan(commit, full=self.row is None)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.reading import inflow
-from reconciler.reading.inflow import LARGE_BYTES, LARGE_PARTS, Inflow
+from reconciler.reading.inflow import LARGE_BYTES, LARGE_PARTS, ChangeStream
 from reconciler.store.contract import Ahead, Changes, StoreFault
 
 pytestmark = pytest.mark.anyio
@@ -80,21 +80,21 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def fill(parts: Inflow, which: Iterable[int] = range(LARGE)) -> None:
+async def fill(parts: ChangeStream, which: Iterable[int] = range(LARGE)) -> None:
     """Give it parts with these numbers, at once, a large change if not told otherwise."""
     for number in which:
         parts.take(part(number))
     await settle()
 
 
-async def all_of(parts: Inflow) -> tuple[Iterator[Changes], Ahead | None]:
+async def all_of(parts: ChangeStream) -> tuple[Iterator[Changes], Ahead | None]:
     await parts.written()
     return parts.handed_over()
 
 
 async def test_a_small_change_waits_whole() -> None:
     table = Table()
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         for number in range(SMALL):
             parts.take(part(number))
             await settle()
@@ -107,7 +107,7 @@ async def test_a_small_change_waits_whole() -> None:
 )
 async def test_all_of_a_large_change_is_written_ahead_in_order(count: int, size: int) -> None:
     table = Table()
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         for number in range(count):
             parts.take(part(number, size))
         await settle()
@@ -122,7 +122,7 @@ async def test_all_of_a_large_change_is_written_ahead_in_order(count: int, size:
 async def test_what_comes_while_others_write_ahead_waits_for_its_turn() -> None:
     table = Table()
     table.taken = True
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         await fill(parts)
         assert table.begun == []
         table.taken = False
@@ -134,7 +134,7 @@ async def test_what_comes_while_others_write_ahead_waits_for_its_turn() -> None:
 async def test_a_change_whose_turn_never_comes_is_handed_over_whole() -> None:
     table = Table()
     table.taken = True
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         for number in range(3 * LARGE):
             parts.take(part(number))
         rest, ahead = await all_of(parts)
@@ -144,7 +144,7 @@ async def test_a_change_whose_turn_never_comes_is_handed_over_whole() -> None:
 async def test_all_that_is_too_much_for_one_transaction_is_written_before_the_end_is_handed_over() -> None:
     table = Table()
     table.may.clear()
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         await fill(parts, range(5 * LARGE))
         ending = asyncio.create_task(parts.written())
         await settle()
@@ -160,7 +160,7 @@ async def test_who_is_cancelled_while_the_rest_is_written_waits_for_a_stretch_of
     table.may.clear()
 
     async def work() -> None:
-        async with Inflow(table.ahead) as parts:
+        async with ChangeStream(table.ahead) as parts:
             for number in range(3):
                 parts.take(part(number, inflow.STRETCH_BYTES))
             await parts.written()
@@ -180,21 +180,21 @@ async def test_who_is_cancelled_while_the_rest_is_written_waits_for_a_stretch_of
 
 async def test_what_is_not_handed_over_is_dropped() -> None:
     table = Table()
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         await fill(parts)
     assert (table.begun[0].dropped, table.taken) == (True, False)
 
 
 async def test_a_change_that_was_never_large_drops_nothing() -> None:
     table = Table()
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         parts.take(part(1))
     assert table.begun == []
 
 
 async def test_what_is_begun_anew_holds_nothing_of_what_was_before() -> None:
     table = Table()
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         await fill(parts)
         parts.forget()
         await fill(parts, range(100, 100 + LARGE))
@@ -208,7 +208,7 @@ async def test_what_is_begun_anew_holds_nothing_of_what_was_before() -> None:
 async def test_what_is_begun_anew_while_the_former_is_still_written_is_not_mixed_up_with_it() -> None:
     table = Table()
     table.may.clear()
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         await fill(parts)
         parts.forget()
         await fill(parts, range(100, 100 + LARGE))
@@ -224,7 +224,7 @@ async def test_what_is_begun_anew_while_the_former_is_still_written_is_not_mixed
 async def test_a_fault_of_the_store_is_told_at_the_next_part_and_at_the_end() -> None:
     table = Table()
     table.fault = StoreFault("The disk is full.")
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         await fill(parts)
         with pytest.raises(StoreFault):
             parts.take(part(LARGE))
@@ -236,7 +236,7 @@ async def test_a_fault_of_the_store_is_told_at_the_next_part_and_at_the_end() ->
 async def test_after_a_fault_another_attempt_is_none_the_worse() -> None:
     table = Table()
     table.fault = StoreFault("The disk is full.")
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         await fill(parts)
         parts.forget()
         table.fault = None
@@ -251,7 +251,7 @@ async def test_who_ends_waits_for_the_write_under_way_and_drops_although_it_is_c
     taken = asyncio.Event()
 
     async def work() -> None:
-        async with Inflow(table.ahead) as parts:
+        async with ChangeStream(table.ahead) as parts:
             await fill(parts)
             taken.set()
             await asyncio.sleep(60)
@@ -274,7 +274,7 @@ async def test_a_drop_that_does_not_end_is_not_waited_for_for_ever(monkeypatch: 
     table = Table()
     table.may.clear()
     async with asyncio.timeout(LONG_SECONDS):
-        async with Inflow(table.ahead) as parts:
+        async with ChangeStream(table.ahead) as parts:
             await fill(parts)
     assert not table.begun[0].dropped
     table.may.set()
@@ -285,7 +285,7 @@ async def test_a_drop_that_does_not_end_is_not_waited_for_for_ever(monkeypatch: 
 async def test_what_cannot_be_dropped_is_told_in_the_log_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
     table = Table()
     table.stuck = StoreFault("The disk is full.")
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         await fill(parts)
     assert [record.getMessage() for record in caplog.records] == [
         "What was written of a change that is not stored could not be taken back: The disk is full."
@@ -300,7 +300,7 @@ async def test_a_part_that_holds_no_rows_is_a_fault() -> None:
             await asyncio.to_thread(list, parts)
 
     table = Table()
-    async with Inflow(lambda: Reading(table)) as parts:
+    async with ChangeStream(lambda: Reading(table)) as parts:
         for _ in range(LARGE):
             parts.take(b"\xc1")
         with pytest.raises(msgspec.DecodeError):
@@ -310,7 +310,7 @@ async def test_a_part_that_holds_no_rows_is_a_fault() -> None:
 @pytest.mark.parametrize("name", ["CHANGE_BYTES", "WHOLE_BYTES"])
 async def test_a_change_has_a_largest_size(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(inflow, name, 100)
-    async with Inflow() as parts:
+    async with ChangeStream() as parts:
         parts.take(bytes(100))
         with pytest.raises(Refused, match="This would change more than"):
             parts.take(b"x")
@@ -319,7 +319,7 @@ async def test_a_change_has_a_largest_size(monkeypatch: pytest.MonkeyPatch, name
 async def test_what_is_written_counts_as_waiting_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflow, "CHANGE_BYTES", 2 * LARGE_BYTES)
     table = Table()
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         for number in range(6):
             parts.take(part(number, LARGE_BYTES))
             await settle()
@@ -344,7 +344,7 @@ async def play(sizes: Sequence[int], turns: Sequence[bool], *, frees_at: int) ->
     """Parts of these sizes, others having their turn after some of them, and the store free from one of them on."""
     table = Table()
     table.taken = True
-    async with Inflow(table.ahead) as parts:
+    async with ChangeStream(table.ahead) as parts:
         for number, size in enumerate(sizes):
             if number == frees_at:
                 table.taken = False

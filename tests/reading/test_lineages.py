@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents.values import Value
 from reconciler.git.snapshots import Snapshot
+from reconciler.model.values import Value
 from reconciler.reading import lineages
 from reconciler.reading.messages import Context, LineageFound, LineageJob
 from reconciler.store.contract import Changes, Record, SourcePlace
@@ -69,7 +69,7 @@ def explain(
     job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
     sent: list[Changes] = []
     view = PlanningView.open(store.path)
-    found = lineages.explain(job, view, number=7, emit=sent.append, rests=rests)
+    found = lineages.explain_lineage(job, view, number=7, emit=sent.append, rests=rests)
     view.close()
     return found, sent
 
@@ -206,16 +206,16 @@ def test_a_run_searches_for_a_moment_only(
     commits = written(repository, "a.yaml", "b.yaml")
     with Snapshot.open(repository.path / ".git", commits["b.yaml"]) as snapshot:
         monkeypatch.setattr(lineages, limit, 60.0)
-        assert lineages.of_run(snapshot, ["a.yaml"], is_first=is_first) == {
+        assert lineages.lineage_of_run(snapshot, ["a.yaml"], is_first=is_first) == {
             "a.yaml": {"author": AUTHOR, "commit": commits["a.yaml"], "date": FIRST_DATE}
         }
         monkeypatch.setattr(lineages, limit, 0.0)
-        assert lineages.of_run(snapshot, ["a.yaml"], is_first=is_first) == {}
+        assert lineages.lineage_of_run(snapshot, ["a.yaml"], is_first=is_first) == {}
 
 
 def test_a_plan_is_made_again_when_the_store_moves_while_its_run_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "edge"}, "spec": {}}
-    search = lineages.of_run
+    search = lineages.lineage_of_run
 
     def slow(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
         found = search(snapshot, paths, is_first=is_first)
@@ -224,7 +224,7 @@ def test_a_plan_is_made_again_when_the_store_moves_while_its_run_searches(monkey
 
     with worlds.world({"a": worlds.Following()}) as world:
         world.push("a", {"edge.json": json.dumps(resource)})
-        monkeypatch.setattr(lineages, "of_run", slow)
+        monkeypatch.setattr(lineages, "lineage_of_run", slow)
         ran = world.look("a")
         assert ran is not None
         assert (ran.planned.counts, ran.planned.revision) == ({"unchanged": 1}, 1)

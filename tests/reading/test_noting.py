@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.planning import footprints
-from reconciler.planning.footprints import EVERYTHING
-from reconciler.reading.noting import NotingView
-from reconciler.resources.keys import Key
+from reconciler.model import outcomes
+from reconciler.model.names import Key
+from reconciler.model.outcomes import EVERYTHING
+from reconciler.reading.noting import RecordingView
 from reconciler.store import connections, migrating
 from reconciler.store.planning_view import PlanningView
 
@@ -41,7 +41,7 @@ def view(tmp_path: Path) -> Iterator[PlanningView]:
 
 
 def facts(footprint: bytes) -> set[bytes]:
-    return {footprint[at : at + footprints.WIDTH] for at in range(0, len(footprint), footprints.WIDTH)}
+    return {footprint[at : at + outcomes.WIDTH] for at in range(0, len(footprint), outcomes.WIDTH)}
 
 
 def public(kind: type) -> set[str]:
@@ -49,7 +49,7 @@ def public(kind: type) -> set[str]:
 
 
 def noting_reads() -> set[str]:
-    return {name for name in vars(NotingView) if not name.startswith("_")} - {"footprint", "close"}
+    return {name for name in vars(RecordingView) if not name.startswith("_")} - {"footprint", "close"}
 
 
 def test_every_read_has_its_place() -> None:
@@ -59,10 +59,10 @@ def test_every_read_has_its_place() -> None:
     assert not noted & NOT_NOTED
 
 
-WHOLE = footprints.of_all("p")
-KEYS, TARGETS = footprints.of("p", [ONE, OTHER]), footprints.of("p", [], targets=[ONE, OTHER])
-IDS, OWNED = footprints.of("p", [], ids=["id", "other"]), footprints.of("p", [], owners=["r"])
-REMEMBERED = footprints.of("p", [], repositories=["r"])
+WHOLE = outcomes.footprint_of_all("p")
+KEYS, TARGETS = outcomes.footprint_of("p", [ONE, OTHER]), outcomes.footprint_of("p", [], targets=[ONE, OTHER])
+IDS, OWNED = outcomes.footprint_of("p", [], ids=["id", "other"]), outcomes.footprint_of("p", [], owners=["r"])
+REMEMBERED = outcomes.footprint_of("p", [], repositories=["r"])
 
 READS: dict[str, tuple[Callable[[PlanningView], Any], bytes]] = {
     "stored": (lambda view: view.stored("p", [ONE, OTHER]), KEYS),
@@ -71,11 +71,11 @@ READS: dict[str, tuple[Callable[[PlanningView], Any], bytes]] = {
     "identities": (lambda view: view.identities("p", (one for one in [ONE, OTHER])), KEYS),
     "bodies": (lambda view: view.bodies("p", [ONE, OTHER]), KEYS),
     "documents": (lambda view: view.documents("p", dict.fromkeys([ONE, OTHER])), KEYS),
-    "versions_holding": (lambda view: list(view.versions_holding("p", ONE, [b"1"])), footprints.of("p", [ONE])),
-    "versions_of": (lambda view: list(view.versions_of("p", ONE)), footprints.of("p", [ONE])),
-    "versions_back": (lambda view: list(view.versions_back("p", ONE, most=1)), footprints.of("p", [ONE])),
-    "version": (lambda view: view.version("p", ONE, 1), footprints.of("p", [ONE])),
-    "past_routes": (lambda view: view.past_routes("p"), footprints.of("p", [footprints.PAST_ROUTES])),
+    "versions_holding": (lambda view: list(view.versions_holding("p", ONE, [b"1"])), outcomes.footprint_of("p", [ONE])),
+    "versions_of": (lambda view: list(view.versions_of("p", ONE)), outcomes.footprint_of("p", [ONE])),
+    "versions_back": (lambda view: list(view.versions_back("p", ONE, most=1)), outcomes.footprint_of("p", [ONE])),
+    "version": (lambda view: view.version("p", ONE, 1), outcomes.footprint_of("p", [ONE])),
+    "past_routes": (lambda view: view.past_routes("p"), outcomes.footprint_of("p", [outcomes.PAST_ROUTES])),
     "referrers": (lambda view: view.referrers("p", [ONE, OTHER]), TARGETS),
     "taken_ids": (lambda view: view.taken_ids("p", ["id", "other"]), IDS),
     "owned": (lambda view: view.owned("r", "p"), OWNED),
@@ -83,7 +83,10 @@ READS: dict[str, tuple[Callable[[PlanningView], Any], bytes]] = {
     "owned_unwanted": (lambda view: view.owned_unwanted("r", "p"), OWNED + REMEMBERED),
     "standing_at": (lambda view: view.standing_at("r", "p", ["a.yaml"]), OWNED),
     "without_lineage": (lambda view: view.without_lineage("r", "p", limit=1), OWNED),
-    "unconverged": (lambda view: view.unconverged("r"), footprints.of("p", [], owners=["r"], repositories=["r"])),
+    "unconverged": (
+        lambda view: view.unconverged("r"),
+        outcomes.footprint_of("p", [], owners=["r"], repositories=["r"]),
+    ),
     "approval": (lambda view: view.approval("r"), REMEMBERED),
     "blobs": (lambda view: view.blobs("r", ["a.yaml"]), REMEMBERED),
     "given": (lambda view: view.given("r"), REMEMBERED),
@@ -109,21 +112,21 @@ READS: dict[str, tuple[Callable[[PlanningView], Any], bytes]] = {
 
 @pytest.mark.parametrize("read", READS)
 def test_a_read_is_noted_with_what_it_looks_at(view: PlanningView, read: str) -> None:
-    noted = NotingView(view, "p")
+    noted = RecordingView(view, "p")
     noted.stored("p", [BEFORE])
     ask, expected = READS[read]
     with noted.snapshot():
         answer = ask(noted)
     with view.snapshot():
         assert answer == ask(view)
-    beside = footprints.of("p", [BEFORE], whole=footprints.OF_PLAN)
+    beside = outcomes.footprint_of("p", [BEFORE], whole=outcomes.OF_PLAN)
     is_everything = expected == EVERYTHING
     assert facts(noted.footprint()) == (set() if is_everything else facts(expected) | facts(beside))
 
 
 def test_a_read_of_everything_in_a_project_leaves_noted_what_belongs_to_no_project(view: PlanningView) -> None:
     """A repository may have been another project's."""
-    noted = NotingView(view, "p")
+    noted = RecordingView(view, "p")
     with noted.snapshot():
         noted.repository("r")
         noted.owned_count("r", "p")
@@ -136,6 +139,6 @@ def test_all_reads_are_tried() -> None:
 
 
 def test_closing_it_leaves_the_view_open(view: PlanningView) -> None:
-    NotingView(view, "p").close()
+    RecordingView(view, "p").close()
     with view.snapshot():
         assert view.stored("p", [ONE]) == {}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from reconciler.git.snapshots import Snapshot
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.plans.models import SENSITIVE_CHANGED, Status
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import SENSITIVE_CHANGED, PlanStatus
 from reconciler.reading import reviews, trees
 from tests import canaries, worlds
 from tests.worlds import Following, World
@@ -34,14 +34,14 @@ def world() -> Iterator[World]:
         yield made
 
 
-def propose(world: World, files: dict[str, str]) -> dict[str, Status]:
+def propose(world: World, files: dict[str, str]) -> dict[str, PlanStatus]:
     """What the plan of these files says, by name."""
     head = world.mirrors["a"].propose(files, onto=world.heads["a"])
     entry = world.review("a", head)
     return {str(one.name): one for one in entry.statuses}
 
 
-def paths(status: Status) -> list[str]:
+def paths(status: PlanStatus) -> list[str]:
     return [field.path for field in status.fields]
 
 
@@ -203,7 +203,7 @@ def test_what_is_invalid_itself_does_not_say_why_twice(world: World) -> None:
 
 
 def test_deletions_that_would_be_held_are_listed_and_those_held_before_are_told_apart(world: World) -> None:
-    def told(one: Status) -> tuple[str | None, str, bool, bool]:
+    def told(one: PlanStatus) -> tuple[str | None, str, bool, bool]:
         assert (one.status, one.at is not None) == (UpdateStatus.DELETED, True)
         return one.name, str(one.at).partition(":")[0], one.held, one.existing
 
@@ -263,7 +263,7 @@ def test_each_file_of_the_base_is_named_before_it_is_read_and_none_while_the_tre
         return walk(*arguments)
 
     monkeypatch.setattr(trees, "_considered", walked)
-    reviews.plan(world.review_job("a", head), world.view, number=1, rests=lambda: False, at=read.append)
+    reviews.plan_review(world.review_job("a", head), world.view, number=1, rests=lambda: False, at=read.append)
     with Snapshot.open(mirror.path, base) as before, Snapshot.open(mirror.path, head) as after:
         assert read == [before.blob("x.yaml"), "", "walk", after.blob("x.yaml"), after.blob("y.yaml"), ""]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.reading import inflow
-from reconciler.reading.children import SECONDS, Seconds
-from reconciler.reading.client import Reader
+from reconciler.reading.children import SECONDS, WorkerSeconds
+from reconciler.reading.client import WorkerClient
 from reconciler.reading.messages import CommitJob
 from reconciler.rounds import OPTIMISTIC
 from reconciler.store.contract import StoreFault
@@ -160,7 +160,7 @@ async def test_a_reader_that_has_no_memory_left_goes_on_and_the_next_run_does_it
     tmp_path: Path, large: Expected, monkeypatch: pytest.MonkeyPatch, step: Step, number: int
 ) -> None:
     marks = tmp_path / "marks"
-    reader = Reader(command=dying.command(step, number, marks=marks, harm=Harm.STARVE))
+    reader = WorkerClient(command=dying.command(step, number, marks=marks, harm=Harm.STARVE))
     dying.arm(marks)
     streams = Streams(monkeypatch)
     async with world(tmp_path / "disturbed", large.empty, reader=reader) as disturbed:
@@ -180,7 +180,7 @@ async def test_a_plan_that_takes_too_long_while_it_is_streamed_is_given_up_and_m
     command = dying.command(Step.PART, 4, marks=marks, harm=Harm.HANG)
     dying.arm(marks)
     streams = Streams(monkeypatch)
-    reader = Reader(command=command, seconds={**SECONDS, CommitJob: Seconds(run=8.0)})
+    reader = WorkerClient(command=command, seconds={**SECONDS, CommitJob: WorkerSeconds(run=8.0)})
     async with world(tmp_path / "disturbed", large.empty, reader=reader) as disturbed:
         assert differences(await first_of(disturbed, large), large.after_first) == []
         assert await disturbed.outcomes() == ["succeeded", "failed"]
@@ -196,7 +196,7 @@ async def test_a_file_that_ends_the_parser_is_set_aside_and_all_others_are_strea
     bad = source.commit()
     expected = Expected(source, bad, second, large.empty, {}, {})
     streams = Streams(monkeypatch)
-    async with world(tmp_path / "disturbed", large.empty, reader=Reader(command=crashing.COMMAND)) as disturbed:
+    async with world(tmp_path / "disturbed", large.empty, reader=WorkerClient(command=crashing.COMMAND)) as disturbed:
         found = await first_of(disturbed, expected)
         assert await disturbed.outcomes() == ["partial"]
     assert resources(found) == resources(large.after_first)

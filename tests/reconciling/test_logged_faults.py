@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Head
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import RefHead
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
-from reconciler.reconciling.tallies import Tally
+from reconciler.reconciling.tallies import RunTally
 from reconciler.remotes.following import Following
 from tests import entries
 from tests.api.parts import started
@@ -26,9 +26,9 @@ class Failing:
     generation = 0
     why = DOWN
 
-    async def look(self, **_: object) -> Head:
+    async def look(self, **_: object) -> RefHead:
         """Fails."""
-        raise GitFault(State.UNREACHABLE, self.why)
+        raise GitFault(RepositoryState.UNREACHABLE, self.why)
 
 
 async def test_a_fault_is_warned_of_when_it_is_news_or_asked_for_and_not_at_each_look(
@@ -46,7 +46,7 @@ async def test_a_fault_is_warned_of_when_it_is_news_or_asked_for_and_not_at_each
             origin="",
             neighbours=tuple,
             clock=parts.clock,
-            tally=Tally(),
+            tally=RunTally(),
         )
         for number, (trigger, why) in enumerate(
             [

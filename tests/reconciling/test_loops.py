@@ -13,9 +13,9 @@ from typing import Any, cast
 import pytest
 
 from reconciler.reconciling import suspending
-from reconciler.reconciling.lineage import Lineage
+from reconciler.reconciling.lineage import LineageSearch
 from reconciler.reconciling.loops import Loop
-from reconciler.reconciling.pacing import LOOKS, WINDOW, Failure
+from reconciler.reconciling.pacing import LOOKS, WINDOW, PollFailure
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
 from reconciler.remotes.credentials import Credentials
@@ -25,8 +25,8 @@ from tests import entries
 
 HOUR = 3_600.0
 TURN = 1e-6  # seconds that one turn of the event loop takes
-MAY_PASS = Failure(may_pass=True)
-FOR_A_PERSON = Failure(may_pass=False)
+MAY_PASS = PollFailure(may_pass=True)
+FOR_A_PERSON = PollFailure(may_pass=False)
 EPOCH = datetime(2026, 11, 21, tzinfo=UTC)
 UNTIL = "2026-11-21T01:00:00.000Z"  # an hour later
 
@@ -75,13 +75,13 @@ class Scripted:
             interval=interval,
             credentials=Credentials(token_file=credentials),
         )
-        self.failure: Failure | None = None
+        self.failure: PollFailure | None = None
         self.suspension: SuspensionRow | None = None
         self.late = 0.0  # seconds by which the clock of the wall lags behind that of the loop
         self.looks: list[tuple[float, Trigger]] = []
-        self.lineage = cast("Lineage", LINEAGE)
+        self.lineage = cast("LineageSearch", LINEAGE)
 
-    async def reconcile(self, run: Run, *, full: bool) -> Failure | None:
+    async def reconcile(self, run: Run, *, full: bool) -> PollFailure | None:
         assert not full
         self.looks.append((_now(), run.trigger))
         if self.suspension_is_over:
@@ -94,7 +94,7 @@ class Scripted:
 
     @property
     def suspension_is_over(self) -> bool:
-        return self.suspension is not None and suspending.is_over(self.suspension, self._clock())
+        return self.suspension is not None and suspending.is_suspension_over(self.suspension, self._clock())
 
     def _clock(self) -> datetime:
         return EPOCH + timedelta(seconds=_now() - self.late)
@@ -103,7 +103,7 @@ class Scripted:
 class Failing(Scripted):
     """One whose looks cannot even be recorded."""
 
-    async def reconcile(self, run: Run, *, full: bool) -> Failure | None:
+    async def reconcile(self, run: Run, *, full: bool) -> PollFailure | None:
         await super().reconcile(run, full=full)
         raise ValueError
 
@@ -209,7 +209,7 @@ def test_an_event_acts_at_once_while_looks_fail() -> None:
 
 def test_only_a_person_is_faster_than_the_remote_asks_for() -> None:
     reconciler = Scripted()
-    reconciler.failure = Failure(may_pass=True, retry_after=500.0)
+    reconciler.failure = PollFailure(may_pass=True, retry_after=500.0)
 
     async def meanwhile(loop: Loop) -> None:
         await asyncio.sleep(100.0)
@@ -319,7 +319,7 @@ def test_the_seconds_left_of_a_suspension() -> None:
     found = [suspending.seconds_left(row, end + moment) for moment in moments]
     assert found == [1.5, 0.0004, 0.0, 0.0, 0.0]
     # As soon as nothing is left, it is over: otherwise the loop would look again and again.
-    assert [suspending.is_over(row, end + moment) for moment in moments] == [False, False, True, True, True]
+    assert [suspending.is_suspension_over(row, end + moment) for moment in moments] == [False, False, True, True, True]
     assert suspending.seconds_left(None, end) == math.inf
     assert suspending.seconds_left(row._replace(until=None), end) == math.inf
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.git import refs
-from reconciler.git.faults import GitFault, State
-from reconciler.reconciling.trusting import Trust
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.reconciling.trusting import SignatureTrust
 from reconciler.remotes.following import Following, Remotes
-from reconciler.remotes.sharing import Place
+from reconciler.remotes.sharing import RemotePlace
 from reconciler.remotes.sources import Source
 from tests.repositories import Repository
 from tests.signing import Signer, allow, sign_with
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.anyio
 
 def following(folder: Path, source: Repository, **followed: str) -> Following:
     """Something of a repository that is followed."""
-    remotes = Remotes(lambda _: Place(folder / "mirror.git", folder / "home", folder / "home"), clock=time.monotonic)
+    remotes = Remotes(
+        lambda _: RemotePlace(folder / "mirror.git", folder / "home", folder / "home"), clock=time.monotonic
+    )
     return remotes.follow(Source(url=str(source.path), follows=refs.following(**followed)))
 
 
@@ -30,7 +32,7 @@ async def test_ends_when_the_head_or_the_file_of_signers_changes(tmp_path: Path)
     sign_with(source, ada)
     source.commit()
     followed = following(tmp_path, source, branch="main")
-    trust = Trust(file, followed)
+    trust = SignatureTrust(file, followed)
     head = await followed.bring(await followed.look())
     assert not await trust.has(head)
     await trust.check(head)
@@ -43,12 +45,12 @@ async def test_ends_when_the_head_or_the_file_of_signers_changes(tmp_path: Path)
     allow(file, eve)
     with pytest.raises(GitFault) as caught:
         await trust.check(head)
-    assert caught.value.state is State.UNSIGNED
+    assert caught.value.state is RepositoryState.UNSIGNED
     assert not await trust.has(head)
     file.unlink()
     with pytest.raises(GitFault, match="does not exist") as caught:
         await trust.has(head)
-    assert caught.value.state is State.UNSIGNED
+    assert caught.value.state is RepositoryState.UNSIGNED
 
 
 async def test_needs_no_signature_without_a_file_of_signers(tmp_path: Path) -> None:
@@ -56,7 +58,7 @@ async def test_needs_no_signature_without_a_file_of_signers(tmp_path: Path) -> N
     source.commit()
     followed = following(tmp_path, source)
     head = await followed.bring(await followed.look())
-    trust = Trust(None, followed)
+    trust = SignatureTrust(None, followed)
     await trust.check(head)
     assert await trust.has(head)
 
@@ -67,7 +69,7 @@ async def test_is_asked_again_of_a_tag_that_was_made_anew_for_the_same_commit(tm
     source.commit()
     source.git("tag", "v1")
     followed = following(tmp_path, source, tag="v1")
-    trust = Trust(allow(tmp_path / "signers", ada), followed)
+    trust = SignatureTrust(allow(tmp_path / "signers", ada), followed)
     for options in ([], ["--annotate", "--message=Plain"]):
         source.git("tag", "--force", *options, "v1")
         with pytest.raises(GitFault, match="is not signed"):

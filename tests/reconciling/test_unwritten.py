@@ -8,15 +8,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Head
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import RefHead
 from reconciler.metrics import runs as metrics
 from reconciler.metrics.families import Sample
 from reconciler.notifying import repositories
 from reconciler.reconciling import showing
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
-from reconciler.reconciling.tallies import Tally
+from reconciler.reconciling.tallies import RunTally
 from reconciler.remotes.following import Following
 from tests import entries
 from tests.api.parts import Parts, started
@@ -36,10 +36,10 @@ class Failing:
     def __init__(self) -> None:
         self.is_looked_at = asyncio.Event()
 
-    async def look(self, **_: object) -> Head:
+    async def look(self, **_: object) -> RefHead:
         """Fails."""
         self.is_looked_at.set()
-        raise GitFault(State.UNREACHABLE, DOWN)
+        raise GitFault(RepositoryState.UNREACHABLE, DOWN)
 
 
 def reconciler(parts: Parts, *, suspended: bool = False, remote: Failing | None = None) -> Reconciler:
@@ -52,15 +52,15 @@ def reconciler(parts: Parts, *, suspended: bool = False, remote: Failing | None 
         origin="",
         neighbours=tuple,
         clock=parts.clock,
-        tally=Tally(),
+        tally=RunTally(),
     )
 
 
 async def seen(one: Reconciler, parts: Parts) -> tuple[str, str | None, list[object]]:
     """State and message as the API shows them, and what the metrics say: the state, and whether looks fail."""
-    shown = msgspec.json.decode(await showing.shown(one, parts.services.store))
-    every: Any = SimpleNamespace(tally=Tally(), reconcilers=lambda: [one])
-    samples = [step for step in metrics.steps(every) if isinstance(step, Sample)]
+    shown = msgspec.json.decode(await showing.shown_repository(one, parts.services.store))
+    every: Any = SimpleNamespace(tally=RunTally(), reconcilers=lambda: [one])
+    samples = [step for step in metrics.run_steps(every) if isinstance(step, Sample)]
     told: list[object] = [step.labels[-1] for step in samples if step.family is metrics.STATE]
     told += [step.value for step in samples if step.family is metrics.FAILING]
     return shown["state"], shown["message"], told
@@ -77,7 +77,7 @@ async def test_a_fault_that_cannot_be_written_is_shown_counted_and_notified_of(t
         with SqliteEngine(tmp_path).failing(store):
             await looked(one)
         assert await seen(one, parts) == ("unreachable", DOWN, ["unreachable", 1])
-        [found] = repositories.of_state(one)
+        [found] = repositories.cause_of_state(one)
         assert found.facts["message"] == DOWN
         assert (await store.repository("telemetry"), one.remembered) == (None, None)
         await looked(one)

@@ -10,50 +10,50 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import HEAD, Followed, Head, Kind
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import HEAD, Followed, RefHead, RefKind
 from reconciler.git.snapshots import Snapshot
 from reconciler.remotes.following import Following
-from reconciler.remotes.sharing import Place
+from reconciler.remotes.sharing import RemotePlace
 from reconciler.remotes.sources import Source
 from tests.remotes.shims import Shim
 from tests.repositories import Repository
 
 
-def place(folder: Path, source: Source) -> Place:
+def place(folder: Path, source: Source) -> RemotePlace:
     """Where a remote's files are in these tests."""
     name = f"{Path(source.url).name}{'-' + source.credentials.username if source.credentials.username else ''}"
-    return Place(folder / f"mirrors/{name}.git", folder / "git" / name, folder)
+    return RemotePlace(folder / f"mirrors/{name}.git", folder / "git" / name, folder)
 
 
 def branch(name: str) -> Followed:
-    return Followed(Kind.BRANCH, name)
+    return Followed(RefKind.BRANCH, name)
 
 
 def tag(name: str) -> Followed:
-    return Followed(Kind.TAG, name)
+    return Followed(RefKind.TAG, name)
 
 
 def commit(name: str) -> Followed:
-    return Followed(Kind.COMMIT, name)
+    return Followed(RefKind.COMMIT, name)
 
 
 def source(repository: Repository, follows: Followed = HEAD, *, max_objects: int = 1000) -> Source:
     return Source(url=str(repository.path), follows=follows, timeout=30, max_objects=max_objects)
 
 
-async def brought(following: Following) -> Head:
+async def brought(following: Following) -> RefHead:
     return await following.bring(await following.look())
 
 
-async def fault(following: Following, url: Path) -> tuple[State, str]:
+async def fault(following: Following, url: Path) -> tuple[RepositoryState, str]:
     """The fault that a look and a fetch end in."""
     with pytest.raises(GitFault) as found:
         await brought(following)
     return found.value.state, found.value.message.replace(str(url), "URL")
 
 
-def files(following: Following, head: Head) -> list[str]:
+def files(following: Following, head: RefHead) -> list[str]:
     with Snapshot.open(following.path, head.commit) as snapshot:
         return [file.path for file in snapshot.files("")]
 

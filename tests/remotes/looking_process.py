@@ -15,13 +15,13 @@ from pathlib import Path
 
 from reconciler.git.faults import GitFault
 from reconciler.remotes.following import Remotes
-from reconciler.remotes.sharing import Place
+from reconciler.remotes.sharing import RemotePlace
 from reconciler.remotes.sources import Source
 
 
 async def look(state: Path, url: str) -> str:
     """What a person reads."""
-    remotes = Remotes(lambda _: Place(state / "one.git", state / "git", state), clock=time.monotonic)
+    remotes = Remotes(lambda _: RemotePlace(state / "one.git", state / "git", state), clock=time.monotonic)
     try:
         return (await remotes.follow(Source(url=url)).look()).ref
     except GitFault as fault:

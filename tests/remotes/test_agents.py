@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from reconciler import regular_files
-from reconciler.errors import Refused, Transient
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model.errors import Refused, Transient
 from reconciler.remotes import agents
 from reconciler.remotes.agents import SOCKET, Agent
 from tests import needs
@@ -114,7 +114,7 @@ async def test_says_that_the_passphrase_is_wrong_and_asks_once(tmp_path: Path, k
     async with running(tmp_path, key, passphrase="canary-wrong") as agent:
         with pytest.raises(GitFault) as caught:
             await agent.ready()
-        assert caught.value.state is State.UNAUTHORIZED
+        assert caught.value.state is RepositoryState.UNAUTHORIZED
         assert caught.value.message == (
             f"{tmp_path / 'passphrase'}, the file of credentials.sshPassphraseFile, does not open the key"
             f" {key.private}; correct it, or credentials.sshKeyFile"
@@ -181,7 +181,7 @@ async def test_says_that_the_key_takes_too_long_to_open(
             shim(tmp_path, "ssh-add", patched, script='[ "$2" = -D ] || sleep 987')
             with pytest.raises(GitFault) as caught:
                 await agent.ready()
-        assert (caught.value.state, caught.value.transient) == (State.UNAUTHORIZED, False)
+        assert (caught.value.state, caught.value.transient) == (RepositoryState.UNAUTHORIZED, False)
         assert caught.value.message == (
             f"{key.private}, the file of credentials.sshKeyFile, takes more than 0.5 seconds to open; make the key anew"
             " with fewer rounds (`ssh-keygen -a`)"
@@ -242,14 +242,14 @@ async def test_says_that_a_program_of_ssh_is_missing(
 async def test_a_disk_that_hangs_stops_none_but_the_agents_callers(
     tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hanging, real = threading.Event(), regular_files.identity
+    hanging, real = threading.Event(), regular_files.file_identity
 
-    def identity(path: Path) -> regular_files.Identity | None:
+    def identity(path: Path) -> regular_files.FileIdentity | None:
         hanging.wait(10)
         return real(path)
 
     async with running(tmp_path, key) as agent:
-        monkeypatch.setattr(regular_files, "identity", identity)
+        monkeypatch.setattr(regular_files, "file_identity", identity)
         task = asyncio.create_task(agent.ready())
         await until((tmp_path / "home" / SOCKET).exists)
         assert not task.done()

@@ -14,11 +14,11 @@ SECRET = "canary-  p@ss\\n $word%s 'é\" "
 
 def answer(tmp_path: Path, question: str, secret: str = SECRET) -> tuple[int, bytes, bytes]:
     """What it says to a question, as (status, output, errors)."""
-    with memory_files.opened(f"{secret}\n".encode()) as descriptor:
-        answer = memory_files.inherited(descriptor)
-        told = askpass.variables(QUESTION, answer, encoded="Password for 'https://%61da@git.example': ")
+    with memory_files.open_memory_file(f"{secret}\n".encode()) as descriptor:
+        answer = memory_files.inherited_path(descriptor)
+        told = askpass.askpass_variables(QUESTION, answer, encoded="Password for 'https://%61da@git.example': ")
         done = subprocess.run(
-            [askpass.install(tmp_path), question],
+            [askpass.install_askpass(tmp_path), question],
             env={"PATH": os.environ["PATH"], **told},
             pass_fds=[descriptor],
             capture_output=True,

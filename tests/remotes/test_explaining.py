@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import HEAD, Head
-from reconciler.remotes.explaining import explain, explained, of_mirror
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import HEAD, RefHead
+from reconciler.remotes.explaining import explain, explained_fault, of_mirror
 from reconciler.remotes.mirrors import Mirror
 from reconciler.remotes.program import GitProgram, Output
 from reconciler.remotes.sources import Source
@@ -37,21 +37,21 @@ async def mirror(tmp_path: Path) -> Mirror:
     source = Source(url=str(origin.path))
     mirror = Mirror(tmp_path / "state/mirrors/one.git", GitProgram(tmp_path / "state/git"), url=URL)
     await mirror.ensure()
-    await mirror.fetch(source, {HEAD: Head("HEAD", origin.head())})
+    await mirror.fetch(source, {HEAD: RefHead("HEAD", origin.head())})
     return mirror
 
 
 async def of_a_remote(mirror: Mirror, stderr: str) -> GitFault:
     """The fault when git talks to a remote and ends with these words."""
     output = failed(stderr.format(mirror=mirror.path))
-    return await explained(Source(url=URL), output, mirror=mirror.path, program=mirror.program)
+    return await explained_fault(Source(url=URL), output, mirror=mirror.path, program=mirror.program)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stderr", ABOUT_THE_MIRROR)
 async def test_a_remote_that_speaks_of_our_mirror_does_not_have_it_made_anew(mirror: Mirror, stderr: str) -> None:
     fault = await of_a_remote(mirror, f"{stderr}\nfatal: Could not read from remote repository.")
-    assert fault.state is State.UNREACHABLE
+    assert fault.state is RepositoryState.UNREACHABLE
     assert fault.message.startswith(f"the connection to {URL} ended before an answer (")
 
 
@@ -59,7 +59,7 @@ async def test_a_remote_that_speaks_of_our_mirror_does_not_have_it_made_anew(mir
 async def test_a_mirror_that_is_named_and_whole_is_not_made_anew(mirror: Mirror) -> None:
     fault = await of_a_remote(mirror, ABOUT_THE_MIRROR[2])
     assert (fault.state, fault.message) == (
-        State.UNREACHABLE,
+        RepositoryState.UNREACHABLE,
         f"{URL} cannot be read ({mirror.path}); mend that, and it is read",
     )
 
@@ -100,7 +100,7 @@ async def test_a_mirror_that_is_damaged_is_found_so_once_git_speaks_of_it(
 ) -> None:
     damage(mirror.path)
     fault = await of_a_remote(mirror, ABOUT_THE_MIRROR[2])
-    assert (fault.state, fault.message) == (State.MIRROR_CORRUPT, DAMAGED)
+    assert (fault.state, fault.message) == (RepositoryState.MIRROR_CORRUPT, DAMAGED)
 
 
 @pytest.mark.anyio
@@ -110,14 +110,14 @@ async def test_a_mirror_is_not_damaged_because_a_look_into_it_was_killed(
 ) -> None:
     shim.kill(check)
     fault = await of_a_remote(mirror, ABOUT_THE_MIRROR[2])
-    assert (fault.state, shim.count(check)) == (State.UNREACHABLE, 1)
+    assert (fault.state, shim.count(check)) == (RepositoryState.UNREACHABLE, 1)
 
 
 @pytest.mark.anyio
 async def test_a_mirror_that_is_damaged_is_not_looked_into_before_git_speaks_of_it(mirror: Mirror) -> None:
     garble_ref(mirror.path)
     fault = await of_a_remote(mirror, "Connection closed by 127.0.0.1 port 22")
-    assert fault.state is State.UNREACHABLE
+    assert fault.state is RepositoryState.UNREACHABLE
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_a_mirror_that_is_damaged_is_not_looked_into_before_git_speaks_of_
 )
 def test_git_is_believed_of_what_it_finds_in_our_own_files(stderr: str, message: str) -> None:
     fault = of_mirror(URL, failed(stderr), mirror=Path("/var/m.git"))
-    assert (fault.state, fault.message) == (State.MIRROR_CORRUPT, message)
+    assert (fault.state, fault.message) == (RepositoryState.MIRROR_CORRUPT, message)
 
 
 @pytest.mark.parametrize(
@@ -139,47 +139,47 @@ def test_git_is_believed_of_what_it_finds_in_our_own_files(stderr: str, message:
     [
         (
             "fatal: mismatched algorithms: client sha1; server sha256\n",
-            State.UNSUPPORTED_FORMAT,
+            RepositoryState.UNSUPPORTED_FORMAT,
             "/srv/a uses another object format than SHA-1, which is not supported; convert it to SHA-1",
         ),
         (
             "fatal: unknown repository extension found:\n\trefstorage\nfatal: Could not read from remote repository.\n",
-            State.UNSUPPORTED_FORMAT,
+            RepositoryState.UNSUPPORTED_FORMAT,
             "/srv/a keeps its refs as reftable, which the installed git cannot read; migrate its refs to files",
         ),
         (
             f"error: object {'a' * 40}: treeNotSorted: not sorted\nfatal: fsck error in packed object\n",
-            State.UNSUPPORTED_FORMAT,
+            RepositoryState.UNSUPPORTED_FORMAT,
             f"/srv/a holds an object that fails Git's integrity checks ({'a' * 40}: treeNotSorted); repair its history",
         ),
         (
             "fatal: '/srv/a' does not appear to be a git repository\n",
-            State.UNREACHABLE,
+            RepositoryState.UNREACHABLE,
             "/srv/a is not a Git repository; make one there, or correct `url`",
         ),
         (
             "fatal: write error: File too large\n",
-            State.UNREACHABLE,
+            RepositoryState.UNREACHABLE,
             "/srv/a sends more than the 512 bytes that one fetch may bring; shorten its history",
         ),
         (
             "fatal: not a git repository: /srv/gone/.git/worktrees/a\n",
-            State.UNREACHABLE,
+            RepositoryState.UNREACHABLE,
             "/srv/a names a Git repository that is gone; put that back, or correct `url`",
         ),
         (
             "fatal: something \x1b[31mnew\n",
-            State.UNREACHABLE,
+            RepositoryState.UNREACHABLE,
             "/srv/a cannot be read (`git fsck` there says why); mend that, and it is read",
         ),
         (
             "",
-            State.UNREACHABLE,
+            RepositoryState.UNREACHABLE,
             "/srv/a cannot be read (git gave no reason); mend that, and it is read",
         ),
     ],
 )
-def test_says_what_git_complained_of(stderr: str, state: State, message: str) -> None:
+def test_says_what_git_complained_of(stderr: str, state: RepositoryState, message: str) -> None:
     fault = explain(Source(url="/srv/a", max_bytes=512), Output(128, b"", stderr, truncated=False))
     assert (fault.state, fault.message) == (state, message)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import State
-from reconciler.git.refs import Followed, Head, Kind
+from reconciler.git.faults import RepositoryState
+from reconciler.git.refs import Followed, RefHead, RefKind
 from reconciler.git.snapshots import Snapshot
 from reconciler.remotes.following import Remotes
 from tests.remotes.followings import brought, commit, fault, files, source, tag
@@ -20,14 +20,14 @@ async def test_a_tag_is_followed_when_it_moves(remotes: Remotes, origin: Reposit
     first = origin.head()
     origin.git("tag", "v1")
     following = remotes.follow(source(origin, tag("v1")))
-    assert await brought(following) == Head("refs/tags/v1", first)
+    assert await brought(following) == RefHead("refs/tags/v1", first)
     second = origin.commit()
     origin.git("tag", "--force", "--annotate", "--message=Moved", "v1")
     moved = await brought(following)
     assert (moved.ref, moved.commit, moved.branch) == ("refs/tags/v1", second, None)
     assert files(following, moved) == ["a.yaml"]
     origin.git("tag", "--force", "v1", first)  # back, to what the mirror holds
-    assert await brought(following) == Head("refs/tags/v1", first)
+    assert await brought(following) == RefHead("refs/tags/v1", first)
 
 
 async def test_a_tag_of_a_tag_leads_to_the_commit(remotes: Remotes, origin: Repository) -> None:
@@ -39,9 +39,9 @@ async def test_a_tag_of_a_tag_leads_to_the_commit(remotes: Remotes, origin: Repo
 
 async def test_any_ref_is_followed_and_a_branch_by_its_name(remotes: Remotes, origin: Repository) -> None:
     origin.git("update-ref", "refs/pull/7/head", "HEAD")
-    pull = remotes.follow(source(origin, Followed(Kind.REF, "refs/pull/7/head")))
-    assert await brought(pull) == Head("refs/pull/7/head", origin.head())
-    main = remotes.follow(source(origin, Followed(Kind.REF, "refs/heads/main")))
+    pull = remotes.follow(source(origin, Followed(RefKind.REF, "refs/pull/7/head")))
+    assert await brought(pull) == RefHead("refs/pull/7/head", origin.head())
+    main = remotes.follow(source(origin, Followed(RefKind.REF, "refs/heads/main")))
     assert (await brought(main)).branch == "main"
 
 
@@ -51,7 +51,7 @@ async def test_a_commit_stays_and_is_asked_for_once(remotes: Remotes, origin: Re
     origin.commit()
     following = remotes.follow(source(origin, commit(first)))
     head = await brought(following)
-    assert (head, files(following, head)) == (Head(first, first), ["a.yaml"])
+    assert (head, files(following, head)) == (RefHead(first, first), ["a.yaml"])
     shutil.rmtree(origin.path)
     assert await brought(following) == head
     assert shim.counts() == (0, 1)
@@ -64,7 +64,7 @@ async def test_a_commit_stays_and_is_asked_for_once(remotes: Remotes, origin: Re
         (["tag", "--annotate", "--message=x", "v1", "HEAD^{tree}"], tag("v1"), "the tag v1 of URL names no commit"),
         (
             ["update-ref", "refs/odd/blob", "HEAD:a.yaml"],
-            Followed(Kind.REF, "refs/odd/blob"),
+            Followed(RefKind.REF, "refs/odd/blob"),
             "the ref refs/odd/blob of URL names no commit",
         ),
     ],
@@ -75,7 +75,7 @@ async def test_what_names_no_commit_is_told(
     origin.git(*make)
     following = remotes.follow(source(origin, follows))
     other = f"let it name one, or another with `{follows.setting}`"
-    assert await fault(following, origin.path) == (State.UNSUPPORTED_FORMAT, f"{told}; {other}")
+    assert await fault(following, origin.path) == (RepositoryState.UNSUPPORTED_FORMAT, f"{told}; {other}")
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -84,7 +84,7 @@ async def test_an_id_that_is_no_commits_is_told(remotes: Remotes, origin: Reposi
     if held:
         await brought(remotes.follow(source(origin)))
     assert await fault(remotes.follow(source(origin, commit(tree))), origin.path) == (
-        State.UNSUPPORTED_FORMAT,
+        RepositoryState.UNSUPPORTED_FORMAT,
         f"the commit {tree} of URL names no commit; let it name one, or another with `commit`",
     )
 
@@ -96,7 +96,7 @@ async def test_a_server_that_gives_out_no_commit_by_its_id_is_told(
     origin.commit()
     shim.act('case "$*" in *fetch*) exec env -u GIT_PROTOCOL $GIT -c protocol.version=0 "$@";; esac')
     assert await fault(remotes.follow(source(origin, commit(first))), origin.path) == (
-        State.BRANCH_MISSING,
+        RepositoryState.BRANCH_MISSING,
         "URL gives out no commit by its id; have the server allow it (uploadpack.allowAnySHA1InWant),"
         " or follow a branch or tag",
     )
@@ -142,7 +142,7 @@ async def test_no_more_objects_come_than_allowed(remotes: Remotes, origin: Repos
         origin.write(f"{number}.yaml", str(number))
     origin.commit()
     state, told = await fault(remotes.follow(source(origin, max_objects=10)), origin.path)
-    assert state is State.UNREACHABLE
+    assert state is RepositoryState.UNREACHABLE
     assert "objects" in told
     enough = remotes.follow(source(origin, max_objects=100))
     assert len(files(enough, await brought(enough))) == 21

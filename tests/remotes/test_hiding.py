@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from reconciler.remotes.hiding import BETWEEN, HIDDEN, forms, hidden, is_guessable, joined
+from reconciler.remotes.hiding import BETWEEN, HIDDEN, is_guessable, joined_lines, redacted, secret_forms
 
 SECRET = b"canary-p@ss word"
 
@@ -13,28 +13,28 @@ SECRET = b"canary-p@ss word"
 def test_hides_a_secret_as_it_is_in_a_url_and_in_a_header() -> None:
     header = base64.b64encode(b"ada:" + SECRET)
     text = b"a %s b %s c %s d %s." % (SECRET, quote(SECRET, safe="").encode(), header, header.rstrip(b"="))
-    assert hidden(text, forms(SECRET, username="ada")) == b"a %s b %s c %s d %s." % ((HIDDEN,) * 4)
+    assert redacted(text, secret_forms(SECRET, username="ada")) == b"a %s b %s c %s d %s." % ((HIDDEN,) * 4)
 
 
 def test_hides_the_longer_of_two_secrets_of_which_one_is_in_the_other() -> None:
-    assert hidden(b"canary-ab canary-a", [b"canary-a", b"canary-ab"]) == HIDDEN + b" " + HIDDEN
+    assert redacted(b"canary-ab canary-a", [b"canary-a", b"canary-ab"]) == HIDDEN + b" " + HIDDEN
 
 
 def test_leaves_a_text_without_secrets_as_it_is() -> None:
-    assert hidden(b"fatal: no", []) == b"fatal: no"
-    assert hidden(b"fatal: no", [b""]) == b"fatal: no"
+    assert redacted(b"fatal: no", []) == b"fatal: no"
+    assert redacted(b"fatal: no", [b""]) == b"fatal: no"
 
 
 def test_tells_a_secret_that_is_short_by_its_characters() -> None:
     assert is_guessable({b"canary-password", b"canar"})
-    assert is_guessable(forms("äöüß".encode(), username="ada"))
-    assert not is_guessable(forms(b"canary", username="ada"))
+    assert is_guessable(secret_forms("äöüß".encode(), username="ada"))
+    assert not is_guessable(secret_forms(b"canary", username="ada"))
     assert not is_guessable(frozenset())
 
 
 @pytest.mark.parametrize("cut", range(len(SECRET) + 1))
 def test_keeps_whole_lines_alone_where_a_text_was_cut(cut: int) -> None:
     first, last = b"a\nb\n" + SECRET[:cut], SECRET[cut:] + b"\nremote: c\nd\n"
-    assert joined(first, last) == b"a\nb" + BETWEEN + b"remote: c\nd\n"
-    assert joined(b"a" + SECRET[:cut], SECRET[cut:] + b"d") == BETWEEN
-    assert joined(first, None) == first
+    assert joined_lines(first, last) == b"a\nb" + BETWEEN + b"remote: c\nd\n"
+    assert joined_lines(b"a" + SECRET[:cut], SECRET[cut:] + b"d") == BETWEEN
+    assert joined_lines(first, None) == first

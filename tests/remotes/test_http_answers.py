@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.escaping import visible
-from reconciler.remotes.http_answers import LINE_BYTES, Answers
+from reconciler.model.text import visible
+from reconciler.remotes.http_answers import LINE_BYTES, HttpAnswers
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 URL = "https://git.example:8443/team/telemetry.git"
@@ -19,8 +19,8 @@ def trace(*headers: str, arrow: str = "<= Recv header: ") -> bytes:
     return "".join(f"12:00:00.000000 http.c:684              {arrow}{header}\r\n" for header in headers).encode()
 
 
-def answers(*headers: str) -> Answers:
-    found = Answers()
+def answers(*headers: str) -> HttpAnswers:
+    found = HttpAnswers()
     found.feed(trace(*headers))
     return found
 
@@ -51,7 +51,7 @@ def test_waits_as_long_as_a_refusal_asks_and_an_hour_at_most(status: str, value:
 def test_waits_for_no_other_answer() -> None:
     assert answers("HTTP/1.1 200 OK", "Retry-After: 9").retry_after(NOW) is None
     assert answers("HTTP/1.1 429 No", "Retry-After-All: 9").retry_after(NOW) is None
-    asked = Answers()
+    asked = HttpAnswers()
     asked.feed(trace("HTTP/1.1 429 No", "Retry-After: 9", arrow="=> Send header: "))
     assert asked.retry_after(NOW) is None
 
@@ -83,7 +83,7 @@ def exchange(request: str, *headers: str) -> bytes:
 
 def judged(*exchanges: bytes) -> tuple[bool, bool]:
     """Whether it is foreign, and whether it has strayed."""
-    found = Answers()
+    found = HttpAnswers()
     for one in exchanges:
         found.feed(one)
     return found.is_foreign, found.has_strayed
@@ -143,7 +143,7 @@ def test_takes_silence_for_nothing_and_a_refusal_for_no_repository() -> None:
 
 
 def test_passes_over_a_line_without_end_and_keeps_none_of_it() -> None:
-    found = Answers()
+    found = HttpAnswers()
     for _ in range(100):
         found.feed(b"x" * LINE_BYTES)
         assert len(vars(found)["_rest"]) <= LINE_BYTES
@@ -154,7 +154,7 @@ def test_passes_over_a_line_without_end_and_keeps_none_of_it() -> None:
 @given(value=st.text(max_size=60), cuts=st.lists(st.integers(0, 200), max_size=6))
 def test_bears_whatever_a_remote_says_in_whatever_pieces(value: str, cuts: list[int]) -> None:
     text = trace("HTTP/1.1 429 No", f"Retry-After: {value}", "HTTP/1.1 302 Found", f"Location: {value}")
-    whole, pieces = Answers(), Answers()
+    whole, pieces = HttpAnswers(), HttpAnswers()
     whole.feed(text)
     edges = [0, *sorted(cuts), len(text)]
     for start, end in pairwise(edges):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.remotes import https as ours
 from reconciler.remotes.credentials import Credentials
 from reconciler.remotes.explaining import explain
@@ -94,7 +94,7 @@ async def test_says_that_the_file_of_authorities_holds_none(tmp_path: Path, cont
     with pytest.raises(GitFault) as caught:
         async with transport.access():
             pytest.fail("it was taken for a list of authorities")
-    assert caught.value.state is State.UNAUTHORIZED
+    assert caught.value.state is RepositoryState.UNAUTHORIZED
     assert caught.value.message == f"{bundle}, the file of credentials.caFile, {said}"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.remotes import inspecting
 from reconciler.remotes.inspecting import Inspector
 from tests.repositories import Repository
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 LONG = 10.0  # seconds
 
 
-async def told(inspector: Inspector, *, seconds: float = LONG) -> tuple[State, str, bool]:
+async def told(inspector: Inspector, *, seconds: float = LONG) -> tuple[RepositoryState, str, bool]:
     with pytest.raises(GitFault) as found:
         await inspector.inspect(["HEAD"], seconds=seconds)
     return found.value.state, found.value.message, found.value.lasting
@@ -27,31 +27,31 @@ async def test_tells_what_is_wrong_with_it_and_when_that_is_mended(origin: Repos
     packed = origin.path / ".git/packed-refs"
     packed.symlink_to(tmp_path / "state")
     why = "its packed-refs leads into `stateDir`; let its owner mend that, or correct `url`"
-    assert await told(inspector) == (State.UNREACHABLE, f"URL is not read, since {why}", True)
+    assert await told(inspector) == (RepositoryState.UNREACHABLE, f"URL is not read, since {why}", True)
     packed.unlink()
     await inspector.inspect(["HEAD"], seconds=LONG)
     (origin.path / ".git/HEAD").write_text("nonsense")
     none = "URL is not a Git repository; make one there, or correct `url`"
-    assert await told(inspector) == (State.UNREACHABLE, none, True)
+    assert await told(inspector) == (RepositoryState.UNREACHABLE, none, True)
     origin.path.rename(tmp_path / "away")
     gone = "URL does not exist; put it there, or correct `url`"
-    assert await told(inspector) == (State.UNREACHABLE, gone, False)
+    assert await told(inspector) == (RepositoryState.UNREACHABLE, gone, False)
 
 
 async def test_a_disk_that_hangs_holds_one_thread_until_it_answers(
     origin: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers, judged = threading.Event(), inspecting.judged
+    answers, judged = threading.Event(), inspecting.why_unreadable
 
     def hanging(url: str, folder: Path, refs: tuple[str, ...], *, state: Path | None) -> GitFault | None:
         answers.wait(LONG)
         return judged(url, folder, refs, state=state)
 
-    monkeypatch.setattr(inspecting, "judged", hanging)
+    monkeypatch.setattr(inspecting, "why_unreadable", hanging)
     inspector = Inspector("URL", origin.path, state=tmp_path / "state")
     slow = "URL did not answer within 0.01 seconds; look whether its disk hangs, or raise `timeout`"
     ends = await asyncio.gather(*(told(inspector, seconds=0.01) for _ in range(3)))
-    assert ends == [(State.UNREACHABLE, slow, False)] * 3
+    assert ends == [(RepositoryState.UNREACHABLE, slow, False)] * 3
     assert [thread.name for thread in threading.enumerate()].count(inspecting.THREAD_NAME) == 1
     answers.set()
     await inspector.inspect(["HEAD"], seconds=LONG)
@@ -63,6 +63,6 @@ async def test_a_fault_of_the_program_is_not_waited_for(
     def faulty(*_: object, **__: object) -> None:
         raise KeyError("nobody foresaw it")
 
-    monkeypatch.setattr(inspecting, "judged", faulty)
+    monkeypatch.setattr(inspecting, "why_unreadable", faulty)
     with pytest.raises(KeyError, match="nobody foresaw it"):
         await Inspector("URL", origin.path, state=tmp_path / "state").inspect(["HEAD"], seconds=LONG)

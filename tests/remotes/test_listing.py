@@ -18,17 +18,17 @@ COMMIT, TAG = "a" * 40, "b" * 40
 def listed(repository: Repository, *names: str) -> Listing:
     told = subprocess.run(
         [require("git"), *listing.COMMAND, f"{repository.path}/"],
-        input=listing.question(names),
+        input=listing.listing_request(names),
         env={"GIT_PROTOCOL": "version=2"},
         check=True,
         capture_output=True,
     )
-    return listing.answer(told.stdout)
+    return listing.parse_listing(told.stdout)
 
 
 def by_ls_remote(repository: Repository, *names: str) -> Listing:
     asked = [one for name in names for one in (name, f"{name}^{{}}")]
-    return refs.parse(repository.git("ls-remote", "--symref", "--", f"{repository.path}/", *asked).encode())
+    return refs.parse_listing(repository.git("ls-remote", "--symref", "--", f"{repository.path}/", *asked).encode())
 
 
 def test_every_sort_of_ref_is_told_as_by_ls_remote(origin: Repository) -> None:
@@ -80,14 +80,14 @@ def line(text: str) -> str:
 )
 def test_anything_else_is_no_answer(output: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - what it says is shown to nobody
-        listing.answer(output.encode())
+        listing.parse_listing(output.encode())
 
 
 @given(st.binary(max_size=60))
 @example(line(f"{TAG} refs/tags/v1 peeled:{COMMIT}\n").encode() + b"0000")
 def test_whatever_comes_is_read_or_refused(output: bytes) -> None:
     try:
-        found = listing.answer(output)
+        found = listing.parse_listing(output)
     except ValueError:
         return
     assert all(map(refs.OBJECT_ID.fullmatch, found.refs.values()))

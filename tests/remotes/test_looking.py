@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import HEAD, Head
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import HEAD, RefHead
 from reconciler.remotes.following import AT_ONCE, OF_ONE_HOST, Remotes
 from reconciler.remotes.sources import Source
 from tests.remotes.followings import branch, brought, fault, place, source, started, tag, until
@@ -78,7 +78,7 @@ async def test_a_fault_of_a_shared_look_reaches_all_and_passes(
     followed = [remotes.follow(source(origin, follows)) for follows in (HEAD, branch("main"))]
     told = await asyncio.gather(*(fault(one, origin.path) for one in followed))
     why = "has a repository format that the installed git does not know; upgrade git"
-    assert told == [(State.UNSUPPORTED_FORMAT, f"URL {why}")] * 2
+    assert told == [(RepositoryState.UNSUPPORTED_FORMAT, f"URL {why}")] * 2
     assert shim.counts() == (2, 0)  # one look: what fails is asked once more, to be explained
     configuration.write_text(before)
     assert {(await brought(one)).commit for one in followed} == {origin.head()}
@@ -87,10 +87,10 @@ async def test_a_fault_of_a_shared_look_reaches_all_and_passes(
 async def test_what_one_lacks_is_nobody_elses_fault(remotes: Remotes, origin: Repository) -> None:
     there, gone = remotes.follow(source(origin)), remotes.follow(source(origin, tag("v1")))
     found = await asyncio.gather(there.look(), gone.look(), return_exceptions=True)
-    assert found[0] == Head("refs/heads/main", origin.head())
+    assert found[0] == RefHead("refs/heads/main", origin.head())
     assert isinstance(found[1], GitFault)
     assert (found[1].state, found[1].message) == (
-        State.BRANCH_MISSING,
+        RepositoryState.BRANCH_MISSING,
         f"{origin.path} has no tag v1; name another with `tag`",
     )
 
@@ -246,7 +246,7 @@ async def test_once_a_remote_answered_a_person_it_is_no_more_left_alone(served: 
 
 async def test_that_a_name_is_missing_takes_one_call(remotes: Remotes, origin: Repository, shim: Shim) -> None:
     told = await fault(remotes.follow(source(origin, branch("gone"))), origin.path)
-    assert told == (State.BRANCH_MISSING, "URL has no branch gone; name another with `branch`")
+    assert told == (RepositoryState.BRANCH_MISSING, "URL has no branch gone; name another with `branch`")
     assert shim.counts() == (1, 0)
 
 

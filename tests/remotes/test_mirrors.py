@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import HEAD, Followed, Head, Kind
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import HEAD, Followed, RefHead, RefKind
 from reconciler.git.snapshots import Snapshot
 from reconciler.remotes import looking, mirrors, sweeping, taking
 from reconciler.remotes.mirrors import Mirror
@@ -37,19 +37,21 @@ async def mirror(tmp_path: Path) -> Mirror:
 def source(
     repository: Repository, branch: str | None = None, *, timeout: float = 10, max_bytes: int = 1 << 20
 ) -> Source:
-    follows = HEAD if branch is None else Followed(Kind.BRANCH, branch)
+    follows = HEAD if branch is None else Followed(RefKind.BRANCH, branch)
     return Source(url=str(repository.path), follows=follows, timeout=timeout, max_bytes=max_bytes)
 
 
-async def look(mirror: Mirror, wanted: Source) -> Head:
-    return the_one(await looking.look(mirror, wanted, [wanted.follows], probe=looking.Probe(time.monotonic)), wanted)
+async def look(mirror: Mirror, wanted: Source) -> RefHead:
+    return the_one(
+        await looking.poll(mirror, wanted, [wanted.follows], probe=looking.PollProbe(time.monotonic)), wanted
+    )
 
 
-async def fetch(mirror: Mirror, wanted: Source, head: Head) -> Head:
+async def fetch(mirror: Mirror, wanted: Source, head: RefHead) -> RefHead:
     return the_one(await mirror.fetch(wanted, {wanted.follows: head}), wanted)
 
 
-def the_one(found: Mapping[Followed, Head | Exception], wanted: Source) -> Head:
+def the_one(found: Mapping[Followed, RefHead | Exception], wanted: Source) -> RefHead:
     assert list(found) == [wanted.follows]
     result = found[wanted.follows]
     if isinstance(result, Exception):
@@ -57,7 +59,7 @@ def the_one(found: Mapping[Followed, Head | Exception], wanted: Source) -> Head:
     return result
 
 
-async def fault(mirror: Mirror, wanted: Source) -> tuple[State, str]:
+async def fault(mirror: Mirror, wanted: Source) -> tuple[RepositoryState, str]:
     """The fault that a look ends in."""
     with pytest.raises(GitFault) as found:
         await look(mirror, wanted)
@@ -84,7 +86,7 @@ async def test_is_a_bare_repository_that_git_finds_sound(mirror: Mirror, origin:
 async def test_sees_the_branch_that_head_names(mirror: Mirror, origin: Repository) -> None:
     commit = origin.commit()
     head = await look(mirror, source(origin))
-    assert head == Head("refs/heads/main", commit)
+    assert head == RefHead("refs/heads/main", commit)
     assert head.branch == "main"
     origin.branch("next")
     origin.switch("next")
@@ -95,7 +97,7 @@ async def test_sees_the_branch_it_is_told(mirror: Mirror, origin: Repository) ->
     first = origin.commit()
     origin.branch("release/1.x")
     origin.commit()
-    assert await look(mirror, source(origin, "release/1.x")) == Head("refs/heads/release/1.x", first)
+    assert await look(mirror, source(origin, "release/1.x")) == RefHead("refs/heads/release/1.x", first)
 
 
 async def test_takes_no_other_ref_that_ends_alike_for_the_branch(mirror: Mirror, origin: Repository) -> None:
@@ -103,7 +105,7 @@ async def test_takes_no_other_ref_that_ends_alike_for_the_branch(mirror: Mirror,
     origin.git("update-ref", "refs/remotes/origin/refs/heads/next", commit)
     origin.git("update-ref", "refs/remotes/origin/HEAD", commit)
     assert await fault(mirror, source(origin, "next")) == (
-        State.BRANCH_MISSING,
+        RepositoryState.BRANCH_MISSING,
         "URL has no branch next; name another with `branch`",
     )
 
@@ -113,14 +115,14 @@ async def test_sees_a_detached_head(mirror: Mirror, origin: Repository) -> None:
     commit = origin.commit()
     origin.git("checkout", "--quiet", "--detach")
     head = await look(mirror, source(origin))
-    assert (head, head.branch) == (Head("HEAD", commit), None)
+    assert (head, head.branch) == (RefHead("HEAD", commit), None)
     assert await fetched(mirror, source(origin)) == ["a.yaml"]
 
 
 @pytest.mark.parametrize("branch", [None, "main"])
 async def test_says_that_a_repository_is_empty(mirror: Mirror, origin: Repository, branch: str | None) -> None:
     assert await fault(mirror, source(origin, branch)) == (
-        State.EMPTY,
+        RepositoryState.EMPTY,
         "URL has no commit yet; commit something to it",
     )
     origin.write("a.yaml", "a")
@@ -132,7 +134,7 @@ async def test_says_that_head_names_no_branch(mirror: Mirror, origin: Repository
     origin.commit()
     origin.git("symbolic-ref", "HEAD", "refs/heads/trunk")
     assert await fault(mirror, source(origin)) == (
-        State.BRANCH_MISSING,
+        RepositoryState.BRANCH_MISSING,
         "the HEAD of URL names the branch trunk, which does not exist; name another with `branch`",
     )
 
@@ -143,7 +145,7 @@ async def test_says_that_the_branch_is_gone_and_sees_it_again(mirror: Mirror, or
     assert (await look(mirror, source(origin, "next"))).commit == commit
     origin.delete_branch("next")
     assert await fault(mirror, source(origin, "next")) == (
-        State.BRANCH_MISSING,
+        RepositoryState.BRANCH_MISSING,
         "URL has no branch next; name another with `branch`",
     )
     origin.branch("next")
@@ -157,14 +159,14 @@ async def test_says_that_the_branch_went_between_look_and_fetch(mirror: Mirror, 
     origin.delete_branch("next")
     with pytest.raises(GitFault) as found:
         await fetch(mirror, source(origin, "next"), head)
-    assert found.value.state is State.BRANCH_MISSING
+    assert found.value.state is RepositoryState.BRANCH_MISSING
 
 
 async def test_answers_a_fetch_with_what_came(mirror: Mirror, origin: Repository) -> None:
     origin.commit()
     head = await look(mirror, source(origin))
     newer = origin.commit()
-    assert await fetch(mirror, source(origin), head) == Head("refs/heads/main", newer)
+    assert await fetch(mirror, source(origin), head) == RefHead("refs/heads/main", newer)
 
 
 @pytest.mark.parametrize("kind", ["nothing", "file", "folder", "bundle", "below a file"])
@@ -185,14 +187,14 @@ async def test_says_what_is_not_a_repository(mirror: Mirror, tmp_path: Path, kin
             place.write_text("text")
             place /= "below"
             message = "URL does not exist; put it there, or correct `url`"
-    assert await fault(mirror, Source(url=str(place))) == (State.UNREACHABLE, message)
+    assert await fault(mirror, Source(url=str(place))) == (RepositoryState.UNREACHABLE, message)
 
 
 async def test_says_that_a_repository_uses_sha256(mirror: Mirror, tmp_path: Path) -> None:
     origin = Repository.init(tmp_path / "sha256", object_format="sha256")
     origin.commit()
     state, message = await fault(mirror, source(origin))
-    assert state is State.UNSUPPORTED_FORMAT
+    assert state is RepositoryState.UNSUPPORTED_FORMAT
     assert "SHA-256" in message
 
 
@@ -202,7 +204,7 @@ async def test_says_that_a_repository_uses_a_format_of_the_future(mirror: Mirror
     origin.git("config", "extensions.hovering", "true")
     state, message = await fault(mirror, source(origin))
     assert (state, message) == (
-        State.UNSUPPORTED_FORMAT,
+        RepositoryState.UNSUPPORTED_FORMAT,
         "URL uses a repository extension that the installed git does not know; upgrade git",
     )
 
@@ -212,7 +214,7 @@ async def test_says_that_an_object_fails_the_checks(mirror: Mirror, origin: Repo
     origin.commit_tree(origin.tree(("100644", b"z", blob), ("100644", b"a", blob)))
     with pytest.raises(GitFault) as found:
         await fetch(mirror, source(origin), await look(mirror, source(origin)))
-    assert found.value.state is State.UNSUPPORTED_FORMAT
+    assert found.value.state is RepositoryState.UNSUPPORTED_FORMAT
     assert "treeNotSorted" in found.value.message
 
 
@@ -223,7 +225,7 @@ async def test_says_that_the_repository_lacks_objects(mirror: Mirror, origin: Re
     (origin.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(GitFault) as found:
         await fetch(mirror, source(origin), await look(mirror, source(origin)))
-    assert found.value.state is State.UNREACHABLE
+    assert found.value.state is RepositoryState.UNREACHABLE
 
 
 async def test_says_that_the_repository_does_not_answer_and_recovers(mirror: Mirror, origin: Repository) -> None:
@@ -233,7 +235,7 @@ async def test_says_that_the_repository_does_not_answer_and_recovers(mirror: Mir
     head.unlink()
     os.mkfifo(head)  # whoever opens it waits for ever
     assert await fault(mirror, source(origin, timeout=0.3)) == (
-        State.UNREACHABLE,
+        RepositoryState.UNREACHABLE,
         "URL did not answer within 0.3 seconds; look whether its disk hangs, or raise `timeout`",
     )
     head.unlink()
@@ -248,7 +250,7 @@ async def test_fetches_no_more_bytes_than_allowed(mirror: Mirror, origin: Reposi
     with pytest.raises(GitFault) as found:
         await fetch(mirror, small, await look(mirror, small))
     assert (found.value.state, found.value.message.replace(small.url, "URL")) == (
-        State.UNREACHABLE,
+        RepositoryState.UNREACHABLE,
         "URL sends more than the 100000 bytes that one fetch may bring; shorten its history",
     )
     assert list((mirror.path / "objects/pack").iterdir()) == []
@@ -285,7 +287,7 @@ async def test_follows_a_branch_into_a_folder_of_its_name(mirror: Mirror, origin
     origin.delete_branch("feature")
     origin.branch("feature/one")
     wanted = source(origin, "feature/one")
-    assert await fetch(mirror, wanted, await look(mirror, wanted)) == Head("refs/heads/feature/one", commit)
+    assert await fetch(mirror, wanted, await look(mirror, wanted)) == RefHead("refs/heads/feature/one", commit)
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -327,7 +329,7 @@ async def test_that_git_was_killed_in_is_not_damaged_and_is_tried_again(
     with pytest.raises(GitFault) as caught:
         await (mirror.rebuild() if command == "init" else mirror.heads())
     told = "the mirror of URL cannot be read (the signal SIGKILL ended git); mend that, and it is read"
-    assert (caught.value.state, caught.value.message) == (State.UNREACHABLE, told)
+    assert (caught.value.state, caught.value.message) == (RepositoryState.UNREACHABLE, told)
     assert caught.value.transient
     shim.act("")
     await mirror.rebuild()
@@ -364,7 +366,7 @@ async def test_says_that_the_main_repository_of_a_worktree_is_gone(mirror: Mirro
     linked = origin.worktree(origin.path.parent / "linked", "next")
     shutil.rmtree(origin.path)
     state, _ = await fault(mirror, source(linked))
-    assert state is State.UNREACHABLE
+    assert state is RepositoryState.UNREACHABLE
 
 
 @pytest.mark.parametrize("damage", ["objects", "HEAD", "refs", "ref", "pack", "all"])
@@ -386,8 +388,8 @@ async def test_can_be_built_again_after_damage(mirror: Mirror, origin: Repositor
         case folder:
             shutil.rmtree(mirror.path / folder)
     with pytest.raises(GitFault) as found:
-        await fetch(mirror, source(origin), Head("refs/heads/main", commit))
-    assert found.value.state is State.MIRROR_CORRUPT
+        await fetch(mirror, source(origin), RefHead("refs/heads/main", commit))
+    assert found.value.state is RepositoryState.MIRROR_CORRUPT
     assert found.value.transient
     await mirror.rebuild()
     assert await fetched(mirror, source(origin)) == ["a.yaml"]
@@ -439,9 +441,9 @@ async def test_is_not_damaged_when_it_is_slow(
     monkeypatch.setattr(mirrors, "OWN_SECONDS", 0.2)
     shim.act('case "$*" in *for-each-ref*) exec sleep 60;; esac')
     with pytest.raises(GitFault) as found:
-        await fetch(mirror, source(origin), Head("refs/heads/main", commit))
+        await fetch(mirror, source(origin), RefHead("refs/heads/main", commit))
     assert (found.value.state, found.value.transient, found.value.message) == (
-        State.UNREACHABLE,
+        RepositoryState.UNREACHABLE,
         True,
         "git did not end in the mirror of URL within 0.2 seconds; look whether the disk of `stateDir` hangs",
     )
@@ -451,13 +453,13 @@ async def test_knows_and_drops_any_number_of_refs_with_one_git_each(
     mirror: Mirror, origin: Repository, shim: Shim
 ) -> None:
     commit = origin.commit()
-    followed = [Followed(Kind.TAG, name) for name in ("a", "b", "c", "outer", "tree")]
+    followed = [Followed(RefKind.TAG, name) for name in ("a", "b", "c", "outer", "tree")]
     for one in followed[:3]:
         origin.git("tag", "--annotate", "--message=x", one.name)
     origin.git("tag", "--annotate", "--message=x", "outer", "a")
     origin.git("tag", "--annotate", "--message=x", "tree", "HEAD^{tree}")
     wanted = source(origin)
-    await mirror.fetch(wanted, {one: Head(one.full, commit) for one in followed})
+    await mirror.fetch(wanted, {one: RefHead(one.full, commit) for one in followed})
     tags = {one.private_ref: origin.head(one.name) for one in followed[:4]}
     before = len(shim.lines())
     heads = await mirror.heads()
@@ -490,7 +492,7 @@ async def test_keeps_nothing_of_a_further_commit_that_fails_the_checks(mirror: M
     origin.write("a.yaml", "a")
     origin.commit()
     await fetched(mirror, source(origin))
-    packs = sweeping.packs(mirror.path)
+    packs = sweeping.pack_files(mirror.path)
     tree = origin.git("rev-parse", "HEAD^{tree}")
     bad = f"tree {tree}\nparent {origin.head()}\nauthor nobody\ncommitter nobody\n\nx\n"
     commit = origin.git("hash-object", "-t", "commit", "-w", "--stdin", "--literally", data=bad.encode())
@@ -498,7 +500,7 @@ async def test_keeps_nothing_of_a_further_commit_that_fails_the_checks(mirror: M
     with pytest.raises(GitFault) as found:
         await fetched(mirror, source(origin))
     assert found.value.of_head
-    assert sweeping.packs(mirror.path) == packs
+    assert sweeping.pack_files(mirror.path) == packs
     assert Repository(mirror.path).git("rev-parse", HEAD.private_ref) != commit
 
 
@@ -506,14 +508,14 @@ async def test_brings_no_further_commit_that_lacks_a_file(mirror: Mirror, origin
     origin.write("a.yaml", "a")
     origin.commit()
     await fetched(mirror, source(origin))
-    packs = sweeping.packs(mirror.path)
+    packs = sweeping.pack_files(mirror.path)
     origin.write("b.yaml", "b")
     origin.commit()
     blob = origin.git("rev-parse", "HEAD:b.yaml")
     (origin.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(GitFault):
         await fetched(mirror, source(origin))
-    assert sweeping.packs(mirror.path) == packs
+    assert sweeping.pack_files(mirror.path) == packs
 
 
 async def test_packs_are_joined_when_they_have_grown_much(

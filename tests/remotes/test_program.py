@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Refused
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model.errors import Refused
 from reconciler.remotes import explaining
 from reconciler.remotes.program import GitProgram, Limits, Output
 from reconciler.remotes.sources import MAX_MEMORY_BYTES, Source
@@ -158,7 +158,7 @@ async def test_ends_all_its_processes_when_its_caller_is_cancelled(program: GitP
     await ended(int((tmp_path / "child").read_text()))
 
 
-async def fault(program: GitProgram) -> tuple[State, bool, str]:
+async def fault(program: GitProgram) -> tuple[RepositoryState, bool, str]:
     """The fault of a run: its state, whether it may pass by itself, and what is said."""
     with pytest.raises(GitFault) as caught:
         await program.run("version", limits=LIMITS)
@@ -170,14 +170,14 @@ async def test_says_that_a_person_must_install_git(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     said = "the program git is not on PATH; install it"
-    assert await fault(program) == (State.UNREACHABLE, False, said)
+    assert await fault(program) == (RepositoryState.UNREACHABLE, False, said)
 
 
 async def test_makes_its_folder_again_when_that_is_gone(program: GitProgram) -> None:
     await program.run("version", limits=LIMITS)
     shutil.rmtree(program.home)
     said = f"the folder {program.home} is gone; it is made again"
-    assert await fault(program) == (State.UNREACHABLE, True, said)
+    assert await fault(program) == (RepositoryState.UNREACHABLE, True, said)
     listed = await program.run("config", "--list", limits=LIMITS)
     assert b"core.hookspath=/dev/null\n" in listed.stdout
 
@@ -186,7 +186,7 @@ async def test_says_that_its_folder_cannot_be_made_and_makes_it_later(tmp_path: 
     program = GitProgram(tmp_path / "file/home")
     (tmp_path / "file").touch()
     said = f"the folder {tmp_path}/file/home cannot be written (Not a directory); mend that, and it is made"
-    assert await fault(program) == (State.UNREACHABLE, True, said)
+    assert await fault(program) == (RepositoryState.UNREACHABLE, True, said)
     (tmp_path / "file").unlink()
     assert (await program.run("version", limits=LIMITS)).status == 0
 
@@ -198,7 +198,7 @@ async def test_says_that_git_cannot_be_started_now(
     (tmp_path / "bin/git").write_text("#!/bin/sh\n")  # that may not be executed
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     said = "the program git cannot be started (Permission denied); it is tried again"
-    assert await fault(program) == (State.UNREACHABLE, True, said)
+    assert await fault(program) == (RepositoryState.UNREACHABLE, True, said)
 
 
 async def test_a_disk_that_hangs_stops_none_but_its_own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_says_that_a_remote_takes_too_much_memory() -> None:
     said = "fatal: Out of memory, malloc failed (tried to allocate 8589934593 bytes)\nfatal: index-pack died\n"
     fault = explaining.explain(Source(url=url), Output(128, b"", said, truncated=False))
     assert (fault.state, fault.lasting, fault.message) == (
-        State.UNREACHABLE,
+        RepositoryState.UNREACHABLE,
         True,
         f"{url} takes more than 1.5 GiB of memory to look at or fetch; delete refs, or shorten its history",
     )

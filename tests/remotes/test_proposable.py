@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import Refused
-from reconciler.git.refs import HEAD, Followed, Kind
+from reconciler.git.refs import HEAD, Followed, RefKind
+from reconciler.model.errors import Refused
 from reconciler.remotes import proposable
-from reconciler.remotes.proposable import PATTERNS, NotFound
+from reconciler.remotes.proposable import PATTERNS, ProposalNotFound
 
 URL = "https://git.example/telemetry.git"
 COMMIT = "1" * 40
@@ -34,26 +34,26 @@ COMMIT = "1" * 40
     ],
 )
 def test_names_are_allowed_by_their_patterns(name: str, is_allowed: bool) -> None:
-    assert proposable.is_allowed(name) is is_allowed
+    assert proposable.is_allowed_proposal(name) is is_allowed
 
 
 @given(st.text(max_size=50) | st.sampled_from(["refs/heads/", "refs/"]).flatmap(lambda at: st.text().map(at.__add__)))
 def test_whatever_is_asked_for_is_taken_whole_or_refused_in_one_line(text: str) -> None:
     wanted, told = None, ""
     try:
-        wanted = proposable.wanted(text, follows=HEAD, url=URL)
+        wanted = proposable.wanted_refs(text, follows=HEAD, url=URL)
     except Refused as refused:
         told = refused.message
     assert wanted is None or wanted.full == text
-    assert wanted is None or text == "HEAD" or proposable.is_allowed(text) or wanted.kind is Kind.COMMIT
+    assert wanted is None or text == "HEAD" or proposable.is_allowed_proposal(text) or wanted.kind is RefKind.COMMIT
     assert (wanted is None, "\n" in told, len(told) < 1500) == (bool(told), False, True)
 
 
 def test_what_is_followed_is_wanted_as_it_is_followed() -> None:
-    for follows in (HEAD, Followed(Kind.BRANCH, "main"), Followed(Kind.REF, "refs/custom/x")):
-        assert proposable.wanted(follows.full, follows=follows, url=URL) == follows
-    with pytest.raises(NotFound):
-        proposable.wanted("refs/custom/x", follows=HEAD, url=URL)
+    for follows in (HEAD, Followed(RefKind.BRANCH, "main"), Followed(RefKind.REF, "refs/custom/x")):
+        assert proposable.wanted_refs(follows.full, follows=follows, url=URL) == follows
+    with pytest.raises(ProposalNotFound):
+        proposable.wanted_refs("refs/custom/x", follows=HEAD, url=URL)
 
 
 def listing(*lines: tuple[str, str]) -> bytes:
@@ -66,10 +66,10 @@ def test_the_tip_is_the_first_ref_that_may_be_proposed() -> None:
     for count in range(len(refs), 0, -1):
         lines = listing((other, "refs/heads/0"), *((COMMIT, ref) for ref in refs[:count]))
         expected = ["refs/pull/7/head", "refs/tags/v1", "refs/heads/b", *["refs/heads/a"] * 3][count - 1]
-        assert proposable.tip(lines, COMMIT) == expected
+        assert proposable.proposal_tip(lines, COMMIT) == expected
     for lines in (b"", listing((COMMIT, "refs/notes/x")), COMMIT.encode(), listing((other, COMMIT))):
-        assert proposable.tip(lines, COMMIT) is None
+        assert proposable.proposal_tip(lines, COMMIT) is None
 
 
 def test_the_patterns_are_those_that_git_is_asked_for() -> None:
-    assert all(proposable.is_allowed(pattern.replace("*", "x")) for pattern in PATTERNS)
+    assert all(proposable.is_allowed_proposal(pattern.replace("*", "x")) for pattern in PATTERNS)

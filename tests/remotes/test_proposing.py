@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Refused
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Followed, Kind
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import Followed, RefKind
+from reconciler.model.errors import Refused
 from reconciler.remotes.following import Remotes
-from reconciler.remotes.proposable import NotFound
+from reconciler.remotes.proposable import ProposalNotFound
 from reconciler.remotes.proposing import Proposal
 from tests.remotes.followings import branch, brought, commit, source, until
 from tests.remotes.proposals import PULL, followed, fork, packed, propose
@@ -79,7 +79,7 @@ async def test_an_annotated_tag_stands_for_its_commit(remotes: Remotes, origin: 
     origin.rewind("HEAD^")
     for named in ("refs/tags/v1", head, "refs/tags/v1"):
         assert (await following.proposing.propose(named)).head == head
-    with pytest.raises(NotFound):
+    with pytest.raises(ProposalNotFound):
         await following.proposing.propose(origin.git("rev-parse", "refs/tags/v1"))  # of the tag itself
 
 
@@ -89,7 +89,7 @@ async def test_a_commit_is_found_at_the_tip_of_a_ref_and_in_the_history_of_what_
     following = await followed(remotes, origin.path)
     propose(copy, origin)
     inner, head = copy.head(), propose(copy, origin, text="c")
-    with pytest.raises(NotFound):
+    with pytest.raises(ProposalNotFound):
         await following.proposing.propose(inner)
     found = await following.proposing.propose(head)
     assert (found.head_ref, found.head) == (head, head)
@@ -135,10 +135,10 @@ async def test_what_is_followed_may_be_named_whatever_it_is(
     remotes: Remotes, origin: Repository, copy: Repository
 ) -> None:
     head = propose(copy, origin, ref="refs/custom/x")
-    following = await followed(remotes, origin.path, Followed(Kind.REF, "refs/custom/x"))
+    following = await followed(remotes, origin.path, Followed(RefKind.REF, "refs/custom/x"))
     found = await following.proposing.propose("refs/custom/x", base="refs/heads/main")
     assert (found.head, found.base) == (head, origin.head())
-    with pytest.raises(NotFound):
+    with pytest.raises(ProposalNotFound):
         await (await followed(remotes, origin.path)).proposing.propose("refs/custom/x")
 
 
@@ -163,7 +163,7 @@ async def test_a_proposal_that_was_pushed_anew_is_found_anew(
     copy.rewind("HEAD^")
     after = propose(copy, origin, text="c")
     assert (await following.proposing.propose(PULL)).head == after
-    with pytest.raises(NotFound):  # its objects are still there
+    with pytest.raises(ProposalNotFound):  # its objects are still there
         await following.proposing.propose(before)
 
 
@@ -205,7 +205,10 @@ async def test_what_is_no_full_name_is_refused_before_a_remote_is_asked(
     for head, base in ((named, None), ("refs/heads/main", named)):
         with pytest.raises(Refused) as found:
             await following.proposing.propose(head, base=base)
-        assert (found.value.message, type(found.value)) == (told, NotFound if named.startswith("refs/") else Refused)
+        assert (found.value.message, type(found.value)) == (
+            told,
+            ProposalNotFound if named.startswith("refs/") else Refused,
+        )
     assert shim.lines() == []
 
 
@@ -221,7 +224,7 @@ async def test_what_may_not_be_proposed_is_told_like_what_is_not_there(
     if ref not in ("refs/heads", "refs/heads/gone"):
         copy.git("push", "--quiet", "--force", str(origin.path), f"+{hidden}:{ref}")
     for named in (ref, hidden):
-        with pytest.raises(NotFound) as found:
+        with pytest.raises(ProposalNotFound) as found:
             await following.proposing.propose(named)
         assert found.value.message == (
             f"{origin.path} has nothing to propose at {named!r}; push it, or name one of refs/heads/*, refs/tags/*, "
@@ -239,19 +242,19 @@ async def test_an_object_that_happens_to_be_there_is_not_found(remotes: Remotes,
     assert gone in packed(following.path)
     tree, blob = origin.git("rev-parse", f"{first}^{{tree}}", f"{first}:a.yaml").split()
     for named in (gone, tree, blob, "1" * 40):
-        with pytest.raises(NotFound):
+        with pytest.raises(ProposalNotFound):
             await following.proposing.propose(named)
 
 
 async def test_a_base_that_is_not_there_is_told_too(remotes: Remotes, origin: Repository, copy: Repository) -> None:
     following = await followed(remotes, origin.path)
     propose(copy, origin)
-    with pytest.raises(NotFound, match="nothing to propose at 'refs/heads/gone'"):
+    with pytest.raises(ProposalNotFound, match="nothing to propose at 'refs/heads/gone'"):
         await following.proposing.propose(PULL, base="refs/heads/gone")
     origin.delete_branch("main")
     with pytest.raises(GitFault, match=r"the HEAD of .* names the branch main, which does not exist") as found:
         await following.proposing.propose(PULL)
-    assert found.value.state is State.BRANCH_MISSING
+    assert found.value.state is RepositoryState.BRANCH_MISSING
 
 
 async def test_a_ref_that_goes_between_look_and_fetch_is_not_found(
@@ -263,7 +266,7 @@ async def test_a_ref_that_goes_between_look_and_fetch_is_not_found(
     for named in (PULL, head):
         origin.git("fetch", "--quiet", str(copy.path), f"+{head}:{PULL}")
         shim.act(f'case " $* " in *" fetch "*) {delete};; esac')
-        with pytest.raises(NotFound):
+        with pytest.raises(ProposalNotFound):
             await following.proposing.propose(named)
     shim.act("")
     assert (await following.proposing.propose("refs/heads/main")).proposals is None
@@ -277,7 +280,7 @@ async def test_a_commit_whose_ref_moves_between_look_and_fetch_is_found_in_its_h
     copy.rewind("HEAD^")
     other = propose(copy, origin, ref="refs/pull/8/head", text="c")
     shim.act(f'case " $* " in *" fetch "*) $GIT -C {origin.path} update-ref {PULL} {other};; esac')
-    with pytest.raises(NotFound):
+    with pytest.raises(ProposalNotFound):
         await following.proposing.propose(head)
     assert (await following.proposing.propose(PULL)).head == other
 
@@ -310,7 +313,7 @@ async def test_what_one_asks_for_in_vain_is_nobody_elses_fault(
     asked = (following.proposing.propose(name) for name in names)
     one, two, three = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(one, Proposal)
-    assert (one.head, type(two), type(three)) == (head, GitFault, NotFound)
+    assert (one.head, type(two), type(three)) == (head, GitFault, ProposalNotFound)
     fetches = shim.count("fetch")
     with pytest.raises(GitFault, match="sends 12 objects, more than the 5 that one fetch may bring"):
         await following.proposing.propose("refs/pull/8/head")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.remotes.credentials import Credentials
 from reconciler.remotes.finding import PAUSE_SECONDS
 from reconciler.remotes.following import PROPOSED_OF_ONE_HOST, Following, Remotes
@@ -74,7 +74,7 @@ async def test_the_credentials_are_those_of_the_repository(remotes: Remotes, for
             found = await following.proposing.propose(named)
             assert (found.head, files_of(found)) == (forge.head, ["a.yaml", "b.yaml"])
         password.write_text("canary-another")
-        assert (await told(following)).state is State.UNAUTHORIZED
+        assert (await told(following)).state is RepositoryState.UNAUTHORIZED
 
 
 async def test_over_git_too(remotes: Remotes, forge: Forge, tmp_path: Path) -> None:
@@ -142,13 +142,15 @@ async def test_a_commit_that_is_here_needs_no_remote(remotes: Remotes, forge: Fo
         server.refusal = https.Refusal(503)
         base = forge.repository.head("main")
         assert (await following.proposing.propose(forge.head, base=base)).head == forge.head
-        assert (await told(following, forge.head)).state is State.UNREACHABLE  # where the base is now, only it knows
+        assert (
+            await told(following, forge.head)
+        ).state is RepositoryState.UNREACHABLE  # where the base is now, only it knows
 
 
 async def test_a_folder_that_was_gone_is_found_at_once(remotes: Remotes, origin: Repository) -> None:
     following = await followed(remotes, origin.path)
     away = origin.path.rename(origin.path.with_name("away"))
-    assert (await told(following)).state is State.UNREACHABLE
+    assert (await told(following)).state is RepositoryState.UNREACHABLE
     with pytest.raises(GitFault):
         await following.look()
     away.rename(origin.path)
@@ -182,7 +184,7 @@ async def test_a_slow_proposal_ends_in_time_and_delays_nothing_that_is_followed(
     assert (await brought(following)).commit == new
     with pytest.raises(GitFault, match="within 1 seconds") as found:
         await asking
-    assert (found.value.state, 0.9 < time.monotonic() - began < 20) == (State.UNREACHABLE, True)
+    assert (found.value.state, 0.9 < time.monotonic() - began < 20) == (RepositoryState.UNREACHABLE, True)
     assert (await following.proposing.propose(PULL)).head == head
 
 

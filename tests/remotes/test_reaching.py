@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.remotes.reaching import MOST_IN_STORE, MOST_STORES, Astray, NoRepository, Reach
+from reconciler.remotes.reaching import MOST_IN_STORE, MOST_STORES, Astray, NoRepository, RepositoryReach
 from tests import needs
 from tests.repositories import Repository
 
@@ -54,12 +54,12 @@ def of_a_stranger(path: Path, *, state: Path | None = None) -> None:
     needs.require_root()
     for place in (path.parent, *path.parent.rglob("*")):
         os.chown(place, NOBODY, NOBODY, follow_symlinks=False)
-    Reach(reader=SOMEBODY, state=state).judge(path, [BRANCH])
+    RepositoryReach(reader=SOMEBODY, state=state).judge(path, [BRANCH])
 
 
 def of_a_friend(path: Path, *, state: Path | None = None) -> None:
     """Judge a repository of the service's own user."""
-    Reach(reader=os.geteuid(), state=state).judge(path, [BRANCH])
+    RepositoryReach(reader=os.geteuid(), state=state).judge(path, [BRANCH])
 
 
 def why(judge: Callable[..., None], path: Path, *, state: Path | None = None) -> str:

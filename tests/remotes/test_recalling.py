@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.remotes import following as followings_of_one
 from reconciler.remotes.following import Following, Remotes
@@ -89,7 +89,7 @@ async def test_refused_in_words_that_nobody_knows_is_a_fault_only_for_a_while(
     for _ in range(followings_of_one.RECALLS - 1):
         with pytest.raises(GitFault) as found:
             await following.recall(applied)
-        assert found.value.state is State.UNREACHABLE
+        assert found.value.state is RepositoryState.UNREACHABLE
     for _ in range(2):
         await following.recall(applied)
     assert sum(applied in line for line in shim.lines() if " fetch " in line) == followings_of_one.RECALLS

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.remotes.rounds import Answer, Rounds
-from reconciler.remotes.slots import Slots
+from reconciler.remotes.rounds import SharedAnswer, SharedCalls
+from reconciler.remotes.slots import ConcurrencyLimit
 
 pytestmark = pytest.mark.anyio
 
@@ -42,8 +42,8 @@ class Calls:
             self.under_way -= 1
         return dict.fromkeys(keys, number)
 
-    def rounds(self, slots: int = 1) -> Rounds[str, int]:
-        return Rounds(self, slots=Slots(slots), clock=self.clock)
+    def rounds(self, slots: int = 1) -> SharedCalls[str, int]:
+        return SharedCalls(self, slots=ConcurrencyLimit(slots), clock=self.clock)
 
 
 async def settle() -> None:
@@ -52,7 +52,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def ask(rounds: Rounds[str, int], key: str, *, since: float) -> "asyncio.Task[Answer[int]]":
+def ask(rounds: SharedCalls[str, int], key: str, *, since: float) -> "asyncio.Task[SharedAnswer[int]]":
     return asyncio.create_task(rounds.ask(key, since=since))
 
 
@@ -119,7 +119,7 @@ async def test_nobody_joins_a_call_that_is_being_ended() -> None:
         return dict.fromkeys(keys, len(began))
 
     clock = itertools.count(1.0).__next__
-    rounds: Rounds[str, int] = Rounds(reluctant, slots=Slots(1), clock=clock)
+    rounds: SharedCalls[str, int] = SharedCalls(reluctant, slots=ConcurrencyLimit(1), clock=clock)
     gone = ask(rounds, "a", since=clock())
     await settle()
     gone.cancel()
@@ -133,8 +133,8 @@ async def test_nobody_joins_a_call_that_is_being_ended() -> None:
 
 async def test_a_call_that_nobody_waits_for_before_it_began_is_not_made() -> None:
     calls = Calls()
-    slots = Slots(1)
-    rounds: Rounds[str, int] = Rounds(calls, slots=slots, clock=calls.clock)
+    slots = ConcurrencyLimit(1)
+    rounds: SharedCalls[str, int] = SharedCalls(calls, slots=slots, clock=calls.clock)
     async with slots.turn(""):
         gone = ask(rounds, "a", since=calls.clock())
         await settle()
@@ -146,8 +146,8 @@ async def test_a_call_that_nobody_waits_for_before_it_began_is_not_made() -> Non
 
 async def test_who_asks_before_there_is_a_slot_shares_the_call() -> None:
     calls = Calls()
-    slots = Slots(1)
-    rounds: Rounds[str, int] = Rounds(calls, slots=slots, clock=calls.clock)
+    slots = ConcurrencyLimit(1)
+    rounds: SharedCalls[str, int] = SharedCalls(calls, slots=slots, clock=calls.clock)
     async with slots.turn(""):
         early = ask(rounds, "a", since=calls.clock())
         await settle()
@@ -167,7 +167,7 @@ async def test_a_fault_reaches_all_who_wait() -> None:
             raise OSError("disk")
         return {"a": ValueError("of a alone")}
 
-    rounds: Rounds[str, int] = Rounds(failing, slots=Slots(1), clock=clock)
+    rounds: SharedCalls[str, int] = SharedCalls(failing, slots=ConcurrencyLimit(1), clock=clock)
     both = await asyncio.gather(rounds.ask("a", since=clock()), rounds.ask("b", since=clock()))
     for answer in both:
         with pytest.raises(OSError, match="disk"):
@@ -177,7 +177,7 @@ async def test_a_fault_reaches_all_who_wait() -> None:
 
 
 async def test_slots_are_given_in_the_order_of_asking() -> None:
-    slots = Slots(2)
+    slots = ConcurrencyLimit(2)
     clock = itertools.count(1.0).__next__
     began: list[str] = []
     gate = asyncio.Event()
@@ -191,7 +191,7 @@ async def test_slots_are_given_in_the_order_of_asking() -> None:
 
         return call
 
-    remotes = {name: Rounds(of(name), slots=slots, clock=clock) for name in ("slow", "a", "b", "c")}
+    remotes = {name: SharedCalls(of(name), slots=slots, clock=clock) for name in ("slow", "a", "b", "c")}
     tasks = [asyncio.create_task(rounds.ask("x", since=clock())) for rounds in remotes.values()]
     again = asyncio.create_task(remotes["slow"].ask("x", since=clock()))
     await asyncio.gather(*tasks[1:])
@@ -201,8 +201,8 @@ async def test_slots_are_given_in_the_order_of_asking() -> None:
 
 
 async def test_who_insists_does_not_wait_for_a_slot_behind_the_others() -> None:
-    calls, slots = Calls(), Slots(1, beyond=1)
-    rounds: Rounds[str, int] = Rounds(calls, slots=slots, host="a", clock=calls.clock)
+    calls, slots = Calls(), ConcurrencyLimit(1, beyond=1)
+    rounds: SharedCalls[str, int] = SharedCalls(calls, slots=slots, host="a", clock=calls.clock)
     async with slots.turn("b"):
         first = ask(rounds, "a", since=calls.clock())
         await settle()
@@ -245,7 +245,7 @@ def test_whatever_happens_everybody_gets_a_call_that_began_after_they_asked(step
 async def _live(steps: list[tuple[str, int]]) -> None:
     calls = Calls()
     rounds = calls.rounds()
-    waiting: list[tuple[str, float, asyncio.Task[Answer[int]]]] = []
+    waiting: list[tuple[str, float, asyncio.Task[SharedAnswer[int]]]] = []
     everybody = []
     for what, number in steps:
         open_calls = [end for end in calls.ends if not end.done()]

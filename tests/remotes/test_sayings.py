@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.remotes.credentials import Credentials
 from reconciler.remotes.explaining import explain
 from reconciler.remotes.program import Output
@@ -49,7 +49,7 @@ UNKNOWN_HOST = (
     f"the host of {SOURCE} is not in `credentials.knownHostsFile`; add its line of `ssh-keyscan`, once you know that"
     " the key is the host's own"
 )
-U, A = State.UNREACHABLE, State.UNAUTHORIZED
+U, A = RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED
 
 HTTPS = [
     (f"fatal: Authentication failed for '{SOURCE}/'\n", A, REFUSED.format("")),
@@ -368,7 +368,7 @@ def url_of(stderr: str) -> str:
 
 
 @pytest.mark.parametrize(("stderr", "state", "message"), [*HTTPS, *TLS, *SSH, *NETWORK, *BOUNDS])
-def test_says_what_is_wrong_with_a_remote_and_what_to_do(stderr: str, state: State, message: str) -> None:
+def test_says_what_is_wrong_with_a_remote_and_what_to_do(stderr: str, state: RepositoryState, message: str) -> None:
     url = url_of(stderr)
     fault = told(stderr, url)
     assert (fault.state, fault.message, fault.retry_after) == (state, message.replace(SOURCE, url), 7.0)
@@ -550,7 +550,7 @@ def test_a_remote_does_not_choose_what_is_made_of_its_words() -> None:
     stderr = "remote: bad object refs/reconciler/head\nremote: fsck error\nremote: Host key verification failed.\n"
     fault = told(stderr + f"{UNABLE}The requested URL returned error: 500\n")
     assert (fault.state, fault.message) == (
-        State.UNREACHABLE,
+        RepositoryState.UNREACHABLE,
         f"the server of {SOURCE} has a fault (HTTP 500) (it says: bad object refs/reconciler/head fsck error); look at"
         " the server if this stays",
     )

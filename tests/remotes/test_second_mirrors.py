@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.remotes import second_mirrors
 from reconciler.remotes.following import Remotes
-from reconciler.remotes.proposable import NotFound
+from reconciler.remotes.proposable import ProposalNotFound
 from tests.remotes.followings import until
 from tests.remotes.proposals import PULL, files_of, followed, fork, packed, propose
 from tests.remotes.shims import Shim
@@ -51,7 +51,7 @@ async def test_only_what_was_asked_for_last_is_found_by_its_commit(
     for ref in (first, third):
         assert (await following.proposing.propose(proposed[ref])).proposals == found.proposals
     assert proposed[second] in packed(Path(str(found.proposals)))
-    with pytest.raises(NotFound):
+    with pytest.raises(ProposalNotFound):
         await following.proposing.propose(proposed[second])
 
 
@@ -86,7 +86,7 @@ async def test_a_proposal_that_is_too_large_leaves_nothing(
     for named in (PULL, head, PULL):
         with pytest.raises(GitFault, match="sends more than the 100000 bytes that one fetch may bring") as found:
             await following.proposing.propose(named)
-        assert found.value.state is State.UNREACHABLE
+        assert found.value.state is RepositoryState.UNREACHABLE
     beside = following.path.with_name("origin.git.proposals-1")
     assert list((beside / "objects/pack").iterdir()) == []
     assert Repository(beside).git("for-each-ref") == ""

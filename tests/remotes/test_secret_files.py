@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.remotes import secret_files
 
 SETTING = "credentials.passwordFile"
@@ -14,8 +14,8 @@ SETTING = "credentials.passwordFile"
 def refusal(path: Path) -> str:
     """What is said of a file that is of no use; never anything of its content."""
     with pytest.raises(GitFault) as caught:
-        secret_files.line(path, SETTING)
-    assert caught.value.state is State.UNAUTHORIZED
+        secret_files.secret_line(path, SETTING)
+    assert caught.value.state is RepositoryState.UNAUTHORIZED
     assert not caught.value.transient
     assert "canary-" not in caught.value.message
     start = f"{path}, the file of {SETTING}, "
@@ -26,7 +26,7 @@ def refusal(path: Path) -> str:
 @pytest.mark.parametrize("content", [b"canary-a b\xe9", b"canary-a b\xe9\n", b"canary-a b\xe9\r\n"])
 def test_takes_the_line_without_its_end(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
-    assert secret_files.line(tmp_path / "file", SETTING) == b"canary-a b\xe9"
+    assert secret_files.secret_line(tmp_path / "file", SETTING) == b"canary-a b\xe9"
 
 
 @pytest.mark.parametrize(

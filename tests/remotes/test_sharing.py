@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import HEAD, Head
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import HEAD, RefHead
 from reconciler.remotes import looking, mirrors, signers, sweeping
 from reconciler.remotes.credentials import Credentials
 from reconciler.remotes.following import Remotes
@@ -137,7 +137,7 @@ async def test_one_that_cannot_be_fetched_keeps_no_other_from_it(remotes: Remote
     assert told == [
         f"URL has no commit {'1' * 40}; name another with `commit`",
         "the branch next disappeared from URL while it was fetched; put it back, or name another with `branch`",
-        Head("refs/heads/fine", origin.head()),
+        RefHead("refs/heads/fine", origin.head()),
     ]
 
 
@@ -149,7 +149,7 @@ async def test_a_damaged_mirror_is_made_anew_once_for_all(remotes: Remotes, orig
     origin.commit()
     generations = [one.generation for one in followed]
     for one in followed:
-        assert (await fault(one, origin.path))[0] is State.MIRROR_CORRUPT
+        assert (await fault(one, origin.path))[0] is RepositoryState.MIRROR_CORRUPT
     begun = shim.count("init")
     rebuilds = (one.rebuild(generation) for one, generation in zip(followed, generations, strict=True))
     await asyncio.gather(*rebuilds)
@@ -189,7 +189,7 @@ async def test_a_rebuild_that_is_cancelled_ends_no_sooner_than_what_it_removes(
         begun.set()
         may_end.wait(30)
 
-    monkeypatch.setattr(sweeping, "remove", remove)
+    monkeypatch.setattr(sweeping, "remove_files", remove)
     rebuild = asyncio.create_task(one.rebuild(one.generation))
     assert await asyncio.to_thread(begun.wait, 30)
     rebuild.cancel()
@@ -240,7 +240,7 @@ async def test_the_same_head_is_checked_once_for_all(
     remotes: Remotes, origin: Repository, shim: Shim, tmp_path: Path
 ) -> None:
     ada, eve = (Signer.make(tmp_path, name) for name in ("ada", "eve"))
-    good, bad = (signers.read(allow(tmp_path / f"of {signer.name}", signer)) for signer in (ada, eve))
+    good, bad = (signers.read_signers(allow(tmp_path / f"of {signer.name}", signer)) for signer in (ada, eve))
     sign_with(origin, ada)
     origin.commit()
     followed = [remotes.follow(source(origin)) for _ in range(10)]
@@ -251,7 +251,10 @@ async def test_the_same_head_is_checked_once_for_all(
         *(one.verify(head, allowed) for one in followed for allowed in (good, bad)), return_exceptions=True
     )
     assert shim.count("cat-file") == 3
-    assert [None if one is None else getattr(one, "state", one) for one in told] == [None, State.UNSIGNED] * 10
+    assert [None if one is None else getattr(one, "state", one) for one in told] == [
+        None,
+        RepositoryState.UNSIGNED,
+    ] * 10
 
 
 async def test_remotes_share_how_many_signatures_are_checked_at_once(
@@ -261,14 +264,14 @@ async def test_remotes_share_how_many_signatures_are_checked_at_once(
     remotes = Remotes(lambda source: place(tmp_path / "state", source), clock=time.monotonic)
     other = Repository.init(tmp_path / "other")
     other.commit()
-    allowed = signers.read(allow(tmp_path / "signers", Signer.make(tmp_path, "ada")))
+    allowed = signers.read_signers(allow(tmp_path / "signers", Signer.make(tmp_path, "ada")))
     followed = [remotes.follow(source(one)) for one in (origin, other)]
     heads = [await brought(one) for one in followed]
     busy, met = tmp_path / "busy", tmp_path / "met"
     shim.act(f'case "$*" in *cat-file*) mkdir {busy} || touch {met}; sleep 0.2; rmdir {busy};; esac')
     checks = (one.verify(head, allowed) for one, head in zip(followed, heads, strict=True))
     told = await asyncio.gather(*checks, return_exceptions=True)
-    assert [getattr(one, "state", one) for one in told] == [State.UNSIGNED] * 2
+    assert [getattr(one, "state", one) for one in told] == [RepositoryState.UNSIGNED] * 2
     assert (shim.count("cat-file"), met.exists()) == (2, False)
     await remotes.close()
 

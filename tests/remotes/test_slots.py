@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.remotes.slots import Slots, Turn
+from reconciler.remotes.slots import ConcurrencyLimit, ConcurrencySlot
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ async def settle() -> None:
 
 
 async def test_a_host_takes_no_more_than_its_share() -> None:
-    slots = Slots(3, each=2)
+    slots = ConcurrencyLimit(3, each=2)
     dead = [slots.turn("dead") for _ in range(4)]
     alive = slots.turn("alive")
     for turn in (*dead, alive):
@@ -29,7 +29,7 @@ async def test_a_host_takes_no_more_than_its_share() -> None:
 
 
 async def test_who_insists_passes_the_queue_and_takes_one_beyond_only_when_none_is_free() -> None:
-    slots = Slots(2, each=1, beyond=1)
+    slots = ConcurrencyLimit(2, each=1, beyond=1)
     first, second, third, person, other = (slots.turn("a") for _ in range(5))
     for turn in (first, second, third, person, other):
         slots.enter(turn)
@@ -44,9 +44,9 @@ async def test_who_insists_passes_the_queue_and_takes_one_beyond_only_when_none_
 
 
 async def test_who_is_cancelled_waits_no_more() -> None:
-    slots = Slots(1)
+    slots = ConcurrencyLimit(1)
 
-    async def have(turn: Turn) -> None:
+    async def have(turn: ConcurrencySlot) -> None:
         async with turn:
             await asyncio.Event().wait()
 
@@ -71,8 +71,8 @@ STEPS = st.lists(
 @given(STEPS)
 def test_whatever_happens_none_stays_free_while_somebody_may_have_it(steps: list[tuple[str, str, int]]) -> None:
     at_once, each, beyond = 4, 2, 1
-    slots = Slots(at_once, each=each, beyond=beyond)
-    there: list[Turn] = []
+    slots = ConcurrencyLimit(at_once, each=each, beyond=beyond)
+    there: list[ConcurrencySlot] = []
     for what, host, number in steps:
         if what == "come":
             there.append(slots.turn(host, insists=number % 4 == 0))

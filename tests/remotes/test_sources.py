@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.remotes.sources import Source
 
 

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from reconciler.remotes import spawning
-from reconciler.remotes.spawning import Child, Pipe
+from reconciler.remotes.spawning import Child, ChildPipe
 from tests.servers import processes
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ PROGRAMS = 300  # enough to meet it nearly always
 async def start(folder: Path, script: str) -> Child:
     environment = {"PATH": os.environ["PATH"], "WORD": "hello"}
     arguments = ("/bin/sh", "-c", script)
-    return await spawning.start(
+    return await spawning.start_child(
         arguments, folder=folder, environment=environment, descriptors=(), stdin=asyncio.subprocess.DEVNULL
     )
 
@@ -34,7 +34,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a kernel folder
 
 
-async def everything(pipe: Pipe) -> bytes:
+async def everything(pipe: ChildPipe) -> bytes:
     found = b""
     while part := await pipe.read():
         found += part
@@ -136,7 +136,7 @@ async def test_a_hundred_at_a_time(tmp_path: Path) -> None:
 async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     before = descriptors()
     with pytest.raises(FileNotFoundError):
-        await spawning.start(
+        await spawning.start_child(
             ("no-such-program",), folder=tmp_path, environment={"PATH": "/bin"}, descriptors=(), stdin=-3
         )
     assert descriptors() == before

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.remotes.credentials import Credentials
 from reconciler.remotes.program import GitProgram, Limits, Output
-from reconciler.remotes.ssh import Ssh, command
+from reconciler.remotes.ssh import Ssh, ssh_command
 from tests import needs
 from tests.servers import ssh
 
@@ -25,7 +25,7 @@ MAGIC = b"openssh-key-v1\0"
 def effective(credentials: Credentials, *, agent: str | None = None) -> dict[str, str]:
     """What ssh itself says it will do, by the names of its options."""
     needs.require("ssh")
-    words = [*shlex.split(command(credentials, agent=agent)), "-G", "ada@git.example"]
+    words = [*shlex.split(ssh_command(credentials, agent=agent)), "-G", "ada@git.example"]
     told = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True).stdout
     return {name: value for name, _, value in (line.partition(" ") for line in told.splitlines())}
 
@@ -73,7 +73,7 @@ async def refusal(credentials: Credentials, home: Path) -> str:
     with pytest.raises(GitFault) as caught:
         async with Ssh(credentials, home=home).access():
             pytest.fail("the files were found to be of use")
-    assert (caught.value.state, caught.value.transient) == (State.UNAUTHORIZED, False)
+    assert (caught.value.state, caught.value.transient) == (RepositoryState.UNAUTHORIZED, False)
     return caught.value.message
 
 
@@ -127,7 +127,7 @@ async def test_takes_a_key_without_passphrase(tmp_path: Path, content: str) -> N
     file.chmod(0o600)
     async with Ssh(Credentials(ssh_key_file=file), home=tmp_path).access() as access:
         assert access.environment == {
-            "GIT_SSH_COMMAND": command(Credentials(ssh_key_file=file), agent=None),
+            "GIT_SSH_COMMAND": ssh_command(Credentials(ssh_key_file=file), agent=None),
             "GIT_SSH_VARIANT": "ssh",
         }
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Head, following
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import RefHead, following
 from reconciler.remotes import https as ours
 from reconciler.remotes import looking
 from reconciler.remotes.mirrors import Mirror
@@ -92,16 +92,16 @@ async def test_nothing_of_a_fetch_without_the_smart_protocol_is_kept(
         mirror = Mirror(tmp_path / "one.git", GitProgram(tmp_path / "home", url=url), url=url)
         await mirror.ensure()
         source = Source(url=url, follows=FOLLOWED)
-        found = await looking.look(mirror, source, [FOLLOWED], probe=looking.Probe(time.monotonic))
-        assert found == {FOLLOWED: Head("refs/heads/main", first)}
-        await mirror.fetch(source, {FOLLOWED: Head("refs/heads/main", first)})
+        found = await looking.poll(mirror, source, [FOLLOWED], probe=looking.PollProbe(time.monotonic))
+        assert found == {FOLLOWED: RefHead("refs/heads/main", first)}
+        await mirror.fetch(source, {FOLLOWED: RefHead("refs/heads/main", first)})
     before = held(mirror)
     mirror = Mirror(mirror.path, GitProgram(tmp_path / "other", url=plain), url=plain)
     other = following(branch="other")
     with pytest.raises(GitFault) as caught:
-        await mirror.fetch(Source(url=plain, follows=other), {other: Head("refs/heads/main", Plain.commit)})
+        await mirror.fetch(Source(url=plain, follows=other), {other: RefHead("refs/heads/main", Plain.commit)})
     assert (caught.value.state, "does not speak Git's smart protocol" in caught.value.message) == (
-        State.UNREACHABLE,
+        RepositoryState.UNREACHABLE,
         True,
     )
     assert held(mirror) == before

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.remotes.following import Remotes
-from reconciler.remotes.tips import MOST, SECONDS, Tips
+from reconciler.remotes.tips import MOST, SECONDS, RefCache
 from tests.remotes.followings import place
 from tests.remotes.proposals import PULL, followed, fork, propose
 from tests.remotes.shims import Shim
@@ -56,7 +56,7 @@ NAMES = st.sampled_from([f"refs/heads/{name}" for name in "abc"])
 
 @given(st.lists(st.tuples(NAMES, st.none() | st.sampled_from("0123"), st.integers(0, 5))))
 def test_the_latest_look_counts(seen: list[tuple[str, str | None, int]]) -> None:
-    tips = Tips(lambda: 0.0)
+    tips = RefCache(lambda: 0.0)
     for ref, commit, at in seen:
         tips.note(ref, commit, at=at)
     told = tips.told({ref for ref, _, _ in seen})
@@ -67,7 +67,7 @@ def test_the_latest_look_counts(seen: list[tuple[str, str | None, int]]) -> None
 
 
 def test_what_is_remembered_is_bounded_and_what_was_asked_for_stays() -> None:
-    tips = Tips(lambda: 0.0)
+    tips = RefCache(lambda: 0.0)
     for number in range(MOST + 10):
         tips.told(["refs/heads/0"])
         tips.note(f"refs/heads/{number}", str(number), at=number)

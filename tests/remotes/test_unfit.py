@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.faults import GitFault, State
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.remotes.following import Remotes
 from reconciler.remotes.sources import Source
 from tests.remotes.followings import branch, brought, fault, source
@@ -21,7 +21,7 @@ async def test_a_head_that_is_too_much_is_fetched_once(remotes: Remotes, origin:
     following = remotes.follow(narrow)
     told = await fault(following, origin.path)
     assert told == (
-        State.UNREACHABLE,
+        RepositoryState.UNREACHABLE,
         "URL sends 3 objects, more than the 2 that one fetch may bring; shorten its history",
     )
     assert [await fault(following, origin.path) for _ in range(3)] == [told] * 3
@@ -61,7 +61,7 @@ async def test_heads_that_no_fetch_can_bring_keep_no_other_from_it(
         came = await asyncio.gather(*calls, return_exceptions=True)
         assert came[0] == heads[0]
         faults = [(one.state, one.transient) for one in came[1:] if isinstance(one, GitFault)]
-        assert faults == [(State.UNSUPPORTED_FORMAT, False), (State.UNREACHABLE, False)]
+        assert faults == [(RepositoryState.UNSUPPORTED_FORMAT, False), (RepositoryState.UNREACHABLE, False)]
         fetches.append(shim.count("fetch"))
     assert fetches == [4] * 3  # together, and then one by one
 

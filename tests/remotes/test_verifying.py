@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Transient
-from reconciler.git.faults import GitFault, State
-from reconciler.git.refs import Head
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import RefHead
+from reconciler.model.errors import Transient
 from reconciler.remotes import signers, verifying
 from reconciler.remotes.program import GitProgram
 from tests.git.test_signatures import COMMIT, with_header
@@ -28,10 +28,10 @@ class Scene:
         self.repository = Repository.init(folder / "repository")
         self._program = GitProgram(folder / "home", safe_directories=[self.repository.path])
 
-    def commit(self, signer: Signer | None = None) -> Head:
+    def commit(self, signer: Signer | None = None) -> RefHead:
         """A new commit, signed by this key."""
         sign_with(self.repository, signer)
-        return Head("refs/heads/main", self.repository.commit())
+        return RefHead("refs/heads/main", self.repository.commit())
 
     def tag(self, name: str, signer: Signer | None, at: str = "HEAD") -> str:
         """An annotated tag, signed by this key."""
@@ -39,21 +39,23 @@ class Scene:
         self.repository.git("tag", "--annotate" if signer is None else "--sign", "--message=Tag", name, at)
         return self.repository.head(name)
 
-    def stored(self, raw: bytes) -> Head:
+    def stored(self, raw: bytes) -> RefHead:
         """A commit that holds exactly this."""
-        return Head("x", self.repository.git("hash-object", "-w", "-t", "commit", "--literally", "--stdin", data=raw))
+        return RefHead(
+            "x", self.repository.git("hash-object", "-w", "-t", "commit", "--literally", "--stdin", data=raw)
+        )
 
-    async def verify(self, head: Head) -> None:
+    async def verify(self, head: RefHead) -> None:
         """Ask."""
         mirror = self.repository.path / ".git"
-        await verifying.verify(head, signers.read(self.file), mirror=mirror, program=self._program)
+        await verifying.verify_head(head, signers.read_signers(self.file), mirror=mirror, program=self._program)
 
-    async def refuses(self, head: Head, why: str) -> None:
+    async def refuses(self, head: RefHead, why: str) -> None:
         """The head is not applied, for this reason."""
         with pytest.raises(GitFault) as caught:
             await self.verify(head)
         until = f"nothing more is applied until the head is signed with an SSH key that {self.file} allows"
-        assert (caught.value.message, caught.value.state) == (f"{why}; {until}", State.UNSIGNED)
+        assert (caught.value.message, caught.value.state) == (f"{why}; {until}", RepositoryState.UNSIGNED)
         assert not caught.value.transient
 
 
@@ -193,8 +195,8 @@ async def test_counts_as_it_is_though_another_object_stands_for_it(scene: Scene)
 
 async def test_that_is_not_there_is_damage_of_the_mirror(scene: Scene) -> None:
     with pytest.raises(GitFault, match=r"^the mirror lacks the commit 111111111111; ") as caught:
-        await scene.verify(Head("x", "1" * 40))
-    assert caught.value.state is State.MIRROR_CORRUPT
+        await scene.verify(RefHead("x", "1" * 40))
+    assert caught.value.state is RepositoryState.MIRROR_CORRUPT
 
 
 async def test_is_tried_again_when_the_program_that_shows_it_was_killed(scene: Scene, shim: Shim) -> None:
@@ -220,7 +222,7 @@ async def test_cannot_be_judged_without_the_program(
     )
     with pytest.raises(GitFault, match=told) as caught:
         await scene.verify(head)
-    assert caught.value.state is State.UNSIGNED
+    assert caught.value.state is RepositoryState.UNSIGNED
 
 
 async def test_leaves_nothing_behind(scene: Scene, tmp_path: Path) -> None:
@@ -239,8 +241,8 @@ def left(home: Path) -> tuple[int, list[Path]]:
 def unusable(path: Path) -> str:
     """Why a file of signers cannot be used."""
     with pytest.raises(GitFault) as caught:
-        signers.read(path)
-    assert caught.value.state is State.UNSIGNED
+        signers.read_signers(path)
+    assert caught.value.state is RepositoryState.UNSIGNED
     return caught.value.message.removeprefix(f"the file of signers {path} ").removesuffix(
         "; until then no new head is applied"
     )

@@ -5,12 +5,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 import schemas
-from reconciler.documents.values import Pointer, Value
-from reconciler.resources import kinds
+from reconciler.model import names
+from reconciler.model.values import Pointer, Value
 
 API_VERSIONS = frozenset({"service/v1"})
 
-EXAMPLES: list[dict[str, Any]] = [example for kind in kinds.KINDS for example in schemas.load(kind.name)["examples"]]
+EXAMPLES: list[dict[str, Any]] = [example for kind in names.KINDS for example in schemas.load(kind.name)["examples"]]
 
 SCALARS: st.SearchStrategy[Value] = st.one_of(
     st.none(),

@@ -5,27 +5,19 @@ import re
 
 import pytest
 
-from reconciler.documents.values import Value
-from reconciler.resources import (
-    builtins,
-    canonical,
-    component_types,
-    components,
-    conforming,
-    defining,
-    definitions,
-    judging,
-    references,
-)
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.keys import Key
+from reconciler.model import builtins, component_types, components, resource, type_checks, type_definitions, values
+from reconciler.model.component_types import ComponentType
+from reconciler.model.names import Key
+from reconciler.model.values import Value
 from tests.resources.documents import API_VERSIONS, EXAMPLES
 
 QUEUE = Key("Extension", "file_storage_persistent_queue")
 
 
 def compiled(kind: str, name: str) -> ComponentType:
-    return component_types.compiled(name, definitions.read(builtins.built_in()[Key(kind, name)]["spec"]))
+    return component_types.compiled(
+        name, component_types.read_definitions(builtins.built_in()[Key(kind, name)]["spec"])
+    )
 
 
 def test_they_come_in_the_order_of_their_keys() -> None:
@@ -50,18 +42,18 @@ def test_what_is_reserved_is_built_in() -> None:
 def test_each_breaks_no_rule(key: Key) -> None:
     document = builtins.built_in()[key]
 
-    judged = judging.judge(document, api_versions=API_VERSIONS)
+    judged = resource.judge(document, api_versions=API_VERSIONS)
 
     assert (judged.key, judged.violations) == (key, ())
     if key.kind.endswith("Type"):
-        assert defining.broken(document["spec"]) == ()
+        assert type_definitions.broken_definitions(document["spec"]) == ()
 
 
 @pytest.mark.parametrize("key", builtins.built_in(), ids="-".join)
 def test_each_is_shown_as_a_resource_in_canonical_form(key: Key) -> None:
     shown = builtins.shown()[key]
     resource = json.loads(shown)
-    assert canonical.encode(resource) == shown
+    assert values.canonical_json(resource) == shown
     assert resource.pop("status") == {"latest": True, "source": {"type": "builtin"}}
     added = {name: resource["metadata"].pop(name) for name in ("id", "hash", "version")}
     assert (added["id"], added["version"], len(added["hash"])) == (f"builtin.{key.kind}.{key.name}", 1, 64)
@@ -80,25 +72,25 @@ def test_they_are_shown_in_the_order_of_their_keys_and_never_with_a_date() -> No
 
 
 def test_the_queue_fits_its_type_which_is_built_in() -> None:
-    [reference] = references.references(builtins.built_in()[QUEUE])
+    [reference] = components.references(builtins.built_in()[QUEUE])
 
     assert reference.key == Key("ExtensionType", "file_storage")
-    assert conforming.broken([], compiled(*reference.key), at=()) == ()
+    assert type_checks.broken_parameters([], compiled(*reference.key), at=()) == ()
 
 
 @pytest.mark.parametrize(
     "key", [key for key in builtins.built_in() if key.name in {"custom", "otlp", "file"}], ids="-".join
 )
 def test_those_for_collectors_work_without_parameters(key: Key) -> None:
-    assert conforming.broken([], compiled(*key), at=()) == ()
+    assert type_checks.broken_parameters([], compiled(*key), at=()) == ()
 
 
 @pytest.mark.parametrize("document", EXAMPLES, ids=lambda document: document["metadata"]["name"])
 def test_examples_of_the_schemas_that_use_them_fit(document: dict[str, Value]) -> None:
-    for component in components.find(str(document["kind"]), document.get("spec")):
+    for component in components.find_components(str(document["kind"]), document.get("spec")):
         if component.type_key in builtins.built_in():
             type_ = compiled(*component.type_key)
-            assert conforming.broken(component.parameters, type_, at=component.at) == ()
+            assert type_checks.broken_parameters(component.parameters, type_, at=component.at) == ()
 
 
 # Name, label, type, required, default; as the tables of the interface have them.
@@ -195,7 +187,7 @@ def parameters(**values: Value) -> list[Value]:
     ],
 )
 def test_a_webhook_is_judged_by_its_tables(given: list[Value], expected: list[str]) -> None:
-    found = conforming.broken(given, compiled("DestinationType", "webhook"), at=())
+    found = type_checks.broken_parameters(given, compiled("DestinationType", "webhook"), at=())
 
     assert ["/" + "/".join(map(str, each.pointer)) + ": " + each.message for each in found] == expected
     assert all(each.of_parameter for each in found)

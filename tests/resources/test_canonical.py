@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Value
-from reconciler.resources import canonical
+from reconciler.model import values as model_values
+from reconciler.model.values import Value
 from tests.resources.documents import VALUES
 
 
@@ -32,12 +32,12 @@ from tests.resources.documents import VALUES
     ],
 )
 def test_values_are_written_so(value: Value, text: str) -> None:
-    assert canonical.encode(value) == text.encode()
+    assert model_values.canonical_json(value) == text.encode()
 
 
 def test_a_lone_surrogate_is_refused_rather_than_changed() -> None:
     with pytest.raises(UnicodeEncodeError):
-        canonical.encode({"a": "\ud800"})
+        model_values.canonical_json({"a": "\ud800"})
 
 
 def shuffled(value: Value, randomness: random.Random) -> Value:
@@ -51,24 +51,28 @@ def shuffled(value: Value, randomness: random.Random) -> Value:
 
 @given(VALUES, st.randoms(use_true_random=False))
 def test_the_order_of_keys_never_matters(value: Value, randomness: random.Random) -> None:
-    assert canonical.encode(shuffled(value, randomness)) == canonical.encode(value)
+    assert model_values.canonical_json(shuffled(value, randomness)) == model_values.canonical_json(value)
 
 
 @given(st.lists(VALUES, min_size=2, max_size=4))
 def test_the_order_of_a_list_matters(values: list[Value]) -> None:
     rotated = [*values[1:], values[0]]
 
-    assert (canonical.encode(rotated) == canonical.encode(values)) == (repr(_typed(rotated)) == repr(_typed(values)))
+    assert (model_values.canonical_json(rotated) == model_values.canonical_json(values)) == (
+        repr(_typed(rotated)) == repr(_typed(values))
+    )
 
 
 @given(VALUES)
 def test_what_was_encoded_parses_back_to_the_same(value: Value) -> None:
-    assert repr(_typed(json.loads(canonical.encode(value)))) == repr(_typed(value))
+    assert repr(_typed(json.loads(model_values.canonical_json(value)))) == repr(_typed(value))
 
 
 @given(VALUES)
 def test_another_encoder_writes_the_same_bytes(value: Value) -> None:
-    assert orjson.loads(canonical.encode(value)) == orjson.loads(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+    assert orjson.loads(model_values.canonical_json(value)) == orjson.loads(
+        orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    )
 
 
 def _typed(value: Value) -> Value:

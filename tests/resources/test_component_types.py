@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from jsonschema import Draft202012Validator, FormatChecker
 
-from reconciler.documents.values import Value
-from reconciler.resources import builtins, component_types, conforming, definitions, formats
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.definitions import Condition, Definition, Operator
+from reconciler.model import builtins, component_types, type_checks, validators
+from reconciler.model.component_types import ComponentType, Condition, Definition, Operator
+from reconciler.model.values import Value
 from tests.resources.types import GIVEN, types
 
 METASCHEMA = Draft202012Validator(Draft202012Validator.META_SCHEMA)
@@ -19,7 +18,7 @@ METASCHEMA = Draft202012Validator(Draft202012Validator.META_SCHEMA)
 
 def checker() -> FormatChecker:
     found = FormatChecker(formats=())
-    for name, check in formats.FORMATS.items():
+    for name, check in validators.STRING_FORMATS.items():
         found.checks(name)(lambda value, check=check: not isinstance(value, str) or check(value))
     return found
 
@@ -27,7 +26,7 @@ def checker() -> FormatChecker:
 def built_in() -> list[ComponentType]:
     documents = builtins.built_in().items()
     return [
-        component_types.compiled(key.name, definitions.read(document["spec"]))
+        component_types.compiled(key.name, component_types.read_definitions(document["spec"]))
         for key, document in documents
         if key.kind.endswith("Type")
     ]
@@ -36,10 +35,10 @@ def built_in() -> list[ComponentType]:
 @given(types(), GIVEN)
 def test_jsonschema_gives_the_same_verdict(defined: list[Definition], given_: list[Value]) -> None:
     compiled = component_types.compiled("t", defined)
-    values = conforming.canonical(given_, compiled)
+    values = type_checks.canonical_parameters(given_, compiled)
     oracle = Draft202012Validator(compiled.schema, format_checker=checker())
 
-    assert (conforming.broken(given_, compiled, at=()) == ()) == oracle.is_valid(values)
+    assert (type_checks.broken_parameters(given_, compiled, at=()) == ()) == oracle.is_valid(values)
 
 
 @given(types())
@@ -116,7 +115,7 @@ def test_a_required_parameter_is_missed_when_it_is_relevant(
     compiled = component_types.compiled("t", [other, needed])
     listed: list[Value] = [{"name": name, "value": value} for name, value in given_.items()]
 
-    found = conforming.broken(listed, compiled, at=())
+    found = type_checks.broken_parameters(listed, compiled, at=())
 
     assert ("`needed` is required and has no default" in {each.message for each in found}) is relevant
 
@@ -127,7 +126,9 @@ def test_all_conditions_have_to_hold() -> None:
     compiled = component_types.compiled("t", [definition("a", "string"), definition("b", "string"), needed])
 
     def broken(**values: str) -> bool:
-        return bool(conforming.broken([{"name": n, "value": v} for n, v in values.items()], compiled, at=()))
+        return bool(
+            type_checks.broken_parameters([{"name": n, "value": v} for n, v in values.items()], compiled, at=())
+        )
 
     assert [broken(a="x"), broken(b="y"), broken(a="x", b="y"), broken(a="x", b="z")] == [False, False, True, False]
 
@@ -135,7 +136,7 @@ def test_all_conditions_have_to_hold() -> None:
 def test_what_is_settled_is_the_defaults_overlaid_with_values() -> None:
     [webhook] = [each for each in built_in() if each.name == "webhook"]
 
-    settled = conforming.settled(
+    settled = type_checks.settled_parameters(
         [{"name": "hostname", "value": "h"}, {"name": "port", "value": "443"}, {"name": "content_type", "value": ""}],
         webhook,
     )

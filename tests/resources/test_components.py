@@ -2,9 +2,9 @@
 
 import pytest
 
-from reconciler.documents.values import Value
-from reconciler.resources import components
-from reconciler.resources.components import Component
+from reconciler.model import components
+from reconciler.model.components import Component
+from reconciler.model.values import Value
 
 GIVEN: list[Value] = [{"name": "a", "value": 1}]
 
@@ -41,10 +41,10 @@ GIVEN: list[Value] = [{"name": "a", "value": 1}]
     ],
 )  # fmt: skip
 def test_components_are_found_with_their_places(kind: str, spec: Value, expected: list[Component]) -> None:
-    assert list(components.find(kind, spec)) == expected
+    assert list(components.find_components(kind, spec)) == expected
 
 
 def test_a_component_knows_its_type_and_where_its_parameters_stand() -> None:
-    [found] = components.find("Source", {"type": "otlp:latest"})
+    [found] = components.find_components("Source", {"type": "otlp:latest"})
 
     assert (found.type_key, found.at) == (("SourceType", "otlp"), ("spec", "parameters"))

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from reconciler.documents.values import Value
-from reconciler.resources import component_types, conforming
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.definitions import Definition
-from reconciler.resources.violations import Violation
+from reconciler.model import component_types, type_checks
+from reconciler.model.component_types import ComponentType, Definition
+from reconciler.model.values import Value
+from reconciler.model.violations import Violation
 from tests.resources.documents import VALUES
 from tests.resources.types import GIVEN, TYPES, types, wrong
 
@@ -74,9 +73,9 @@ def test_each_type_accepts_what_the_table_says(
     type_: ComponentType, good: list[Value], bad: list[tuple[Value, str]]
 ) -> None:
     for value in good:
-        assert conforming.broken([{"name": "a", "value": value}], type_, at=AT) == (), value
+        assert type_checks.broken_parameters([{"name": "a", "value": value}], type_, at=AT) == (), value
     for value, message in bad:
-        assert conforming.broken([{"name": "a", "value": value}], type_, at=AT) == (
+        assert type_checks.broken_parameters([{"name": "a", "value": value}], type_, at=AT) == (
             Violation((*AT, 0, "value"), message, of_parameter=True),
         ), value
 
@@ -93,7 +92,7 @@ def test_each_type_accepts_what_the_table_says(
 def test_a_violation_inside_a_value_points_there(
     type_: ComponentType, value: Value, below: tuple[str | int, ...], message: str
 ) -> None:
-    assert conforming.broken([{"name": "a", "value": value}], type_, at=AT) == (
+    assert type_checks.broken_parameters([{"name": "a", "value": value}], type_, at=AT) == (
         Violation((*AT, 0, "value", *below), message, of_parameter=True),
     )
 
@@ -106,9 +105,9 @@ def test_an_empty_value_is_a_missing_one(type_: str) -> None:
     for empty in empties:
         listed: list[Value] = [{"name": "a", "value": empty}]
 
-        assert conforming.broken(listed, needed, at=AT) != (), empty
+        assert type_checks.broken_parameters(listed, needed, at=AT) != (), empty
         # Where the type takes it, the default stands in; else it is a bad value.
-        assert conforming.broken(listed, by_default, at=AT) == conforming.broken(
+        assert type_checks.broken_parameters(listed, by_default, at=AT) == type_checks.broken_parameters(
             listed, typed(type_, valid_values=XY), at=AT
         )
 
@@ -130,7 +129,7 @@ def test_everything_that_is_wrong_is_told_in_document_order() -> None:
     ]
     known = "its parameters are `endpoint`, `token`, `retries`"
 
-    assert conforming.broken(listed, type_, at=AT) == (
+    assert type_checks.broken_parameters(listed, type_, at=AT) == (
         Violation(AT, "`token` is required and has no default", of_parameter=True),
         Violation(
             (*AT, 0, "name"), f"is not a parameter of the type `nginx`; {known}", of_parameter=True, of_unknown=True
@@ -143,14 +142,14 @@ def test_everything_that_is_wrong_is_told_in_document_order() -> None:
 
 
 def test_a_type_without_parameters_says_so() -> None:
-    [found] = conforming.broken([{"name": "a", "value": 1}], component_types.compiled("t", []), at=AT)
+    [found] = type_checks.broken_parameters([{"name": "a", "value": 1}], component_types.compiled("t", []), at=AT)
 
     assert found.message == "is not a parameter of the type `t`; it has none"
 
 
 def test_a_long_list_of_names_is_cut_short() -> None:
     defined = [Definition(index=index, name=f"p{index}", type="int") for index in range(100)]
-    [found] = conforming.broken([{"name": "x", "value": 1}], component_types.compiled("t", defined), at=AT)
+    [found] = type_checks.broken_parameters([{"name": "x", "value": 1}], component_types.compiled("t", defined), at=AT)
 
     assert found.message.endswith("`p38`, `p39` and 60 more")
 
@@ -160,7 +159,7 @@ def test_the_verdict_follows_from_the_rules(defined: list[Definition], listed: l
     unknown, bad, missing = wrong(defined, listed)
     names = [each["name"] for each in listed if isinstance(each, dict)]
 
-    found = conforming.broken(listed, component_types.compiled("t", defined), at=())
+    found = type_checks.broken_parameters(listed, component_types.compiled("t", defined), at=())
 
     told_unknown, told_bad, told_missing = set(), set(), set()
     for violation in found:
@@ -180,6 +179,6 @@ def test_a_message_never_holds_a_value(defined: list[Definition], value: Value) 
     values: list[Value] = ["hunter2", ["hunter2"], {"k": "hunter2"}, "a: [hunter2", value]
     listed: list[Value] = [{"name": name, "value": hidden} for name, hidden in zip("abcde", values, strict=True)]
 
-    found = conforming.broken(listed, component_types.compiled("t", defined), at=())
+    found = type_checks.broken_parameters(listed, component_types.compiled("t", defined), at=())
 
     assert "hunter2" not in repr(found)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Value
-from reconciler.resources import canonical, cutting
-from reconciler.resources.cutting import Cut
+from reconciler.model import diffs, values
+from reconciler.model.diffs import CutValue
+from reconciler.model.values import Value
 from tests.resources.documents import VALUES
 
 
@@ -16,27 +16,27 @@ from tests.resources.documents import VALUES
     ("value", "most", "expected"),
     [
         ("abc", 5, "abc"),
-        ("abcd", 5, Cut('"abcd', 6)),
-        ("aé", 3, Cut('"a', 5)),
-        ("a😀", 4, Cut('"a', 7)),
-        ("\n\n", 2, Cut('"', 6)),
-        ("\n\n", 3, Cut('"\\n', 6)),
-        ("\x1b\x1b", 5, Cut('"', 14)),
-        ("\x1b\x1b", 7, Cut('"\\u001b', 14)),
-        ("\\u00", 4, Cut('"\\\\u', 7)),
-        ("\\\\\\", 4, Cut('"\\\\', 8)),
-        ([1, 2], 0, Cut("", 5)),
+        ("abcd", 5, CutValue('"abcd', 6)),
+        ("aé", 3, CutValue('"a', 5)),
+        ("a😀", 4, CutValue('"a', 7)),
+        ("\n\n", 2, CutValue('"', 6)),
+        ("\n\n", 3, CutValue('"\\n', 6)),
+        ("\x1b\x1b", 5, CutValue('"', 14)),
+        ("\x1b\x1b", 7, CutValue('"\\u001b', 14)),
+        ("\\u00", 4, CutValue('"\\\\u', 7)),
+        ("\\\\\\", 4, CutValue('"\\\\', 8)),
+        ([1, 2], 0, CutValue("", 5)),
     ],
 )
-def test_a_value_is_cut_so(value: Value, most: int, expected: Value | Cut) -> None:
-    assert cutting.cut(value, most=most) == expected
+def test_a_value_is_cut_so(value: Value, most: int, expected: Value | CutValue) -> None:
+    assert diffs.cut_value(value, most=most) == expected
 
 
 @given(VALUES | st.text('\\"\n\x1bué😀0'), st.integers(0, 60))
 def test_what_is_left_is_a_beginning_without_a_broken_character(value: Value, most: int) -> None:
-    found = cutting.cut(value, most=most)
-    encoded = canonical.encode(value)
-    if not isinstance(found, Cut):
+    found = diffs.cut_value(value, most=most)
+    encoded = values.canonical_json(value)
+    if not isinstance(found, CutValue):
         assert found is value
         assert len(encoded) <= most
         return
@@ -48,6 +48,6 @@ def test_what_is_left_is_a_beginning_without_a_broken_character(value: Value, mo
 
 
 def test_a_value_of_ten_megabytes_is_cut() -> None:
-    found = cutting.cut("\\" * 10_000_000, most=1000)
+    found = diffs.cut_value("\\" * 10_000_000, most=1000)
 
-    assert found == Cut('"' + "\\" * 998, 20_000_002)
+    assert found == CutValue('"' + "\\" * 998, 20_000_002)

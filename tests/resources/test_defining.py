@@ -4,15 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Pointer, Value
-from reconciler.resources import defining, parameter_types
-from reconciler.resources.violations import Violation
-from reconciler.resources.words import listed
+from reconciler.model import component_types, type_definitions
+from reconciler.model.values import Pointer, Value
+from reconciler.model.violations import Violation, listed
 from tests.resources.documents import EXAMPLES, VALUES
 
 
 def told(definitions: list[Value]) -> list[tuple[Pointer, str]]:
-    found = defining.broken({"parameters": definitions})
+    found = type_definitions.broken_definitions({"parameters": definitions})
     assert not any(violation.of_parameter for violation in found)
     return [(violation.pointer[2:], violation.message) for violation in found]
 
@@ -61,9 +60,11 @@ def test_a_condition_compares_with_a_value_of_the_type_that_it_names(
         {"name": "a", "type": "int", "relevantIf": [condition]},
         {"name": "b", "type": name, "validValues": ["x"]},
     ]
-    found = [one for one in defining.broken({"parameters": definitions}) if "relevantIf" in one.pointer]
-    where = (*defining.AT, 0, "relevantIf", 0, "value")
-    takes = parameter_types.TAKES.get(name)
+    found = [
+        one for one in type_definitions.broken_definitions({"parameters": definitions}) if "relevantIf" in one.pointer
+    ]
+    where = (*type_definitions.AT, 0, "relevantIf", 0, "value")
+    takes = component_types.TAKES.get(name)
     message = f"is another type than `b` has, which takes {takes}; compare with that"
     assert found == ([] if may_hold else [Violation(where, message, recent=True)])
 
@@ -112,7 +113,7 @@ def test_a_condition_compares_with_a_value_of_the_type_that_it_names(
          [((0, "type"), "is not a type of parameters; did you mean `string`?")]),
         ([{"name": "a", "type": "Int"}], [((0, "type"), "is not a type of parameters; did you mean `int`?")]),
         ([{"name": "a", "type": "9"}],
-         [((0, "type"), f"is not a type of parameters; the types are {listed(parameter_types.NAMES)}")]),
+         [((0, "type"), f"is not a type of parameters; the types are {listed(component_types.NAMES)}")]),
     ],
 )  # fmt: skip
 def test_a_type_is_judged_by_its_own_definitions(definitions: list[Value], expected: list[tuple[Pointer, str]]) -> None:
@@ -133,13 +134,13 @@ TYPES = [document for document in EXAMPLES if document["kind"].endswith("Type")]
 
 @pytest.mark.parametrize("document", TYPES, ids=lambda document: document["kind"] + "-" + document["metadata"]["name"])
 def test_the_examples_make_sense(document: dict[str, Value]) -> None:
-    assert defining.broken(document.get("spec")) == ()
+    assert type_definitions.broken_definitions(document.get("spec")) == ()
 
 
 @given(VALUES, st.lists(st.fixed_dictionaries({"name": st.sampled_from("ab"), "type": st.sampled_from(
     ["int", "enum", "map", "other"])}, optional={"default": VALUES, "validValues": VALUES, "relevantIf": VALUES,
     "options": VALUES, "minimum": VALUES})))  # fmt: skip
 def test_a_spec_of_any_shape_is_judged_without_a_crash(spec: Value, definitions: list[Value]) -> None:
-    defining.broken(spec)
-    defining.broken({"parameters": spec})
-    defining.broken({"parameters": [*definitions]})
+    type_definitions.broken_definitions(spec)
+    type_definitions.broken_definitions({"parameters": spec})
+    type_definitions.broken_definitions({"parameters": [*definitions]})

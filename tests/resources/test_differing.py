@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from reconciler.documents.values import Pointer, Value
-from reconciler.plans import models
-from reconciler.resources import differing, drafts
-from reconciler.resources.differing import MASK_CHANGED, Difference, Differing
-from reconciler.resources.parameters import MASK
+from reconciler.model import diffs, plan, resource
+from reconciler.model.components import MASK
+from reconciler.model.diffs import MASK_CHANGED, Difference, Differing
+from reconciler.model.values import Pointer, Value
 from tests.resources.documents import SCALARS, VALUES, at, mutated, pointers, replaced
 
 CANARY = "canary-hunter2"
@@ -47,7 +46,7 @@ def pairs(draw: st.DrawFn) -> tuple[Any, Any]:
 
 
 def told(old: Any, new: Any, **options: Any) -> list[Differing]:
-    return list(differing.differences(old, new, **options))
+    return list(diffs.differences(old, new, **options))
 
 
 def seen(old: Any, new: Any, **options: Any) -> list[tuple[Any, ...]]:
@@ -185,7 +184,7 @@ def test_nothing_has_no_fields() -> None:
 
 @given(pairs())
 def test_digests_are_equal_exactly_when_nothing_differs(pair: tuple[Any, Any]) -> None:
-    digests = {drafts.digest(each, hmac_key=b"k" * 32) for each in pair}
+    digests = {resource.digest_draft(each, hmac_key=b"k" * 32) for each in pair}
 
     assert (len(digests) == 1) == (told(*pair) == [])
 
@@ -217,8 +216,8 @@ def test_nothing_is_told_twice(pair: tuple[Any, Any]) -> None:
 
 
 def test_constants_are_those_of_plans() -> None:
-    assert (MASK, MASK_CHANGED) == (models.SENSITIVE, models.SENSITIVE_CHANGED)
-    assert [one.value for one in Difference] == [one.value for one in models.Difference]
+    assert (MASK, MASK_CHANGED) == (plan.SENSITIVE, plan.SENSITIVE_CHANGED)
+    assert [one.value for one in Difference] == [one.value for one in plan.PlanDifference]
 
 
 TOKEN: Pointer = ("spec", "parameters", 0, "value")

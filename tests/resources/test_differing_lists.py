@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.resources import differing_lists
-from reconciler.resources.differing_lists import ABSENT
+from reconciler.model import diffs
+from reconciler.model.diffs import ABSENT
 
 LISTS = st.lists(st.sampled_from("abcd"), max_size=12)
 
@@ -28,7 +28,7 @@ def longest(old: list[str], new: list[str]) -> int:
 
 @given(LISTS, LISTS)
 def test_no_common_subsequence_is_longer(old: list[str], new: list[str]) -> None:
-    found = differing_lists.common(old, new)
+    found = diffs.common_order(old, new)
 
     assert all(old[one] == new[other] for one, other in found)
     assert all(one[0] < next_one[0] and one[1] < next_one[1] for one, next_one in pairwise(found))
@@ -37,7 +37,7 @@ def test_no_common_subsequence_is_longer(old: list[str], new: list[str]) -> None
 
 def test_where_too_much_repeats_it_is_a_common_subsequence_all_the_same() -> None:
     old, new = [*"ab" * 500], [*"ba" * 500, "b"]
-    found = differing_lists.common(old, new)
+    found = diffs.common_order(old, new)
 
     assert found
     assert all(old[one] == new[other] for one, other in found)
@@ -49,7 +49,7 @@ def test_merged_keeps_the_new_order_and_what_is_gone_behind_what_stood_before_it
     here: list[int], there: list[int], kept: int
 ) -> None:
     pairs = dict(zip(here[:kept], there[:kept], strict=True))
-    found = list(differing_lists.merged(6, 6, pairs))
+    found = list(diffs.merged_order(6, 6, pairs))
 
     assert [other for _, other in found if other != ABSENT] == list(range(6))
     assert sorted(one for one, _ in found if one != ABSENT) == list(range(6))

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Value
-from reconciler.resources import canonical, drafts, judging, parameters
-from reconciler.resources.drafts import Draft
-from reconciler.resources.keys import Key
-from reconciler.resources.resource import Resource
+from reconciler.model import components, resource, values
+from reconciler.model.names import Key
+from reconciler.model.resource import Draft, Resource
+from reconciler.model.values import Value
 from tests.resources.documents import API_VERSIONS, EXAMPLES, SCALARS, mutated
 
 KEY = b"k" * 32
@@ -22,13 +21,13 @@ CANARY = "hunter2-canary"
 
 
 def resource_of(document: Value) -> Resource:
-    judged = judging.judge(document, api_versions=API_VERSIONS, placeholders=True)
+    judged = resource.judge(document, api_versions=API_VERSIONS, placeholders=True)
     assert judged.resource is not None, judged.violations
     return judged.resource
 
 
 def draft(document: Value, hmac_key: bytes = KEY) -> Draft:
-    return drafts.draft(resource_of(document), hmac_key=hmac_key)
+    return resource.make_draft(resource_of(document), hmac_key=hmac_key)
 
 
 def source(*processors: str, metadata: dict[str, Value] | None = None, **values: Value) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def test_a_resource_is_drafted_so() -> None:
     owned = source(
         "p:2", "o", "p", metadata={"deprecated": True, "labels": {"service/prune": "disabled"}}, token=CANARY
     )
-    encoded = canonical.encode(owned)
+    encoded = values.canonical_json(owned)
 
     found = draft(source("p:2", "o", "p", metadata=metadata, token=CANARY) | {"status": {"latest": True}})
 
@@ -73,20 +72,20 @@ def test_a_resource_is_drafted_so() -> None:
 
 def test_without_any_of_that_a_draft_says_so() -> None:
     fleet: dict[str, Value] = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "a"}}
-    owned = canonical.encode({**fleet, "spec": {}})
+    owned = values.canonical_json({**fleet, "spec": {}})
 
     assert draft(fleet) == Draft(digest=hmac.digest(KEY, owned, "sha256"), owned=owned)
 
 
 @given(mutated(), mutated())
 def test_digests_are_equal_exactly_when_what_a_user_owns_is(one: Value, other: Value) -> None:
-    judged = [judging.judge(each, api_versions=API_VERSIONS).resource for each in (one, other)]
+    judged = [resource.judge(each, api_versions=API_VERSIONS).resource for each in (one, other)]
     first, second = (resource for resource in judged)
     if first is None or second is None:
         return
-    same = canonical.encode(first.owned) == canonical.encode(second.owned)
+    same = values.canonical_json(first.owned) == values.canonical_json(second.owned)
 
-    assert (drafts.draft(first, hmac_key=KEY).digest == drafts.draft(second, hmac_key=KEY).digest) == same
+    assert (resource.make_draft(first, hmac_key=KEY).digest == resource.make_draft(second, hmac_key=KEY).digest) == same
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_a_digest_follows_what_a_user_owns(change: dict[str, Value], differs: bo
 
 @given(SCALARS, SCALARS)
 def test_a_digest_changes_when_a_secret_does(one: Value, other: Value) -> None:
-    same = canonical.encode(one) == canonical.encode(other)
+    same = values.canonical_json(one) == values.canonical_json(other)
 
     assert (draft(source(token=one)).digest == draft(source(token=other)).digest) == same
 
@@ -129,7 +128,7 @@ def test_a_digest_does_not_depend_on_who_calls_a_value_a_secret() -> None:
 
 def test_a_guess_is_not_confirmed_without_the_key() -> None:
     document = source(token=CANARY)
-    plain = hashlib.sha256(canonical.encode(resource_of(document).owned)).digest()
+    plain = hashlib.sha256(values.canonical_json(resource_of(document).owned)).digest()
 
     assert len({plain, draft(document).digest, draft(document, b"another key").digest}) == 3
 
@@ -144,10 +143,10 @@ def test_a_draft_knows_whether_something_stands_for_a_stored_value(value: Value,
 
 def test_with_its_values_in_place_a_draft_is_that_of_the_whole_document() -> None:
     metadata: dict[str, Value] = {"id": "01J", "deprecated": True}
-    shown = draft(source("p", metadata=metadata, token=parameters.MASK))
+    shown = draft(source("p", metadata=metadata, token=components.MASK))
     whole = source("p", "q", metadata=metadata, token=CANARY)
 
-    restored = drafts.restored(shown, resource_of(whole).owned, hmac_key=KEY)
+    restored = resource.restored_draft(shown, resource_of(whole).owned, hmac_key=KEY)
 
     assert restored == draft(whole)
     assert CANARY not in repr(restored)
@@ -156,13 +155,13 @@ def test_with_its_values_in_place_a_draft_is_that_of_the_whole_document() -> Non
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
 def test_what_a_user_owns_is_had_back_and_may_be_changed(example: dict[str, Any]) -> None:
     found = draft(example)
-    owned = drafts.owned(found)
+    owned = resource.owned_by_user(found)
     assert owned == resource_of(example).owned
-    assert drafts.digest(owned, hmac_key=KEY) == found.digest
+    assert resource.digest_draft(owned, hmac_key=KEY) == found.digest
 
     owned["spec"] = {}
 
-    assert drafts.owned(found) == resource_of(example).owned
+    assert resource.owned_by_user(found) == resource_of(example).owned
 
 
 @given(st.permutations(["p", "q", "r", "p"]))
@@ -176,11 +175,11 @@ def test_each_reference_is_kept_once_in_order(names: list[str]) -> None:
 def test_the_members_of_a_draft_are_encoded_as_what_it_owns(example: dict[str, Any]) -> None:
     found = draft(example)
 
-    assert canonical.encode(drafts.members(found)) == found.owned
+    assert values.canonical_json(resource.draft_members(found)) == found.owned
     assert found.references is draft(example).references
 
 
-@pytest.mark.parametrize(("number", "stay"), [(drafts.SHARED, True), (drafts.SHARED + 1, False)])
+@pytest.mark.parametrize(("number", "stay"), [(resource.SHARED, True), (resource.SHARED + 1, False)])
 def test_references_outlive_their_draft_only_if_they_are_few(number: int, stay: bool) -> None:
     """What is shared is bounded in number, so one draft that refers to thousands must not be among it."""
     references = tuple(Key("Processor", f"outliving-{each}") for each in range(number))

@@ -4,10 +4,10 @@ from typing import Any
 
 from hypothesis import given
 
-from reconciler.documents.values import Value
-from reconciler.resources import component_types, conforming, explaining, validators
-from reconciler.resources.definitions import Definition
-from reconciler.resources.violations import Violation
+from reconciler.model import component_types, type_checks, type_definitions, validators
+from reconciler.model.component_types import Definition
+from reconciler.model.values import Value
+from reconciler.model.violations import Violation
 from tests.resources.types import GIVEN, types
 
 
@@ -22,13 +22,13 @@ def told(found: tuple[Violation, ...]) -> list[Any]:
 @given(types(), GIVEN)
 def test_the_pieces_tell_what_the_whole_does(definitions: list[Definition], listed: list[Value]) -> None:
     component_type = component_types.compiled("t", definitions)
-    values = conforming.canonical(listed, component_type)
+    values = type_checks.canonical_parameters(listed, component_type)
     rules = component_type.rules
-    assert told(explaining.broken(rules, values)) == told(validators.broken(rules, dict(values)))
+    assert told(type_definitions.explain_violations(rules, values)) == told(validators.broken(rules, dict(values)))
 
 
 def test_no_more_is_told_than_a_reason_holds() -> None:
     definition = Definition(index=0, name="p", type="enums", valid_values=("a",))
     rules = component_types.compiled("t", [definition]).rules
-    found = explaining.broken(rules, {"p": ["x"] * 5_000})
-    assert [one.pointer for one in found] == [("p", number) for number in range(explaining.MOST)]
+    found = type_definitions.explain_violations(rules, {"p": ["x"] * 5_000})
+    assert [one.pointer for one in found] == [("p", number) for number in range(type_definitions.MOST)]

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Pointer, Value, pointer_text
-from reconciler.resources import canonical, components, conforming, drafts, fitting, secret_rules
-from reconciler.resources.drafts import Draft
-from reconciler.resources.fitting import Fit
-from reconciler.resources.keys import Key
-from reconciler.resources.secret_references import NOTHING
-from reconciler.resources.violations import Violation
+from reconciler.model import components, resource, type_checks, values
+from reconciler.model.names import Key
+from reconciler.model.resource import Draft
+from reconciler.model.secret_references import NO_SECRETS
+from reconciler.model.type_checks import Fit
+from reconciler.model.values import Pointer, Value, pointer_text
+from reconciler.model.violations import Violation
 from tests.resources.documents import EXAMPLES, at
 from tests.resources.lookups import look_up, lookup
 
@@ -51,7 +51,7 @@ UNKNOWN = "/spec/parameters/1/name: is not a parameter of the type `sink`; its p
 
 def test_an_unknown_parameter_is_a_warning_unless_it_is_to_be_refused() -> None:
     owned = document("Connector", **sink(host="x", more="y"))
-    warned, refused = (fitting.fit(owned, SINKS, refuse_unknown=one) for one in (False, True))
+    warned, refused = (type_checks.fit(owned, SINKS, refuse_unknown=one) for one in (False, True))
     assert (told(warned), told(refused)) == ([], [UNKNOWN])
     assert [one.message for one in warned.notes] == [
         f"{UNKNOWN.partition(': ')[2]}; it is kept all the same, and masked"
@@ -102,13 +102,13 @@ def test_an_unknown_parameter_is_a_warning_unless_it_is_to_be_refused() -> None:
     ],
 )  # fmt: skip
 def test_a_document_fits_its_types_so(owned: dict[str, Any], broken: list[str], secrets: dict[str, Value]) -> None:
-    fit = fitting.fit(owned, SINKS)
+    fit = type_checks.fit(owned, SINKS)
 
     assert (told(fit), places(fit)) == (broken, secrets)
 
 
 def test_a_fit_shows_no_secret() -> None:
-    assert "canary" not in repr(fitting.fit(document("Source", **sink(host="x", token="canary")), SINKS))
+    assert "canary" not in repr(type_checks.fit(document("Source", **sink(host="x", token="canary")), SINKS))
 
 
 def test_each_type_is_looked_up_by_kind_and_name_without_a_version() -> None:
@@ -117,7 +117,7 @@ def test_each_type_is_looked_up_by_kind_and_name_without_a_version() -> None:
     def note(key: Key) -> None:
         asked.append(key)
 
-    fitting.fit(document("Destination", type="sink:5", processors=[{"type": "drop"}, {"name": "p:2"}]), note)
+    type_checks.fit(document("Destination", type="sink:5", processors=[{"type": "drop"}, {"name": "p:2"}]), note)
 
     assert asked == [Key("DestinationType", "sink"), Key("ProcessorType", "drop")]
 
@@ -136,16 +136,18 @@ def test_a_fit_is_that_of_its_components_one_by_one(each: list[dict[str, Value]]
         place: Pointer = ("spec", "sources", index, "parameters")
         found = SINKS(Key("SourceType", "sink"))
         assert found is not None
-        broken += conforming.broken(one["parameters"], found, at=place)
+        broken += type_checks.broken_parameters(one["parameters"], found, at=place)
     referring = [
-        Violation(("spec", "sources", outer, "parameters", index, "value"), secret_rules.MESSAGE, of_parameter=True)
+        Violation(
+            ("spec", "sources", outer, "parameters", index, "value"), type_checks.BROKEN_REFERENCE, of_parameter=True
+        )
         for outer, one in enumerate(given_)
         for index, parameter in enumerate(one["parameters"])
         if parameter == {"name": "host", "value": "${env:A}"}
     ]
 
     owned = document("Configuration", sources=[*given_], connectors=[{"type": other}])
-    fit = fitting.fit(owned, SINKS, refuse_unknown=True)
+    fit = type_checks.fit(owned, SINKS, refuse_unknown=True)
 
     assert fit.violations == (*broken, *referring)
     assert all(value == at(owned, pointer) for pointer, value in fit.secrets)
@@ -155,9 +157,9 @@ def test_a_fit_is_that_of_its_components_one_by_one(each: list[dict[str, Value]]
 def test_whoever_knows_no_type_shows_nothing(each: list[dict[str, Value]]) -> None:
     owned = document("Configuration", sources=[sink(**values) for values in each])
 
-    fit = fitting.fit(owned, lambda _: None)
+    fit = type_checks.fit(owned, lambda _: None)
 
-    known = fitting.fit(owned, SINKS)
+    known = type_checks.fit(owned, SINKS)
     assert fit.violations == ()
     assert places(fit).keys() >= places(known).keys()
     values = dict(pair for outer, one in enumerate(each) for pair in numbered(outer, one))
@@ -186,11 +188,11 @@ COMPONENTS = st.recursive(
 def test_a_draft_fits_as_its_document_does(component: dict[str, Value], kind: str) -> None:
     spec: dict[str, Value] = {"destinations": [component]} if kind == "Configuration" else component
     owned = document(kind, **spec)
-    draft = Draft(digest=b"", owned=canonical.encode(owned))
+    draft = Draft(digest=b"", owned=values.canonical_json(owned))
 
     for lookup_ in (SINKS, look_up):
-        expected = fitting.fit(drafts.owned(draft), lookup_, available=NOTHING)
-        assert fitting.of_draft(draft, lookup_, available=NOTHING) == expected
+        expected = type_checks.fit(resource.owned_by_user(draft), lookup_, available=NO_SECRETS)
+        assert type_checks.fit_draft(draft, lookup_, available=NO_SECRETS) == expected
 
 
 def numbered(outer: int, values: dict[str, Value]) -> list[tuple[str, Value]]:
@@ -200,4 +202,4 @@ def numbered(outer: int, values: dict[str, Value]) -> list[tuple[str, Value]]:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
 def test_every_example_of_a_built_in_type_fits(example: dict[str, Any]) -> None:
-    assert told(fitting.fit({**example, "spec": example.get("spec", {})}, look_up)) == []
+    assert told(type_checks.fit({**example, "spec": example.get("spec", {})}, look_up)) == []

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
-from reconciler.resources import formats
+from reconciler.model import validators
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ from reconciler.resources import formats
     ],
 )
 def test_text_parses_as_yaml_or_not(text: str, expected: bool) -> None:
-    assert formats.is_yaml(text) is expected
+    assert validators.is_yaml(text) is expected
 
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_any_text_is_yaml_or_is_not(text: str) -> None:
-    assert formats.is_yaml(text) in (True, False)
+    assert validators.is_yaml(text) in (True, False)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_any_text_is_yaml_or_is_not(text: str) -> None:
     ],
 )
 def test_a_time_zone_goes_by_its_name(text: str, expected: bool) -> None:
-    assert formats.is_timezone(text) is expected
+    assert validators.is_timezone(text) is expected
 
 
 def test_the_list_of_time_zones_is_whole() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.resources import hosts
+from reconciler.model import hosts
 
 IPV4 = st.integers(0, 2**32 - 1).map(IPv4Address)
 
@@ -36,7 +36,7 @@ IPV4 = st.integers(0, 2**32 - 1).map(IPv4Address)
     ],
 )
 def test_names_and_addresses_may_be_hosts(host: str) -> None:
-    assert hosts.wrong(host) is None
+    assert hosts.wrong_host(host) is None
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_names_and_addresses_may_be_hosts(host: str) -> None:
             "2852039166", "0251.0376.0251.0376", "0xa9fea9fe", "0XA9.0xfe.0xa9.0xfe", "169.254.43518", "169.16689662",
             "127.1", "127.0.0.1.", "127.0.0.01", "256.0.0.1", "1.2.3.4.5", "0x", "0", "example.0x7f", "a.1",
         )),
-        *((host, hosts.RULE) for host in (
+        *((host, hosts.HOST_RULE) for host in (
             "", ".", "..", "a..b", ".a", "-a", "a-", "a.-b", "x" * 64, "x." * 127 + "x", "a b", "a\n", "a\0", "a/b",
             "a@b", "a:b", "a:80", "127.0.0.1:80", "[127.0.0.1]", "[::1", "::1]", "[]", "a%2eb", "a?b", "a#b", "a\\b",
             "${env:A}", "(sensitive)", "1.2.3.4\n", "::1\n",
@@ -59,7 +59,7 @@ def test_names_and_addresses_may_be_hosts(host: str) -> None:
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_with_what_to_write_instead(host: str, sentence: str) -> None:
-    assert hosts.wrong(host) == sentence
+    assert hosts.wrong_host(host) == sentence
     assert hosts.literal(host) is None
 
 
@@ -70,12 +70,12 @@ def test_no_form_that_programs_read_as_an_address_hides_one(address: IPv4Address
     host = ".".join(form.format(number) for form, number in zip(forms, numbers, strict=False))
 
     assert socket.inet_aton(host) == address.packed
-    assert host == str(address) or hosts.wrong(host) == hosts.NUMERIC
+    assert host == str(address) or hosts.wrong_host(host) == hosts.NUMERIC
 
 
 @given(st.text(st.sampled_from("0123456789xXaAfF.:-"), max_size=20))
 def test_what_is_no_literal_is_nothing_that_programs_read_as_an_address(host: str) -> None:
-    if hosts.wrong(host) is None and hosts.literal(host) is None:
+    if hosts.wrong_host(host) is None and hosts.literal(host) is None:
         with pytest.raises(OSError, match="illegal"):
             socket.inet_aton(host)
 
@@ -91,14 +91,14 @@ def test_an_ipv6_literal_is_its_address_in_each_form(address: IPv6Address, short
     host = address.compressed if short else address.exploded.upper()
     host = f"[{host}]" if brackets else host
 
-    assert (hosts.wrong(host), hosts.literal(host)) == (None, address)
+    assert (hosts.wrong_host(host), hosts.literal(host)) == (None, address)
     assert hosts.bracketed(host) == (host if brackets else f"[{host}]")
 
 
 @given(st.from_regex(r"[-A-Za-z0-9_.:\[\]x]{0,12}", fullmatch=True))
 def test_what_passes_for_a_name_is_one_and_no_address(text: str) -> None:
     if hosts.is_name(text):
-        assert hosts.wrong(text) is None
+        assert hosts.wrong_host(text) is None
         assert hosts.literal(text) is None
         with pytest.raises(OSError, match="illegal"):
             socket.inet_aton(text)

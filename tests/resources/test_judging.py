@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from reconciler.documents.values import Value
-from reconciler.resources import canonical, judging
-from reconciler.resources.judging import MASK_MESSAGE, Classification, Judged
-from reconciler.resources.keys import Key
-from reconciler.resources.names import LABEL_KEY_RULE, NAME_RULE
-from reconciler.resources.resource import Resource
-from reconciler.resources.violations import Violation, lines
+from reconciler.model import resource as model_resource
+from reconciler.model import values
+from reconciler.model.names import LABEL_KEY_RULE, NAME_RULE, Key
+from reconciler.model.resource import MASK_MESSAGE, Classification, Judged, Resource
+from reconciler.model.values import Value
+from reconciler.model.violations import Violation, lines
 from tests.resources.documents import API_VERSIONS, EXAMPLES, VALUES, mutated
 
 REFERENCE_RULE = f"{NAME_RULE}, with an optional version after `:`"
@@ -29,7 +28,7 @@ def unknown(fields: str) -> str:
 
 
 def judge(value: Value) -> Judged:
-    return judging.judge(value, api_versions=API_VERSIONS)
+    return model_resource.judge(value, api_versions=API_VERSIONS)
 
 
 def document(kind: str, spec: Value) -> dict[str, Value]:
@@ -64,7 +63,7 @@ def told(value: Value) -> list[str]:
 def test_a_document_is_judged_when_either_key_is_ours_or_only_one_is_there(
     value: Value, expected: Classification
 ) -> None:
-    assert judging.classify(value, api_versions=API_VERSIONS) is expected
+    assert model_resource.classify(value, api_versions=API_VERSIONS) is expected
 
 
 def test_a_valid_document_becomes_the_resource_that_its_user_owns() -> None:
@@ -97,7 +96,7 @@ def test_a_valid_document_becomes_the_resource_that_its_user_owns() -> None:
         resource=Resource(
             key=Key("Destination", "siem"),
             owned=owned,
-            encoded=canonical.encode(owned),
+            encoded=values.canonical_json(owned),
             placeholders=(),
             proposed_id="01J",
             deprecated=True,
@@ -150,7 +149,7 @@ def test_empty_labels_are_none_and_a_spec_is_always_there(spec: Value, labels: V
 def test_an_alias_of_the_api_version_is_kept_as_it_came() -> None:
     value: Value = {"apiVersion": "other/v1", "kind": "Fleet", "metadata": {"name": "a"}}
 
-    resource = judging.judge(value, api_versions=frozenset({"service/v1", "other/v1"})).resource
+    resource = model_resource.judge(value, api_versions=frozenset({"service/v1", "other/v1"})).resource
 
     assert resource is not None
     assert resource.owned["apiVersion"] == "other/v1"
@@ -394,9 +393,11 @@ def test_a_client_may_leave_it_to_whoever_knows_the_stored_value(
 ) -> None:
     value = document(kind, spec)
 
-    judged = judging.judge(value, api_versions=API_VERSIONS, placeholders=True)
+    judged = model_resource.judge(value, api_versions=API_VERSIONS, placeholders=True)
 
-    resource = Resource(key=Key(kind, "a"), owned=value, encoded=canonical.encode(value), placeholders=tuple(pointers))
+    resource = Resource(
+        key=Key(kind, "a"), owned=value, encoded=values.canonical_json(value), placeholders=tuple(pointers)
+    )
     assert judged == Judged(key=Key(kind, "a"), resource=resource, violations=())
 
 

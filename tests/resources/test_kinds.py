@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.resources import kinds
-from reconciler.resources.kinds import KINDS
+from reconciler.model import names
+from reconciler.model.names import KINDS
 
 NAMES = [
     "AgentVersion",
@@ -51,18 +51,18 @@ def test_the_kinds_are_these_in_this_order() -> None:
     ],
 )
 def test_a_kind_is_found_in_any_case_singular_or_plural_hyphened_or_not(text: str, name: str | None) -> None:
-    found = kinds.find(text)
+    found = names.find_kind(text)
 
     assert (found.name if found else None) == name
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_form_of_every_kind_leads_back_to_it(kind: kinds.Kind) -> None:
+def test_every_form_of_every_kind_leads_back_to_it(kind: names.Kind) -> None:
     forms = [kind.name, kind.plural, kind.hyphened, kind.plural.replace("-", ""), kind.plural.upper()]
 
-    assert [kinds.find(form) for form in forms] == [kind] * len(forms)
+    assert [names.find_kind(form) for form in forms] == [kind] * len(forms)
 
 
 @pytest.mark.parametrize(("name", "known"), [("Destination", True), ("destination", False), ("Destinations", False)])
 def test_documents_take_the_exact_spelling(name: str, known: bool) -> None:
-    assert (kinds.exact(name) is not None) == known
+    assert (names.exact_kind(name) is not None) == known

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Pointer, Value
-from reconciler.resources import canonical, component_types, components, parameters
-from reconciler.resources.definitions import Definition
-from reconciler.resources.keys import Key
+from reconciler.model import component_types, components, values
+from reconciler.model.component_types import Definition
+from reconciler.model.names import Key
+from reconciler.model.values import Pointer, Value
 from tests.resources.documents import VALUES
 
 
@@ -55,7 +55,7 @@ from tests.resources.documents import VALUES
     ],
 )  # fmt: skip
 def test_secrets_are_found_wherever_they_stand(spec: Value, secrets: list[tuple[Pointer, Value]]) -> None:
-    assert parameters.find(spec).secrets == secrets
+    assert components.find_parameters(spec).secrets == secrets
 
 
 WORDS = st.sampled_from(
@@ -70,11 +70,11 @@ SPECS: st.SearchStrategy[Value] = st.recursive(
 
 @given(SPECS, WORDS)
 def test_lists_and_masks_are_the_same_with_the_json_of_the_document_and_without(spec: Value, word: str) -> None:
-    document = canonical.encode({"metadata": {"name": word}, "spec": spec})
-    found = parameters.find(spec)
+    document = values.canonical_json({"metadata": {"name": word}, "spec": spec})
+    found = components.find_parameters(spec)
 
-    assert parameters.lists_and_masks(spec, document) == (found.lists, found.masks)
-    assert parameters.lists_and_masks(spec, None) == (found.lists, found.masks)
+    assert components.lists_and_masks(spec, document) == (found.lists, found.masks)
+    assert components.lists_and_masks(spec, None) == (found.lists, found.masks)
 
 
 def test_every_list_of_parameters_is_found_in_document_order() -> None:
@@ -82,7 +82,7 @@ def test_every_list_of_parameters_is_found_in_document_order() -> None:
     outer: list[Value] = [{"name": "a", "value": {"parameters": inner}}]
     spec: Value = {"parameters": outer, "sources": [{"parameters": []}], "rollout": {"parameters": {}}}
 
-    assert parameters.find(spec).lists == [
+    assert components.find_parameters(spec).lists == [
         (("parameters",), outer),
         (("parameters", 0, "value", "parameters"), inner),
         (("sources", 0, "parameters"), []),
@@ -90,7 +90,7 @@ def test_every_list_of_parameters_is_found_in_document_order() -> None:
 
 
 def test_a_search_shows_no_secret() -> None:
-    found = parameters.find({"parameters": [{"name": "headers", "value": {"A": "canary"}}]})
+    found = components.find_parameters({"parameters": [{"name": "headers", "value": {"A": "canary"}}]})
 
     assert "canary" not in repr(found)
 
@@ -124,7 +124,7 @@ TYPE = component_types.compiled(
     ],
 )
 def test_a_value_is_a_secret_when_its_definition_says_so(parameter: dict[str, Value], secret: list[Pointer]) -> None:
-    found = parameters.find({"parameters": [parameter]}, {("parameters",): TYPE})
+    found = components.find_parameters({"parameters": [parameter]}, {("parameters",): TYPE})
 
     assert [pointer for pointer, _ in found.secrets] == [("parameters", 0, *below) for below in secret]
 
@@ -136,11 +136,11 @@ def test_every_value_of_an_unknown_type_is_a_secret() -> None:
         "processors": [{"type": "t", "parameters": [{"name": "host", "value": "x"}, {"name": "token", "value": "z"}]}],
         "rollout": {"parameters": [{"name": "host", "value": "x"}]},
     }
-    types = components.types(
-        components.find("Source", spec), {Key("ProcessorType", "t"): TYPE, Key("SourceType", "t"): TYPE}.get
+    types = components.component_types_of(
+        components.find_components("Source", spec), {Key("ProcessorType", "t"): TYPE, Key("SourceType", "t"): TYPE}.get
     )
 
-    assert parameters.find(spec, types).secrets == [
+    assert components.find_parameters(spec, types).secrets == [
         (("parameters", 0, "value"), "x"),
         (("parameters", 1, "value", "A"), "y"),
         (("processors", 0, "parameters", 1, "value"), "z"),
@@ -152,9 +152,9 @@ def test_less_knowledge_never_shows_more(value: Value, kind: str) -> None:
     spec: Value = {"type": "t", "parameters": [{"name": "host", "value": value}, {"name": "more", "value": value}]}
     if kind == "Configuration":
         spec = {"destinations": [spec], "sources": [spec]}
-    found = components.find(kind, spec)
+    found = components.find_components(kind, spec)
 
-    unknown = parameters.find(spec, components.types(found, lambda _: None)).secrets
-    known = parameters.find(spec, components.types(found, lambda _: TYPE)).secrets
+    unknown = components.find_parameters(spec, components.component_types_of(found, lambda _: None)).secrets
+    known = components.find_parameters(spec, components.component_types_of(found, lambda _: TYPE)).secrets
 
     assert {pointer for pointer, _ in unknown} >= {pointer for pointer, _ in known if len(pointer) < 6}

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Value, pointer_text
-from reconciler.resources import canonical, fitting, judging, preparing
-from reconciler.resources.preparing import Bound, Prepared
+from reconciler.model import rendering, type_checks, values
+from reconciler.model import resource as model_resource
+from reconciler.model.rendering import Bound, Prepared
+from reconciler.model.values import Value, pointer_text
 from tests.resources.documents import API_VERSIONS, EXAMPLES, SCALARS, at, pointers, replaced
 from tests.resources.lookups import look_up
 
@@ -23,7 +24,7 @@ PLANTS: list[Value] = [CANARY, {"k": CANARY}, [CANARY], {"k": [CANARY, {"l": CAN
 
 
 def owned(document: Value) -> dict[str, Value]:
-    judged = judging.judge(document, api_versions=API_VERSIONS)
+    judged = model_resource.judge(document, api_versions=API_VERSIONS)
     assert judged.resource is not None, judged.violations
     return judged.resource.owned
 
@@ -31,7 +32,7 @@ def owned(document: Value) -> dict[str, Value]:
 def prepare(document: Value, hmac_key: bytes = KEY, bound: Bound = BOUND) -> Prepared:
     """A document, prepared as the built-in types have it."""
     resource = owned(document)
-    return preparing.prepare(resource, fitting.fit(resource, look_up).secrets, hmac_key=hmac_key, bound=bound)
+    return rendering.prepare(resource, type_checks.fit(resource, look_up).secrets, hmac_key=hmac_key, bound=bound)
 
 
 def destination(*, own: Value = "t", header: Value = "h", port: Value = 443) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def destination(*, own: Value = "t", header: Value = "h", port: Value = 443) -> 
 
 def covered(value: Value, place: str) -> str:
     bound: list[Value] = ["default", "01JD7Z", 3, "Destination", "siem", place, value]
-    return "hmac-sha256:" + hmac.new(KEY, canonical.encode(bound), "sha256").hexdigest()
+    return "hmac-sha256:" + hmac.new(KEY, values.canonical_json(bound), "sha256").hexdigest()
 
 
 def test_a_resource_is_prepared_so() -> None:
@@ -65,9 +66,9 @@ def test_a_resource_is_prepared_so() -> None:
     deep["value"] = covered("t", "/spec/processors/0/parameters/0/value")
 
     assert prepare(document) == Prepared(
-        spec_hash=hashlib.sha256(canonical.encode(hashed["spec"])).hexdigest(),
+        spec_hash=hashlib.sha256(values.canonical_json(hashed["spec"])).hexdigest(),
         masked=destination(own="(sensitive)", header="(sensitive)"),
-        secrets=canonical.encode(
+        secrets=values.canonical_json(
             {
                 "/spec/parameters/1/value": "t",
                 "/spec/parameters/2/value/A~1b": "h",
@@ -94,7 +95,7 @@ SECRETS = st.one_of(SCALARS, st.lists(st.text(max_size=3), max_size=2)).filter(l
 
 @given(SECRETS, SECRETS)
 def test_the_hash_changes_exactly_when_a_secret_does(one: Value, other: Value) -> None:
-    same = canonical.encode(one) == canonical.encode(other)
+    same = values.canonical_json(one) == values.canonical_json(other)
     first, second = prepare(destination(own=one)), prepare(destination(own=other))
 
     assert (first.spec_hash == second.spec_hash) == same
@@ -123,9 +124,9 @@ def test_another_key_gives_another_hash() -> None:
 def test_the_same_secrets_elsewhere_give_another_hash(change: dict[str, Value], elsewhere: Bound) -> None:
     """Else whoever may store a resource could store a guess and compare."""
     here = owned(destination())
-    secrets = fitting.fit(here, look_up).secrets
-    one = preparing.prepare(here, secrets, hmac_key=KEY, bound=BOUND)
-    other = preparing.prepare(here | change, secrets, hmac_key=KEY, bound=elsewhere)
+    secrets = type_checks.fit(here, look_up).secrets
+    one = rendering.prepare(here, secrets, hmac_key=KEY, bound=BOUND)
+    other = rendering.prepare(here | change, secrets, hmac_key=KEY, bound=elsewhere)
 
     assert one.spec_hash != other.spec_hash
     assert (one.masked["spec"], one.secrets) == (other.masked["spec"], other.secrets)
@@ -141,7 +142,7 @@ def test_two_equal_secrets_of_one_resource_look_like_two() -> None:
 
 def test_the_hash_of_a_guessed_secret_is_not_the_hash() -> None:
     document = destination()
-    guesses = [canonical.encode(document["spec"]), canonical.encode(destination(own="(sensitive)")["spec"])]
+    guesses = [values.canonical_json(document["spec"]), values.canonical_json(destination(own="(sensitive)")["spec"])]
 
     assert prepare(document).spec_hash not in [hashlib.sha256(guess).hexdigest() for guess in guesses]
 
@@ -190,10 +191,10 @@ def test_a_secret_is_in_secrets_and_nowhere_else(data: st.DataObject) -> None:
         document = replaced(document, place, [*at(document, place), planted])
     before = copy.deepcopy(document)
 
-    resource = judging.judge(document, api_versions=API_VERSIONS).resource
+    resource = model_resource.judge(document, api_versions=API_VERSIONS).resource
     assert resource is not None
-    fit = fitting.fit(resource.owned, look_up)
-    prepared = preparing.prepare(resource.owned, fit.secrets, hmac_key=KEY, bound=BOUND)
+    fit = type_checks.fit(resource.owned, look_up)
+    prepared = rendering.prepare(resource.owned, fit.secrets, hmac_key=KEY, bound=BOUND)
 
     assert document == before
     assert CANARY not in json.dumps(prepared.masked)

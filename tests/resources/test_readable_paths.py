@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Pointer, Value
-from reconciler.escaping import visible
-from reconciler.resources import readable_paths
-from reconciler.resources.matching import identity_of
-from reconciler.resources.readable_paths import LONGEST_PART
+from reconciler.model import diffs
+from reconciler.model.diffs import LONGEST_PART
+from reconciler.model.masking import identity_of
+from reconciler.model.text import visible
+from reconciler.model.values import Pointer, Value
 from tests.resources.documents import pointers
 
 NASTY = st.one_of(
@@ -34,11 +34,11 @@ def readable(pointer: Pointer, document: Value) -> str:
     value, path = document, ""
     for step in pointer:
         if isinstance(step, str):
-            path = readable_paths.below(path, step)
+            path = diffs.path_below(path, step)
             value = value.get(step) if isinstance(value, dict) else None
         elif isinstance(value, list) and step < len(value):
             found = [identity_of(entry) for entry in value]
-            path += readable_paths.labels([None if one is None else one[1] for one in found])[step]
+            path += diffs.path_labels([None if one is None else one[1] for one in found])[step]
             value = value[step]
         else:
             path, value = f"{path}[{step}]", None

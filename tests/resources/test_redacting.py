@@ -9,17 +9,16 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Value
-from reconciler.resources import canonical, preparing, redacting, rendering
-from reconciler.resources.preparing import Bound
-from reconciler.resources.redacting import MARK
+from reconciler.model import rendering, values
+from reconciler.model.rendering import MARK, Bound
+from reconciler.model.values import Value
 
 KEY = b"k" * 32
 TEXT = "hunter2!"
 
 # Few characters, among them those of the mark and of what numbers a key, so that texts meet themselves and the mark.
 characters = st.sampled_from('ab1 2-~/"\\()redct.\né')
-texts = st.text(characters, min_size=4, max_size=6).filter(lambda text: redacting.problem(text) is None)
+texts = st.text(characters, min_size=4, max_size=6).filter(lambda text: rendering.redaction_problem(text) is None)
 strings = st.text(characters, max_size=12)
 numbers = st.integers(-99_999, 99_999) | st.floats(allow_nan=False, allow_infinity=False).filter(lambda n: n % 1 != 0)
 scalars: st.SearchStrategy[Value] = st.none() | st.booleans() | numbers | strings
@@ -49,8 +48,8 @@ def holding(draw: st.DrawFn) -> tuple[str, Value]:
 )
 def test_a_sentence_is_rewritten_however_it_spells_the_text(text: str, told: str, left: str) -> None:
     """As it is, in a JSON pointer, and escaped for people."""
-    assert redacting.sentence(told, text) == left
-    assert redacting.sentence(text, text) == MARK
+    assert rendering.redaction_sentence(told, text) == left
+    assert rendering.redaction_sentence(text, text) == MARK
 
 
 def leaves(value: Value) -> Iterator[str]:
@@ -65,13 +64,13 @@ def leaves(value: Value) -> Iterator[str]:
     elif isinstance(value, str):
         yield value
     elif value is not None and not isinstance(value, bool):
-        yield canonical.encode(value).decode()
+        yield values.canonical_json(value).decode()
 
 
 def shape(value: Value) -> Value:
     """How many of what stand where, whatever they are called."""
     if isinstance(value, dict):
-        return sorted((shape(each) for each in value.values()), key=canonical.encode)
+        return sorted((shape(each) for each in value.values()), key=values.canonical_json)
     return [shape(each) for each in value] if isinstance(value, list) else None
 
 
@@ -82,10 +81,10 @@ def shape(value: Value) -> Value:
 @example(("ed) ", {"ed) ": 1, "(redacted)": 2, "(redacted)-2": 3}))
 def test_the_text_is_nowhere_afterwards_and_a_second_time_changes_nothing(held: tuple[str, Value]) -> None:
     text, value = held
-    left = redacting.value(value, text)
+    left = rendering.redacted_value(value, text)
     assert not any(text in leaf for leaf in leaves(left.value))
     assert left.places == sum(text in leaf for leaf in leaves(value))
-    assert redacting.value(left.value, text) == redacting.Redacted(left.value, 0, {})
+    assert rendering.redacted_value(left.value, text) == rendering.Redacted(left.value, 0, {})
     assert (left.value == value) == (left.places == 0)
     assert shape(left.value) == shape(value)
 
@@ -94,7 +93,7 @@ def test_the_text_is_nowhere_afterwards_and_a_second_time_changes_nothing(held: 
 @given(holding())
 def test_what_does_not_hold_the_text_is_as_it_was(held: tuple[str, Value]) -> None:
     text, value = held
-    left = redacting.value(value, text).value
+    left = rendering.redacted_value(value, text).value
 
     def check(before: Value, after: Value) -> None:
         if isinstance(before, dict):
@@ -117,7 +116,7 @@ def test_what_does_not_hold_the_text_is_as_it_was(held: tuple[str, Value]) -> No
 def test_the_order_of_keys_does_not_matter(value: dict[str, Value], text: str) -> None:
     held: dict[str, Value] = {text: 1, f"{text} ": 2, **value}
     turned = dict(reversed(held.items()))
-    assert redacting.value(held, text).value == redacting.value(turned, text).value
+    assert rendering.redacted_value(held, text).value == rendering.redacted_value(turned, text).value
 
 
 def document(**spec: Value) -> dict[str, Value]:
@@ -128,13 +127,13 @@ def document(**spec: Value) -> dict[str, Value]:
 def stored(owned: dict[str, Value], secrets: dict[tuple[str | int, ...], Value]) -> tuple[bytes, bytes | None]:
     """A version as it is stored."""
     bound = Bound("default", "an-id", 3)
-    ready = preparing.prepare(owned, secrets.items(), hmac_key=KEY, bound=bound)
-    identity = rendering.Identity(id="an-id", version=3, date_modified="2026-11-21T06:12:00.123Z")
+    ready = rendering.prepare(owned, secrets.items(), hmac_key=KEY, bound=bound)
+    identity = rendering.ResourceIdentity(id="an-id", version=3, date_modified="2026-11-21T06:12:00.123Z")
     return rendering.body(ready, identity=identity), ready.secrets
 
 
-def redact(body: bytes, secrets: bytes | None, text: str = TEXT) -> redacting.Left | None:
-    return redacting.version(body, secrets, text, project="default", hmac_key=KEY)
+def redact(body: bytes, secrets: bytes | None, text: str = TEXT) -> rendering.RedactedVersion | None:
+    return rendering.redacted_version(body, secrets, text, project="default", hmac_key=KEY)
 
 
 def metadata(body: bytes) -> dict[str, Any]:
@@ -188,15 +187,15 @@ def test_the_frame_of_a_version_and_what_it_is_known_by_stay(text: str) -> None:
 
 def test_the_name_and_the_id_are_told() -> None:
     body, _ = stored(document(type="otlp"), {})
-    assert [redacting.is_known_by(body, text) for text in ("siem", "n-id", "otlp")] == [True, True, False]
+    assert [rendering.is_known_by(body, text) for text in ("siem", "n-id", "otlp")] == [True, True, False]
 
 
 @settings(max_examples=60)
-@given(st.text(min_size=4, max_size=8).filter(lambda text: redacting.problem(text) is None))
+@given(st.text(min_size=4, max_size=8).filter(lambda text: rendering.redaction_problem(text) is None))
 def test_no_escape_hides_the_text(text: str) -> None:
     assume("team" not in text)
     body, _ = stored(document(raw=f"1{text}2"), {})
-    assume(not redacting.is_known_by(body, text))
+    assume(not rendering.is_known_by(body, text))
     left = redact(body, None, text)
     assert left is not None
     assert msgspec.json.decode(left.body)["spec"]["raw"] in {"1(redacted)2", MARK}
@@ -231,4 +230,4 @@ def test_what_is_damaged_is_told(body: bytes, secrets: bytes | None) -> None:
     ],
 )
 def test_a_text_is_judged_without_being_repeated(text: str, problem: str | None) -> None:
-    assert redacting.problem(text) == problem
+    assert rendering.redaction_problem(text) == problem

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Value
-from reconciler.resources import references, violations
-from reconciler.resources.references import Reference
-from reconciler.resources.violations import Violation
+from reconciler.model import components, violations
+from reconciler.model.components import Reference
+from reconciler.model.values import Value
+from reconciler.model.violations import Violation
 from tests.resources.documents import EXAMPLES, VALUES, at, mutated
 
 
 def told(document: Value) -> list[tuple[str, str, str]]:
     return [
-        (found.kind, found.name, "/".join(map(str, found.pointer[1:]))) for found in references.references(document)
+        (found.kind, found.name, "/".join(map(str, found.pointer[1:]))) for found in components.references(document)
     ]
 
 
@@ -101,7 +101,7 @@ def test_every_reference_is_found(kind: str, spec: Value, expected: list[tuple[s
 
 @given(mutated())
 def test_references_come_in_document_order_and_point_at_their_names(document: dict[str, Value]) -> None:
-    found = references.references(document)
+    found = components.references(document)
 
     assert list(violations.in_document_order([Violation(each.pointer, "") for each in found], document)) == [
         Violation(each.pointer, "") for each in found
@@ -130,7 +130,7 @@ def test_no_reference_of_an_example_is_missed(document: dict[str, Any]) -> None:
     elif document["kind"] in ("Source", "Processor", "Connector", "Destination", "Extension"):
         expected = names(spec)
 
-    assert {each.name for each in references.references(document)} == expected, json.dumps(document)
+    assert {each.name for each in components.references(document)} == expected, json.dumps(document)
 
 
 @given(st.sampled_from(["Source", "Destination", "Configuration", "Fleet", 5]), VALUES)
@@ -140,4 +140,4 @@ def test_a_document_of_any_shape_gives_references_or_none(kind: Value, spec: Val
         {"kind": kind, "spec": spec},
         {"kind": kind, "spec": {"sources": [spec], "processors": spec}},
     ):
-        assert all(isinstance(each, Reference) for each in references.references(document))
+        assert all(isinstance(each, Reference) for each in components.references(document))

@@ -6,27 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Value
-from reconciler.resources import canonical, drafts, fitting, judging, preparing, rendering
-from reconciler.resources.rendering import Identity
-from reconciler.resources.resource import Resource
+from reconciler.model import rendering, resource, type_checks, values
+from reconciler.model.rendering import ResourceIdentity
+from reconciler.model.resource import Resource
+from reconciler.model.values import Value
 from tests.resources.documents import API_VERSIONS, EXAMPLES, VALUES
 from tests.resources.lookups import look_up
 
 KEY = b"k" * 32
-BOUND = preparing.Bound(project="default", resource_id="01JD7Z", version=3)
-IDENTITY = Identity(id="01JD7Z", version=3, date_modified="2026-11-21T06:12:00.123Z")
+BOUND = rendering.Bound(project="default", resource_id="01JD7Z", version=3)
+IDENTITY = ResourceIdentity(id="01JD7Z", version=3, date_modified="2026-11-21T06:12:00.123Z")
 
 
 def resource_of(document: Value) -> Resource:
-    judged = judging.judge(document, api_versions=API_VERSIONS)
+    judged = resource.judge(document, api_versions=API_VERSIONS)
     assert judged.resource is not None
     return judged.resource
 
 
-def prepare(document: Value) -> preparing.Prepared:
+def prepare(document: Value) -> rendering.Prepared:
     owned = resource_of(document).owned
-    return preparing.prepare(owned, fitting.fit(owned, look_up).secrets, hmac_key=KEY, bound=BOUND)
+    return rendering.prepare(owned, type_checks.fit(owned, look_up).secrets, hmac_key=KEY, bound=BOUND)
 
 
 def test_a_body_is_masked_and_carries_the_server_s_metadata_and_no_status() -> None:
@@ -94,7 +94,7 @@ def test_a_source_of_its_halves_and_a_place_is_what_it_is_as_a_whole(
     head, tail = rendering.frame(source)
 
     assert rendering.shown((b'{"spec":{}}', None, head, tail, *place)) == (
-        b'{"spec":{},"status":{"source":%b}}' % canonical.encode(whole(source, *place))
+        b'{"spec":{},"status":{"source":%b}}' % values.canonical_json(whole(source, *place))
     )
 
 
@@ -106,16 +106,16 @@ def test_a_body_with_its_status_and_its_source_is_what_the_whole_is_as_canonical
     head, tail = rendering.frame(source)
     present, told = {**status, "latest": True}, whole(source, *place)
 
-    shown = rendering.shown((body, canonical.encode(present), head, tail, *place))
+    shown = rendering.shown((body, values.canonical_json(present), head, tail, *place))
 
-    assert shown == canonical.encode({**json.loads(body), "status": {**present, "source": told}})
+    assert shown == values.canonical_json({**json.loads(body), "status": {**present, "source": told}})
     assert rendering.restated(
-        rendering.shown((body, b'{"latest":true}', head, tail, *place)), canonical.encode(present)
+        rendering.shown((body, b'{"latest":true}', head, tail, *place)), values.canonical_json(present)
     ) == (shown)
-    assert rendering.rewritten(shown, b'{"spec":{}}') == canonical.encode(
+    assert rendering.rewritten(shown, b'{"spec":{}}') == values.canonical_json(
         {"spec": {}, "status": {**present, "source": told}}
     )
-    assert rendering.shown((body, None, head, tail, *place)) == canonical.encode(
+    assert rendering.shown((body, None, head, tail, *place)) == values.canonical_json(
         {**json.loads(body), "status": {"source": told}}
     )
 
@@ -141,9 +141,12 @@ def test_what_was_exported_can_be_applied_again() -> None:
     body = rendering.body(prepared, identity=IDENTITY)
     exported = json.loads(rendering.shown((body, status, b'{"date":"x"', b',"type":"api"}', None, None)))
 
-    again = drafts.draft(resource_of(exported), hmac_key=KEY)
+    again = resource.make_draft(resource_of(exported), hmac_key=KEY)
 
-    assert (again.digest, again.proposed_id) == (drafts.draft(resource_of(document), hmac_key=KEY).digest, IDENTITY.id)
+    assert (again.digest, again.proposed_id) == (
+        resource.make_draft(resource_of(document), hmac_key=KEY).digest,
+        IDENTITY.id,
+    )
 
 
 LINES = ("/spec/parameters: `hostname` is required and has no default", 'a "quoted" line')

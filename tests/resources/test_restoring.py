@@ -10,21 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Pointer, Value, pointer_text
-from reconciler.resources import (
-    builtins,
-    component_types,
-    definitions,
-    fitting,
-    judging,
-    placeholders,
-    preparing,
-    restoring,
-)
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.keys import Key
-from reconciler.resources.parameters import MASK
-from reconciler.resources.restoring import Restored
+from reconciler.model import builtins, component_types, masking, rendering, resource, type_checks
+from reconciler.model.component_types import ComponentType
+from reconciler.model.components import MASK
+from reconciler.model.masking import Restored
+from reconciler.model.names import Key
+from reconciler.model.values import Pointer, Value, pointer_text
 from tests.resources.documents import API_VERSIONS, VALUES, at, pointers, removed, replaced
 
 CANARY = "canary-hunter2"
@@ -51,7 +42,7 @@ OWN: dict[str, list[Any]] = {
 def lookup(key: Key) -> ComponentType | None:
     """The built-in types, and `sink` of every kind."""
     spec = builtins.built_in().get(key, {}).get("spec") or {"parameters": OWN.get(key.name, [])}
-    defined = definitions.read(spec)
+    defined = component_types.read_definitions(spec)
     return component_types.compiled(key.name, defined) if defined else None
 
 
@@ -69,14 +60,14 @@ def component(type_: str, **values: Any) -> dict[str, Any]:
 
 def stored(owned: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Value]]:
     """The masked resource and its secrets, as the store keeps them."""
-    bound = preparing.Bound(project="default", resource_id="01JD7Z", version=1)
-    prepared = preparing.prepare(owned, fitting.fit(owned, lookup).secrets, hmac_key=b"k" * 32, bound=bound)
+    bound = rendering.Bound(project="default", resource_id="01JD7Z", version=1)
+    prepared = rendering.prepare(owned, type_checks.fit(owned, lookup).secrets, hmac_key=b"k" * 32, bound=bound)
     return prepared.masked, json.loads(prepared.secrets or b"{}")
 
 
 def restored(incoming: dict[str, Any], before: dict[str, Any] | None, *, accept_invalid: bool = False) -> Restored:
     masked, secrets = (None, dict[str, Value]()) if before is None else stored(before)
-    return restoring.restored(incoming, masked=masked, secrets=secrets, lookup=lookup, accept_invalid=accept_invalid)
+    return masking.restored(incoming, masked=masked, secrets=secrets, lookup=lookup, accept_invalid=accept_invalid)
 
 
 def told(result: Restored) -> dict[str, str]:
@@ -279,7 +270,7 @@ def test_a_component_that_is_not_found_keeps_nothing(
 def test_a_literal_inside_a_value_stands_for_nothing() -> None:
     incoming = component("sink", to="x", headers={"a": {"b": [MASK]}, "c": "d"}, other=[["x", MASK]])
     places = [("spec", "parameters", 1, "value", "a", "b", 0), ("spec", "parameters", 2, "value", 0, 1)]
-    assert placeholders.find(incoming) == tuple(places)
+    assert masking.find_placeholders(incoming) == tuple(places)
     result = restored(incoming, component("sink", to="x", headers={"a": "b"}), accept_invalid=True)
     assert list(told(result)) == [pointer_text(place) for place in places]
     assert result.document == component("sink", to="x", headers={"c": "d"})
@@ -362,7 +353,7 @@ def test_what_is_accepted_all_the_same_counts_as_missing() -> None:
 
 def test_secrets_of_two_sorts_are_united() -> None:
     outer, inner, other = ("spec", "a"), ("spec", "a", "b"), ("spec", "c")
-    assert dict(restoring.united(((outer, 1), (other, 2)), ((inner, 3), (other, 2)))) == {outer: 1, other: 2}
+    assert dict(masking.united(((outer, 1), (other, 2)), ((inner, 3), (other, 2)))) == {outer: 1, other: 2}
 
 
 def test_many_places_take_no_more_than_their_share_of_time() -> None:
@@ -433,17 +424,17 @@ def shuffled(value: Any, random: Any) -> Any:
 def test_what_is_stored_comes_back_in_clear(owned: dict[str, Any]) -> None:
     masked, secrets = stored(owned)
     before = copy.deepcopy(masked)
-    assert restoring.in_clear(masked, secrets) == owned
+    assert masking.secrets_in_clear(masked, secrets) == owned
     assert masked == before
 
 
 @given(documents())
 def test_what_the_service_shows_is_what_it_holds(owned: dict[str, Any]) -> None:
     """An export that is applied again: every secret is kept, and stays one."""
-    judged = judging.judge(owned, api_versions=API_VERSIONS, placeholders=True)
+    judged = resource.judge(owned, api_versions=API_VERSIONS, placeholders=True)
     assert judged.resource is not None, judged.violations
     masked, secrets = stored(owned)
-    result = restoring.restored(
+    result = masking.restored(
         copy.deepcopy(masked), masked=masked, secrets=secrets, lookup=lookup, accept_invalid=False
     )
     assert (result.document, result.violations) == (owned, ())
@@ -458,7 +449,7 @@ def test_order_does_not_matter(owned: dict[str, Any], random: Any) -> None:
     random.seed(seed)
     incoming = shuffled(masked, random)
     random.seed(seed)
-    result = restoring.restored(incoming, masked=masked, secrets=secrets, lookup=lookup, accept_invalid=False)
+    result = masking.restored(incoming, masked=masked, secrets=secrets, lookup=lookup, accept_invalid=False)
     assert (result.document, result.violations) == (shuffled(owned, random), ())
 
 
@@ -477,13 +468,13 @@ def test_no_other_secret_and_no_literal_is_ever_stored(owned: dict[str, Any], da
         incoming = replaced(masked, place, new)
     before = copy.deepcopy(incoming)
     for accept_invalid in (False, True):
-        result = restoring.restored(
+        result = masking.restored(
             incoming, masked=masked, secrets=secrets, lookup=lookup, accept_invalid=accept_invalid
         )
         assert incoming == before
         assert CANARY not in repr(result)
         if accept_invalid or not result.violations:
-            assert placeholders.find(result.document) == ()
+            assert masking.find_placeholders(result.document) == ()
         found = [place for place in pointers(result.document) if str(at(result.document, place)).startswith(CANARY)]
         assert {place for place, _ in result.secrets} >= set(found)
         assert {place for place, _ in result.secrets} >= set(result.kept)
@@ -491,4 +482,4 @@ def test_no_other_secret_and_no_literal_is_ever_stored(owned: dict[str, Any], da
 
 def sorted_secrets(owned: dict[str, Any]) -> list[tuple[Pointer, Value]]:
     """Where the secrets of a document stand, below its spec."""
-    return [(place[1:], value) for place, value in fitting.fit(owned, lookup).secrets]
+    return [(place[1:], value) for place, value in type_checks.fit(owned, lookup).secrets]

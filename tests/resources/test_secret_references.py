@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Value
-from reconciler.resources import parameters, secret_references
-from reconciler.resources.secret_references import Available, Reference, Source
+from reconciler.model import components, secret_references
+from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource
+from reconciler.model.values import Value
 
 
-def env(name: str) -> Reference:
-    return Reference(Source.ENV, name)
+def env(name: str) -> SecretReference:
+    return SecretReference(SecretSource.ENV, name)
 
 
-def file(name: str) -> Reference:
-    return Reference(Source.FILE, name)
+def file(name: str) -> SecretReference:
+    return SecretReference(SecretSource.FILE, name)
 
 
 LONG = "n" * 255
@@ -68,11 +68,11 @@ LONG = "n" * 255
         ("\\${env:A}", [env("A")]),
     ],
 )
-def test_references_are_found_in_order_and_malformed_ones_too(text: str, found: list[Reference | None]) -> None:
-    assert list(secret_references.find(text)) == found
+def test_references_are_found_in_order_and_malformed_ones_too(text: str, found: list[SecretReference | None]) -> None:
+    assert list(secret_references.find_secret_references(text)) == found
     [*_, last] = [None, *found]
     is_whole = len(found) == 1 and str(last) == text
-    assert secret_references.whole(text) == (last if is_whole else None)
+    assert secret_references.whole_secret_reference(text) == (last if is_whole else None)
 
 
 TEXT = st.lists(
@@ -84,8 +84,8 @@ TEXT = st.lists(
 
 @given(TEXT)
 def test_the_pieces_are_the_whole_text_and_plain_ones_hold_no_reference(text: str) -> None:
-    pieces = list(secret_references.pieces(text))
-    assert all(isinstance(piece, Reference) or piece != "" for piece in pieces)
+    pieces = list(secret_references.text_pieces(text))
+    assert all(isinstance(piece, SecretReference) or piece != "" for piece in pieces)
     plain = [piece for piece in pieces if isinstance(piece, str)]
     assert [piece for piece in plain if "${env:" in piece or "${file:" in piece] == []
     # With the beginnings back that nobody could read, it is the text again.
@@ -93,20 +93,20 @@ def test_the_pieces_are_the_whole_text_and_plain_ones_hold_no_reference(text: st
     assert re.fullmatch(pattern, text)
 
 
-@given(st.sampled_from(Source), st.from_regex(r"[A-Za-z0-9_][-A-Za-z0-9_.]{0,254}", fullmatch=True))
-def test_a_reference_is_read_as_it_is_written(source: Source, name: str) -> None:
-    reference = Reference(source, name)
-    assert secret_references.whole(str(reference)) == reference
+@given(st.sampled_from(SecretSource), st.from_regex(r"[A-Za-z0-9_][-A-Za-z0-9_.]{0,254}", fullmatch=True))
+def test_a_reference_is_read_as_it_is_written(source: SecretSource, name: str) -> None:
+    reference = SecretReference(source, name)
+    assert secret_references.whole_secret_reference(str(reference)) == reference
 
 
 def test_a_long_text_of_beginnings_takes_no_time() -> None:
     begin = time.process_time()
     for part in ("${env:", "${file:a/", "${env:A}", "$", "${env:A" + "a" * 1000):
-        secret_references.find(part * (400_000 // len(part)))
+        secret_references.find_secret_references(part * (400_000 // len(part)))
     assert time.process_time() - begin < 5.0  # seconds; what grows with the square takes hours
 
 
-HELD = Available(env=frozenset({"A", "SERVICE_X", "service_y"}), files=frozenset({"a", "b/c", "d_e"}))
+HELD = AvailableSecrets(env=frozenset({"A", "SERVICE_X", "service_y"}), files=frozenset({"a", "b/c", "d_e"}))
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ HELD = Available(env=frozenset({"A", "SERVICE_X", "service_y"}), files=frozenset
         (env("service_y"), False, False),
     ],
 )
-def test_what_is_available_is_what_is_listed(reference: Reference, nested: bool, flat: bool) -> None:
+def test_what_is_available_is_what_is_listed(reference: SecretReference, nested: bool, flat: bool) -> None:
     assert HELD.has(reference) is nested
-    assert Available(HELD.env, HELD.files, flat=True).has(reference) is flat
+    assert AvailableSecrets(HELD.env, HELD.files, flat=True).has(reference) is flat
 
 
 def test_of_nothing_nothing_is_available() -> None:
-    assert not secret_references.NOTHING.has(env("A"))
-    assert not secret_references.NOTHING.has(file("a"))
+    assert not secret_references.NO_SECRETS.has(env("A"))
+    assert not secret_references.NO_SECRETS.has(file("a"))
 
 
 @pytest.mark.parametrize(
@@ -149,4 +149,4 @@ def test_of_nothing_nothing_is_available() -> None:
 )
 def test_a_secret_that_is_one_whole_reference_is_shown(value: str, hidden: bool) -> None:
     spec: Value = {"parameters": [{"name": "a", "value": value, "sensitive": True}]}
-    assert bool(parameters.find(spec).secrets) is hidden
+    assert bool(components.find_parameters(spec).secrets) is hidden

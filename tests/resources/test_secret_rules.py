@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents.values import Value, pointer_text
-from reconciler.resources import builtins, fitting, secret_files, secret_rules
-from reconciler.resources.definitions import Operator
-from reconciler.resources.keys import Key
-from reconciler.resources.references import WEBHOOK
-from reconciler.resources.secret_references import Available
+from reconciler.model import builtins, type_checks
+from reconciler.model.component_types import Operator
+from reconciler.model.components import WEBHOOK
+from reconciler.model.names import Key
+from reconciler.model.secret_references import AvailableSecrets
+from reconciler.model.values import Value, pointer_text
 from tests.resources.lookups import look_up, lookup
 
 FREE: dict[str, Value] = {
@@ -19,7 +19,7 @@ FREE: dict[str, Value] = {
     ]
 }
 TYPES = lookup({Key("DestinationType", "free"): FREE, Key("SourceType", "free"): FREE})
-AVAILABLE = Available(env=frozenset({"A"}), files=frozenset({"a", "b/c"}))
+AVAILABLE = AvailableSecrets(env=frozenset({"A"}), files=frozenset({"a", "b/c"}))
 ANY = None
 HOST: Value = {"name": "hostname", "value": "logs.example.com"}
 
@@ -44,11 +44,11 @@ def webhook(*parameters: Value) -> dict[str, Any]:
     return document("Destination", component("webhook", HOST, *parameters))
 
 
-def violations(owned: dict[str, Any], available: Available | None = AVAILABLE) -> list[str]:
+def violations(owned: dict[str, Any], available: AvailableSecrets | None = AVAILABLE) -> list[str]:
     """Where the violations of references are."""
-    found = fitting.fit(owned, TYPES, available=available).violations
+    found = type_checks.fit(owned, TYPES, available=available).violations
     assert all(each.of_parameter for each in found)
-    return [pointer_text(each.pointer) for each in found if each.message == secret_rules.MESSAGE]
+    return [pointer_text(each.pointer) for each in found if each.message == type_checks.BROKEN_REFERENCE]
 
 
 VALUE = "/spec/parameters/0/value"
@@ -196,24 +196,26 @@ def test_files_that_do_not_matter_are_not_judged(settings: list[Value], at: list
 def test_the_same_names_in_another_type_are_anything() -> None:
     own = lookup({Key("DestinationType", "own"): {"parameters": [{"name": "ca_file", "type": "string"}]}})
     owned = document("Destination", component("own", given("ca_file", "/etc/ssl/ca.pem")))
-    assert fitting.fit(owned, own, available=AVAILABLE).violations == ()
+    assert type_checks.fit(owned, own, available=AVAILABLE).violations == ()
 
 
 def test_the_files_of_a_webhook_have_conditions_that_are_understood() -> None:
     """`secret_files` takes every condition for one of equality."""
     webhook_type = look_up(WEBHOOK)
     assert webhook_type is not None
-    conditions = [one for name in secret_files.PARAMETERS for one in webhook_type.definitions[name].relevant_if]
+    conditions = [
+        one for name in type_checks.SECRET_FILE_PARAMETERS for one in webhook_type.definitions[name].relevant_if
+    ]
     assert len(conditions) == 5
     assert {one.operator for one in conditions} == {Operator.EQUALS}
 
 
 def test_the_executed_types_are_built_in_and_nobody_can_replace_them() -> None:
-    assert {key for key in builtins.RESERVED if key.kind.endswith("Type")} == secret_rules.EXECUTED
+    assert {key for key in builtins.RESERVED if key.kind.endswith("Type")} == type_checks.EXECUTED
 
 
 def test_no_violation_holds_a_value() -> None:
     owned = free("secret", "canary-1 ${env:CANARY_2} ${file:canary-3")
-    found = fitting.fit(owned, TYPES, available=AVAILABLE)
+    found = type_checks.fit(owned, TYPES, available=AVAILABLE)
     assert "canary" not in repr(found.violations).lower()
     assert len(found.violations) == 1

@@ -12,9 +12,9 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
 import schemas
-from reconciler.documents.values import Value
-from reconciler.resources import kinds, names, validators
-from reconciler.resources.violations import Violation
+from reconciler.model import names, validators
+from reconciler.model.values import Value
+from reconciler.model.violations import Violation
 from tests.resources.documents import EXAMPLES, mutated, pointers, replaced
 
 CANARY = "hunter2-canary"
@@ -39,7 +39,7 @@ def oracle(name: str) -> Any:
 
 @given(mutated())
 def test_jsonschema_gives_the_same_verdict(document: dict[str, Value]) -> None:
-    kind = kinds.exact(str(document["kind"]))
+    kind = names.exact_kind(str(document["kind"]))
     assert kind is not None
 
     assert (validators.violations(kind, document) == ()) == oracle(kind.name).is_valid(document)
@@ -48,7 +48,7 @@ def test_jsonschema_gives_the_same_verdict(document: dict[str, Value]) -> None:
 
 @pytest.mark.parametrize("document", EXAMPLES, ids=lambda document: document["metadata"]["name"])
 def test_examples_break_no_rule(document: dict[str, Value]) -> None:
-    assert validators.violations(kinds.exact(str(document["kind"])), document) == ()
+    assert validators.violations(names.exact_kind(str(document["kind"])), document) == ()
 
 
 @given(st.data())
@@ -58,7 +58,7 @@ def test_a_message_never_holds_the_value_that_broke_the_rule(data: st.DataObject
     planted = data.draw(st.sampled_from(PLANTS))
     changed = replaced(document, pointer, planted)
 
-    found = validators.violations(kinds.exact(document["kind"]), changed)
+    found = validators.violations(names.exact_kind(document["kind"]), changed)
 
     assert CANARY not in "".join(violation.message for violation in found)
     assert CANARY not in repr([violation.pointer for violation in found])
@@ -149,6 +149,6 @@ def wrong_key(*pointer: str | int, says: str) -> Violation:
 def test_what_is_wrong_is_said_in_our_words(pointer: list[str], value: Value, expected: list[Violation]) -> None:
     document: Value = {"apiVersion": "service/v1", "kind": "AgentVersion", "metadata": {"name": "a"}}
 
-    found = validators.violations(kinds.exact("AgentVersion"), replaced(document, tuple(pointer), value))
+    found = validators.violations(names.exact_kind("AgentVersion"), replaced(document, tuple(pointer), value))
 
     assert set(found) == set(expected)

@@ -1,13 +1,6 @@
 """Violations: how they are told, and in which order."""
 
-from reconciler.resources.violations import (
-    LONGEST_POINTER,
-    MOST_LINES,
-    Place,
-    Violation,
-    in_document_order,
-    lines,
-)
+from reconciler.model.violations import LONGEST_POINTER, MOST_LINES, Place, Violation, in_document_order, lines
 
 
 def test_a_place_is_written_as_compilers_write_it() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.values import Value, pointer_text
-from reconciler.resources import addresses, fitting, headers, hosts, webhooks
-from reconciler.resources.webhooks import PATH_CHARACTERS
+from reconciler.model import hosts, type_checks, webhooks
+from reconciler.model.values import Value, pointer_text
+from reconciler.model.webhooks import PATH_CHARACTERS
 from tests.resources.lookups import look_up
 
 BLOCKED = "is a header of the connection, which the service sets itself; leave it out"
@@ -25,7 +25,7 @@ def parameters(**values: Value) -> list[Value]:
 
 
 def told(**values: Value) -> list[str]:
-    found = webhooks.broken(parameters(**values), at=("spec", "parameters"))
+    found = webhooks.broken_rules(parameters(**values), at=("spec", "parameters"))
     assert all(violation.of_parameter for violation in found)
     return [f"{pointer_text(violation.pointer)}: {violation.message}" for violation in found]
 
@@ -74,8 +74,8 @@ def test_the_length_of_the_body_is_not_the_users_to_say() -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "X A", "X:A", ":authority", "X\r\nY", "X\0", "Ä", "(x)", "a/b", "X,Y", '"'])
 def test_the_name_of_a_header_is_a_token(name: str) -> None:
-    [found] = webhooks.broken(parameters(headers={name: "secret"}), at=())
-    assert (found.pointer, found.message, found.at_key) == ((0, "value", name), headers.TOKEN_RULE, True)
+    [found] = webhooks.broken_rules(parameters(headers={name: "secret"}), at=())
+    assert (found.pointer, found.message, found.at_key) == ((0, "value", name), webhooks.TOKEN_RULE, True)
 
 
 @pytest.mark.parametrize("character", ["\r", "\n", "\0", "\x01", "\x0b", "\x1b", "\x1f", "\x7f", "\x85", "\x9f"])
@@ -91,7 +91,7 @@ def test_no_white_space_surrounds_the_value_of_a_header(value: str) -> None:
 
 def test_a_header_stands_once_however_it_is_written() -> None:
     assert told(headers={"X-A": "1", "x-b": "2", "x-a": "3", "X-a": "4"}) == [
-        f"/spec/parameters/0/value/{name}: {headers.TWICE}" for name in ("x-a", "X-a")
+        f"/spec/parameters/0/value/{name}: {webhooks.TWICE}" for name in ("x-a", "X-a")
     ]
 
 
@@ -113,12 +113,12 @@ def test_headers_are_bounded_one_by_one_and_together() -> None:
     ("name", "value", "message"),
     [
         ("hostname", "127.1", hosts.NUMERIC),
-        ("hostname", "http://a.example", hosts.RULE),
-        ("hostname", "${env:A}/b", hosts.RULE),
-        ("hostname", "169.254.169.254", f"{addresses.METADATA}; the service never connects there"),
-        ("hostname", "[::ffff:a9fe:a9fe]", f"{addresses.METADATA}; the service never connects there"),
-        ("hostname", "0.0.0.0", f"{addresses.THIS_NETWORK}; the service never connects there"),  # noqa: S104
-        ("hostname", "fe80::1", f"{addresses.LINK_LOCAL}; the service never connects there"),
+        ("hostname", "http://a.example", hosts.HOST_RULE),
+        ("hostname", "${env:A}/b", hosts.HOST_RULE),
+        ("hostname", "169.254.169.254", f"{hosts.METADATA}; the service never connects there"),
+        ("hostname", "[::ffff:a9fe:a9fe]", f"{hosts.METADATA}; the service never connects there"),
+        ("hostname", "0.0.0.0", f"{hosts.THIS_NETWORK}; the service never connects there"),  # noqa: S104
+        ("hostname", "fe80::1", f"{hosts.LINK_LOCAL}; the service never connects there"),
         *(("path", f"/a{character}b", PATH_CHARACTERS) for character in " \t\r\n\0\x1f\x7f\x85\u00a0\u2028\\#"),
         ("path", "/" + "x" * 4096, "is longer than 4096 characters"),
         *(("content_type", text, MEDIA_TYPE) for text in (
@@ -187,7 +187,9 @@ SECRET = st.text(min_size=12)
 
 @given(SECRET, st.sampled_from(["X-A", "Connection", "X A", "content-length"]), st.sampled_from(["", " ", "\n", "\0"]))
 def test_no_message_repeats_a_value(secret: str, name: str, end: str) -> None:
-    for violation in webhooks.broken(parameters(headers={name: secret + end}, hostname=secret, path=secret), at=()):
+    for violation in webhooks.broken_rules(
+        parameters(headers={name: secret + end}, hostname=secret, path=secret), at=()
+    ):
         assert secret not in violation.message
 
 
@@ -224,16 +226,16 @@ def test_a_schedule_has_five_cron_fields(schedule: str, message: str | None) -> 
     ],
 )  # fmt: skip
 def test_webhooks_are_judged_wherever_they_stand(owned: dict[str, Any], broken: list[str]) -> None:
-    fit = fitting.fit(owned, look_up)
+    fit = type_checks.fit(owned, look_up)
 
     assert [f"{pointer_text(violation.pointer)}: {violation.message}" for violation in fit.violations] == [
         line
         for place in broken
-        for line in (f"{place}/parameters/0/value: {hosts.RULE}", f"{place}/parameters/1/value/TE: {BLOCKED}")
+        for line in (f"{place}/parameters/0/value: {hosts.HOST_RULE}", f"{place}/parameters/1/value/TE: {BLOCKED}")
     ]
 
 
 def test_a_value_of_the_wrong_type_is_told_once() -> None:
-    fit = fitting.fit(document("Destination", type="webhook", parameters=parameters(hostname=5)), look_up)
+    fit = type_checks.fit(document("Destination", type="webhook", parameters=parameters(hostname=5)), look_up)
 
     assert [violation.message for violation in fit.violations] == ["is not a string"]

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from reconciler.documents import limits, reading
-from reconciler.documents.values import Value
-from reconciler.resources.definitions import Condition, Definition, Operator
+from reconciler.model import documents, positions
+from reconciler.model.component_types import Condition, Definition, Operator
+from reconciler.model.values import Value
 from tests.resources.documents import VALUES
 
 TYPES = [
@@ -120,8 +120,8 @@ def accepted(definition: Definition, value: Value) -> bool:  # noqa: PLR0911
 
 def parses(text: str) -> bool:
     try:
-        reading.locate(text.encode(), syntax=reading.Syntax.YAML, limits=limits.FILE)
-    except reading.DocumentError:
+        documents.locate(text.encode(), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
+    except documents.DocumentError:
         return False
     return True
 

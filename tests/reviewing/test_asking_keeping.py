@@ -1,20 +1,20 @@
 """Plans are kept as long as there is room for them, and the oldest go first."""
 
-from reconciler.plans.models import Entry, Tip
-from reconciler.resources.secret_references import NOTHING, Available
-from reconciler.reviewing.encoding import Encoded
-from reconciler.reviewing.keeping import OF_ONE, KeptPlan, Question, Shelf
+from reconciler.model.plan import PlanEntry, PlanTip
+from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
+from reconciler.reviewing.encoding import EncodedPlan
+from reconciler.reviewing.keeping import OF_ONE, KeptPlan, PlanQuestion, PlanShelf
 from tests import entries
 
 WATCHED = entries.watched("telemetry", "/srv/git/telemetry.git")
-BASE = Tip(ref="refs/heads/main", commit="b" * 40)
+BASE = PlanTip(ref="refs/heads/main", commit="b" * 40)
 
 
-def question(head: str = "topic", secrets: Available = NOTHING) -> Question:
-    return Question(WATCHED, base=BASE, head=Tip(ref=f"refs/heads/{head}", commit="c" * 40), secrets=secrets)
+def question(head: str = "topic", secrets: AvailableSecrets = NO_SECRETS) -> PlanQuestion:
+    return PlanQuestion(WATCHED, base=BASE, head=PlanTip(ref=f"refs/heads/{head}", commit="c" * 40), secrets=secrets)
 
 
-def kept(name: str, *, size: int = 0, revision: int = 1, asked: Question | None = None) -> KeptPlan:
+def kept(name: str, *, size: int = 0, revision: int = 1, asked: PlanQuestion | None = None) -> KeptPlan:
     statuses = (b"x" * size,)
     return KeptPlan(
         name,
@@ -25,16 +25,16 @@ def kept(name: str, *, size: int = 0, revision: int = 1, asked: Question | None 
         merge_base="b" * 40,
         behind=0,
         ahead=1,
-        found=Encoded(Entry(name="telemetry"), {}, statuses, statuses),
+        found=EncodedPlan(PlanEntry(name="telemetry"), {}, statuses, statuses),
     )
 
 
-def names(shelf: Shelf) -> list[str]:
+def names(shelf: PlanShelf) -> list[str]:
     return [one.id for one in shelf.newest()]
 
 
 def test_the_oldest_go_when_there_are_too_many() -> None:
-    shelf = Shelf(most=2)
+    shelf = PlanShelf(most=2)
     for name in "abc":
         shelf.put(kept(name))
     assert names(shelf) == ["c", "b"]
@@ -43,7 +43,7 @@ def test_the_oldest_go_when_there_are_too_many() -> None:
 
 
 def test_the_oldest_go_when_they_take_too_much() -> None:
-    shelf = Shelf(most_bytes=3 * OF_ONE + 3_000)
+    shelf = PlanShelf(most_bytes=3 * OF_ONE + 3_000)
     for name in "abcd":
         shelf.put(kept(name, size=1_000))
     assert names(shelf) == ["d", "c", "b"]
@@ -52,24 +52,24 @@ def test_the_oldest_go_when_they_take_too_much() -> None:
 
 
 def test_what_is_larger_than_all_the_room_is_not_kept_and_costs_nobody_a_place() -> None:
-    shelf = Shelf(most_bytes=OF_ONE + 1_000)
+    shelf = PlanShelf(most_bytes=OF_ONE + 1_000)
     shelf.put(kept("a", size=10))
     shelf.put(kept("b", size=1_001))
     assert names(shelf) == ["a"]
 
 
 def test_the_same_question_is_answered_by_the_plan_of_the_same_revision() -> None:
-    shelf = Shelf()
+    shelf = PlanShelf()
     shelf.put(kept("a", asked=question()))
     shelf.put(kept("b", asked=question(), revision=2))
     found = [shelf.find(question(), revision=revision) for revision in (1, 2, 3)]
     assert [one and one.id for one in found] == ["a", "b", None]
     assert shelf.find(question("other"), revision=1) is None
-    assert shelf.find(question(secrets=Available(env=frozenset({"NEW"}))), revision=1) is None
+    assert shelf.find(question(secrets=AvailableSecrets(env=frozenset({"NEW"}))), revision=1) is None
 
 
 def test_a_newer_answer_outlives_the_older_one_to_the_same_question() -> None:
-    shelf = Shelf(most=2)
+    shelf = PlanShelf(most=2)
     shelf.put(kept("a", asked=question()))
     shelf.put(kept("b", asked=question()))
     shelf.put(kept("c"))
@@ -79,5 +79,5 @@ def test_a_newer_answer_outlives_the_older_one_to_the_same_question() -> None:
 
 
 def test_both_views_count_where_they_differ() -> None:
-    found = Encoded(Entry(name="telemetry"), {}, (b"12345", b"same"), (b"123", b"same"))
+    found = EncodedPlan(PlanEntry(name="telemetry"), {}, (b"12345", b"same"), (b"123", b"same"))
     assert found.size >= 5 + 4 + 3

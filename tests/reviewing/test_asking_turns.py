@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from reconciler.reviewing.turns import Crowded, Shared, Turns
+from reconciler.reviewing.turns import QuestionTurns, SharedQuestions, TooManyQuestions
 
 pytestmark = pytest.mark.anyio
 
@@ -43,14 +43,14 @@ async def started(ask: Callable[[], Awaitable[int]], *, times: int = 1) -> list[
 
 
 async def test_the_same_question_at_the_same_time_is_worked_on_once() -> None:
-    shared, work = Shared[int](), Work()
+    shared, work = SharedQuestions[int](), Work()
     tasks = await started(lambda: shared.ask("q", work), times=3)
     work.may_end.set()
     assert await asyncio.gather(*tasks) == [1, 1, 1]
 
 
 async def test_another_question_is_worked_on_by_itself_and_a_later_one_anew() -> None:
-    shared, work = Shared[int](), Work()
+    shared, work = SharedQuestions[int](), Work()
     first = await started(lambda: shared.ask("a", work))
     second = await started(lambda: shared.ask("b", work))
     work.may_end.set()
@@ -59,7 +59,7 @@ async def test_another_question_is_worked_on_by_itself_and_a_later_one_anew() ->
 
 
 async def test_who_leaves_takes_nothing_from_those_who_stay() -> None:
-    shared, work = Shared[int](), Work()
+    shared, work = SharedQuestions[int](), Work()
     leaving, staying = await started(lambda: shared.ask("q", work), times=2)
     leaving.cancel()
     await settled()
@@ -69,7 +69,7 @@ async def test_who_leaves_takes_nothing_from_those_who_stay() -> None:
 
 
 async def test_the_last_who_leaves_ends_the_work_and_nobody_joins_what_ends() -> None:
-    shared, work = Shared[int](), Work()
+    shared, work = SharedQuestions[int](), Work()
     tasks = await started(lambda: shared.ask("q", work), times=2)
     for task in tasks:
         task.cancel()
@@ -85,14 +85,14 @@ async def test_all_who_share_get_the_fault() -> None:
         await asyncio.sleep(0)
         raise ValueError("no")
 
-    shared = Shared[int]()
+    shared = SharedQuestions[int]()
     tasks = await started(lambda: shared.ask("q", fail), times=2)
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(one) for one in found] == [ValueError, ValueError]
 
 
 async def test_one_name_is_worked_on_by_one_at_a_time_in_the_order_of_asking() -> None:
-    turns, seen = Turns(most_waiting=3), list[str]()
+    turns, seen = QuestionTurns(most_waiting=3), list[str]()
 
     async def ask(what: str) -> None:
         async with turns.turn("a"):
@@ -105,18 +105,18 @@ async def test_one_name_is_worked_on_by_one_at_a_time_in_the_order_of_asking() -
 
 
 async def test_only_so_many_wait_and_another_name_waits_for_none_of_them() -> None:
-    turns, work = Turns(most_waiting=2), Work()
+    turns, work = QuestionTurns(most_waiting=2), Work()
 
     async def ask(name: str) -> int:
         async with turns.turn(name):
             return await work()
 
     tasks = await started(lambda: ask("a"), times=3)
-    with pytest.raises(Crowded, match="ask again"):
+    with pytest.raises(TooManyQuestions, match="ask again"):
         await ask("a")
     tasks += await started(lambda: ask("b"))
     assert work.begun == 2
-    with pytest.raises(Crowded):
+    with pytest.raises(TooManyQuestions):
         await ask("b")
     work.may_end.set()
     await asyncio.gather(*tasks)
@@ -124,7 +124,7 @@ async def test_only_so_many_wait_and_another_name_waits_for_none_of_them() -> No
 
 
 async def test_whoever_gives_up_waiting_leaves_its_place() -> None:
-    turns, work = Turns(most_waiting=1), Work()
+    turns, work = QuestionTurns(most_waiting=1), Work()
 
     async def ask() -> int:
         async with turns.turn("a"):

@@ -8,34 +8,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.planning.statuses import UpdateStatus
-from reconciler.plans.models import Cut, Difference, Entry, Field, Named, Place, Status
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import CutText, NamedResource, PlanDifference, PlanEntry, PlanField, PlanPlace, PlanStatus
 from reconciler.reviewing import encoding, hiding
 
 pytestmark = pytest.mark.anyio
 
 SECRET = "the raw text"
-PLACE = Place(path="a.yaml", line=3, column=7)
+PLACE = PlanPlace(path="a.yaml", line=3, column=7)
 
 
-def status(**given: Any) -> Status:
-    return Status(**{"status": UpdateStatus.CONFIGURED, "kind": "Configuration", "name": "edge", **given})
+def status(**given: Any) -> PlanStatus:
+    return PlanStatus(**{"status": UpdateStatus.CONFIGURED, "kind": "Configuration", "name": "edge", **given})
 
 
-def field(path: str, **given: Any) -> Field:
-    return Field(path=path, difference=Difference.CHANGED, at=PLACE, **given)
+def field(path: str, **given: Any) -> PlanField:
+    return PlanField(path=path, difference=PlanDifference.CHANGED, at=PLACE, **given)
 
 
-async def encoded(*statuses: Status, **given: Any) -> encoding.Encoded:
-    return await encoding.encoded(msgspec.msgpack.encode(Entry(name="telemetry", statuses=statuses, **given)))
+async def encoded(*statuses: PlanStatus, **given: Any) -> encoding.EncodedPlan:
+    return await encoding.encode_plan(msgspec.msgpack.encode(PlanEntry(name="telemetry", statuses=statuses, **given)))
 
 
 async def test_every_status_comes_through_as_it_is() -> None:
     found = await encoded(
         status(
             at=PLACE,
-            fields=(field("spec.a", old=1, new=None), field("spec.b", new=Cut(begins='"x', bytes=70_000))),
-            dependants=(Named(kind="Configuration", name="all"),),
+            fields=(field("spec.a", old=1, new=None), field("spec.b", new=CutText(begins='"x', bytes=70_000))),
+            dependants=(NamedResource(kind="Configuration", name="all"),),
         ),
         status(status=UpdateStatus.INVALID, kind=None, name=None, reason="a.yaml:1:1: is no YAML"),
         project="edge",
@@ -61,7 +61,7 @@ async def test_every_status_comes_through_as_it_is() -> None:
         },
         {"status": "invalid", "reason": "a.yaml:1:1: is no YAML"},
     ]
-    assert found.entry == Entry(
+    assert found.entry == PlanEntry(
         name="telemetry",
         project="edge",
         path="prod",
@@ -83,7 +83,7 @@ async def test_what_hides_nothing_is_kept_once() -> None:
 
 async def test_what_is_no_entry_is_refused() -> None:
     with pytest.raises(msgspec.DecodeError):
-        await encoding.encoded(b"\x01")
+        await encoding.encode_plan(b"\x01")
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ async def test_what_is_no_entry_is_refused() -> None:
         field("spec.raw", old="other", new=SECRET),
         field("spec.raw", new=SECRET),
         field("spec.raw", old=SECRET),
-        field("spec.raw", old=Cut(begins=f'"{SECRET}', bytes=9_000), new="other"),
+        field("spec.raw", old=CutText(begins=f'"{SECRET}', bytes=9_000), new="other"),
         field("spec.raw.inner", old={"a": SECRET}),
         field("spec.raw[0]", new=SECRET),
         field("spec", new={"contentType": "yaml", "raw": SECRET}),
-        field("spec", new=Cut(begins=f'{{"raw":"{SECRET}', bytes=9_000)),
+        field("spec", new=CutText(begins=f'{{"raw":"{SECRET}', bytes=9_000)),
         field("", old={"spec": {"raw": SECRET}}),
     ],
 )
-async def test_a_raw_text_is_not_in_what_viewers_get(one: Field) -> None:
+async def test_a_raw_text_is_not_in_what_viewers_get(one: PlanField) -> None:
     found = await encoded(status(fields=(field("spec.selector", old=1, new=2), one)))
     [shown], [hidden] = found.statuses, found.without_raw
     assert SECRET.encode() in shown

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.deciding.candidates import Rules
+from reconciler.deciding.candidates import CandidateRules
 from reconciler.git import merging
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
 from reconciler.reviewing import relevance
-from reconciler.reviewing.relevance import Relevant
+from reconciler.reviewing.relevance import RelevantFiles
 from tests.worlds import API_VERSIONS, HMAC_KEY, Mirror
 
-RULES = Rules(api_versions=API_VERSIONS, hmac_key=HMAC_KEY)
+RULES = CandidateRules(api_versions=API_VERSIONS, hmac_key=HMAC_KEY)
 
 
 def document(kind: str, name: str, **spec: object) -> str:
@@ -36,13 +36,13 @@ def mirror(tmp_path: Path) -> Mirror:
     return Mirror(tmp_path / "mirror.git")
 
 
-def relevant(mirror: Mirror, before: Mapping[str, str], after: Mapping[str, str]) -> Relevant:
+def relevant(mirror: Mirror, before: Mapping[str, str], after: Mapping[str, str]) -> RelevantFiles:
     base = mirror.commit({**OTHERS, **before})
     head = mirror.propose({**OTHERS, **after}, onto=base)
     with merging.open_mirrors(mirror.path, None) as repository:
         merged = merging.merge(repository, base, head)
         changes = merged.merged.changes(merged.base.tree(""), merged.merged.tree(""), "")
-        return relevance.find(merged.base, merged.merged, changes, merged.merged.files(""), rules=RULES)
+        return relevance.find_relevant(merged.base, merged.merged, changes, merged.merged.files(""), rules=RULES)
 
 
 def test_what_nothing_hangs_together_with_is_not_read(mirror: Mirror) -> None:

@@ -8,15 +8,15 @@ from typing import cast
 
 import pytest
 
-from reconciler.applying import Applier, Limits
-from reconciler.plans.models import Entry, Tip
-from reconciler.reading.client import Reader
+from reconciler.applying import Applier, ApplyLimits
+from reconciler.model.plan import PlanEntry, PlanTip
+from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
+from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import Repositories
-from reconciler.reconciling.watched import Watched
-from reconciler.resources.secret_references import NOTHING, Available
+from reconciler.reconciling.watched import WatchedRepository
 from reconciler.reviewing import staleness
-from reconciler.reviewing.encoding import Encoded
-from reconciler.reviewing.keeping import KeptPlan, Question
+from reconciler.reviewing.encoding import EncodedPlan
+from reconciler.reviewing.keeping import KeptPlan, PlanQuestion
 from reconciler.store.contract import Store
 from tests import entries
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.anyio
 
 SOON = 0.3  # seconds, within which a disk that does not hang answers
 HANGING, OTHER = "hanging", "other"
-NEW = Available(env=frozenset({"NEW"}))
-HEAD = Tip(ref="refs/heads/topic", commit="c" * 40)
+NEW = AvailableSecrets(env=frozenset({"NEW"}))
+HEAD = PlanTip(ref="refs/heads/topic", commit="c" * 40)
 
 
 class Disks:
@@ -33,9 +33,9 @@ class Disks:
 
     def __init__(self) -> None:
         self.goes_on = threading.Event()
-        self.available = NOTHING
+        self.available = NO_SECRETS
 
-    def read(self, project: str) -> Available:
+    def read(self, project: str) -> AvailableSecrets:
         assert project != HANGING or self.goes_on.wait(10)
         return self.available
 
@@ -53,21 +53,21 @@ class Known:
         return SimpleNamespace(watched=watched(name), proposing=SimpleNamespace(tips=tips))
 
 
-def watched(project: str) -> Watched:
+def watched(project: str) -> WatchedRepository:
     return entries.watched(project, f"/srv/git/{project}.git", project=project)
 
 
 def plan(project: str) -> KeptPlan:
     return KeptPlan(
         project,
-        Question(watched(project), base=Tip(ref="b" * 40, commit="b" * 40), head=HEAD, secrets=NOTHING),
+        PlanQuestion(watched(project), base=PlanTip(ref="b" * 40, commit="b" * 40), head=HEAD, secrets=NO_SECRETS),
         digest="",
         revision=1,
         created_at="2026-11-21T06:12:00.123Z",
         merge_base="b" * 40,
         behind=0,
         ahead=1,
-        found=Encoded(Entry(name=project), {}, (), ()),
+        found=EncodedPlan(PlanEntry(name=project), {}, (), ()),
     )
 
 
@@ -87,16 +87,16 @@ async def are_stale(disks: Disks, known: Known) -> list[bool]:
     """Of a plan of each project."""
     applier = Applier(
         cast("Store", None),
-        Reader(),
+        WorkerClient(),
         store_path="",
-        limits=Limits(frozenset(), 1),
+        limits=ApplyLimits(frozenset(), 1),
         secrets=disks.read,
         clock=lambda: pytest.fail("nobody asks what time it is"),
     )
     repositories = cast("Repositories", known)
     async with asyncio.timeout(5):
         plans = [plan(HANGING), plan(OTHER)]
-        return await staleness.of(plans, repositories=repositories, revision=1, applier=applier)
+        return await staleness.staleness_of(plans, repositories=repositories, revision=1, applier=applier)
 
 
 async def test_nothing_is_said_of_secrets_on_a_disk_that_hangs_and_plans_of_other_projects_are_told(

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents.values import Value
-from reconciler.resources.keys import Key
-from reconciler.routing import compiling, parts
-from reconciler.routing.compiling import Use, Verdict
-from reconciler.routing.models import Destination, Endpoint, Route
-from reconciler.routing.parts import Part
+from reconciler.model import routes
+from reconciler.model.names import Key
+from reconciler.model.routes import ComponentUse, Destination, Endpoint, Route, RouteVerdict, Use
+from reconciler.model.values import Value
 
 RESOURCES: dict[Key, dict[str, Any]] = {
     Key("Source", "in"): {"type": "otlp"},
@@ -32,12 +30,12 @@ RESOURCES: dict[Key, dict[str, Any]] = {
 IN, OUT = [{"name": "in"}], [{"name": "siem"}]
 
 
-def known(key: Key) -> Part | None:
-    return parts.part(RESOURCES[key]) if key in RESOURCES else None
+def known(key: Key) -> ComponentUse | None:
+    return routes.component_use(RESOURCES[key]) if key in RESOURCES else None
 
 
-def verdict(*, ready: bool = True, **spec: Any) -> Verdict:
-    return compiling.verdict("all", spec, ready=ready, known=known)
+def verdict(*, ready: bool = True, **spec: Any) -> RouteVerdict:
+    return routes.route_verdict("all", spec, ready=ready, known=known)
 
 
 def why(**spec: Any) -> str:
@@ -95,7 +93,7 @@ BAD_ID = (
             {"sources": IN, "destinations": OUT, "extensions": [{"name": "queue", "routes": {"a": 1}}]},
             "/spec/extensions/0" + ROUTES,
         ),
-        ({"processors": [{"type": "custom"}]}, compiling.NEITHER),  # mending the processor would not help
+        ({"processors": [{"type": "custom"}]}, routes.NEITHER),  # mending the processor would not help
         ({"sources": IN, "destinations": OUT, "processors": [{"type": "custom"}]}, "/spec/processors/0" + IS_PROCESSOR),
         ({"sources": IN, "destinations": OUT, "processors": [{"name": "mask"}]}, "/spec/processors/0" + IS_PROCESSOR),
         ({"sources": [{"name": "masked"}], "destinations": OUT}, "/spec/sources/0" + PROCESSOR),
@@ -161,7 +159,7 @@ def made(use: Use) -> Destination | None:
 
 def test_a_route_has_the_labels_of_the_selector_and_the_destinations() -> None:
     spec: Any = {"sources": IN, "destinations": [*OUT, in_place()], "selector": {"matchLabels": {"b": "", "a": "1"}}}
-    found = compiling.compiled("all", spec, ready=True, known=known, make=made)
+    found = routes.compile_routes("all", spec, ready=True, known=known, make=made)
     assert found.route == Route(configuration="all", labels=(("a", "1"), ("b", "")), destinations=("siem", "all:hook"))
     assert [one.name for one in found.destinations] == ["siem", "all:hook"]
     assert found.reason == ""
@@ -169,6 +167,6 @@ def test_a_route_has_the_labels_of_the_selector_and_the_destinations() -> None:
 
 def test_with_a_webhook_that_does_not_fit_its_type_it_does_not_deliver() -> None:
     spec: Any = {"sources": IN, "destinations": [*OUT, in_place("bad")]}
-    found = compiling.compiled("all", spec, ready=True, known=known, make=made)
+    found = routes.compile_routes("all", spec, ready=True, known=known, make=made)
     reason = "/spec/destinations/1 is a webhook with parameters that do not fit their type; correct them."
-    assert found == compiling.Compiled(reason)
+    assert found == routes.CompiledRoutes(reason)

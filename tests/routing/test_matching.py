@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.model.routes import Route, Routes
 from reconciler.routing import matching
 from reconciler.routing.matching import Matcher
-from reconciler.routing.models import Route, Routes
 
 
 def routes(*given: tuple[dict[str, str], tuple[str, ...]]) -> Routes:

@@ -4,19 +4,18 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents.values import Value
-from reconciler.resources import builtins, component_types, definitions
-from reconciler.resources.component_types import ComponentType
-from reconciler.resources.keys import Key
-from reconciler.routing import parameters
-from reconciler.routing.models import Buffering, Destination, Endpoint, Format, OnFull, Retry, Schedule, Storage, Sync
+from reconciler.model import builtins, component_types, routes
+from reconciler.model.component_types import ComponentType
+from reconciler.model.names import Key
+from reconciler.model.routes import Buffering, Destination, Endpoint, Format, OnFull, Retry, Schedule, Storage, Sync
+from reconciler.model.values import Value
 
 
 def built_in(key: Key) -> ComponentType:
-    return component_types.compiled(key.name, definitions.read(builtins.built_in()[key]["spec"]))
+    return component_types.compiled(key.name, component_types.read_definitions(builtins.built_in()[key]["spec"]))
 
 
-WEBHOOK, STORAGE = built_in(parameters.WEBHOOK_TYPE), built_in(parameters.STORAGE_TYPE)
+WEBHOOK, STORAGE = built_in(routes.WEBHOOK_TYPE), built_in(routes.STORAGE_TYPE)
 
 
 def listed(values: dict[str, Any]) -> list[Value]:
@@ -24,13 +23,13 @@ def listed(values: dict[str, Any]) -> list[Value]:
 
 
 def destination(**values: Any) -> Destination | None:
-    webhook = parameters.webhook(listed({"hostname": "siem.example.com", **values}), WEBHOOK)
+    webhook = routes.webhook(listed({"hostname": "siem.example.com", **values}), WEBHOOK)
     return None if webhook is None else webhook.destination("siem", Storage() if webhook.storage else None)
 
 
 def test_what_is_left_out_is_as_the_type_says_which_is_what_the_shared_values_say() -> None:
     assert destination() == Destination(name="siem", endpoint=Endpoint(host="siem.example.com"))
-    assert parameters.webhook(listed({"hostname": "h"}), WEBHOOK).storage == "file_storage_persistent_queue"  # type: ignore[union-attr]
+    assert routes.webhook(listed({"hostname": "h"}), WEBHOOK).storage == "file_storage_persistent_queue"  # type: ignore[union-attr]
 
 
 def test_every_parameter_counts() -> None:
@@ -132,12 +131,12 @@ def test_what_does_not_fit_the_type_is_no_destination(values: dict[str, Any]) ->
 
 
 def test_without_a_type_there_is_no_destination() -> None:
-    assert parameters.webhook(listed({"hostname": "h"}), None) is None
-    assert parameters.storage("own", [], None) is None
+    assert routes.webhook(listed({"hostname": "h"}), None) is None
+    assert routes.queue_storage("own", [], None) is None
 
 
 def test_a_storage_lies_in_a_folder_of_its_own_name_unless_it_has_another() -> None:
-    assert parameters.storage("own", [], STORAGE) == Storage(directory="own")
+    assert routes.queue_storage("own", [], STORAGE) == Storage(directory="own")
     given = listed({"directory": "queues", "max_bytes": 5, "sync": "interval"})
-    assert parameters.storage("own", given, STORAGE) == Storage(directory="queues", max_bytes=5, sync=Sync.INTERVAL)
-    assert parameters.storage("own", listed({"directory": "../up"}), STORAGE) is None
+    assert routes.queue_storage("own", given, STORAGE) == Storage(directory="queues", max_bytes=5, sync=Sync.INTERVAL)
+    assert routes.queue_storage("own", listed({"directory": "../up"}), STORAGE) is None

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.model.routes import Endpoint, OnFull, Route, Schedule, Storage, Sync
 from reconciler.reading.children import COMMAND
-from reconciler.reading.client import Reader
+from reconciler.reading.client import WorkerClient
 from reconciler.reading.messages import RoutesFound, RoutesJob
-from reconciler.routing.models import Endpoint, OnFull, Route, Schedule, Storage, Sync
 from reconciler.store.contract import Changes, HeadStatusRow
 from tests import worlds
 from tests.projects import destination, resource
@@ -196,7 +196,7 @@ def test_all_of_it_comes_in_parts(world: World) -> None:
 
 async def test_the_reader_child_finds_them(world: World) -> None:
     apply(world, SOURCE, webhook("siem"), webhook("gone"), delivering("all", "siem", role="web"))
-    reader = Reader(command=COMMAND)
+    reader = WorkerClient(command=COMMAND)
     await reader.start()
     try:
         async with asyncio.timeout(60):

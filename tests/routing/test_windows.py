@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler import cron
-from reconciler.cron import Cron
+from reconciler.model import cron
+from reconciler.model.cron import Cron
+from reconciler.model.routes import Schedule
 from reconciler.routing import windows
-from reconciler.routing.models import Schedule
-from reconciler.routing.windows import Window, window
+from reconciler.routing.windows import DeliveryWindow, delivery_window
 
 MINUTE = timedelta(minutes=1)
 
@@ -25,35 +25,41 @@ NIGHTLY = Schedule(cron="0 22 * * *", window=90)
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        ("03-02T21:59", Window(open=False, until=None, next=at("03-02T22:00"))),
-        ("03-02T22:00", Window(open=True, until=at("03-02T23:30"), next=at("03-03T22:00"))),
-        ("03-02T23:29", Window(open=True, until=at("03-02T23:30"), next=at("03-03T22:00"))),
-        ("03-02T23:30", Window(open=False, until=None, next=at("03-03T22:00"))),
+        ("03-02T21:59", DeliveryWindow(open=False, until=None, next=at("03-02T22:00"))),
+        ("03-02T22:00", DeliveryWindow(open=True, until=at("03-02T23:30"), next=at("03-03T22:00"))),
+        ("03-02T23:29", DeliveryWindow(open=True, until=at("03-02T23:30"), next=at("03-03T22:00"))),
+        ("03-02T23:30", DeliveryWindow(open=False, until=None, next=at("03-03T22:00"))),
     ],
 )
-def test_a_window_opens_when_the_schedule_says_and_lasts_so_many_minutes(now: str, expected: Window) -> None:
-    assert window(NIGHTLY, at(now)) == expected
+def test_a_window_opens_when_the_schedule_says_and_lasts_so_many_minutes(now: str, expected: DeliveryWindow) -> None:
+    assert delivery_window(NIGHTLY, at(now)) == expected
 
 
 def test_a_clock_that_is_put_back_is_believed() -> None:
-    assert window(NIGHTLY, at("03-05T22:10")).open
-    assert window(NIGHTLY, at("03-02T21:00")) == Window(open=False, until=None, next=at("03-02T22:00"))
+    assert delivery_window(NIGHTLY, at("03-05T22:10")).open
+    assert delivery_window(NIGHTLY, at("03-02T21:00")) == DeliveryWindow(open=False, until=None, next=at("03-02T22:00"))
 
 
 def test_windows_that_overlap_or_meet_are_one() -> None:
     overlapping = Schedule(cron="0 8-10 * * *", window=75)
-    assert window(overlapping, at("03-02T08:30")) == Window(open=True, until=at("03-02T11:15"), next=at("03-03T08:00"))
+    assert delivery_window(overlapping, at("03-02T08:30")) == DeliveryWindow(
+        open=True, until=at("03-02T11:15"), next=at("03-03T08:00")
+    )
     meeting = Schedule(cron="0 8-10 * * *", window=60)
-    assert window(meeting, at("03-02T08:30")) == Window(open=True, until=at("03-02T11:00"), next=at("03-03T08:00"))
+    assert delivery_window(meeting, at("03-02T08:30")) == DeliveryWindow(
+        open=True, until=at("03-02T11:00"), next=at("03-03T08:00")
+    )
     apart = Schedule(cron="0 8-10 * * *", window=59)
-    assert window(apart, at("03-02T08:30")) == Window(open=True, until=at("03-02T08:59"), next=at("03-02T09:00"))
+    assert delivery_window(apart, at("03-02T08:30")) == DeliveryWindow(
+        open=True, until=at("03-02T08:59"), next=at("03-02T09:00")
+    )
 
 
 def test_one_that_never_closes_is_open_until_somebody_asks_again() -> None:
     always = Schedule(cron="*/5 * * * *", window=5)
     now = at("03-02T08:31")
     for _ in range(5):
-        seen = window(always, now)
+        seen = delivery_window(always, now)
         assert seen.open
         assert seen.until is not None
         assert seen.until == seen.next
@@ -63,15 +69,15 @@ def test_one_that_never_closes_is_open_until_somebody_asks_again() -> None:
 
 def test_an_hour_lasts_an_hour_when_clocks_are_changed() -> None:
     schedule = Schedule(cron="30 1 * * *", window=60, timezone="Europe/Berlin")
-    forward = window(schedule, at("03-29T00:30"))
+    forward = delivery_window(schedule, at("03-29T00:30"))
     assert forward.until == at("03-29T01:30")
     skipped = Schedule(cron="30 2 * * *", window=60, timezone="Europe/Berlin")
-    assert window(skipped, at("03-29T00:59")).next == at("03-29T01:00")
+    assert delivery_window(skipped, at("03-29T00:59")).next == at("03-29T01:00")
 
 
 def test_a_schedule_that_nobody_checked_is_unreadable() -> None:
     with pytest.raises(cron.Unreadable):
-        window(Schedule(cron="soon"), at("03-02T08:30"))
+        delivery_window(Schedule(cron="soon"), at("03-02T08:30"))
 
 
 CRONS = st.sampled_from(
@@ -101,13 +107,13 @@ def test_it_is_open_in_the_minutes_in_which_one_of_all_windows_is(
         return any(begin <= minute < begin + MINUTE * length for begin in begins)
 
     seen = windows._window(schedule, now)
-    assert window(schedule, now) == seen
+    assert delivery_window(schedule, now) == seen
     assert seen.open == is_open(now)
     edge = min(seen.until or seen.next, end)
     walk = now
     while walk < edge:
         assert is_open(walk) == seen.open
-        assert window(schedule, walk) == seen
+        assert delivery_window(schedule, walk) == seen
         walk += MINUTE
     if edge < end and not (seen.open and seen.until == seen.next):
         assert is_open(edge) != seen.open
@@ -119,9 +125,9 @@ def test_it_is_open_in_the_minutes_in_which_one_of_all_windows_is(
 def test_one_schedule_too_many_is_forgotten_and_no_other() -> None:
     now = at("03-02T08:30")
     schedules = [Schedule(cron="0 22 * * *", window=minutes) for minutes in range(1, windows.MOST_KNOWN + 2)]
-    seen = [window(schedule, now) for schedule in schedules]
-    assert [window(schedule, now) is told for schedule, told in zip(schedules[1:], seen[1:], strict=True)] == [
+    seen = [delivery_window(schedule, now) for schedule in schedules]
+    assert [delivery_window(schedule, now) is told for schedule, told in zip(schedules[1:], seen[1:], strict=True)] == [
         True
     ] * windows.MOST_KNOWN
-    assert window(schedules[0], now) == seen[0]
-    assert window(schedules[0], now) is not seen[0]
+    assert delivery_window(schedules[0], now) == seen[0]
+    assert delivery_window(schedules[0], now) is not seen[0]

@@ -4,11 +4,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import schemas
-from reconciler.resources import kinds
+from reconciler.model import names
 
 
 def test_there_is_one_schema_per_kind_and_the_envelope() -> None:
-    assert schemas.names() == (*(kind.name for kind in kinds.KINDS), "envelope")
+    assert schemas.names() == (*(kind.name for kind in names.KINDS), "envelope")
 
 
 @pytest.mark.parametrize("name", schemas.names())

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from reconciler.secrets.directory import Directory
-from reconciler.secrets.sources import Sources
+from reconciler.secrets.directory import SecretDirectory
+from reconciler.secrets.sources import SecretSources
 from tests import needs
 
 OUTSIDE = "canary-from-outside"
@@ -20,9 +20,9 @@ def sources(
     *,
     flat: bool = False,
     patterns: tuple[str, ...] = (),
-) -> Sources:
+) -> SecretSources:
     """Sources with the files of a folder, and this environment."""
-    return Sources(environment, patterns, Directory(path, flat=flat))
+    return SecretSources(environment, patterns, SecretDirectory(path, flat=flat))
 
 
 def write(path: Path, text: str | bytes = "value") -> Path:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reconciler.resources import secret_rules
+from reconciler.model import type_checks
 from tests import daemons
 from tests.daemons import Daemon, until
 from tests.repositories import Repository
@@ -43,7 +43,7 @@ def test_a_secret_that_comes_later_makes_valid_what_waits_for_it(tmp_path: Path)
     repository = daemons.watched("a", source.path, interval="100ms")
     with daemons.running(tmp_path / "daemon", repositories=[repository], environment={VARIABLE: CANARY}) as daemon:
         first = daemon.run_of("a", commit)
-        line = f"/spec/parameters/1/value/Authorization: {secret_rules.MESSAGE}"
+        line = f"/spec/parameters/1/value/Authorization: {type_checks.BROKEN_REFERENCE}"
         assert [(name, *text.split(": ", 1)) for name, text in told(first).items()] == [
             ("env", "created"),
             ("file", f"invalid file.json:1:{first['statuses'][1]['reason'].split(':')[2]}", line),

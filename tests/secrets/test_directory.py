@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from reconciler.secrets import directory
-from reconciler.secrets.directory import MOST_BYTES, Directory, Unusable
+from reconciler.secrets.directory import MOST_BYTES, SecretDirectory, UnusableSecretFile
 from tests.secrets.folders import OUTSIDE, with_permissions, write
 
 PROJECT = "default"
 
 
 def read(folder: Path, name: str, *, project: str = PROJECT, flat: bool = False) -> str:
-    return directory.read(Directory(folder, flat=flat), name, project=project)
+    return directory.read_secret_file(SecretDirectory(folder, flat=flat), name, project=project)
 
 
 def refused(folder: Path, name: str, *, flat: bool = False) -> bool:
     """Whether it is not read, and what is said of it tells nothing."""
-    with pytest.raises(Unusable) as told:
+    with pytest.raises(UnusableSecretFile) as told:
         read(folder, name, flat=flat)
     return str(told.value) == ""
 
@@ -221,7 +221,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / PROJECT / "a" / "pipe")
     before = sum(1 for _ in Path("/proc/self/fd").iterdir())
     for name in ("a/token", "a/pipe", "a/gone", "gone/token", "a"):
-        with contextlib.suppress(Unusable):
+        with contextlib.suppress(UnusableSecretFile):
             read(tmp_path, name)
     assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
 
@@ -234,26 +234,30 @@ def test_in_a_flat_folder_the_project_comes_first_and_folders_are_written_with_u
     write(tmp_path / "web-shop_a_b", "two")
     write(tmp_path / "web_token", "three")
     write(tmp_path / "web-shop" / "x", "four")
-    files = Directory(tmp_path, flat=True)
-    assert directory.read(files, "token", project="web-shop") == "one"
-    assert directory.read(files, "a/b", project="web-shop") == directory.read(files, "a_b", project="web-shop") == "two"
-    assert directory.read(files, "token", project="web") == "three"
+    files = SecretDirectory(tmp_path, flat=True)
+    assert directory.read_secret_file(files, "token", project="web-shop") == "one"
+    assert (
+        directory.read_secret_file(files, "a/b", project="web-shop")
+        == directory.read_secret_file(files, "a_b", project="web-shop")
+        == "two"
+    )
+    assert directory.read_secret_file(files, "token", project="web") == "three"
     for name in ("x", "shop_token", "web-shop/x"):
-        with pytest.raises(Unusable):
-            directory.read(files, name, project="web-shop")
+        with pytest.raises(UnusableSecretFile):
+            directory.read_secret_file(files, name, project="web-shop")
 
 
 @pytest.mark.parametrize(
     ("setting", "environment", "expected"),
     [
-        (None, {}, Directory(Path("/state/secrets"))),
-        (None, {"CREDENTIALS_DIRECTORY": ""}, Directory(Path("/state/secrets"))),
-        (None, {"CREDENTIALS_DIRECTORY": "relative"}, Directory(Path("/state/secrets"))),
-        (None, {"CREDENTIALS_DIRECTORY": "/run/c"}, Directory(Path("/run/c"), flat=True)),
-        (Path("/srv/s"), {"CREDENTIALS_DIRECTORY": "/run/c"}, Directory(Path("/srv/s"))),
+        (None, {}, SecretDirectory(Path("/state/secrets"))),
+        (None, {"CREDENTIALS_DIRECTORY": ""}, SecretDirectory(Path("/state/secrets"))),
+        (None, {"CREDENTIALS_DIRECTORY": "relative"}, SecretDirectory(Path("/state/secrets"))),
+        (None, {"CREDENTIALS_DIRECTORY": "/run/c"}, SecretDirectory(Path("/run/c"), flat=True)),
+        (Path("/srv/s"), {"CREDENTIALS_DIRECTORY": "/run/c"}, SecretDirectory(Path("/srv/s"))),
     ],
 )
 def test_the_folder_is_the_settings_then_systemds_then_the_state_directorys(
-    setting: Path | None, environment: dict[str, str], expected: Directory
+    setting: Path | None, environment: dict[str, str], expected: SecretDirectory
 ) -> None:
-    assert directory.configured(setting, state=Path("/state"), environment=environment) == expected
+    assert directory.configured_directory(setting, state=Path("/state"), environment=environment) == expected

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from reconciler.resources import secret_rules
-from reconciler.resources.secret_references import NOTHING, Available
+from reconciler.model import type_checks
+from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from tests import worlds
 from tests.worlds import ASKED, Following, World
 
-TOKEN = Available(env=frozenset({"A"}), files=frozenset({"token"}))
+TOKEN = AvailableSecrets(env=frozenset({"A"}), files=frozenset({"token"}))
 POINTER = "/spec/parameters/1/value/Authorization"
-LINE = f"{POINTER}: {secret_rules.MESSAGE}"
+LINE = f"{POINTER}: {type_checks.BROKEN_REFERENCE}"
 INCOMPLETE = {"incomplete": [LINE]}
 NAMED = {"incomplete": ["/spec/destinations/0/name: the Destination hook is incomplete; complete it"]}
 
@@ -59,7 +59,7 @@ def standing(world: World) -> dict[str, tuple[int, dict[str, Any]]]:
 
 
 def test_in_git_a_missing_secret_is_told_with_its_place_and_counts_once_it_is_there(world: World) -> None:
-    world.secrets = NOTHING
+    world.secrets = NO_SECRETS
     world.push("a", files(hook(), ALL))
     ran = world.look("a")
     assert ran is not None
@@ -81,7 +81,7 @@ def test_in_git_a_change_to_a_missing_secret_leaves_what_is_stored(world: World)
     assert ran is not None
     assert ran.planned.counts == {"invalid": 1}
     assert standing(world) == {"all": (1, {"ready": True}), "hook": (1, {})}
-    world.secrets = Available(env=frozenset({"B"}))
+    world.secrets = AvailableSecrets(env=frozenset({"B"}))
     assert world.read_all("a").planned.counts == {"configured": 1, "unchanged": 1}
     assert standing(world) == {"all": (1, {"ready": True}), "hook": (2, {})}
 
@@ -91,7 +91,7 @@ def test_what_is_stored_becomes_incomplete_when_its_secret_goes_and_whole_when_i
     followed.push("a", files(hook(), ALL))
     followed.settle()
     assert standing(followed) == {"all": (1, {"ready": True}), "hook": (1, {})}
-    followed.secrets = NOTHING
+    followed.secrets = NO_SECRETS
     gone = followed.read_all("a")
     assert gone.planned.counts == (
         {"unchanged": 2} if followed.following["a"].accept_invalid else {"invalid": 1, "unchanged": 1}
@@ -104,7 +104,7 @@ def test_what_is_stored_becomes_incomplete_when_its_secret_goes_and_whole_when_i
 
 def test_what_was_accepted_without_its_secret_becomes_whole_without_a_new_version(followed: World) -> None:
     followed.following["a"] = Following(accept_invalid=True)
-    followed.secrets = NOTHING
+    followed.secrets = NO_SECRETS
     followed.push("a", files(hook(), ALL))
     followed.settle()
     assert standing(followed) == {"all": (1, {"ready": False, **NAMED}), "hook": (1, INCOMPLETE)}
@@ -116,7 +116,7 @@ def test_what_was_accepted_without_its_secret_becomes_whole_without_a_new_versio
 
 def test_a_file_that_moves_when_its_secret_comes_is_whole(world: World) -> None:
     world.following["a"] = Following(accept_invalid=True)
-    world.secrets = NOTHING
+    world.secrets = NO_SECRETS
     world.push("a", files(hook()))
     world.settle()
     world.secrets = TOKEN
@@ -138,7 +138,7 @@ def test_a_request_is_told_the_same_whatever_the_cause(world: World, authorizati
 
 
 def test_a_request_that_accepts_it_is_stored_and_applied_again_is_whole(world: World) -> None:
-    world.secrets = NOTHING
+    world.secrets = NO_SECRETS
     assert world.apply([hook(), ALL], replace(ASKED, accept_invalid=True)).statuses == ["created", "created"]
     assert standing(world) == {"all": (1, {"ready": False, **NAMED}), "hook": (1, INCOMPLETE)}
     world.secrets = TOKEN
@@ -151,7 +151,7 @@ def test_a_request_that_accepts_it_is_stored_and_applied_again_is_whole(world: W
 
 
 def test_a_request_that_changes_nothing_and_cures_nothing_stores_nothing(world: World) -> None:
-    world.secrets = NOTHING
+    world.secrets = NO_SECRETS
     world.apply([hook()], replace(ASKED, accept_invalid=True))
     revision = world.revision
     assert world.apply([hook()], replace(ASKED, accept_invalid=True)).statuses == ["unchanged"]
@@ -169,7 +169,7 @@ def test_users_of_a_type_that_calls_a_parameter_a_secret_now_are_judged_again(wo
     two = resource("Destination", "two", {"type": "own", "parameters": [{"name": "p", "value": "${env:A}:80"}]})
     assert world.apply([own(sensitive=False), one, two]).statuses == ["created"] * 3
     assert world.apply([own(sensitive=True)]).statuses == ["configured"]
-    line = f"/spec/parameters/0/value: {secret_rules.MESSAGE}"
+    line = f"/spec/parameters/0/value: {type_checks.BROKEN_REFERENCE}"
     assert standing(world) == {"one": (1, {"incomplete": [line]}), "own": (2, {}), "two": (1, {})}
     assert world.apply([own(sensitive=False)]).statuses == ["configured"]
     assert standing(world)["one"] == (1, {})
@@ -181,7 +181,7 @@ def test_a_kept_secret_that_holds_a_reference_is_judged_as_one(world: World) -> 
     [shown] = [json.loads(row["body"]) for row in world.stored()]
     assert shown["spec"]["parameters"][1]["value"]["Authorization"] == "(sensitive)"
     shown["metadata"]["description"] = "new"
-    world.secrets = NOTHING
+    world.secrets = NO_SECRETS
     assert world.apply([shown]).statuses == ["invalid"]
     world.secrets = TOKEN
     assert world.apply([shown]).statuses == ["configured"]
@@ -194,8 +194,8 @@ def test_a_webhooks_certificates_are_judged_wherever_it_stands(world: World) -> 
     inline = resource("Configuration", "c", {"destinations": [webhook]})
     told = world.apply([resource("Destination", "d", webhook), inline])
     assert [one["reason"] for one in told.body["updates"]] == [
-        f"/spec/parameters/1/value: {secret_rules.MESSAGE}",
-        f"/spec/destinations/0/parameters/1/value: {secret_rules.MESSAGE}",
+        f"/spec/parameters/1/value: {type_checks.BROKEN_REFERENCE}",
+        f"/spec/destinations/0/parameters/1/value: {type_checks.BROKEN_REFERENCE}",
     ]
     parameters[1]["value"] = "token"
     assert world.apply([resource("Destination", "d", webhook), inline]).statuses == ["created", "created"]

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from reconciler.secrets.masking import MASK, Masks
+from reconciler.secrets.masking import MASK_BYTES, SecretMasks
 from tests import canaries
 
 TOKEN = 'canary-7f"3a/9+c&d'
@@ -32,8 +32,8 @@ FORMS = {
 @pytest.mark.parametrize("said", FORMS.values(), ids=FORMS)
 def test_no_form_of_a_secret_is_left(said: bytes) -> None:
     assert canaries.leaks(said) or b"CANARY" in said or b"\n" in said
-    masked = Masks([HEADER]).mask(b"you sent " + said + b", which is wrong")
-    assert MASK in masked
+    masked = SecretMasks([HEADER]).mask(b"you sent " + said + b", which is wrong")
+    assert MASK_BYTES in masked
     assert canaries.leaks(masked.lower() + masked + masked.replace(b"\n", b"")) == []
     assert (masked.startswith(b"you sent "), masked.endswith(b", which is wrong")) == (True, True)
 
@@ -51,15 +51,15 @@ def test_no_form_of_a_secret_is_left(said: bytes) -> None:
     ],
 )
 def test_a_part_is_masked_and_what_is_no_secret_is_left(value: str, said: bytes, masked: bytes) -> None:
-    assert Masks([value]).mask(said) == masked
+    assert SecretMasks([value]).mask(said) == masked
 
 
 @pytest.mark.parametrize("cut", range(4, 12))
 def test_the_beginning_of_a_secret_at_the_end_is_masked(cut: int) -> None:
-    assert Masks(["canary-token"]).mask(b"you sent " + b"canary-token"[:cut]) == b"you sent (sensitive)"
+    assert SecretMasks(["canary-token"]).mask(b"you sent " + b"canary-token"[:cut]) == b"you sent (sensitive)"
 
 
 def test_secrets_that_overlap_are_one() -> None:
-    assert Masks(["abcdef", "defghi"]).mask(b"abcdefghi abc") == b"(sensitive) abc"
-    assert Masks([]).mask(b"abc") == b"abc"
-    assert "abcdef" not in repr(Masks(["abcdef"]))
+    assert SecretMasks(["abcdef", "defghi"]).mask(b"abcdefghi abc") == b"(sensitive) abc"
+    assert SecretMasks([]).mask(b"abc") == b"abc"
+    assert "abcdef" not in repr(SecretMasks(["abcdef"]))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.secrets import resolving, sources
-from reconciler.secrets.resolving import Unresolvable
-from reconciler.secrets.sources import Sources
+from reconciler.secrets.resolving import UnresolvableSecret
+from reconciler.secrets.sources import SecretSources
 from reconciler.settings import loading
 from tests.secrets import folders
 from tests.secrets.folders import OUTSIDE, write
@@ -19,7 +19,7 @@ TOKEN, OTHER = "DESTINATION_DEFAULT__TOKEN", "DESTINATION_DEFAULT__OTHER"
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> Sources:
+def known(tmp_path: Path) -> SecretSources:
     """Two variables and two files, and what nobody may have."""
     write(tmp_path / "secrets" / PROJECT / "token", "file-token\n")
     write(tmp_path / "secrets" / PROJECT / "a" / "b", "file-b")
@@ -38,8 +38,8 @@ def known(tmp_path: Path) -> Sources:
     return folders.sources(tmp_path / "secrets", environment, patterns=PATTERNS)
 
 
-def resolve(text: str, known: Sources) -> str:
-    return resolving.resolve(text, sources=known, project=PROJECT).text
+def resolve(text: str, known: SecretSources) -> str:
+    return resolving.resolve_secrets(text, sources=known, project=PROJECT).text
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def resolve(text: str, known: Sources) -> str:
         ("${file:tricky}", "${env:SERVICE_API_KEY}${file:token}"),
     ],
 )
-def test_references_become_what_they_lead_to(known: Sources, text: str, value: str) -> None:
+def test_references_become_what_they_lead_to(known: SecretSources, text: str, value: str) -> None:
     assert resolve(text, known) == value
 
 
@@ -78,16 +78,18 @@ VARIABLE = (
         "PATH",
     ],
 )
-def test_a_variable_that_is_not_to_be_had_is_told_alike_whatever_the_cause(known: Sources, name: str) -> None:
-    with pytest.raises(Unresolvable) as told:
+def test_a_variable_that_is_not_to_be_had_is_told_alike_whatever_the_cause(known: SecretSources, name: str) -> None:
+    with pytest.raises(UnresolvableSecret) as told:
         resolve(f"x ${{env:{name}}}", known)
     assert told.value.message == VARIABLE % name
     assert isinstance(told.value, Refused)
 
 
 @pytest.mark.parametrize("name", ["gone", "link", "a", "a/gone", "theirs", "token/x"])
-def test_a_file_that_is_not_to_be_had_is_told_with_its_place_whatever_the_cause(known: Sources, name: str) -> None:
-    with pytest.raises(Unresolvable) as told:
+def test_a_file_that_is_not_to_be_had_is_told_with_its_place_whatever_the_cause(
+    known: SecretSources, name: str
+) -> None:
+    with pytest.raises(UnresolvableSecret) as told:
         resolve(f"${{file:token}}${{file:{name}}}", known)
     place = known.directory.path / PROJECT / name
     assert told.value.message == (
@@ -107,33 +109,33 @@ def test_a_file_that_is_not_to_be_had_is_told_with_its_place_whatever_the_cause(
         "canary ${env:A B}",
     ],
 )
-def test_what_is_malformed_is_told_without_repeating_it(known: Sources, text: str) -> None:
-    with pytest.raises(Unresolvable) as told:
+def test_what_is_malformed_is_told_without_repeating_it(known: SecretSources, text: str) -> None:
+    with pytest.raises(UnresolvableSecret) as told:
         resolve(text, known)
     assert told.value.message == resolving.MALFORMED
 
 
-def test_no_error_holds_a_value(known: Sources) -> None:
-    with pytest.raises(Unresolvable) as told:
+def test_no_error_holds_a_value(known: SecretSources) -> None:
+    with pytest.raises(UnresolvableSecret) as told:
         resolve(f"canary ${{env:{TOKEN}}} ${{file:token}} ${{file:gone}}", known)
     chain = repr(told.value) + repr(told.value.__cause__) + repr(told.value.args)
     assert [each for each in ("canary", "variable-token", "file-token") if each in chain] == []
 
 
-def test_a_changed_file_counts_at_the_next_use(known: Sources) -> None:
+def test_a_changed_file_counts_at_the_next_use(known: SecretSources) -> None:
     file = known.directory.path / PROJECT / "token"
     assert resolve("${file:token}", known) == "file-token"
     write(file.with_name(".new"), "rotated").rename(file)
     assert resolve("${file:token}", known) == "rotated"
     file.unlink()
-    with pytest.raises(Unresolvable):
+    with pytest.raises(UnresolvableSecret):
         resolve("${file:token}", known)
 
 
-def test_a_text_cannot_ask_for_any_amount(known: Sources) -> None:
+def test_a_text_cannot_ask_for_any_amount(known: SecretSources) -> None:
     write(known.directory.path / PROJECT / "large", "x" * 65536)
     assert len(resolve("${file:large}" * 16, known)) == resolving.MOST_CHARACTERS
-    with pytest.raises(Unresolvable) as told:
+    with pytest.raises(UnresolvableSecret) as told:
         resolve("${file:large}" * 16 + "y", known)
     assert told.value.message == resolving.TOO_LONG
     assert f"{resolving.MOST_CHARACTERS:,}" in resolving.TOO_LONG
@@ -147,7 +149,7 @@ def test_the_settings_say_where_secrets_are(tmp_path: Path) -> None:
     def token(config: str, **environment: str) -> str:
         file = write(tmp_path / "config.yaml", f"stateDir: {tmp_path}/state\n{config}")
         settings = loading.load(config=file, environment={}, overrides={}).settings
-        return resolve("${file:token}", sources.configured(settings, environment=environment))
+        return resolve("${file:token}", sources.configured_sources(settings, environment=environment))
 
     credentials = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
     assert token("") == "by default"
@@ -158,7 +160,7 @@ def test_the_settings_say_where_secrets_are(tmp_path: Path) -> None:
 def test_the_settings_say_which_variables(tmp_path: Path) -> None:
     config = write(tmp_path / "config.yaml", "secrets: {env: [TOKEN_OF_<PROJECT>]}\n")
     settings = loading.load(config=config, environment={}, overrides={}).settings
-    known = sources.configured(settings, environment={"TOKEN_OF_DEFAULT": "x", TOKEN: "y"})
+    known = sources.configured_sources(settings, environment={"TOKEN_OF_DEFAULT": "x", TOKEN: "y"})
     assert resolve("${env:TOKEN_OF_DEFAULT}", known) == "x"
-    with pytest.raises(Unresolvable):
+    with pytest.raises(UnresolvableSecret):
         resolve(f"${{env:{TOKEN}}}", known)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from reconciler.routing.models import Retry
+from reconciler.model.routes import Retry
 from reconciler.sending.outlet import ENCODED
 from reconciler.sending.verdicts import ANSWER_BYTES
 from tests import canaries

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from reconciler.model.routes import Retry
 from reconciler.queueing.contract import Queue
-from reconciler.routing.models import Retry
 from reconciler.sending.exporter import Exporter
 from tests.sending.worlds import Time, destination, exporting, pass_time, put, quiet, sent, settle, single
 from tests.servers import sinks

@@ -7,9 +7,9 @@ import logging
 import msgspec
 import pytest
 
+from reconciler.model.routes import Retry
 from reconciler.queueing.contract import Reason
-from reconciler.routing.models import Retry
-from reconciler.sending.reporting import State
+from reconciler.sending.reporting import ExporterState
 from tests.sending.queues import ListQueue
 from tests.sending.worlds import (
     BEGAN,
@@ -156,7 +156,7 @@ async def test_a_waiting_batch_holds_no_consumer() -> None:
             await put(queue, ["good"])
             await settle(lambda: len(sink.accepted) == 1 and exporter.shown().in_flight == 0)
 
-            assert exporter.shown().state is State.WAITING
+            assert exporter.shown().state is ExporterState.WAITING
             assert sink.records == ["good"]
 
 
@@ -547,12 +547,12 @@ async def test_without_a_queue_an_endpoint_that_is_down_is_asked_now_and_then() 
                 with pytest.raises(Undelivered, match="answered 503"):
                     await exporter.deliver([otlp("1")])
             assert len(sink.received) == 5
-            assert exporter.shown().state is State.DOWN
+            assert exporter.shown().state is ExporterState.DOWN
 
             time.advance(10.0)
             sink.script(sinks.says(200))
             await exporter.deliver([otlp("2")])
-            assert exporter.shown().state is State.IDLE
+            assert exporter.shown().state is ExporterState.IDLE
 
 
 async def test_without_a_queue_one_of_two_large_requests_is_the_probe() -> None:
@@ -617,11 +617,11 @@ async def test_since_when_nothing_arrives_outlasts_attempts_until_something_does
             await settle(lambda: exporter.shown().waiting == 1)
             await pass_time(time, exporter, seconds=40)
             assert exporter.shown().since > BEGAN
-            assert (exporter.shown().state, exporter.shown().failing_since) == (State.WAITING, BEGAN)
+            assert (exporter.shown().state, exporter.shown().failing_since) == (ExporterState.WAITING, BEGAN)
             await put(queue, ["fine"])
             await settle(lambda: exporter.shown().last_success is not None)
             assert exporter.shown().failing_since is None
             await pass_time(time, exporter, seconds=8)
-            assert (exporter.shown().state, exporter.shown().failing_since is None) == (State.WAITING, False)
+            assert (exporter.shown().state, exporter.shown().failing_since is None) == (ExporterState.WAITING, False)
             await pass_time(time, exporter, seconds=40)
-            assert (exporter.shown().state, exporter.shown().failing_since) == (State.IDLE, None)
+            assert (exporter.shown().state, exporter.shown().failing_since) == (ExporterState.IDLE, None)

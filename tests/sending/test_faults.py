@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.model.routes import Retry, Schedule
 from reconciler.queueing.contract import BATCH_RECORDS, Shortage
-from reconciler.routing.models import Retry, Schedule
 from reconciler.sending import tls
-from reconciler.sending.reporting import Failure, State
+from reconciler.sending.reporting import ExporterState, SendFailure
 from reconciler.sending.supply import MOST_WAITING
 from tests.queueing import places
 from tests.sending.queues import ListQueue
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.anyio
 ONCE = Retry(enabled=False)
 
 
-async def failure(port: int, **more: object) -> Failure:
+async def failure(port: int, **more: object) -> SendFailure:
     """What is told of one failed delivery; the records are dead letters of an outage."""
     queue = ListQueue()
     await put(queue, ["1"])
@@ -341,7 +341,7 @@ async def test_an_outage_of_hours_loses_nothing_and_asks_one_at_a_time(sink: Sin
         for number in range(hours):
             await put(queue, *([f"{number}-{one}"] for one in range(50)))
             await pass_time(time, exporter, seconds=3600)
-            assert exporter.shown().state is State.DOWN
+            assert exporter.shown().state is ExporterState.DOWN
         asked = len(sink.received)
         assert hours * 3_600 / 45 < asked < hours * 3_600 / 15 + 50
         assert (len(queue.batches), queue.dead) == (hours * 50, {})
@@ -351,7 +351,7 @@ async def test_an_outage_of_hours_loses_nothing_and_asks_one_at_a_time(sink: Sin
         await pass_time(time, exporter, seconds=60)
 
         assert sorted(sink.records) == sorted(f"{number}-{one}" for number in range(hours) for one in range(50))
-        assert (queue.batches, queue.dead, exporter.shown().state) == ({}, {}, State.IDLE)
+        assert (queue.batches, queue.dead, exporter.shown().state) == ({}, {}, ExporterState.IDLE)
 
 
 async def test_an_outage_of_a_day_loses_nothing_of_what_the_quota_of_a_queue_on_disk_took(
@@ -379,12 +379,12 @@ async def test_an_outage_of_a_day_loses_nothing_of_what_the_quota_of_a_queue_on_
         depth = queue.depth()
         assert (len(taken), refused) == (quota, [Shortage.BATCHES] * (24 * 150 - quota))
         assert MOST_WAITING <= exporter.shown().waiting < quota
-        assert (depth.batches, depth.dead_batches, exporter.shown().state) == (quota, 0, State.DOWN)
+        assert (depth.batches, depth.dead_batches, exporter.shown().state) == (quota, 0, ExporterState.DOWN)
 
         sink.script(sinks.says(200))
         await pass_time(time, exporter, seconds=1_000)
         depth = queue.depth()
-        assert (depth.batches, depth.dead_batches, depth.lost, exporter.shown().state) == (0, 0, 0, State.IDLE)
+        assert (depth.batches, depth.dead_batches, depth.lost, exporter.shown().state) == (0, 0, 0, ExporterState.IDLE)
 
     assert sorted(sink.records) == sorted(taken)
 
@@ -412,7 +412,7 @@ async def test_dead_letters_of_an_outage_are_replayed_when_it_ends_and_no_others
         for text in ("bad", "a", "b", "c", "d", "e"):
             await put(queue, [text])
             await settle(lambda: exporter.shown().in_flight == 0 and not queue.batches)
-        assert exporter.shown().state is State.DOWN
+        assert exporter.shown().state is ExporterState.DOWN
         assert len(queue.dead) == 6
         await put(queue, ["f"])
 
@@ -464,7 +464,7 @@ async def test_a_record_over_which_the_server_fails_does_not_hold_up_the_others_
     async with exporting(wanted, queue, environment=time.environment()) as exporter:
         await put(queue, ["bad"])
         await pass_time(time, exporter, seconds=200)
-        assert exporter.shown().state is State.DOWN
+        assert exporter.shown().state is ExporterState.DOWN
         await put(queue, ["good"])
         await pass_time(time, exporter, seconds=90)
         assert sink.records == ["good"]
@@ -493,7 +493,7 @@ async def test_when_the_endpoint_is_back_all_that_waited_for_it_goes_at_once(sin
         for number in range(5):
             await put(queue, [str(number)])
             await settle(lambda: exporter.shown().in_flight == 0 and not queue.unclaimed)
-        assert exporter.shown().state is State.DOWN
+        assert exporter.shown().state is ExporterState.DOWN
         await pass_time(time, exporter, seconds=8)
 
         assert sorted(sink.records) == [0, 1, 2, 3, 4]
@@ -507,7 +507,7 @@ async def test_only_the_records_that_may_be_sent_find_out_whether_the_endpoint_i
         for number in range(5):
             await put(queue, [str(number)])
             await settle(lambda: exporter.shown().in_flight == 0 and not queue.unclaimed)
-        assert exporter.shown().state is State.DOWN
+        assert exporter.shown().state is ExporterState.DOWN
         await pass_time(time, exporter, seconds=299)
         assert [one.body for one in sink.received].count(b"[0]") == 1
         assert len(sink.received) > 10
@@ -523,11 +523,11 @@ async def test_an_endpoint_that_is_corrected_is_tried_at_once(sink: Sink) -> Non
     async with exporting(wanted, queue, environment=time.environment()) as exporter:
         await put(queue, ["1"], ["2"])
         await pass_time(time, exporter, seconds=600)
-        assert exporter.shown().state is State.DOWN
+        assert exporter.shown().state is ExporterState.DOWN
         with sinks.listening() as right:
             exporter.change(destination(right.port, retry=Retry()))
             await pass_time(time, exporter, seconds=0)
-            assert (right.records, exporter.shown().state) == ([1, 2], State.IDLE)
+            assert (right.records, exporter.shown().state) == ([1, 2], ExporterState.IDLE)
 
 
 @pytest.mark.parametrize("consumers", [1, 10])
@@ -539,7 +539,7 @@ async def test_a_probe_of_the_old_endpoint_that_is_answered_late_does_not_delay_
     wanted = destination(sink.port, consumers=consumers, retry=Retry())
     async with exporting(wanted, queue, environment=time.environment()) as exporter:
         await put(queue, ["1"])
-        while exporter.shown().state is not State.DOWN:
+        while exporter.shown().state is not ExporterState.DOWN:
             await pass_time(time, exporter, seconds=1)
         while not exporter.in_flight:
             time.advance(time.now + 1)
@@ -549,7 +549,7 @@ async def test_a_probe_of_the_old_endpoint_that_is_answered_late_does_not_delay_
             exporter.change(destination(right.port, consumers=consumers, retry=Retry()))
             told.set()
             await pass_time(time, exporter, seconds=0)
-            assert (right.records, exporter.shown().state) == ([1], State.IDLE)
+            assert (right.records, exporter.shown().state) == ([1], ExporterState.IDLE)
 
 
 async def test_what_the_old_endpoint_asks_for_late_does_not_delay_a_corrected_one_that_is_down_itself(
@@ -561,14 +561,14 @@ async def test_what_the_old_endpoint_asks_for_late_does_not_delay_a_corrected_on
     wanted = destination(sink.port, retry=Retry())
     async with exporting(wanted, queue, environment=time.environment(most_records=1)) as exporter:
         await put(queue, *([str(number)] for number in range(6)))
-        await settle(lambda: exporter.shown().state is State.DOWN and exporter.in_flight == 1)
+        await settle(lambda: exporter.shown().state is ExporterState.DOWN and exporter.in_flight == 1)
         with sinks.listening() as right:
             right.script(sinks.says(503), sinks.says(200))
             exporter.change(destination(right.port, retry=Retry()))
             await settle(lambda: len(right.received) == 1 and exporter.in_flight == 1)
             told.set()
             await pass_time(time, exporter, seconds=60)
-            assert (sorted(right.records), exporter.shown().state) == ([0, 1, 2, 3, 4, 5], State.IDLE)
+            assert (sorted(right.records), exporter.shown().state) == ([0, 1, 2, 3, 4, 5], ExporterState.IDLE)
 
 
 @pytest.mark.parametrize("consumers", [1, 10])
@@ -579,11 +579,11 @@ async def test_what_an_endpoint_refused_for_an_hour_goes_to_a_corrected_one_at_o
     async with exporting(wanted, queue, environment=time.environment()) as exporter:
         await put(queue, ["1"])
         await pass_time(time, exporter, seconds=60)
-        assert exporter.shown().state is State.WAITING
+        assert exporter.shown().state is ExporterState.WAITING
         with sinks.listening() as right:
             exporter.change(destination(right.port, consumers=consumers, retry=Retry()))
             await pass_time(time, exporter, seconds=0)
-            assert (right.records, exporter.shown().state) == ([1], State.IDLE)
+            assert (right.records, exporter.shown().state) == ([1], ExporterState.IDLE)
 
 
 async def test_what_the_old_endpoint_finds_too_large_late_does_not_cut_what_a_corrected_one_gets(sink: Sink) -> None:
@@ -627,7 +627,7 @@ async def test_outside_of_its_window_nothing_is_claimed_and_a_jump_of_the_clock_
     async with exporting(wanted, queue, environment=time.environment()) as exporter:
         await put(queue, ["1"])
         await pass_time(time, exporter, seconds=2 * 3600)
-        assert (sink.received, exporter.shown().state) == ([], State.CLOSED)
+        assert (sink.received, exporter.shown().state) == ([], ExporterState.CLOSED)
         await pass_time(time, exporter, seconds=3600 + 60)
         assert sink.records == [1]
 
@@ -660,7 +660,7 @@ def test_an_empty_file_of_authorities_is_not_taken_for_those_of_the_system(tmp_p
     empty = tmp_path / "ca.pem"
     empty.touch()
     endpoint = destination(443, scheme="https").endpoint
-    files = tls.read(endpoint, sources=sources(tmp_path), project="acme", authorities=empty)
+    files = tls.read_tls_file(endpoint, sources=sources(tmp_path), project="acme", authorities=empty)
 
     with pytest.raises(tls.UnusableFile, match=r"^`outbound.caFile` does not hold certificates in PEM"):
-        tls.context(endpoint, files)
+        tls.tls_context(endpoint, files)

@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.routing.models import Retry, Schedule
-from reconciler.sending.environment import Environment
+from reconciler.model.routes import Retry, Schedule
+from reconciler.sending.environment import SendEnvironment
 from reconciler.sending.exporter import Undelivered
-from reconciler.sending.reporting import State
+from reconciler.sending.reporting import ExporterState
 from tests.sending.worlds import Time, destination, exporting, otlp, refusing_for_an_hour, settle, single
 from tests.servers import sinks
 
 pytestmark = pytest.mark.anyio
 
 
-def hasty() -> Environment:
-    return Environment(random=random.Random(7), patience=0.2)  # noqa: S311
+def hasty() -> SendEnvironment:
+    return SendEnvironment(random=random.Random(7), patience=0.2)  # noqa: S311
 
 
 async def test_single_sends_no_more_once_the_endpoint_is_down() -> None:
@@ -28,7 +28,7 @@ async def test_single_sends_no_more_once_the_endpoint_is_down() -> None:
         async with exporting(wanted, None) as exporter:
             with pytest.raises(Undelivered, match=r"^499 of 500 records did not arrive: .* answered 503"):
                 await exporter.deliver([otlp(*map(str, range(500)))])
-            assert exporter.shown().state is State.DOWN
+            assert exporter.shown().state is ExporterState.DOWN
 
     assert 6 <= len(sink.received) <= 1 + 5 + 9  # those that were in flight when it went down
 
@@ -52,7 +52,7 @@ async def test_all_of_a_call_has_a_limit_of_time_however_slowly_each_record_is_t
             with pytest.raises(Undelivered, match=r"did not get all of the records of a request within 0\.4 s; send"):
                 await exporter.deliver([otlp(*map(str, range(1000)))])
             shown = exporter.shown()
-            assert (shown.in_flight, shown.state) == (0, State.IDLE)
+            assert (shown.in_flight, shown.state) == (0, ExporterState.IDLE)
             assert shown.last_failure is not None
             assert "within 0.4 s" in shown.last_failure.cause
             assert 2 <= shown.counts.delivered <= 8
@@ -128,7 +128,7 @@ async def test_a_probe_whose_sender_went_away_lets_the_next_one_go_at_once() -> 
             await asyncio.gather(gone, return_exceptions=True)
             sink.script(sinks.says(200))
             await exporter.deliver([otlp("4")])
-            assert exporter.shown().state is State.IDLE
+            assert exporter.shown().state is ExporterState.IDLE
 
     assert sink.records == [4]
 

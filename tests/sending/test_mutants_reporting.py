@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
+from reconciler.model.routes import Retry
 from reconciler.queueing.contract import Obituary, Reason
-from reconciler.routing.models import Retry
-from reconciler.sending.reporting import TELL_SECONDS, Report
+from reconciler.sending.reporting import TELL_SECONDS, SendReport
 from tests.sending.queues import ListQueue
 from tests.sending.worlds import Time, destination, exporting, put, sent
 from tests.servers import sinks
@@ -34,12 +34,12 @@ def time() -> Time:
 
 
 @pytest.fixture
-def report(time: Time) -> Report:
-    return Report(time.environment(), project="acme", name="siem")
+def report(time: Time) -> SendReport:
+    return SendReport(time.environment(), project="acme", name="siem")
 
 
 def test_the_last_dead_letters_of_a_burst_are_told_without_another(
-    time: Time, report: Report, caplog: pytest.LogCaptureFixture
+    time: Time, report: SendReport, caplog: pytest.LogCaptureFixture
 ) -> None:
     report.buried(1, died("First."))
     assert told(caplog) == [line(1, "First.")]
@@ -52,7 +52,7 @@ def test_the_last_dead_letters_of_a_burst_are_told_without_another(
 
 
 def test_what_was_told_is_not_told_again_and_nothing_is_told_of_nothing(
-    time: Time, report: Report, caplog: pytest.LogCaptureFixture
+    time: Time, report: SendReport, caplog: pytest.LogCaptureFixture
 ) -> None:
     report.buried(3, died("First."))
     while time.advance(3600.0):
@@ -65,7 +65,7 @@ def test_what_was_told_is_not_told_again_and_nothing_is_told_of_nothing(
 
 
 def test_a_stream_of_dead_letters_makes_a_line_now_and_then(
-    time: Time, report: Report, caplog: pytest.LogCaptureFixture
+    time: Time, report: SendReport, caplog: pytest.LogCaptureFixture
 ) -> None:
     for second in range(100):
         while time.advance(float(second)):
@@ -77,7 +77,7 @@ def test_a_stream_of_dead_letters_makes_a_line_now_and_then(
 
 
 def test_what_died_is_told_before_it_is_told_to_be_queued_again(
-    time: Time, report: Report, caplog: pytest.LogCaptureFixture
+    time: Time, report: SendReport, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     report.buried(1, died("Down."))

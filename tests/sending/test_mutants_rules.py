@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.model.routes import Retry
 from reconciler.queueing.contract import Batch
-from reconciler.routing.models import Retry
 from reconciler.sending import breaker, parcels, remains, retrying
-from reconciler.sending.breaker import OPENS_AFTER, Breaker, Phase
-from reconciler.sending.environment import Environment
-from reconciler.sending.retrying import Again
+from reconciler.sending.breaker import OPENS_AFTER, Breaker, BreakerPhase
+from reconciler.sending.environment import SendEnvironment
+from reconciler.sending.retrying import RetryDecision
 from tests.sending.queues import ListQueue
 from tests.sending.worlds import BEGAN, bodies, destination, exporting, otlp, put, sent, sources
 from tests.servers import sinks
@@ -28,46 +28,48 @@ CHANCE = random.Random(7)  # noqa: S311
 
 @pytest.mark.parametrize(
     ("spent", "decision"),
-    [(294.0, Again(5.0, 299.0)), (295.0, Again(5.0, 300.0)), (295.001, None), (300.0, None)],
+    [(294.0, RetryDecision(5.0, 299.0)), (295.0, RetryDecision(5.0, 300.0)), (295.001, None), (300.0, None)],
 )
-def test_the_longest_time_is_used_to_its_very_end_and_no_further(spent: float, decision: Again | None) -> None:
+def test_the_longest_time_is_used_to_its_very_end_and_no_further(spent: float, decision: RetryDecision | None) -> None:
     always_five = Retry(initial_interval=100.0, max_interval=5.0, max_elapsed=300.0)
 
-    assert retrying.decide(always_five, attempts=9, spent=spent, retry_after=0.0, chance=CHANCE) == decision
+    assert retrying.decide_retry(always_five, attempts=9, spent=spent, retry_after=0.0, chance=CHANCE) == decision
 
 
 def test_what_the_endpoint_asked_for_does_not_count_at_the_very_end_either() -> None:
     retry = Retry(initial_interval=100.0, max_interval=5.0, max_elapsed=300.0)
 
-    assert retrying.decide(retry, attempts=9, spent=300.0, retry_after=60.0, chance=CHANCE) == Again(60.0, 300.0)
+    assert retrying.decide_retry(retry, attempts=9, spent=300.0, retry_after=60.0, chance=CHANCE) == RetryDecision(
+        60.0, 300.0
+    )
 
 
 # The breaker
 
 
 def test_an_abandoned_probe_is_due_from_then_on_so_that_who_waits_for_that_instant_wakes() -> None:
-    probing = Breaker(Phase.PROBING, OPENS_AFTER + 2, probe_at=1.0)
+    probing = Breaker(BreakerPhase.PROBING, OPENS_AFTER + 2, probe_at=1.0)
 
-    assert breaker.abandoned(probing, at=5.0) == Breaker(Phase.OPEN, OPENS_AFTER + 2, probe_at=5.0)
+    assert breaker.breaker_abandoned(probing, at=5.0) == Breaker(BreakerPhase.OPEN, OPENS_AFTER + 2, probe_at=5.0)
 
 
 def test_a_probe_that_fails_after_the_breaker_opened_anew_says_nothing_new() -> None:
-    reopened = Breaker(Phase.OPEN, OPENS_AFTER, probe_at=15.0)
+    reopened = Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=15.0)
 
-    assert breaker.failed(reopened, is_probe=True, now=16.0, delay=99.0, retry_after=0.0) == reopened
+    assert breaker.breaker_failed(reopened, is_probe=True, now=16.0, delay=99.0, retry_after=0.0) == reopened
 
 
 # Dividing
 
 
 def test_a_part_that_arrives_lets_the_rest_be_divided_further() -> None:
-    (whole,) = parcels.merged([parcels.hold(Batch(1, 1024, 100, BEGAN))])
+    (whole,) = parcels.merge_batches([parcels.lease(Batch(1, 1024, 100, BEGAN))])
     for _ in range(whole.credit.left):
-        assert parcels.divided(whole)
-    assert parcels.divided(whole) == []
+        assert parcels.divide_batch(whole)
+    assert parcels.divide_batch(whole) == []
 
-    parcels.arrived(parcels.halves(whole)[0])  # 512 records: enough to find one among as many
-    assert [bool(parcels.divided(whole)) for _ in range(12)] == [True] * 11 + [False]
+    parcels.record_arrival(parcels.halve_batch(whole)[0])  # 512 records: enough to find one among as many
+    assert [bool(parcels.divide_batch(whole)) for _ in range(12)] == [True] * 11 + [False]
 
 
 async def test_many_poison_records_of_one_batch_take_no_neighbour_along() -> None:
@@ -90,13 +92,13 @@ async def test_many_poison_records_of_one_batch_take_no_neighbour_along() -> Non
 def test_a_field_of_another_wire_type_is_none_of_the_levels_and_is_kept() -> None:
     stray = b"\x08\x05"  # the number of resource_logs, as an integer: to a parser an unknown field
 
-    assert b"".join(remains.only(stray + otlp("a", "b"), {1})) == stray + otlp("b")
+    assert b"".join(remains.only_records(stray + otlp("a", "b"), {1})) == stray + otlp("b")
 
 
 @pytest.mark.parametrize("payload", [b"\x0a\x05\x12", b"\x0a", b"\x0b\x00", b"\x00", b"\x0a" + b"\xff" * 11])
 def test_what_is_no_request_is_one_kind_of_mistake(payload: bytes) -> None:
     with pytest.raises(ValueError, match="no export request"):
-        remains.only(payload, {0})
+        remains.only_records(payload, {0})
 
 
 # Certificates are held against the clock that the outlet was given
@@ -113,7 +115,7 @@ async def test_an_expired_client_certificate_is_told_by_the_clock_of_the_outlet(
     for name, path in {"ca": ours.bundle, "cert": client.chain, "key": client.key}.items():
         (folder / f"{name}.pem").write_text(path.read_text())
     later = datetime.now(UTC) + timedelta(days=30)
-    environment = Environment(random=CHANCE, clock=lambda: int(later.timestamp() * 1000))
+    environment = SendEnvironment(random=CHANCE, clock=lambda: int(later.timestamp() * 1000))
     with sinks.listening(tls=server) as sink:
         wanted = destination(
             sink.port,

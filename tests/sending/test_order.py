@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from reconciler.model.routes import Retry
 from reconciler.queueing.contract import Queue
-from reconciler.routing.models import Retry
-from reconciler.sending.reporting import State
+from reconciler.sending.reporting import ExporterState
 from tests.sending.worlds import Time, attempts, destination, exporting, pass_time, put, sent, settle, single
 from tests.servers import sinks
 from tests.servers.sinks import Received, Reply
@@ -37,7 +37,7 @@ async def test_nothing_overtakes_what_waits_for_another_attempt(queue: Queue, fo
             await settle(lambda: exporter.shown().waiting == 1)
             await put_apart(queue, ["second"], ["third", "fourth"])
             await pass_time(time, exporter, seconds=2)
-            assert (sink.records, exporter.shown().state) == ([], State.WAITING)
+            assert (sink.records, exporter.shown().state) == ([], ExporterState.WAITING)
             await pass_time(time, exporter, seconds=30)
 
     assert sink.records == ["first", "second", "third", "fourth"]
@@ -89,7 +89,7 @@ async def test_an_endpoint_that_is_down_is_asked_with_what_came_first(queue: Que
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             await put(queue, ["1"])
             await pass_time(time, exporter, seconds=300)
-            assert exporter.shown().state is State.DOWN
+            assert exporter.shown().state is ExporterState.DOWN
             await put_apart(queue, ["2"], ["3"])
             await pass_time(time, exporter, seconds=300)
             assert {one.body for one in sink.received} == {b"[1]"}
@@ -125,7 +125,7 @@ async def test_records_that_wait_for_an_outage_to_end_come_into_line_too(queue: 
         ) as exporter:
             await put(queue, [str(number) for number in range(10)])
             await pass_time(time, exporter, seconds=100)
-            assert exporter.shown().state is State.DOWN
+            assert exporter.shown().state is ExporterState.DOWN
             exporter.change(single(destination(sink.port, consumers=1, retry=Retry())))
             sink.script(sinks.says(200))
             await pass_time(time, exporter, seconds=60)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.routing.models import Retry
+from reconciler.model.routes import Retry
 from reconciler.sending.exporter import Exporter, Undelivered
-from reconciler.sending.reporting import State
+from reconciler.sending.reporting import ExporterState
 from tests.sending.queues import ListQueue
 from tests.sending.worlds import Time, destination, exporting, otlp, pass_time, put, settle, when_told
 from tests.servers import sinks
@@ -52,11 +52,11 @@ async def test_without_a_queue_it_ends_the_outage(sink: Sink, time: Time, caplog
     wanted = destination(sink.port, queue=False, retry=Retry())
     async with exporting(wanted, None, environment=time.environment()) as exporter:
         await refuse(exporter, times=6)
-        assert (exporter.shown().state, len(sink.received)) == (State.DOWN, 5)
+        assert (exporter.shown().state, len(sink.received)) == (ExporterState.DOWN, 5)
 
         sink.script(sinks.says(200))
         assert (await exporter.test()).delivered
-        assert (exporter.shown().state, exporter.shown().message) == (State.IDLE, "")
+        assert (exporter.shown().state, exporter.shown().message) == (ExporterState.IDLE, "")
         await exporter.deliver([otlp("1")])
 
     assert sink.records[1:] == [1]
@@ -76,10 +76,10 @@ async def test_one_that_fails_changes_nothing(sink: Sink, time: Time) -> None:
     assert len(sink.received) == 6
 
 
-@pytest.mark.parametrize(("batches", "state"), [(1, State.WAITING), (5, State.DOWN)])
+@pytest.mark.parametrize(("batches", "state"), [(1, ExporterState.WAITING), (5, ExporterState.DOWN)])
 @pytest.mark.parametrize("consumers", [1, 10])
 async def test_what_the_endpoint_asked_to_wait_an_hour_for_goes_at_once(
-    sink: Sink, time: Time, batches: int, state: State, consumers: int
+    sink: Sink, time: Time, batches: int, state: ExporterState, consumers: int
 ) -> None:
     queue = ListQueue()
     sink.script(AN_HOUR, *[sinks.says(503)] * 4)
@@ -92,7 +92,7 @@ async def test_what_the_endpoint_asked_to_wait_an_hour_for_goes_at_once(
         sink.script(sinks.says(200))
         assert (await exporter.test()).delivered
         await settle(lambda: not queue.batches)
-        await settle(lambda: exporter.shown().state is State.IDLE)
+        await settle(lambda: exporter.shown().state is ExporterState.IDLE)
 
     assert (time.now, sorted(sink.records[1:])) == (0.0, [*range(batches)])
 
@@ -125,11 +125,11 @@ async def test_one_that_arrived_at_another_endpoint_than_there_is_now_proves_not
         exporter.change(destination(sink.port, queue=False, retry=Retry(), path="/other"))
         told.set()
         assert (await late).delivered
-        assert exporter.shown().state is State.DOWN
+        assert exporter.shown().state is ExporterState.DOWN
 
 
-@pytest.mark.parametrize(("batches", "state"), [(1, State.WAITING), (5, State.DOWN)])
-async def test_a_long_wait_is_told_with_its_end(sink: Sink, time: Time, batches: int, state: State) -> None:
+@pytest.mark.parametrize(("batches", "state"), [(1, ExporterState.WAITING), (5, ExporterState.DOWN)])
+async def test_a_long_wait_is_told_with_its_end(sink: Sink, time: Time, batches: int, state: ExporterState) -> None:
     queue = ListQueue()
     sink.script(AN_HOUR)
     async with exporting(destination(sink.port, retry=Retry()), queue, environment=time.environment()) as exporter:

@@ -4,9 +4,9 @@ from collections import defaultdict
 
 import pytest
 
+from reconciler.model.routes import Retry
 from reconciler.queueing.contract import Obituary, Queue, QueueFault, Reason
 from reconciler.queueing.memory import MemoryQueue
-from reconciler.routing.models import Retry
 from tests.sending.worlds import Time, bodies, destination, exporting, pass_time, put, quiet, settle, single
 from tests.servers import sinks
 from tests.servers.sinks import Received, Reply

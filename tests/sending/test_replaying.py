@@ -2,9 +2,9 @@
 
 import pytest
 
+from reconciler.model.routes import Retry
 from reconciler.queueing.contract import Queue
-from reconciler.routing.models import Retry
-from reconciler.sending.reporting import State
+from reconciler.sending.reporting import ExporterState
 from tests.sending.worlds import Time, destination, exporting, pass_time, put, quiet, settle
 from tests.servers import sinks
 
@@ -23,7 +23,7 @@ async def test_without_records_one_is_sent_again_now_and_then_and_all_when_it_ar
             for number in range(3):
                 await put(queue, [str(number)])
                 await settle(lambda number=number: queue.depth().dead_batches == number + 1)  # type: ignore[misc]
-            await settle(lambda: exporter.shown().state is State.IDLE)
+            await settle(lambda: exporter.shown().state is ExporterState.IDLE)
             assert len(sink.received) == 3
 
             await pass_time(time, exporter, seconds=30.5)
@@ -61,11 +61,11 @@ async def test_without_retries_too_an_endpoint_that_is_down_is_asked_with_a_dead
             for number in range(5):
                 await put(queue, [str(number)])
                 await settle(lambda number=number: queue.depth().dead_batches == number + 1)  # type: ignore[misc]
-            assert exporter.shown().state is State.DOWN
+            assert exporter.shown().state is ExporterState.DOWN
             sink.script(sinks.says(200))
             await pass_time(time, exporter, seconds=61)
             await settle(lambda: len(sink.records) == 5)
-            assert exporter.shown().state is not State.DOWN
+            assert exporter.shown().state is not ExporterState.DOWN
 
     assert queue.depth().dead_batches == 0
 

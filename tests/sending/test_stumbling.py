@@ -6,18 +6,18 @@ from itertools import pairwise
 
 import pytest
 
+from reconciler.model.routes import Destination, Retry
 from reconciler.queueing.memory import MemoryQueue
-from reconciler.routing.models import Destination, Retry
 from reconciler.sending.attempting import STUMBLED_SECONDS
 from reconciler.sending.exporter import Exporter
-from reconciler.sending.outlet import Channel, Outlet
-from reconciler.sending.reporting import State
-from reconciler.sending.verdicts import Verdict
+from reconciler.sending.outlet import Channel, HttpSender
+from reconciler.sending.reporting import ExporterState
+from reconciler.sending.verdicts import AnswerVerdict
 from tests.sending.worlds import Time, destination, pass_time, put, single
 
 pytestmark = pytest.mark.anyio
 
-DOWN = Verdict(False, outage=True, status=503, cause="It answered 503.")
+DOWN = AnswerVerdict(False, outage=True, status=503, cause="It answered 503.")
 MOST = 500  # requests; without a pause there is no end to them
 
 
@@ -29,17 +29,17 @@ class Mistaken(Channel):
         self.times: list[float] = []
         self.is_mended = False
 
-    async def post(self, *_: object, **__: object) -> Verdict:
+    async def post(self, *_: object, **__: object) -> AnswerVerdict:
         await asyncio.sleep(0)
         self.times.append(self.time.now)
         if len(self.times) <= 5:
             return DOWN
         if self.is_mended or len(self.times) > MOST:
-            return Verdict(True)
+            return AnswerVerdict(True)
         raise RuntimeError("It failed within the service.")
 
 
-class Only(Outlet):
+class Only(HttpSender):
     """With one channel for all."""
 
     def __init__(self, channel: Channel) -> None:
@@ -70,7 +70,7 @@ async def test_while_an_endpoint_is_down_a_mistake_of_ours_is_repeated_at_its_pa
     await pass_time(time, exporter, seconds=300)
     probes = channel.times[6:]  # one request more may have been in flight when the fifth failed
     pauses = [after - before for before, after in pairwise(probes)]
-    assert (exporter.shown().state, exporter.shown().counts.dead) == (State.DOWN, 0)
+    assert (exporter.shown().state, exporter.shown().counts.dead) == (ExporterState.DOWN, 0)
     assert len(pauses) >= 5
     assert min(pauses) == pytest.approx(STUMBLED_SECONDS)
 

@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 import pytest
 
+from reconciler.model.routes import Retry
 from reconciler.queueing.contract import Batch
 from reconciler.queueing.memory import MemoryQueue
-from reconciler.routing.models import Retry
 from reconciler.sending import parcels
 from reconciler.sending.breaker import OPENS_AFTER
-from reconciler.sending.environment import Environment
-from reconciler.sending.gate import Gate
-from reconciler.sending.holdings import Holdings
+from reconciler.sending.environment import SendEnvironment
+from reconciler.sending.gate import SendGate
+from reconciler.sending.holdings import Leases
 from reconciler.sending.supply import Supply
-from reconciler.sending.verdicts import Verdict
+from reconciler.sending.verdicts import AnswerVerdict
 from reconciler.sending.waiting import Waiting
 from tests.sending.worlds import BEGAN, Time, destination, exporting, otlp, pass_time, put, settle
 from tests.servers import sinks
@@ -24,20 +24,20 @@ pytestmark = pytest.mark.anyio
 
 LINGER = 0.5
 HOUR = 3_600.0
-DOWN = Verdict(False, outage=True, status=503, cause="It answered 503.")
+DOWN = AnswerVerdict(False, outage=True, status=503, cause="It answered 503.")
 
 
 class World(NamedTuple):
     queue: MemoryQueue
     supply: Supply
-    gate: Gate
+    gate: SendGate
 
 
-def made(environment: Environment, *, consumers: int) -> World:
+def made(environment: SendEnvironment, *, consumers: int) -> World:
     queue = MemoryQueue(max_batches=100, max_bytes=1 << 20)
     wanted = destination(80, consumers=consumers, retry=Retry())
-    gate = Gate(environment, retry=wanted.retry, schedule=None)
-    holdings = Holdings(queue, name="siem", buried=lambda *_: None, later=lambda *_: None)
+    gate = SendGate(environment, retry=wanted.retry, schedule=None)
+    holdings = Leases(queue, name="siem", buried=lambda *_: None, later=lambda *_: None)
     return World(queue, Supply(holdings, wanted, environment=environment, gate=gate), gate)
 
 
@@ -45,7 +45,7 @@ def made(environment: Environment, *, consumers: int) -> World:
 async def world(request: pytest.FixtureRequest) -> World:
     """Of which each look at the clock finds another tenth of a second past."""
     ticks = itertools.count()
-    environment = Environment(
+    environment = SendEnvironment(
         monotonic=lambda: next(ticks) / 10,
         random=random.Random(7),  # noqa: S311
         linger=LINGER,
@@ -54,7 +54,7 @@ async def world(request: pytest.FixtureRequest) -> World:
 
 
 async def put_off_while_down(
-    world: World, *, last: Verdict = DOWN, not_before: float = 0.0, delay: float = 0.0
+    world: World, *, last: AnswerVerdict = DOWN, not_before: float = 0.0, delay: float = 0.0
 ) -> None:
     """Have a parcel wait for an endpoint that is down, whose last answer is known."""
     await world.queue.append([otlp("1")], records=1, at=BEGAN)
@@ -155,8 +155,10 @@ async def test_when_the_endpoint_is_back_what_it_refused_waits_as_long_as_it_ask
     assert world.supply.pick() is None
 
 
-@pytest.mark.parametrize("late", [Verdict(True), Verdict(False, status=409, cause="It answered 409.")])
-def test_what_another_endpoint_answers_late_does_not_say_that_one_that_was_corrected_is_back(late: Verdict) -> None:
+@pytest.mark.parametrize("late", [AnswerVerdict(True), AnswerVerdict(False, status=409, cause="It answered 409.")])
+def test_what_another_endpoint_answers_late_does_not_say_that_one_that_was_corrected_is_back(
+    late: AnswerVerdict,
+) -> None:
     gate = made(Time().environment(), consumers=1).gate
     for _ in range(OPENS_AFTER):
         gate.note(DOWN._replace(retry_after=HOUR), is_probe=False)
@@ -185,7 +187,7 @@ async def test_a_probe_that_was_under_way_when_the_endpoint_was_corrected_is_fol
 
 def test_the_next_probe_is_what_was_not_tried_for_longest_whenever_it_is_due() -> None:
     waiting = Waiting()
-    made = parcels.each([parcels.hold(Batch(number, 1, 10, BEGAN)) for number in range(1, 5)])
+    made = parcels.each([parcels.lease(Batch(number, 1, 10, BEGAN)) for number in range(1, 5)])
     for parcel, tried, due in zip(made, (3.0, 1.0, 4.0, 2.0), (10.0, 40.0, 20.0, 30.0), strict=True):
         parcel.tried = tried
         waiting.put(parcel, due=due)

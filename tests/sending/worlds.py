@@ -15,15 +15,15 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 
-from reconciler.egress.client import Client
-from reconciler.egress.networks import Policy
+from reconciler.egress.client import HttpClient
+from reconciler.egress.networks import EgressPolicy
+from reconciler.model.routes import Buffering, Destination, Endpoint, Format, Retry, Schedule
 from reconciler.queueing.contract import Queue
-from reconciler.routing.models import Buffering, Destination, Endpoint, Format, Retry, Schedule
-from reconciler.secrets.directory import Directory
-from reconciler.secrets.sources import Sources
-from reconciler.sending.environment import Environment, Timer
+from reconciler.secrets.directory import SecretDirectory
+from reconciler.secrets.sources import SecretSources
+from reconciler.sending.environment import SendEnvironment, Timer
 from reconciler.sending.exporter import Exporter
-from reconciler.sending.outlet import Outlet
+from reconciler.sending.outlet import HttpSender
 from tests.servers import sinks
 from tests.servers.sinks import Reply, Sink
 from tests.waiting import until
@@ -79,8 +79,8 @@ class Time:
         alarm.call()
         return True
 
-    def environment(self, **more: Any) -> Environment:
-        return Environment(
+    def environment(self, **more: Any) -> SendEnvironment:
+        return SendEnvironment(
             clock=self.clock,
             monotonic=self.monotonic,
             later=self.later,
@@ -164,9 +164,9 @@ async def put(queue: Queue, *batches: Sequence[str], at: int = BEGAN) -> None:
         await queue.append([otlp(*texts)], records=len(texts), at=at)
 
 
-def sources(folder: Path | None = None, **variables: str) -> Sources:
+def sources(folder: Path | None = None, **variables: str) -> SecretSources:
     """Secrets in a folder, and variables that every project sees."""
-    return Sources(variables, ("*",), Directory(folder or Path("/nonexistent")))
+    return SecretSources(variables, ("*",), SecretDirectory(folder or Path("/nonexistent")))
 
 
 @asynccontextmanager
@@ -174,14 +174,14 @@ async def exporting(
     wanted: Destination,
     queue: Queue | None,
     *,
-    environment: Environment | None = None,
-    secrets: Sources | None = None,
+    environment: SendEnvironment | None = None,
+    secrets: SecretSources | None = None,
     start: bool = True,
 ) -> AsyncIterator[Exporter]:
     """An exporter over a real client, stopped at the end."""
-    surroundings = environment or Environment(random=random.Random(7), linger=0.0)  # noqa: S311
-    async with Client(policy=Policy()) as client:
-        outlet = Outlet(client, secrets=secrets or sources(), clock=surroundings.clock)
+    surroundings = environment or SendEnvironment(random=random.Random(7), linger=0.0)  # noqa: S311
+    async with HttpClient(policy=EgressPolicy()) as client:
+        outlet = HttpSender(client, secrets=secrets or sources(), clock=surroundings.clock)
         made = Exporter(wanted, project="acme", queue=queue, outlet=outlet, environment=surroundings)
         if start:
             made.start()

@@ -34,12 +34,12 @@ class Row(NamedTuple):
 
 def rows(topic: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Row]:
     """Every key that a person may write, in the order of the classes."""
-    known = mistakes.keys(topic)
+    known = mistakes.unknown_keys(topic)
     for name, field in topic.model_fields.items():
         key = field.alias or name
         if key not in known:
             continue
-        section = mistakes.section(field.annotation)
+        section = mistakes.section_at(field.annotation)
         path = f"{prefix}{key}{'[]' if 'tuple' in str(field.annotation) and section else ''}"
         if section is None:
             yield Row(path, field.description or "", allowed(field), default(path, field))

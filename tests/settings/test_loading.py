@@ -446,7 +446,7 @@ def test_variables_count_by_the_table_and_by_no_other_rule(tmp_path: Path, monke
     ],
 )
 def test_one_variable_names_one_repository(address: str, name: str, url: str) -> None:
-    found = variables.values({"SERVICE_REPOSITORY": address})
+    found = variables.environment_values({"SERVICE_REPOSITORY": address})
     assert found == {"repositories": [{"name": name, "url": url}]}
 
 

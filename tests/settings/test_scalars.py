@@ -198,4 +198,4 @@ def test_what_a_type_refuses_with_what_it_allows(kind: Any, value: object) -> No
 
 @pytest.mark.parametrize("text", ["127.0.0.1:3001", "[::1]:80", "a.example:1"])
 def test_an_address_is_written_as_it_was_read(text: str) -> None:
-    assert str(addresses.address(text)) == text
+    assert str(addresses.listen_address(text)) == text

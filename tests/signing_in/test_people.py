@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from reconciler.access import changing, inviting
-from reconciler.access.actors import Role
-from reconciler.access.admitting import NotAdmitted, Policy, Why
-from reconciler.access.amendments import Amendment, Audited
-from reconciler.access.models import Directory, Project
-from reconciler.access.sessions import Lifetimes
+from reconciler.access.admitting import AdmissionPolicy, AdmissionReason, NotAdmitted
+from reconciler.access.sessions import SessionLifetimes
 from reconciler.accounts import Accounts
+from reconciler.model.directory import Amendment, Audited, Directory, Project
+from reconciler.model.principals import Role
 from reconciler.operations.contract import SessionRow
 from reconciler.operations.sqlite import SqliteOperations
 from reconciler.signing_in.people import TIMES, Entered, People
@@ -32,7 +31,7 @@ from tests.store.engines import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
-LIFETIMES = Lifetimes(idle=7_200.0, absolute=43_200.0)
+LIFETIMES = SessionLifetimes(idle=7_200.0, absolute=43_200.0)
 NOW = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
 EMPTY = Directory(projects={name: Project(name, directories.AT) for name in ("default", "payments")})
 
@@ -64,12 +63,12 @@ class Service:
         return self
 
     async def enter(
-        self, who: str = "noa", *, policy: Policy = POLICY, code: str = "", instead_of: str = "", **claims: Any
+        self, who: str = "noa", *, policy: AdmissionPolicy = POLICY, code: str = "", instead_of: str = "", **claims: Any
     ) -> Entered:
         people = People(self.accounts, self.sessions, policy=policy, clock=lambda: NOW)
         return await people.enter(proved(who, **claims), code=code, instead_of=instead_of, request="R1")
 
-    async def entered(self, *coming: Awaitable[Entered]) -> list[Entered | Why]:
+    async def entered(self, *coming: Awaitable[Entered]) -> list[Entered | AdmissionReason]:
         """Who is in, and why others are not, who all come at once."""
         found = await asyncio.gather(*coming, return_exceptions=True)
         return [_outcome(one) for one in found]
@@ -92,7 +91,7 @@ def randomness() -> Callable[[int], bytes]:
     return lambda length: next(made).to_bytes(length, "big")
 
 
-def _outcome(found: Entered | BaseException) -> Entered | Why:
+def _outcome(found: Entered | BaseException) -> Entered | AdmissionReason:
     if isinstance(found, NotAdmitted):
         return found.why
     assert isinstance(found, Entered)
@@ -150,7 +149,7 @@ async def test_of_many_who_are_the_first_one_is(starting: Starting) -> None:
     service = await starting(EMPTY)
     names = [f"p{number}" for number in range(8)]
     found = await service.entered(*(service.enter(name) for name in names))
-    assert found.count(Why.NOT_INVITED) == 7
+    assert found.count(AdmissionReason.NOT_INVITED) == 7
     [first] = [one for one in found if isinstance(one, Entered)]
     assert first.user.organization_admin
     assert list(service.accounts.directory.users.values()) == [first.user]
@@ -179,11 +178,11 @@ async def test_of_many_who_bring_one_code_one_is_let_in(starting: Starting) -> N
     service = await starting(arrivals.directory(invitation(code=code(1))))
     names = [*(f"p{number}" for number in range(6)), "nil", "vic"]
     found = await service.entered(*(service.enter(name, code=code(1)) for name in names))
-    assert found.count(Why.WRONG_CODE) == 7
+    assert found.count(AdmissionReason.WRONG_CODE) == 7
     assert service.accounts.directory.invitations == {}
     with pytest.raises(NotAdmitted) as refusal:
         await service.enter("late", code=code(1))
-    assert refusal.value.why is Why.WRONG_CODE
+    assert refusal.value.why is AdmissionReason.WRONG_CODE
 
 
 async def test_what_claims_take_is_written_before_the_person_is_turned_away(starting: Starting) -> None:
@@ -191,7 +190,7 @@ async def test_what_claims_take_is_written_before_the_person_is_turned_away(star
     token, una = await service.enter("una", policy=CLAIMS_DECIDE, service_projects="user:payments")
     with pytest.raises(NotAdmitted) as refusal:
         await service.enter("una", policy=CLAIMS_DECIDE)
-    assert refusal.value.why is Why.GRANTED_NOTHING
+    assert refusal.value.why is AdmissionReason.GRANTED_NOTHING
     assert service.accounts.directory.roles_of(una) == {}
     assert await service.store.directory() == service.accounts.directory
     assert service.sessions.find(token) is None  # also of another browser
@@ -214,7 +213,7 @@ async def test_whoever_is_removed_on_the_way_in_is_judged_anew(starting: Startin
     service.operations.before = lambda: remove_once(service, "una")
     with pytest.raises(NotAdmitted) as refusal:
         await service.enter("una")
-    assert refusal.value.why is Why.NOT_INVITED
+    assert refusal.value.why is AdmissionReason.NOT_INVITED
     assert "una" not in service.accounts.directory.users
     service.operations.before = lambda: remove_once(service, "vic")
     _, user = await service.enter("vic", **VIEWER)  # whom claims let in as somebody new
@@ -286,6 +285,6 @@ async def test_neither_token_nor_digest_is_shown_by_accident(starting: Starting)
     service = await starting(arrivals.directory(invitation(code=code(1))))
     entered = await service.enter(code=code(1))
     assert entered.token not in repr(entered)
-    digest = inviting.digest(code(1))
+    digest = inviting.code_digest(code(1))
     waiting = replace(invitation(code=code(1)), id="I9")
     assert repr(digest) not in repr(Amendment(Audited("created", "Invitation", "I9"), invitations=(waiting,)))

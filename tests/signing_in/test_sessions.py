@@ -11,15 +11,15 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.access import changing, sessions
-from reconciler.access.actors import Role
-from reconciler.access.models import User
-from reconciler.access.sessions import MOST, MOST_OF_ONE, Lifetimes, Session
+from reconciler.access.sessions import MOST, MOST_OF_ONE, Session, SessionLifetimes
 from reconciler.accounts import Accounts, Decide
-from reconciler.clock import rfc3339
+from reconciler.model.clock import rfc3339
+from reconciler.model.directory import User
+from reconciler.model.principals import Role
 from reconciler.oidc.leaving import LONGEST_HINT
 from reconciler.operations.contract import SessionRow
 from reconciler.operations.sqlite import SqliteOperations
-from reconciler.signing_in.sessions import Gone, Sessions
+from reconciler.signing_in.sessions import SessionGone, Sessions
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories
@@ -28,9 +28,9 @@ from tests.store.engines import SqliteEngine, full
 
 pytestmark = pytest.mark.anyio
 
-LIFETIMES = Lifetimes(idle=7_200.0, absolute=43_200.0)
+LIFETIMES = SessionLifetimes(idle=7_200.0, absolute=43_200.0)
 HOUR = timedelta(hours=1)
-UNKNOWN = sessions.make(b"\xff" * 32)
+UNKNOWN = sessions.make_session(b"\xff" * 32)
 
 
 class Watch:
@@ -124,7 +124,7 @@ def set_user(name: str, **changes: object) -> Decide:
 
 async def test_a_session_is_found_by_what_its_cookie_holds_and_by_nothing_else(service: Service, watch: Watch) -> None:
     token = await service.begin(id_token="a.b.c")
-    digest = sessions.digest(token)
+    digest = sessions.session_digest(token)
     assert digest is not None
     expected = Session(digest, "id-una", created_at=watch.time, seen_at=watch.time, id_token="a.b.c")
     assert service.sessions.find(token) == expected
@@ -135,7 +135,7 @@ async def test_what_is_on_the_disk_is_no_token(service: Service) -> None:
     token = await service.begin()
     await service.sessions.touch()
     stored = b"".join(path.read_bytes() for path in service.folder.glob("ops.db*"))
-    assert (token.encode() in stored, (sessions.digest(token) or b"-") in stored) == (False, True)
+    assert (token.encode() in stored, (sessions.session_digest(token) or b"-") in stored) == (False, True)
 
 
 async def test_signing_out_ends_one_session_for_ever(service: Service) -> None:
@@ -366,7 +366,7 @@ async def test_whoever_lost_something_since_they_were_recognised_gets_no_session
     directory = service.accounts.directory
     other = await service.begin("vic")
     await service.change(change)
-    with pytest.raises(Gone):
+    with pytest.raises(SessionGone):
         await service.sessions.begin(directory.users["una"], since=directory, instead_of=other)
     kept = [row.user for row in await service.operations.sessions()]
     assert (kept, service.who(other)) == (["id-vic"], ["id-vic"])
@@ -378,14 +378,14 @@ async def test_whoever_loses_something_while_the_session_is_written_gets_none(se
     changing_role = asyncio.create_task(service.change(remove_role("una")))
     outcomes = await asyncio.gather(beginning, changing_role, return_exceptions=True)
     token = outcomes[0]
-    assert isinstance(token, Gone) or service.who(str(token)) == [None]
+    assert isinstance(token, SessionGone) or service.who(str(token)) == [None]
     await service.restart()
     assert await service.operations.sessions() == []
 
 
 async def test_somebody_who_was_never_there_gets_no_session(service: Service) -> None:
     stranger: User = directories.user("stranger")
-    with pytest.raises(Gone):
+    with pytest.raises(SessionGone):
         await service.sessions.begin(stranger, since=service.accounts.directory)
 
 

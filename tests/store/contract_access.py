@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.access.actors import Role
-from reconciler.access.amendments import Amendment, Audited, Member
-from reconciler.access.identities import Identity
-from reconciler.access.models import Directory, Invitation, Project
+from reconciler.model.directory import Amendment, Audited, Directory, Invitation, Member, Project, ProviderIdentity
+from reconciler.model.principals import Role
 from reconciler.store.contract import AuditRow, Record, Store, StoreFault
 from tests.access import directories
 from tests.store import rows
@@ -18,7 +16,7 @@ AUDITED = Audited("created", "User", "una")
 EVENT = rows.audit("una", 1)
 KEY = directories.key(directories.text(1), expires_at=directories.LATER)
 PROVED = replace(
-    directories.user("pia"), identity=Identity("https://id.example", "1"), email="pia@example.com", losses=2
+    directories.user("pia"), identity=ProviderIdentity("https://id.example", "1"), email="pia@example.com", losses=2
 )
 CODE = Invitation(
     id="I1",
@@ -106,7 +104,7 @@ class AccessPromises:
         elsewhere = replace(ADDRESS, id="I3", project="default")
         invited = {one.id: one for one in (ADDRESS, elsewhere)}
         await amend(store, whole(replace(directories.directory(), invitations=invited)))
-        other = replace(PROVED, id="other", name="other", identity=Identity("https://other.example", "1"))
+        other = replace(PROVED, id="other", name="other", identity=ProviderIdentity("https://other.example", "1"))
         await amend(store, Amendment(AUDITED, users=(PROVED, other)))
         found = await store.directory()
         assert (found.invitations, found.users["pia"], found.users["other"]) == (invited, PROVED, other)

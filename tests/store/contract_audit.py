@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.store.chaining import ZERO, Head
+from reconciler.store.chaining import ZERO, ChainHead
 from reconciler.store.contract import AuditPlace, AuditWanted, Changes, Record, Store, StoreFault
 from tests.store import rows
 from tests.store.engines import Engine
@@ -36,7 +36,7 @@ class AuditPromises:
     pytestmark = pytest.mark.anyio
 
     async def test_each_transaction_with_events_adds_a_link_and_no_other_does(self, store: Store) -> None:
-        assert await store.audit_head() == Head(0, ZERO)
+        assert await store.audit_head() == ChainHead(0, ZERO)
         await store.commit([rows.stored("a", "b")], record=Record(), planned_at=0)
         first = await store.audit_head()
         await store.commit((), record=Record(run=rows.run("R1")), planned_at=None)
@@ -87,7 +87,7 @@ class AuditPromises:
         await ahead.drop()
         with engine.failing(store), pytest.raises(StoreFault):
             await store.tell([rows.audit("b")])
-        assert (await names(store), await store.audit_head()) == ([], Head(0, ZERO))
+        assert (await names(store), await store.audit_head()) == ([], ChainHead(0, ZERO))
         await store.tell([rows.audit("c")])
         assert (await names(store), (await store.audit_head()).number) == (["c"], 1)
 

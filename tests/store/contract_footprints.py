@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.planning import footprints
-from reconciler.resources.keys import Key
+from reconciler.model import outcomes
+from reconciler.model.names import Key
 from reconciler.store.contract import (
     ApprovalRow,
     Changes,
@@ -25,18 +25,18 @@ NAMES = ("a", "b", "c", "new")
 OWNER = "telemetry"
 MANY = 600  # resources in one change: it is not remembered what they are
 
-PLAN = footprints.OF_PLAN
+PLAN = outcomes.OF_PLAN
 
 IN_PROJECT = (
-    {name: footprints.of(PROJECT, [rows.key(name)], whole=PLAN) for name in NAMES}
-    | {f"users of {name}": footprints.of(PROJECT, [], targets=[rows.key(name)], whole=PLAN) for name in NAMES}
-    | {f"id of {name}": footprints.of(PROJECT, [], ids=[f"id-{name}"], whole=PLAN) for name in NAMES}
-    | {"owned": footprints.of(PROJECT, [], owners=[OWNER], whole=PLAN)}
-    | {"remembered": footprints.of(PROJECT, [], repositories=[OWNER], whole=PLAN)}
-    | {"another remembered": footprints.of(PROJECT, [], repositories=["another"], whole=PLAN)}
+    {name: outcomes.footprint_of(PROJECT, [rows.key(name)], whole=PLAN) for name in NAMES}
+    | {f"users of {name}": outcomes.footprint_of(PROJECT, [], targets=[rows.key(name)], whole=PLAN) for name in NAMES}
+    | {f"id of {name}": outcomes.footprint_of(PROJECT, [], ids=[f"id-{name}"], whole=PLAN) for name in NAMES}
+    | {"owned": outcomes.footprint_of(PROJECT, [], owners=[OWNER], whole=PLAN)}
+    | {"remembered": outcomes.footprint_of(PROJECT, [], repositories=[OWNER], whole=PLAN)}
+    | {"another remembered": outcomes.footprint_of(PROJECT, [], repositories=["another"], whole=PLAN)}
 )
 # Of a plan of another project.
-ELSEWHERE = {"elsewhere": footprints.of("other", [rows.key("a")], ids=["id-a"], whole=PLAN)}
+ELSEWHERE = {"elsewhere": outcomes.footprint_of("other", [rows.key("a")], ids=["id-a"], whole=PLAN)}
 FACTS = IN_PROJECT | ELSEWHERE
 ALL, EVERYTHING = set(IN_PROJECT), set(FACTS)
 
@@ -169,10 +169,10 @@ class FootprintPromises:
         revision = await begun(store)
         await store.commit([rows.stored("a", project="other")], record=Record(), planned_at=None)
         after = await store.commit(
-            [rows.stored("new")], record=Record(), planned_at=revision, footprint=footprints.of_all(PROJECT)
+            [rows.stored("new")], record=Record(), planned_at=revision, footprint=outcomes.footprint_of_all(PROJECT)
         )
         with pytest.raises(Moved):
-            await store.commit((), record=Record(), planned_at=after - 1, footprint=footprints.of_all(PROJECT))
+            await store.commit((), record=Record(), planned_at=after - 1, footprint=outcomes.footprint_of_all(PROJECT))
 
     async def test_a_plan_outlives_any_number_of_changes_of_which_none_meets_it(self, store: Store) -> None:
         revision = await begun(store)
@@ -215,7 +215,7 @@ class FootprintPromises:
         revision = await begun(store)
         await store.commit([rows.stored("a", project="other")], record=Record(), planned_at=revision)
         assert await met(store, revision) == {"elsewhere"}
-        theirs = footprints.of("other", [Key(rows.KIND, "a")])
+        theirs = outcomes.footprint_of("other", [Key(rows.KIND, "a")])
         with pytest.raises(Moved):
             await store.commit((), record=Record(), planned_at=revision, footprint=theirs)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 from reconciler.store.contract import Changes, LineageRow, Record, SourcePlace, Store
 from reconciler.store.planning_view import Unexplained
 from tests.store import looking, rows

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.planning.models import PRUNE_WINDOW_MILLISECONDS, PruneWindow
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
+from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, PruneWindow
 from reconciler.store.contract import Changes, Held, Moved, Record, Remembered, Store
 from reconciler.store.planning_view import Approval
 from tests.store import rows

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
 from reconciler.store.contract import Changes, Record, Store
 from tests.store import looking, rows
 from tests.store.engines import Engine

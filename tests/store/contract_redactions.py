@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
 from reconciler.store.contract import AuditRow, Changes, QuoteRow, Record, RewrittenRow, Store, StoreFault, Traces
 from tests.store import looking, redacting_process, rows
 from tests.store.contract_processes import start

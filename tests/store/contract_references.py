@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
 from reconciler.store.contract import Changes, KeyRow, Record, ReferenceRow, Store
 from reconciler.store.planning_view import BATCH
 from tests.store import rows

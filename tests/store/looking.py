@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
 from reconciler.store.contract import Store
 from tests.store import rows
 

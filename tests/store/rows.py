@@ -5,9 +5,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.documents.values import Value
-from reconciler.resources import canonical
-from reconciler.resources.keys import Key
+from reconciler.model import values
+from reconciler.model.names import Key
+from reconciler.model.values import Value
 from reconciler.store import origins
 from reconciler.store.contract import (
     ApprovalRow,
@@ -48,16 +48,16 @@ def body(name: str, version: int, padding: str = "") -> bytes:
 def sound_body(name: str, version: int, padding: str = "") -> bytes:
     """One as the program makes it, for a store in which it has no checksum yet."""
     spec: dict[str, Value] = {"padding": padding}
-    spec_hash = hashlib.sha256(canonical.encode(spec)).hexdigest()
+    spec_hash = hashlib.sha256(values.canonical_json(spec)).hexdigest()
     metadata: dict[str, Value] = {"hash": spec_hash, "name": name, "version": version}
-    return canonical.encode({"kind": KIND, "metadata": metadata, "spec": spec})
+    return values.canonical_json({"kind": KIND, "metadata": metadata, "spec": spec})
 
 
 def origin(version: int = 1, source: Mapping[str, Value] | None = None) -> OriginRow:
     """Where the versions of this number come from, or those of a source that has no `path` and `line`."""
     own: dict[str, Value] = {"type": "api", "actor": "key:test", "version": version}
     told = own if source is None else source
-    return origins.row(told, actor="key:test", run=None, request="a request", created_at=AT)
+    return origins.origin_row(told, actor="key:test", run=None, request="a request", created_at=AT)
 
 
 def source(version: int) -> dict[str, object]:

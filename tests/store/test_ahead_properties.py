@@ -179,7 +179,9 @@ async def shown(store: SqliteStore) -> list[object]:
 
 async def swept(store: SqliteStore) -> None:
     """Take away what does not count; then nothing is left of it."""
-    await asyncio.get_running_loop().run_in_executor(store._thread, lambda: list(sweeping.everything(store._writer)))
+    await asyncio.get_running_loop().run_in_executor(
+        store._thread, lambda: list(sweeping.sweep_everything(store._writer))
+    )
     with contextlib.closing(connections.open_reader(store.path)) as reader:
         left = [reader.execute(sql).fetchone()[0] for sql in LEFT_BEHIND]
     assert left == [0] * len(left)

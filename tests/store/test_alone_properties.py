@@ -10,8 +10,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.planning import footprints
-from reconciler.rounds import OPTIMISTIC, Rounds
+from reconciler.model import outcomes
+from reconciler.rounds import OPTIMISTIC, ConflictRetry
 from reconciler.store.contract import Changes, KeyRow, Moved, Record, RewrittenRow, SuspensionRow
 from reconciler.store.sqlite import SqliteStore
 from tests.properties.profiles import profiles
@@ -86,7 +86,7 @@ def alone(*, is_ahead: bool, beside: Sequence[Sequence[str]]) -> None:
 
 
 async def _alone(path: Path, *, is_ahead: bool, beside: Sequence[Sequence[str]]) -> None:
-    store, rounds, other = SqliteStore(path), Rounds(), Other()
+    store, rounds, other = SqliteStore(path), ConflictRetry(), Other()
     later: list[asyncio.Task[None]] = []
     number = 0
 
@@ -111,7 +111,7 @@ async def _alone(path: Path, *, is_ahead: bool, beside: Sequence[Sequence[str]])
             task = asyncio.create_task(write(how))
             later.append(task) if how in EVERYWHERE else await task
         rest = () if is_ahead else (rows.stored("a"),)
-        looked_at = footprints.of_all(A)
+        looked_at = outcomes.footprint_of_all(A)
         return await store.commit(rest, record=Record(), planned_at=planned_at, footprint=looked_at, ahead=ahead)
 
     async with asyncio.timeout(SECONDS):

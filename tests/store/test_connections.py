@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Refused
+from reconciler.model.errors import Refused
 from reconciler.store import connections, migrating
 from reconciler.store.contract import Changes, NewerStore, Record, StoreFault
 from reconciler.store.planning_view import PlanningView

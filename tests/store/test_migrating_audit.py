@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.auditing import verifying
-from reconciler.auditing.verifying import Broken
+from reconciler.auditing.verifying import BrokenChain
 from reconciler.store import connections, migrating
-from reconciler.store.chaining import ZERO, Head
+from reconciler.store.chaining import ZERO, ChainHead
 from reconciler.store.sqlite import SqliteStore
 from tests.auditing.chains import tamper
 from tests.store import rows
@@ -41,14 +41,14 @@ def path(tmp_path: Path) -> Path:
 
 async def test_it_is_read_in_its_order_and_new_links_follow(path: Path) -> None:
     store = SqliteStore(path)
-    assert await store.audit_head() == Head(1, ZERO)
+    assert await store.audit_head() == ChainHead(1, ZERO)
     await store.tell([rows.audit("new")])
     assert await names(store) == ["new", "c", "b", "a"]
     await store.close()
     found = verifying.verify(path)
     assert (found.links, found.events, found.unchecked) == (2, 1, 3)
     tamper(path, "delete from audit_row where name = 'b'")
-    with pytest.raises(Broken, match=r"Link 1 of .* has 2 of its 3 events"):
+    with pytest.raises(BrokenChain, match=r"Link 1 of .* has 2 of its 3 events"):
         verifying.verify(path)
 
 
@@ -60,7 +60,7 @@ async def test_it_goes_when_its_time_is_over(path: Path) -> None:
     assert await names(store) == ["new"]
     await store.close()
     found = verifying.verify(path)
-    assert (found.anchor.head, found.anchor.events, found.links, found.events) == (Head(1, ZERO), 3, 1, 1)
+    assert (found.anchor.head, found.anchor.events, found.links, found.events) == (ChainHead(1, ZERO), 3, 1, 1)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("select name from audit_row").fetchall() == [("new",)]
 
@@ -69,6 +69,6 @@ async def test_a_store_without_events_begins_with_nothing(tmp_path: Path) -> Non
     with closing(connections.open_writer(tmp_path / "store.db")) as connection:
         migrating.migrate(connection, steps=migrating.migrations()[:BEFORE])
     store = SqliteStore(tmp_path / "store.db")
-    assert await store.audit_head() == Head(0, ZERO)
+    assert await store.audit_head() == ChainHead(0, ZERO)
     await store.close()
     assert verifying.verify(tmp_path / "store.db").links == 0

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.access.actors import Role
-from reconciler.access.permissions import Scope
+from reconciler.model.principals import Role, Scope
 from reconciler.store import connections, migrating
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.documents.values import Value
-from reconciler.resources import canonical
+from reconciler.model import values
+from reconciler.model.values import Value
 from reconciler.store import connections, migrating
 from reconciler.store.contract import Record
 from reconciler.store.planning_view import PlanningView
@@ -91,11 +91,11 @@ def insert(connection: sqlite3.Connection, old: Old) -> None:
     digest, identifier = rows.digest(old.name, old.number), f"id-{old.name}"
     key = (rows.PROJECT, rows.KIND, old.name, old.number, identifier, digest)
     request = "a request" if old.run is None else None
-    body, source = rows.sound_body(old.name, old.number), canonical.encode(old.source)
+    body, source = rows.sound_body(old.name, old.number), values.canonical_json(old.source)
     version = (*key, body, b"{}" if old.name == "weird" else None, source, "key:test", old.run, request, rows.AT)
     connection.execute(f"insert into version values (null, {', '.join('?' * len(version))})", version)  # noqa: S608
     if old.status is not None:
-        status = canonical.encode(old.status)
+        status = values.canonical_json(old.status)
         drifted = int("drift" in old.status)
         head = (*key, old.owner, old.path, old.line, 0, int("incomplete" in old.status), status, drifted)
         connection.execute(f"insert into resource values ({', '.join('?' * len(head))})", head)  # noqa: S608

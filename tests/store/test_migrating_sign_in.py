@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.access.actors import Role
-from reconciler.access.models import Directory, Project, User
+from reconciler.model.directory import Directory, Project, User
+from reconciler.model.principals import Role
 from reconciler.store import connections, migrating
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows

@@ -4,31 +4,31 @@ import itertools
 
 import pytest
 
-from reconciler.planning import footprints
-from reconciler.resources.keys import Key
+from reconciler.model import outcomes
+from reconciler.model.names import Key
 from reconciler.store import moving
-from reconciler.store.moving import Recent
+from reconciler.store.moving import RecentCommits
 
 
 def touching(number: int) -> bytes:
-    return footprints.of("p", [Key("Destination", f"touched-{number}")])
+    return outcomes.footprint_of("p", [Key("Destination", f"touched-{number}")])
 
 
-ELSEWHERE = footprints.of("p", [Key("Destination", "elsewhere")], whole=footprints.OF_PLAN)
-WHOLE = footprints.of_all("p")
+ELSEWHERE = outcomes.footprint_of("p", [Key("Destination", "elsewhere")], whole=outcomes.OF_PLAN)
+WHOLE = outcomes.footprint_of_all("p")
 
 
-def noted(*revisions: int) -> Recent:
+def noted(*revisions: int) -> RecentCommits:
     """Commits of which each found one revision and made the next; each touches what has its number."""
-    recent = Recent()
+    recent = RecentCommits()
     for before, revision in itertools.pairwise(revisions):
         recent.note(touching(revision), whole=WHOLE, before=before, revision=revision)
     return recent
 
 
-@pytest.mark.parametrize("footprint", [ELSEWHERE, touching(1), footprints.EVERYTHING])
+@pytest.mark.parametrize("footprint", [ELSEWHERE, touching(1), outcomes.EVERYTHING])
 def test_a_plan_of_the_present_revision_holds_whatever_it_looked_at(footprint: bytes) -> None:
-    assert Recent().holds(footprint, planned_at=7, revision=7)
+    assert RecentCommits().holds(footprint, planned_at=7, revision=7)
 
 
 def test_a_plan_holds_until_a_commit_touches_what_it_looked_at() -> None:
@@ -38,12 +38,12 @@ def test_a_plan_holds_until_a_commit_touches_what_it_looked_at() -> None:
 
 
 def test_a_plan_that_may_have_looked_at_anything_holds_for_its_revision_alone() -> None:
-    assert not noted(5, 6).holds(footprints.EVERYTHING, planned_at=5, revision=6)
+    assert not noted(5, 6).holds(outcomes.EVERYTHING, planned_at=5, revision=6)
 
 
 def test_a_commit_that_may_have_touched_anything_makes_every_plan_void() -> None:
     recent = noted(5, 6)
-    recent.note(footprints.EVERYTHING, whole=footprints.EVERYTHING, before=6, revision=7)
+    recent.note(outcomes.EVERYTHING, whole=outcomes.EVERYTHING, before=6, revision=7)
     assert not recent.holds(ELSEWHERE, planned_at=5, revision=7)
     assert not recent.holds(ELSEWHERE, planned_at=6, revision=7)
 
@@ -80,11 +80,11 @@ def test_only_the_last_commits_are_remembered() -> None:
 def test_of_what_there_is_no_room_for_the_project_is_remembered() -> None:
     large = touching(1) * moving.MOST_KEYS
     most = moving.MOST_BYTES // len(large)
-    recent = Recent()
+    recent = RecentCommits()
     for revision in range(1, most + 2):
         recent.note(large, whole=WHOLE, before=revision - 1, revision=revision)
     last = most + 1
-    elsewhere = footprints.of("q", [Key("Destination", "one")], whole=footprints.OF_PLAN)
+    elsewhere = outcomes.footprint_of("q", [Key("Destination", "one")], whole=outcomes.OF_PLAN)
     assert [recent.holds(ELSEWHERE, planned_at=at, revision=last) for at in (0, 1)] == [False, True]
     assert [recent.holds(elsewhere, planned_at=at, revision=last) for at in (0, 1)] == [True, True]
     recent.note(large * (most + 1), whole=WHOLE, before=last, revision=last + 1)  # more than all together may have
@@ -95,8 +95,8 @@ def test_of_what_there_is_no_room_for_the_project_is_remembered() -> None:
 
 
 def test_what_there_is_no_room_for_and_is_of_who_knows_which_project_makes_every_plan_void() -> None:
-    recent = Recent()
-    recent.note(footprints.EVERYTHING, whole=footprints.EVERYTHING, before=0, revision=1)
+    recent = RecentCommits()
+    recent.note(outcomes.EVERYTHING, whole=outcomes.EVERYTHING, before=0, revision=1)
     recent.note(touching(1) * moving.MOST_BYTES, whole=WHOLE, before=1, revision=2)
-    elsewhere = footprints.of("q", [Key("Destination", "one")], whole=footprints.OF_PLAN)
+    elsewhere = outcomes.footprint_of("q", [Key("Destination", "one")], whole=outcomes.OF_PLAN)
     assert [recent.holds(elsewhere, planned_at=at, revision=2) for at in (0, 1)] == [False, True]

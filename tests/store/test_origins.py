@@ -11,7 +11,7 @@ import pygit2
 import pytest
 
 from benchmarks import corpus
-from reconciler.documents.values import Value
+from reconciler.model.values import Value
 from reconciler.store import origins
 from reconciler.store.contract import ChangeRow, Changes, OriginRow, Record, SourcePlace, Store, StoreFault
 from reconciler.store.sqlite import SqliteStore
@@ -34,7 +34,7 @@ GIT: dict[str, Value] = {
 
 def origin(source: dict[str, Value] = GIT, **other: str | None) -> OriginRow:
     told: dict[str, str | None] = {"run": "R1", "request": None, **other}
-    return origins.row(
+    return origins.origin_row(
         source,
         actor=other.get("actor") or "git:telemetry",
         created_at=rows.AT,

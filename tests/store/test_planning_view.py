@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.planning.models import Stored
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
+from reconciler.model.outcomes import StoredState
 from reconciler.store.contract import Changes, FileRow, Record, Store, StoreFault
 from reconciler.store.planning_view import BATCH, MANY, Identity, StoredDocument
 from tests.store import rows
@@ -64,9 +64,9 @@ async def test_stored_resources_are_found_by_key(engine: Engine, store: Store) -
     view.close()
     a, b, p = keys[:3]
     assert found == {
-        a: Stored(a, rows.digest("a", 1), 1, owner="telemetry", path="a.yaml", line=7),
-        b: Stored(b, rows.digest("b", 1), 1, owner=None),
-        p: Stored(p, rows.digest("p", 1), 1, owner=None, protected=True, incomplete=True, drifted=True),
+        a: StoredState(a, rows.digest("a", 1), 1, owner="telemetry", path="a.yaml", line=7),
+        b: StoredState(b, rows.digest("b", 1), 1, owner=None),
+        p: StoredState(p, rows.digest("p", 1), 1, owner=None, protected=True, incomplete=True, drifted=True),
     }
     told = rows.origin()
     frame = (told.head, told.tail, rows.STATUS, rows.AT)

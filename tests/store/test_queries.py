@@ -11,7 +11,7 @@ import pytest
 from reconciler.store import connections, migrating, queries
 
 FOLDER = Path(queries.__file__).parent
-STATEMENTS = queries.load()
+STATEMENTS = queries.load_queries()
 WHOLE = {
     "all_invitations",
     "all_keys",
@@ -125,4 +125,4 @@ def test_what_tells_all_rows_needs_no_sorting(connection: sqlite3.Connection, na
 
 def test_a_name_that_stands_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="the statement a stands twice"):
-        queries.parse("-- name: a\nselect 1;\n\n-- name: a\nselect 2;\n")
+        queries.parse_queries("-- name: a\nselect 1;\n\n-- name: a\nselect 2;\n")

@@ -63,7 +63,7 @@ async def test_it_goes_on_after_a_fault_of_ours(
         raise ValueError("a mistake")
 
     with monkeypatch.context() as patched:
-        patched.setattr(sweeping, "everything", faulty)
+        patched.setattr(sweeping, "sweep_everything", faulty)
         await dropped(store)
         await until(lambda: "Sweeping the store failed." in caplog.messages)
     assert counted(store.path) == (1, 1)

@@ -6,7 +6,7 @@ It says `ready`, then looks until the revision is LAST, then tells how many revi
 import json
 import sys
 
-from reconciler.resources.keys import Key
+from reconciler.model.names import Key
 from tests.store import engines, rows
 
 NAMES = [f"{number:04}" for number in range(1_500)]  # more than the view asks for in one statement

@@ -6,24 +6,24 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
 from reconciler.upkeep import backing_up, files, restoring, upgrading
-from reconciler.upkeep.databases import Places
+from reconciler.upkeep.databases import DatabasePlaces
 from tests.upkeep import scenes
 
 
 def main(folder: Path) -> None:
-    places = Places(folder / "store.db", folder / "ops.db")
+    places = DatabasePlaces(folder / "store.db", folder / "ops.db")
     scenes.older(places.store, 3)
-    free = files.size(shutil.disk_usage(folder).free)
+    free = files.size_text(shutil.disk_usage(folder).free)
     refusals = [
         told(lambda: backing_up.back_up(places, folder / "backup", now=scenes.NOW, watch=scenes.watch())),
         told(
             lambda: restoring.restore(
-                restoring.given(places.store), places, by="machine:root", now=scenes.NOW, watch=scenes.watch()
+                restoring.read_backup(places.store), places, by="machine:root", now=scenes.NOW, watch=scenes.watch()
             )
         ),
-        told(lambda: upgrading.before(places, clock=lambda: 0.0)),
+        told(lambda: upgrading.copy_before_upgrade(places, clock=lambda: 0.0)),
     ]
     print(json.dumps({"refusals": refusals, "free": free, "left": scenes.listing(folder)}))
 

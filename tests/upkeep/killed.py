@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.upkeep import backing_up, copies, manifests, restoring, upgrading
-from reconciler.upkeep.databases import STORE, Places
+from reconciler.upkeep.databases import STORE, DatabasePlaces
 from tests.upkeep import scenes
 
 EVENTS = ("open", "sqlite3.connect", "os.", "shutil.")
@@ -70,23 +70,23 @@ def die_at(step: int, act: Callable[[], object]) -> bool:
 
 
 def back_up(work: Path, _: Path) -> None:
-    places = Places(work / "store.db", work / "ops.db")
+    places = DatabasePlaces(work / "store.db", work / "ops.db")
     backing_up.back_up(places, work / "backup", now=scenes.NOW, watch=scenes.watch())
 
 
 def restore(work: Path, given: Path) -> None:
-    places = Places(work / "store.db", work / "ops.db")
-    restoring.restore(restoring.given(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch())
+    places = DatabasePlaces(work / "store.db", work / "ops.db")
+    restoring.restore(restoring.read_backup(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch())
 
 
 def upgrade(work: Path, _: Path) -> None:
-    upgrading.before(Places(work / "store.db", work / "ops.db"), clock=lambda: 0.0)
+    upgrading.copy_before_upgrade(DatabasePlaces(work / "store.db", work / "ops.db"), clock=lambda: 0.0)
 
 
 def judge_backup(work: Path, given: Path) -> list[str]:
     if not (work / "backup").exists():
         back_up(work, given)
-    manifests.check(work / "backup", manifests.read(work / "backup"))
+    manifests.check_manifest(work / "backup", manifests.read_manifest(work / "backup"))
     found = scenes.names(work / "backup" / "store.db")
     left = set(scenes.listing(work)) - {"backup", "store.db", "ops.db"}
     return [*([] if found == OLD else [f"it holds {found}"]), *(f"{name} is left" for name in sorted(left))]
@@ -114,7 +114,7 @@ def judge_upgrade(work: Path, given: Path) -> list[str]:
     copy = work / f"store.db.before-{STORE.latest}"
     problems = [] if not copy.exists() or scenes.sound(copy) == "ok" else ["the copy is not whole"]
     upgrade(work, given)
-    if copies.look(copy, STORE).version != 2:
+    if copies.look_at_copy(copy, STORE).version != 2:
         problems.append("the copy is of another version")
     with closing(sqlite3.connect(work / "store.db")) as connection:
         problems += [] if connection.execute("pragma user_version").fetchone() == (2,) else ["the store was changed"]

@@ -12,28 +12,28 @@ from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store import connections, migrating
 from reconciler.store.contract import Changes, Record
 from reconciler.store.sqlite import SqliteStore
-from reconciler.upkeep.databases import Places
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.databases import DatabasePlaces
+from reconciler.upkeep.watches import ProgressWatch
 from tests.store import looking, rows
 
 NOW = datetime(2026, 11, 22, 6, 12, tzinfo=UTC)
 TOKEN = "canary-id-token-of-somebody-who-is-signed-in"
 
 
-def places(folder: Path) -> Places:
+def places(folder: Path) -> DatabasePlaces:
     """Where both are in a state directory, which is made."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Places(folder / "store.db", folder / "ops.db")
+    return DatabasePlaces(folder / "store.db", folder / "ops.db")
 
 
-def filled(folder: Path, *names: str) -> Places:
+def filled(folder: Path, *names: str) -> DatabasePlaces:
     """A state directory with these resources, and one session."""
     found = places(folder)
     asyncio.run(_fill(found, names))
     return found
 
 
-async def _fill(found: Places, names: tuple[str, ...]) -> None:
+async def _fill(found: DatabasePlaces, names: tuple[str, ...]) -> None:
     store = SqliteStore(found.store)
     await store.create_project(rows.PROJECT, at=rows.AT)
     await store.commit([rows.stored(name) for name in names], record=Record(run=rows.run("R1")), planned_at=0)
@@ -104,15 +104,15 @@ def damage(path: Path) -> None:
         file.write(b"\xff" * 3 * 4096)
 
 
-def watch(seconds: float = 60.0) -> Watch:
+def watch(seconds: float = 60.0) -> ProgressWatch:
     """One whose clock stands still."""
-    return Watch(lambda: 0.0, seconds, lambda _: None)
+    return ProgressWatch(lambda: 0.0, seconds, lambda _: None)
 
 
-def watch_that_is_over() -> Watch:
+def watch_that_is_over() -> ProgressWatch:
     """One whose time is up at the second look."""
     moments = iter([0.0])
-    return Watch(lambda: next(moments, 100.0), 1.0, lambda _: None)
+    return ProgressWatch(lambda: next(moments, 100.0), 1.0, lambda _: None)
 
 
 def listing(folder: Path) -> list[str]:

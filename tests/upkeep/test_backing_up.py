@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
 from reconciler.store import migrating
 from reconciler.upkeep import backing_up, databases, manifests
-from reconciler.upkeep.databases import OPERATIONS, STORE, Places
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.databases import OPERATIONS, STORE, DatabasePlaces
+from reconciler.upkeep.watches import ProgressWatch
 from tests import canaries, needs
 from tests.upkeep import scenes
 
@@ -43,7 +43,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def refused(places: Places, folder: Path) -> str:
+def refused(places: DatabasePlaces, folder: Path) -> str:
     with pytest.raises(ReconcilerError) as caught:
         backing_up.back_up(places, folder, now=scenes.NOW, watch=scenes.watch())
     return caught.value.message
@@ -57,13 +57,13 @@ def test_it_holds_the_store_and_says_what_is_in_it(tmp_path: Path) -> None:
     assert scenes.listing(tmp_path) == ["backup", "state"]
     assert [mode(path) for path in (folder, *sorted(folder.iterdir()))] == [0o700, 0o600, 0o600, 0o600]
     told = json.loads((folder / "manifest.json").read_bytes())
-    assert manifests.read(folder) == made
+    assert manifests.read_manifest(folder) == made
     assert (told["format"], told["madeAt"]) == (1, "2026-11-22T06:12:00.000Z")
     assert [file["version"] for file in told["files"]] == [STORE.latest, OPERATIONS.latest]
     digests = [hashlib.sha256((folder / file["name"]).read_bytes()).hexdigest() for file in told["files"]]
     assert [file["sha256"] for file in told["files"]] == digests
     assert (told["files"][0]["rows"]["resource_row"], told["files"][1]["rows"]["session"]) == (2, 0)
-    manifests.check(folder, made)
+    manifests.check_manifest(folder, made)
     assert [scenes.sound(folder / name) for name in ("store.db", "ops.db")] == ["ok", "ok"]
     assert scenes.names(folder / "store.db") == ["a", "b"]
 
@@ -102,7 +102,7 @@ def test_a_log_that_a_killed_service_left_is_in_it(tmp_path: Path) -> None:
     for name in ("store.db", "store.db-wal"):
         (tmp_path / name).write_bytes((tmp_path / "state" / name).read_bytes())
     writer.close()
-    killed = Places(tmp_path / "store.db", places.operations)
+    killed = DatabasePlaces(tmp_path / "store.db", places.operations)
     backing_up.back_up(killed, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
     with closing(sqlite3.connect(tmp_path / "backup" / "store.db")) as connection:
         assert ("from the log",) in connection.execute("select name from project").fetchall()
@@ -120,7 +120,7 @@ def test_a_large_copy_is_of_one_moment_though_another_process_writes_all_the_tim
     with subprocess.Popen(command, stdout=subprocess.PIPE) as writing:
         assert writing.stdout is not None
         assert writing.stdout.readline() == b"writing\n"
-        watch = Watch(time.monotonic, 60.0, lambda _: None)
+        watch = ProgressWatch(time.monotonic, 60.0, lambda _: None)
         made = backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=watch)
         was_writing = writing.poll() is None
         writing.kill()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.resources.kinds import KINDS
+from reconciler.model.names import KINDS
 from reconciler.upkeep.databases import STORE
 from tests import daemons
 from tests.cli.conftest import Program

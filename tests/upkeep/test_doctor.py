@@ -23,8 +23,8 @@ from reconciler.settings.models import Settings
 from reconciler.upkeep import doctor, findings
 from reconciler.upkeep.checks import audits, secret_files, stores
 from reconciler.upkeep.databases import OPERATIONS, STORE
-from reconciler.upkeep.doctor import Check, threaded
-from reconciler.upkeep.findings import Finding, Status
+from reconciler.upkeep.doctor import DoctorCheck, threaded
+from reconciler.upkeep.findings import DoctorFinding, FindingStatus
 from tests import daemons, needs
 from tests.auditing.chains import tamper
 from tests.cli.conftest import PROGRAM, Program
@@ -455,8 +455,8 @@ def test_an_audit_whose_events_were_changed(service: Service) -> None:
 def test_an_audit_that_there_is_no_time_for(service: Service) -> None:
     moments = itertools.chain([0.0], itertools.repeat(audits.QUICK_SECONDS + 1))
     store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(3_000))).store
-    facts = audits.gather(store, is_full=False, clock=lambda: next(moments))
-    assert audits.judge(facts) == [
+    facts = audits.gather_audits(store, is_full=False, clock=lambda: next(moments))
+    assert audits.judge_audits(facts) == [
         findings.warning("audit", "too long to be looked through in time", "`reconciler audit verify` has no limit")
     ]
 
@@ -464,10 +464,10 @@ def test_an_audit_that_there_is_no_time_for(service: Service) -> None:
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_store_that_there_is_no_time_for(service: Service, is_full: bool) -> None:
     store = service.state / "store.db"
-    facts = stores.gather(store, STORE, is_full=is_full)._replace(verdict="")
-    [told] = stores.judge(facts)
+    facts = stores.gather_stores(store, STORE, is_full=is_full)._replace(verdict="")
+    [told] = stores.judge_stores(facts)
     seconds = stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS
-    assert (told.check, told.status) == ("store.db", Status.WARNING)
+    assert (told.check, told.status) == ("store.db", FindingStatus.WARNING)
     assert f", too large to be looked through in {seconds:g} seconds" in told.message
     assert told.todo == (stores.ELSEWHERE if is_full else "look through it with `reconciler doctor --full`")
 
@@ -475,7 +475,7 @@ def test_a_store_that_there_is_no_time_for(service: Service, is_full: bool) -> N
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_look_without_time_says_so_before_nobody_waits_for_it_any_more(is_full: bool) -> None:
     loaded = Loaded(settings=Settings(), warnings=(), config=None)
-    found = doctor_checks.checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
+    found = doctor_checks.doctor_checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
     seconds = {check.name: check.seconds for check in found}
     for name, look in (("store.db", stores), ("ops.db", stores), ("audit", audits)):
         assert seconds[name] > (look.FULL_SECONDS if is_full else look.QUICK_SECONDS), name
@@ -653,7 +653,7 @@ def everything(topic: type[BaseModel]) -> BaseModel:
 
 def test_every_file_that_the_settings_can_name_is_looked_at() -> None:
     settings = everything(Settings)
-    named = [each.setting for each in secret_files.named(cast("Settings", settings))]
+    named = [each.setting for each in secret_files.named_files(cast("Settings", settings))]
     assert sorted(named) == sorted(found for found, _ in files_of(settings))
 
 
@@ -673,17 +673,17 @@ def files_of(value: BaseModel, at: str = "") -> Iterator[tuple[str, Path]]:
 
 
 def test_a_check_that_fails_or_hangs_takes_no_other_with_it() -> None:
-    def fails() -> list[Finding]:
+    def fails() -> list[DoctorFinding]:
         raise KeyError("canary-in-an-exception")
 
-    def denied() -> list[Finding]:
+    def denied() -> list[DoctorFinding]:
         raise PermissionError(13, "Permission denied", "/x")
 
-    async def hangs() -> list[Finding]:
+    async def hangs() -> list[DoctorFinding]:
         await asyncio.Event().wait()
         return []
 
-    def good() -> list[Finding]:
+    def good() -> list[DoctorFinding]:
         return [findings.ok("good", "fine")]
 
     asked: list[tuple[str, doctor.Look]] = [
@@ -692,41 +692,41 @@ def test_a_check_that_fails_or_hangs_takes_no_other_with_it() -> None:
         ("hangs", hangs),
         ("good", threaded(good)),
     ]
-    found = asyncio.run(doctor.examine([Check(name, look, 0.2) for name, look in asked]))
+    found = asyncio.run(doctor.run_checks([DoctorCheck(name, look, 0.2) for name, look in asked]))
     assert found == [
-        Finding(
+        DoctorFinding(
             "fails",
-            Status.ERROR,
+            FindingStatus.ERROR,
             "this could not be looked at (KeyError)",
             "that is a fault of the program; report it",
         ),
-        Finding("denied", Status.ERROR, "/x: Permission denied", "mend that, and look again"),
-        Finding(
+        DoctorFinding("denied", FindingStatus.ERROR, "/x: Permission denied", "mend that, and look again"),
+        DoctorFinding(
             "hangs",
-            Status.ERROR,
+            FindingStatus.ERROR,
             "this could not be looked at within 0.2 seconds",
             "look whether a disk or the network hangs",
         ),
-        Finding("good", Status.OK, "fine"),
+        DoctorFinding("good", FindingStatus.OK, "fine"),
     ]
 
 
 def test_a_disk_that_hangs_does_not_keep_the_command_from_its_end(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    look: Callable[[], list[Finding]] = lambda: [findings.ok("x", (tmp_path / "pipe").read_text())]  # noqa: E731
-    [found] = asyncio.run(doctor.examine([Check("pipe", threaded(look), 0.2)]))
-    assert found.status is Status.ERROR
+    look: Callable[[], list[DoctorFinding]] = lambda: [findings.ok("x", (tmp_path / "pipe").read_text())]  # noqa: E731
+    [found] = asyncio.run(doctor.run_checks([DoctorCheck("pipe", threaded(look), 0.2)]))
+    assert found.status is FindingStatus.ERROR
     os.close(os.open(tmp_path / "pipe", os.O_RDWR))
 
 
 @pytest.mark.parametrize(
     ("statuses", "worst"),
     [
-        ([], Status.OK),
-        ([Status.OK], Status.OK),
-        ([Status.WARNING, Status.OK], Status.WARNING),
-        (list(Status), Status.ERROR),
+        ([], FindingStatus.OK),
+        ([FindingStatus.OK], FindingStatus.OK),
+        ([FindingStatus.WARNING, FindingStatus.OK], FindingStatus.WARNING),
+        (list(FindingStatus), FindingStatus.ERROR),
     ],
 )
-def test_the_worst_counts(statuses: list[Status], worst: Status) -> None:
-    assert findings.worst(Finding("x", status, "y") for status in statuses) is worst
+def test_the_worst_counts(statuses: list[FindingStatus], worst: FindingStatus) -> None:
+    assert findings.worst(DoctorFinding("x", status, "y") for status in statuses) is worst

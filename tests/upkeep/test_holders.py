@@ -9,29 +9,29 @@ from reconciler.upkeep import holders
 
 def test_whoever_holds_the_lock_is_found_and_nobody_else(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    assert holders.holder(state) is None
-    with locking.hold(state):
-        assert holders.holder(state) == os.getpid()
-        assert holders.named(state / holders.LOCK) == os.getpid()
+    assert holders.directory_holder(state) is None
+    with locking.hold_state_directory(state):
+        assert holders.directory_holder(state) == os.getpid()
+        assert holders.named_process(state / holders.LOCK) == os.getpid()
     assert (state / holders.LOCK).read_text() == f"{os.getpid()}\n"  # a number that is left says nothing
-    assert (holders.holder(state), holders.named(state / holders.LOCK)) == (None, None)
+    assert (holders.directory_holder(state), holders.named_process(state / holders.LOCK)) == (None, None)
 
 
 def test_looking_takes_no_lock(tmp_path: Path) -> None:
-    with locking.hold(tmp_path):
-        holders.holder(tmp_path)
-    assert holders.holder(tmp_path) is None
-    with locking.hold(tmp_path):
-        assert holders.holder(tmp_path) == os.getpid()
+    with locking.hold_state_directory(tmp_path):
+        holders.directory_holder(tmp_path)
+    assert holders.directory_holder(tmp_path) is None
+    with locking.hold_state_directory(tmp_path):
+        assert holders.directory_holder(tmp_path) == os.getpid()
 
 
 def test_a_line_of_the_kernel_is_read() -> None:
     text = "1: POSIX  ADVISORY  WRITE 7 08:01:99 0 EOF\n2: FLOCK  ADVISORY  WRITE 812 08:01:99 0 EOF\n"
-    assert holders.holding(text, device=os.makedev(8, 1), inode=99) == 812
-    assert holders.holding(text, device=os.makedev(8, 2), inode=99) is None
+    assert holders.processes_holding(text, device=os.makedev(8, 1), inode=99) == 812
+    assert holders.processes_holding(text, device=os.makedev(8, 2), inode=99) is None
 
 
 def test_a_lock_with_nonsense_in_it_is_nobodys(tmp_path: Path) -> None:
     for content in (b"", b"x", b"1" * 100, b"-1", b"0", b"\xff"):
         (tmp_path / holders.LOCK).write_bytes(content)
-        assert holders.holder(tmp_path) is None
+        assert holders.directory_holder(tmp_path) is None

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.auditing import verifying
-from reconciler.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError
 from reconciler.upkeep import backing_up, restoring
-from reconciler.upkeep.databases import STORE, Places
-from reconciler.upkeep.restoring import Restored
+from reconciler.upkeep.databases import STORE, DatabasePlaces
+from reconciler.upkeep.restoring import RestoredBackup
 from tests import needs
 from tests.upkeep import scenes
 
@@ -28,11 +28,13 @@ def backup(tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-def restored(given: Path, places: Places) -> Restored:
-    return restoring.restore(restoring.given(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch())
+def restored(given: Path, places: DatabasePlaces) -> RestoredBackup:
+    return restoring.restore(
+        restoring.read_backup(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch()
+    )
 
 
-def refused(given: Path, places: Places) -> str:
+def refused(given: Path, places: DatabasePlaces) -> str:
     with pytest.raises(ReconcilerError) as caught:
         restored(given, places)
     return caught.value.message
@@ -42,7 +44,7 @@ def test_it_replaces_what_is_there_and_keeps_it(backup: Path, tmp_path: Path) ->
     places = scenes.filled(tmp_path / "state", "c")
     done = restored(backup, places)
     kept = [places.operations.with_name(f"ops.db.{STAMP}"), places.store.with_name(f"store.db.{STAMP}")]
-    assert done == Restored("2026-11-22T06:12:00.000Z", STORE.latest, tuple(kept))
+    assert done == RestoredBackup("2026-11-22T06:12:00.000Z", STORE.latest, tuple(kept))
     assert scenes.listing(tmp_path / "state") == ["ops.db", kept[0].name, "store.db", kept[1].name]
     assert (scenes.names(places.store), scenes.names(kept[1])) == (["a", "b"], ["c"])
     assert (scenes.sessions(places.operations), scenes.sessions(kept[0])) == (0, 1)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.auditing import verifying
-from reconciler.auditing.verifying import Broken, Verified
-from reconciler.counting import counted
-from reconciler.errors import ReconcilerError, Refused
+from reconciler.auditing.verifying import BrokenChain, VerifiedChain
+from reconciler.model.errors import ReconcilerError, Refused
+from reconciler.model.text import counted
 from reconciler.store.contract import StoreFault
 from reconciler.upkeep import copies
 from reconciler.upkeep.databases import STORE
-from reconciler.upkeep.findings import Finding, error, ok, warning
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
+from reconciler.upkeep.watches import ProgressWatch
 
 NAME = "audit"
 QUICK_SECONDS = 15.0  # some 1.5 million events
@@ -25,37 +25,37 @@ FULL_SECONDS = 3600.0
 MENDING = "keep a copy of the file, look who may write it, and compare it with the heads in the service's log"
 
 
-class Facts(NamedTuple):
+class AuditFacts(NamedTuple):
     """The version of the store, None where none can be used, which the check of the store tells. What of its chain
     fits, `broken` where it does not, `fault` where it could not be read; none of them when it had no time.
     """
 
     version: int | None = None
-    verified: Verified | None = None
+    verified: VerifiedChain | None = None
     broken: str = ""
     fault: str = ""
 
 
-def gather(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> Facts:
+def gather_audits(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> AuditFacts:
     """Look."""
     try:
-        version = copies.look(path, STORE).version if path.exists() else None
+        version = copies.look_at_copy(path, STORE).version if path.exists() else None
     except ReconcilerError:
-        return Facts()
+        return AuditFacts()
     if version != STORE.latest:
-        return Facts(version)
-    watch = Watch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
+        return AuditFacts(version)
+    watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
     try:
-        return Facts(version, verifying.verify(path, watched=lambda connection: watch.over(connection, NAME)))
-    except Broken as problem:
-        return Facts(version, broken=problem.message)
+        return AuditFacts(version, verifying.verify(path, watched=lambda connection: watch.over(connection, NAME)))
+    except BrokenChain as problem:
+        return AuditFacts(version, broken=problem.message)
     except StoreFault as problem:
-        return Facts(version, fault=problem.message)
+        return AuditFacts(version, fault=problem.message)
     except Refused:  # the time is up
-        return Facts(version)
+        return AuditFacts(version)
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge_audits(facts: AuditFacts) -> list[DoctorFinding]:
     """What is wrong with it."""
     if facts.version is None:
         return []

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.errors import Refused
-from reconciler.upkeep.findings import Finding, error, ok, warning
+from reconciler.model.errors import Refused
+from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
 
 NAME = "certificates"
 SOON = timedelta(days=14)
@@ -18,7 +18,7 @@ ROUNDS = 10  # a handshake takes three
 EXPIRED, NOT_YET = 10, 9  # OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
 
 
-class Shown(NamedTuple):
+class ShownCertificate(NamedTuple):
     """The listener's: `fault` when the files cannot be used, what a handshake has against it, and its end."""
 
     chain: Path
@@ -27,7 +27,7 @@ class Shown(NamedTuple):
     until: datetime | None = None
 
 
-class Trusted(NamedTuple):
+class TrustedFile(NamedTuple):
     """A file of authorities: the setting that names it, what is wrong with it, and when each of them ends."""
 
     setting: str
@@ -36,7 +36,7 @@ class Trusted(NamedTuple):
     ends: tuple[datetime, ...]
 
 
-def shown(chain: Path, read: Callable[[], ssl.SSLContext]) -> Shown:
+def shown_certificate(chain: Path, read: Callable[[], ssl.SSLContext]) -> ShownCertificate:
     """Look at the listener's. `read` is how the service reads it, and raises Refused."""
     try:
         server = read()
@@ -44,14 +44,14 @@ def shown(chain: Path, read: Callable[[], ssl.SSLContext]) -> Shown:
         client.check_hostname = False
         client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # it is trusted itself, whoever signed it
         client.load_verify_locations(chain)
-        return Shown(chain, until=_until(server, client))
+        return ShownCertificate(chain, until=_until(server, client))
     except Refused as problem:
-        return Shown(chain, fault=problem.message)
+        return ShownCertificate(chain, fault=problem.message)
     except ssl.SSLCertVerificationError as problem:
-        return Shown(chain, refused=problem.verify_code)
+        return ShownCertificate(chain, refused=problem.verify_code)
 
 
-def judge_shown(facts: Shown, *, now: datetime) -> list[Finding]:
+def judge_shown(facts: ShownCertificate, *, now: datetime) -> list[DoctorFinding]:
     """What is wrong with the listener's."""
     renew = "renew it, and `systemctl reload reconciler`"
     if facts.fault:
@@ -67,25 +67,25 @@ def judge_shown(facts: Shown, *, now: datetime) -> list[Finding]:
     return [ok(NAME, f"{facts.chain} fits its key, and is good until {facts.until:%Y-%m-%d}")]
 
 
-def trusted(setting: str, path: Path) -> Trusted:
+def trusted_files(setting: str, path: Path) -> TrustedFile:
     """Look at a file of authorities."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(path)
     except ssl.SSLError:
-        return Trusted(setting, path, "holds no certificate (PEM)", ())
+        return TrustedFile(setting, path, "holds no certificate (PEM)", ())
     except OSError as problem:
-        return Trusted(setting, path, f"cannot be read ({problem.strerror})", ())
+        return TrustedFile(setting, path, f"cannot be read ({problem.strerror})", ())
     ends = [_instant(str(one["notAfter"])) for one in context.get_ca_certs()]
-    return Trusted(setting, path, "", tuple(sorted(ends)))
+    return TrustedFile(setting, path, "", tuple(sorted(ends)))
 
 
-def judge_trusted(facts: Sequence[Trusted], *, now: datetime) -> list[Finding]:
+def judge_trusted(facts: Sequence[TrustedFile], *, now: datetime) -> list[DoctorFinding]:
     """What is wrong with them."""
     return [finding for each in facts for finding in _of_file(each, now)]
 
 
-def _of_file(facts: Trusted, now: datetime) -> list[Finding]:
+def _of_file(facts: TrustedFile, now: datetime) -> list[DoctorFinding]:
     what = f"{facts.path}, the file of `{facts.setting}`,"
     if facts.fault:
         return [error(NAME, f"{what} {facts.fault}", "put the authorities' certificates into it")]

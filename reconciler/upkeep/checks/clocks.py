@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.upkeep.findings import Finding, error, ok
+from reconciler.upkeep.findings import DoctorFinding, error, ok
 
 NAME = "clock"
 SLACK = timedelta(minutes=2)
 MOST_ENTRIES = 1000
 
 
-class Facts(NamedTuple):
+class ClockFacts(NamedTuple):
     """The time, and the latest file with its time; None when there is none."""
 
     now: datetime
@@ -20,19 +20,19 @@ class Facts(NamedTuple):
     written: datetime | None
 
 
-def gather(now: datetime, folders: Iterable[Path]) -> Facts:
+def gather_clocks(now: datetime, folders: Iterable[Path]) -> ClockFacts:
     """Look at the files of these folders, and the files that are named. Raises OSError."""
     paths: list[Path] = []
     for folder in folders:
         paths += sorted(folder.iterdir())[:MOST_ENTRIES] if folder.is_dir() else []
     times = [(path.lstat().st_mtime, path) for path in paths]
     if not times:
-        return Facts(now, None, None)
+        return ClockFacts(now, None, None)
     written, path = max(times)
-    return Facts(now, path, datetime.fromtimestamp(written, UTC))
+    return ClockFacts(now, path, datetime.fromtimestamp(written, UTC))
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge_clocks(facts: ClockFacts) -> list[DoctorFinding]:
     """Whether the clock goes after the files."""
     if facts.written is None or facts.written <= facts.now + SLACK:
         return [ok(NAME, f"{facts.now:%Y-%m-%dT%H:%M:%SZ}, later than every file; who sets it is not looked at")]

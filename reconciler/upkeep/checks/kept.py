@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.upkeep import files, restoring, upgrading
-from reconciler.upkeep.findings import Finding, ok, warning
+from reconciler.upkeep.findings import DoctorFinding, ok, warning
 
 NAME = "kept files"
 UNFINISHED = (".partial", restoring.INCOMING)  # how names end of what did not come to its end
 
 
-class Left(NamedTuple):
+class KeptCopy(NamedTuple):
     """A file, the database beside which it lies, and how large it is with its logs, in bytes."""
 
     path: Path
@@ -19,23 +19,23 @@ class Left(NamedTuple):
     size: int
 
 
-def gather(databases: Sequence[Path]) -> list[Left]:
+def gather_kept_copies(databases: Sequence[Path]) -> list[KeptCopy]:
     """All of them, sorted. Raises OSError."""
     return [
-        Left(path, database, _size(path))
+        KeptCopy(path, database, _size(path))
         for database in sorted(databases)
         for path in sorted(database.parent.glob(f"{database.name}.*"))
         if not path.name.endswith(files.LOGS) and path.is_file()
     ]
 
 
-def judge(found: Sequence[Left]) -> list[Finding]:
+def judge_kept_copies(found: Sequence[KeptCopy]) -> list[DoctorFinding]:
     """Each is to go one day."""
-    return [finding for left in found for finding in _of_one(left)]
+    return [finding for left in found for finding in _of_one_copy(left)]
 
 
-def _of_one(left: Left) -> Iterator[Finding]:
-    what, kind = f"{left.path} ({files.size(left.size)})", left.path.name.removeprefix(f"{left.database.name}.")
+def _of_one_copy(left: KeptCopy) -> Iterator[DoctorFinding]:
+    what, kind = f"{left.path} ({files.size_text(left.size)})", left.path.name.removeprefix(f"{left.database.name}.")
     if left.path.name.endswith(UNFINISHED):
         todo = "remove it, unless the service is starting or a restore is under way"
         yield warning(NAME, f"{what} is part of a copy that did not come to its end", todo)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.upkeep.findings import Finding, error, ok, warning
+from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
 
 NAME = "open files"
 WANTED = 8192  # less is little for many destinations; the service takes up to 65,536
@@ -13,26 +13,26 @@ TODO = "set LimitNOFILE=65536 in the unit, or `ulimit -Hn 65536` where it is sta
 _LINE = re.compile(r"^Max open files\s+(\d+|unlimited)\s+(\d+|unlimited)\s", re.MULTILINE)
 
 
-class Facts(NamedTuple):
+class LimitFacts(NamedTuple):
     """The process, None for the one that looks, and how many files it may open at most; None: without limit."""
 
     process: int | None
     most: int | None
 
 
-def gather(process: int | None) -> Facts:
+def gather_limits(process: int | None) -> LimitFacts:
     """Look. Raises OSError."""
     text = Path(f"/proc/{'self' if process is None else process}/limits").read_text(encoding="ascii")
-    return Facts(process, parsed(text))
+    return LimitFacts(process, parse_limits(text))
 
 
-def parsed(text: str) -> int | None:
+def parse_limits(text: str) -> int | None:
     """The hard limit in a text of /proc/PID/limits, up to which a service helps itself."""
     found = _LINE.search(text)
     return None if found is None or found[2] == "unlimited" else int(found[2])
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge_limits(facts: LimitFacts) -> list[DoctorFinding]:
     """Whether that is enough."""
     whose = "a service started from here" if facts.process is None else f"the service (process {facts.process})"
     if facts.most is None or facts.most >= WANTED:

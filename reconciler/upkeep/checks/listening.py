@@ -6,14 +6,14 @@ import socket
 from typing import NamedTuple
 
 from reconciler.settings.addresses import Address
-from reconciler.upkeep.findings import Finding, error, ok, warning
+from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
 
 NAME = "listener"
 SECONDS = 3.0
 ANY_PORT = 0
 
 
-class Facts(NamedTuple):
+class ListeningFacts(NamedTuple):
     """A setting and its address, the process that runs, and what came of a connection, or of listening there."""
 
     setting: str
@@ -22,23 +22,23 @@ class Facts(NamedTuple):
     errno: int = 0
 
 
-def gather(setting: str, address: Address, *, process: int | None) -> Facts:
+def gather_listening(setting: str, address: Address, *, process: int | None) -> ListeningFacts:
     """Connect to a service that runs, else listen for a moment."""
     if address.port == ANY_PORT:
-        return Facts(setting, address, process)
+        return ListeningFacts(setting, address, process)
     try:
         if process is None:
             _listen(address)
         else:
             socket.create_connection((_reached(address.host), address.port), timeout=SECONDS).close()
     except TimeoutError:
-        return Facts(setting, address, process, errno.ETIMEDOUT)
+        return ListeningFacts(setting, address, process, errno.ETIMEDOUT)
     except OSError as problem:
-        return Facts(setting, address, process, problem.errno or errno.EADDRNOTAVAIL)
-    return Facts(setting, address, process)
+        return ListeningFacts(setting, address, process, problem.errno or errno.EADDRNOTAVAIL)
+    return ListeningFacts(setting, address, process)
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge_listening(facts: ListeningFacts) -> list[DoctorFinding]:
     """What is in the way."""
     where = f"`{facts.setting}`, {facts.address},"
     if facts.process is not None and facts.errno:

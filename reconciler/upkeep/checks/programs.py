@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.settings.models import Settings
-from reconciler.upkeep.findings import Finding, error, ok, warning
+from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
 
 NAME = "programs"
 OLDEST_GIT = (2, 39)  # that is tested
@@ -16,14 +16,14 @@ SECONDS = 10.0
 HTTPS = "git-remote-https"
 
 
-class Facts(NamedTuple):
+class ProgramFacts(NamedTuple):
     """What `git version` said, empty without git, and which of the needed programs are not there."""
 
     git: str
     missing: tuple[str, ...]
 
 
-def needed(settings: Settings) -> tuple[str, ...]:
+def needed_programs(settings: Settings) -> tuple[str, ...]:
     """The programs beside git, sorted."""
     found: set[str] = set()
     for repository in settings.repositories:
@@ -38,21 +38,21 @@ def needed(settings: Settings) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def gather(needed: tuple[str, ...]) -> Facts:
+def gather_programs(needed: tuple[str, ...]) -> ProgramFacts:
     """Look for them. Raises OSError."""
     if shutil.which("git") is None:
-        return Facts("", tuple(name for name in needed if name != HTTPS and shutil.which(name) is None))
+        return ProgramFacts("", tuple(name for name in needed if name != HTTPS and shutil.which(name) is None))
     folder = Path(_said("--exec-path").strip())
     missing = [name for name in needed if shutil.which(name) is None and not (folder / name).exists()]
-    return Facts(_said("version").strip() or "git", tuple(missing))
+    return ProgramFacts(_said("version").strip() or "git", tuple(missing))
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge_programs(facts: ProgramFacts) -> list[DoctorFinding]:
     """What is missing."""
     return [*_of_git(facts.git), *(_missing(name) for name in facts.missing)]
 
 
-def _of_git(said: str) -> Iterator[Finding]:
+def _of_git(said: str) -> Iterator[DoctorFinding]:
     if not said:
         yield error(NAME, "there is no program git", "install it, or put its folder into PATH")
         return
@@ -66,7 +66,7 @@ def _of_git(said: str) -> Iterator[Finding]:
         yield ok(NAME, said)
 
 
-def _missing(name: str) -> Finding:
+def _missing(name: str) -> DoctorFinding:
     package = "the package of git that has it" if name == HTTPS else "openssh-client, or what has it here"
     return error(NAME, f"there is no program {name}, which a repository of the settings needs", f"install {package}")
 

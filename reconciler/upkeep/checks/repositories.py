@@ -12,19 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.errors import ReconcilerError
-from reconciler.git.refs import Head
+from reconciler.git.refs import RefHead
+from reconciler.model.errors import ReconcilerError
 from reconciler.remotes.following import Remotes
-from reconciler.remotes.sharing import Place
+from reconciler.remotes.sharing import RemotePlace
 from reconciler.remotes.sources import Source
-from reconciler.upkeep.findings import Finding, error, ok
+from reconciler.upkeep.findings import DoctorFinding, error, ok
 
 NAME = "repositories"
 SECONDS = 30.0  # for one, however long `timeout` lets a git go on
 SHOWN = 12  # characters of a commit
 
 
-class Named(NamedTuple):
+class NamedRepository(NamedTuple):
     """A repository of the settings; of a suspended one nothing is asked."""
 
     name: str
@@ -32,24 +32,24 @@ class Named(NamedTuple):
     is_suspended: bool
 
 
-class Facts(NamedTuple):
+class RepositoryFacts(NamedTuple):
     """One of them: where it is, or what is wrong with it."""
 
-    named: Named
-    head: Head | None
+    named: NamedRepository
+    head: RefHead | None
     fault: str
 
 
-async def gather(repositories: Sequence[Named], *, state: Path) -> list[Facts]:
+async def gather_repositories(repositories: Sequence[NamedRepository], *, state: Path) -> list[RepositoryFacts]:
     """Look at all of them at once. `state` is the state directory, where no repository may lead."""
     above = state if _runs_no_programs(tempfile.gettempdir()) and _is_ours(state) else None
     with tempfile.TemporaryDirectory(prefix=".reconciler-doctor-", dir=above, ignore_cleanup_errors=True) as folder:
 
-        def place(_: Source) -> Place:
+        def place(_: Source) -> RemotePlace:
             number = len(list(Path(folder).iterdir()))
             home = Path(folder, str(number))
             home.mkdir()
-            return Place(home / "mirror.git", home / "git", state)
+            return RemotePlace(home / "mirror.git", home / "git", state)
 
         remotes = Remotes(place, clock=time.monotonic)
         try:
@@ -58,12 +58,12 @@ async def gather(repositories: Sequence[Named], *, state: Path) -> list[Facts]:
             await remotes.close()
 
 
-def judge(facts: Sequence[Facts]) -> list[Finding]:
+def judge_repositories(facts: Sequence[RepositoryFacts]) -> list[DoctorFinding]:
     """What is wrong with them."""
     return [_of_one(each) for each in facts] or [ok(NAME, "the settings name none, so nothing is watched")]
 
 
-def _of_one(facts: Facts) -> Finding:
+def _of_one(facts: RepositoryFacts) -> DoctorFinding:
     name = facts.named.name
     if facts.named.is_suspended:
         return ok(NAME, f"{name} is suspended in the settings, and nobody looked")
@@ -80,13 +80,15 @@ def _is_ours(folder: Path) -> bool:
     return folder.is_dir() and folder.stat().st_uid == os.geteuid()
 
 
-async def _one(named: Named, remotes: Remotes) -> Facts:
+async def _one(named: NamedRepository, remotes: Remotes) -> RepositoryFacts:
     if named.is_suspended:
-        return Facts(named, None, "")
+        return RepositoryFacts(named, None, "")
     try:
         async with asyncio.timeout(SECONDS):
-            return Facts(named, await remotes.follow(named.source).look(insists=True), "")
+            return RepositoryFacts(named, await remotes.follow(named.source).look(insists=True), "")
     except ReconcilerError as fault:
-        return Facts(named, None, fault.message)
+        return RepositoryFacts(named, None, fault.message)
     except TimeoutError:
-        return Facts(named, None, f"no answer within {SECONDS:g} seconds; look at the network, or at the server")
+        return RepositoryFacts(
+            named, None, f"no answer within {SECONDS:g} seconds; look at the network, or at the server"
+        )

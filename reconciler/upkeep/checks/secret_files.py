@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler import regular_files
-from reconciler.counting import counted
+from reconciler.model.text import counted
 from reconciler.settings.models import Settings
-from reconciler.upkeep.findings import Finding, error, ok, warning
+from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
 
 NAME = "files"
 MOST_BYTES = 4 << 20
@@ -19,7 +19,7 @@ OTHERS_ENTER = 0o001
 MOST_ENTRIES = 1000
 
 
-class Named(NamedTuple):
+class NamedFile(NamedTuple):
     """A file that a setting names, and whether it holds a secret."""
 
     setting: str
@@ -27,35 +27,35 @@ class Named(NamedTuple):
     is_secret: bool
 
 
-class Facts(NamedTuple):
+class SecretFileFacts(NamedTuple):
     """One of them: what is wrong with reading it, nothing when it can be read, and its mode."""
 
-    named: Named
+    named: NamedFile
     wrong: str
     mode: int
 
 
-def named(settings: Settings) -> list[Named]:
+def named_files(settings: Settings) -> list[NamedFile]:
     """All of them, in one order."""
     return [each for each in _named(settings) if each is not None]
 
 
-def gather(named: Named) -> Facts:
+def gather_secret_files(named: NamedFile) -> SecretFileFacts:
     """Look at one; nothing of what is in it stays."""
     try:
-        regular_files.read(named.path, limit=MOST_BYTES)
-        return Facts(named, "", stat.S_IMODE(named.path.stat().st_mode))
+        regular_files.read_file(named.path, limit=MOST_BYTES)
+        return SecretFileFacts(named, "", stat.S_IMODE(named.path.stat().st_mode))
     except FileNotFoundError:
-        return Facts(named, "does not exist", 0)
+        return SecretFileFacts(named, "does not exist", 0)
     except OSError as problem:
-        return Facts(named, f"cannot be read ({os.strerror(problem.errno or 0)})", 0)
+        return SecretFileFacts(named, f"cannot be read ({os.strerror(problem.errno or 0)})", 0)
     except regular_files.NotAFile:
-        return Facts(named, "is not a regular file", 0)
-    except regular_files.TooLarge:
-        return Facts(named, f"has more than {MOST_BYTES >> 20} MiB", 0)
+        return SecretFileFacts(named, "is not a regular file", 0)
+    except regular_files.FileTooLarge:
+        return SecretFileFacts(named, f"has more than {MOST_BYTES >> 20} MiB", 0)
 
 
-def judge(facts: list[Facts]) -> list[Finding]:
+def judge_secret_files(facts: list[SecretFileFacts]) -> list[DoctorFinding]:
     """What is wrong with them."""
     if not facts:
         return [ok(NAME, "the settings name none")]
@@ -63,7 +63,7 @@ def judge(facts: list[Facts]) -> list[Finding]:
     return wrong or [ok(NAME, f"{counted(len(facts), 'file')} of the settings can be read, and no secret by everybody")]
 
 
-def folder(path: Path | None) -> list[Finding]:
+def secrets_folder(path: Path | None) -> list[DoctorFinding]:
     """Those below `secrets.directory`, of which resources name some."""
     if path is None:
         return []
@@ -78,7 +78,7 @@ def folder(path: Path | None) -> list[Finding]:
     return [error(NAME, f"{told}, as {found[0]}", todo)]
 
 
-def config(path: Path | None, *, has_secret: bool) -> list[Finding]:
+def settings_file(path: Path | None, *, has_secret: bool) -> list[DoctorFinding]:
     """The settings file itself, in which a client's secret may stand."""
     if path is None or not has_secret:
         return []
@@ -102,7 +102,7 @@ def _read_by_everybody(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _of_one(facts: Facts) -> Iterator[Finding]:
+def _of_one(facts: SecretFileFacts) -> Iterator[DoctorFinding]:
     path, setting = facts.named.path, facts.named.setting
     if facts.wrong:
         todo = f"mend that, or correct `{setting}`"
@@ -115,7 +115,7 @@ def _of_one(facts: Facts) -> Iterator[Finding]:
         yield warning(NAME, told, f"`chmod go-w {path}`")
 
 
-def _named(settings: Settings) -> Iterator[Named | None]:
+def _named(settings: Settings) -> Iterator[NamedFile | None]:
     yield _one("tls.certFile", settings.tls.cert_file, is_secret=False)
     yield _one("tls.keyFile", settings.tls.key_file, is_secret=True)
     yield _one("outbound.caFile", settings.outbound.ca_file, is_secret=False)
@@ -134,5 +134,5 @@ def _named(settings: Settings) -> Iterator[Named | None]:
         yield _one(f"alerts[{number}].secretFile", alert.secret_file, is_secret=True)
 
 
-def _one(setting: str, path: Path | None, *, is_secret: bool) -> Named | None:
-    return None if path is None else Named(setting, path, is_secret)
+def _one(setting: str, path: Path | None, *, is_secret: bool) -> NamedFile | None:
+    return None if path is None else NamedFile(setting, path, is_secret)

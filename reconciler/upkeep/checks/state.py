@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.upkeep.findings import Finding, error, ok, warning
+from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
 
 NAME = "state directory"
 MOST_ENTRIES = 1000
@@ -16,7 +16,7 @@ PRIVATE = (".db", "lock", "-password")  # how names end of what holds secrets, o
 ROOT = 0
 
 
-class Entry(NamedTuple):
+class StateEntry(NamedTuple):
     """A file or folder: whose it is, and its mode."""
 
     path: Path
@@ -24,28 +24,28 @@ class Entry(NamedTuple):
     mode: int
 
 
-class Facts(NamedTuple):
+class StateFacts(NamedTuple):
     """The folder, None when there is none, what is in it, sorted, and the user that looks."""
 
     path: Path
-    folder: Entry | None
-    entries: tuple[Entry, ...]
+    folder: StateEntry | None
+    entries: tuple[StateEntry, ...]
     user: int
 
 
-def gather(path: Path) -> Facts:
+def gather_state(path: Path) -> StateFacts:
     """Look. Raises OSError."""
     try:
         folder = _entry(path)
     except FileNotFoundError:
-        return Facts(path, None, (), os.geteuid())
+        return StateFacts(path, None, (), os.geteuid())
     if not stat.S_ISDIR(folder.mode) or not os.access(path, os.R_OK | os.X_OK):
-        return Facts(path, folder, (), os.geteuid())
+        return StateFacts(path, folder, (), os.geteuid())
     names = sorted(path.iterdir())[:MOST_ENTRIES]
-    return Facts(path, folder, tuple(_entry(name) for name in names), os.geteuid())
+    return StateFacts(path, folder, tuple(_entry(name) for name in names), os.geteuid())
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge_state(facts: StateFacts) -> list[DoctorFinding]:
     """What is wrong with it."""
     if facts.folder is None:
         return [ok(NAME, f"{facts.path} is not there yet; the first start makes it")]
@@ -63,7 +63,7 @@ def user(number: int) -> str:
         return str(number)
 
 
-def _wrong(facts: Facts, folder: Entry) -> Iterator[Finding]:
+def _wrong(facts: StateFacts, folder: StateEntry) -> Iterator[DoctorFinding]:
     owner = user(folder.owner)
     if facts.user not in (folder.owner, ROOT):
         told = f"{facts.path} belongs to {owner}, and this is {user(facts.user)}"
@@ -82,7 +82,7 @@ def _looking_as(owner: str, path: Path) -> str:
     return f"look as {owner}: `runuser -u {owner} -- reconciler doctor --state-dir {path}`"
 
 
-def _of_entry(entry: Entry, folder: Entry) -> Iterator[Finding]:
+def _of_entry(entry: StateEntry, folder: StateEntry) -> Iterator[DoctorFinding]:
     if entry.owner != folder.owner:
         told = f"{entry.path} belongs to {user(entry.owner)}, so that the service of {user(folder.owner)} cannot use it"
         yield error(NAME, told, f"`chown -R --reference={folder.path} {entry.path}`")
@@ -91,6 +91,6 @@ def _of_entry(entry: Entry, folder: Entry) -> Iterator[Finding]:
         yield error(NAME, told, f"`chmod 600 {entry.path}`")
 
 
-def _entry(path: Path) -> Entry:
+def _entry(path: Path) -> StateEntry:
     found = path.lstat() if path.is_symlink() else path.stat()
-    return Entry(path, found.st_uid, found.st_mode)
+    return StateEntry(path, found.st_uid, found.st_mode)

@@ -6,14 +6,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.counting import counted
-from reconciler.errors import ReconcilerError, Refused
+from reconciler.model.errors import ReconcilerError, Refused
+from reconciler.model.text import counted
 from reconciler.store import checksums, connections
 from reconciler.store.contract import DamagedVersion
 from reconciler.upkeep import copies, databases, files
-from reconciler.upkeep.databases import STORE, Identity, Kind
-from reconciler.upkeep.findings import Finding, error, ok, warning
-from reconciler.upkeep.watches import Watch
+from reconciler.upkeep.databases import STORE, DatabaseIdentity, DatabaseKind
+from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
+from reconciler.upkeep.watches import ProgressWatch
 
 QUICK_SECONDS = 15.0
 FULL_SECONDS = 3600.0
@@ -23,38 +23,40 @@ NAMED = 10  # damaged versions that a sentence names
 LITTLE_BYTES = 256 << 20  # what is smaller may be as empty as it likes
 
 
-class Facts(NamedTuple):
+class StoreFacts(NamedTuple):
     """One of them: `fault` when it cannot be used, what it is else, and what SQLite said of it, empty when it had no
     time for that, which is more where the look `is_full`.
     """
 
     path: Path
-    kind: Kind
+    kind: DatabaseKind
     exists: bool
     fault: str = ""
-    identity: Identity | None = None
+    identity: DatabaseIdentity | None = None
     verdict: str = ""
     is_full: bool = False
     damaged: tuple[DamagedVersion, ...] = ()  # stored versions without their checksum
 
 
-def gather(path: Path, kind: Kind, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> Facts:
+def gather_stores(
+    path: Path, kind: DatabaseKind, *, is_full: bool, clock: Callable[[], float] = time.monotonic
+) -> StoreFacts:
     """Look."""
     if not path.exists():
-        return Facts(path, kind, exists=False)
+        return StoreFacts(path, kind, exists=False)
     try:
-        found = copies.look(path, kind)
-        watch = Watch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
+        found = copies.look_at_copy(path, kind)
+        watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
         verdict = _verdict(path, kind, is_full, watch)
         damaged: tuple[DamagedVersion, ...] = ()
         if is_full and verdict == "ok" and kind is STORE and found.version == kind.latest:
             verdict, damaged = _damaged(path, kind, watch)
-        return Facts(path, kind, exists=True, identity=found, verdict=verdict, is_full=is_full, damaged=damaged)
+        return StoreFacts(path, kind, exists=True, identity=found, verdict=verdict, is_full=is_full, damaged=damaged)
     except ReconcilerError as problem:
-        return Facts(path, kind, exists=True, fault=problem.message)
+        return StoreFacts(path, kind, exists=True, fault=problem.message)
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge_stores(facts: StoreFacts) -> list[DoctorFinding]:
     """What is wrong with it."""
     name = facts.kind.file
     if not facts.exists and facts.kind is STORE:
@@ -74,8 +76,8 @@ def judge(facts: Facts) -> list[Finding]:
     return [*_told(facts, facts.identity), *_free(facts, facts.identity)]
 
 
-def _told(facts: Facts, found: Identity) -> list[Finding]:
-    name, what = facts.kind.file, f"{facts.path}: version {found.version}, {files.size(found.size)}"
+def _told(facts: StoreFacts, found: DatabaseIdentity) -> list[DoctorFinding]:
+    name, what = facts.kind.file, f"{facts.path}: version {found.version}, {files.size_text(found.size)}"
     if not facts.verdict:
         told = f"{what}, too large to be looked through in {FULL_SECONDS if facts.is_full else QUICK_SECONDS:g} seconds"
         return [warning(name, told, ELSEWHERE if facts.is_full else "look through it with `reconciler doctor --full`")]
@@ -84,15 +86,15 @@ def _told(facts: Facts, found: Identity) -> list[Finding]:
     return [ok(name, f"{what}, whole")]
 
 
-def _free(facts: Facts, found: Identity) -> list[Finding]:
+def _free(facts: StoreFacts, found: DatabaseIdentity) -> list[DoctorFinding]:
     free = found.free_pages * found.page_bytes
     if free < LITTLE_BYTES or free < found.size * MUCH_FREE:
         return []
-    told = f"{files.size(free)} of {facts.path} are unused, and go to what comes"
+    told = f"{files.size_text(free)} of {facts.path} are unused, and go to what comes"
     return [ok(facts.kind.file, f"{told}; `vacuum` in a stopped service gives them back (docs/upgrades.md)")]
 
 
-def _mending(kind: Kind) -> str:
+def _mending(kind: DatabaseKind) -> str:
     if kind is STORE:
         return "stop the service, and restore a backup"
     return f"stop the service, and remove {kind.file}: everybody signs in again"
@@ -102,7 +104,7 @@ def _name(one: DamagedVersion) -> str:
     return f"version {one.version} of the {one.kind} {one.name} (project {one.project})"
 
 
-def _damaged(path: Path, kind: Kind, watch: Watch) -> tuple[str, tuple[DamagedVersion, ...]]:
+def _damaged(path: Path, kind: DatabaseKind, watch: ProgressWatch) -> tuple[str, tuple[DamagedVersion, ...]]:
     """What SQLite would say, which looks at no checksum of ours, and the damaged versions."""
     found: list[DamagedVersion] = []
     with connections.faults("read", of=kind.name), closing(connections.open_reader(path)) as connection:
@@ -115,10 +117,10 @@ def _damaged(path: Path, kind: Kind, watch: Watch) -> tuple[str, tuple[DamagedVe
     return "ok", tuple(found)
 
 
-def _verdict(path: Path, kind: Kind, is_full: bool, watch: Watch) -> str:
+def _verdict(path: Path, kind: DatabaseKind, is_full: bool, watch: ProgressWatch) -> str:
     with connections.faults("read", of=kind.name), closing(connections.open_reader(path)) as connection:
-        databases.identity(connection)
+        databases.database_identity(connection)
         try:
-            return copies.verdict(connection, name=kind.file, watch=watch, is_quick=not is_full)
+            return copies.copy_verdict(connection, name=kind.file, watch=watch, is_quick=not is_full)
         except Refused:  # the time is up
             return ""

@@ -1,0 +1,64 @@
+"""Resources that every project has from the start, and the names that are reserved."""
+
+import hashlib
+from functools import cache
+from typing import cast
+
+import schemas
+from reconciler.model import documents, positions, values
+from reconciler.model.names import Key
+from reconciler.model.values import Value
+
+RESERVED = frozenset(
+    {
+        Key("DestinationType", "webhook"),
+        Key("ExtensionType", "file_storage"),
+        Key("Extension", "file_storage_persistent_queue"),
+    }
+)
+"""What the service itself executes. A project's own type of any other built-in name shadows the built-in one."""
+
+
+@cache
+def built_in() -> dict[Key, dict[str, Value]]:
+    """The documents by key, in the order of keys. Nobody may change what is inside."""
+    documents = [_document(data) for _, data in schemas.built_in()]
+    return dict(sorted((_key(document), document) for document in documents))
+
+
+@cache
+def shown() -> dict[Key, bytes]:
+    """What a reader gets of each, in the order of keys; the same bytes in every process."""
+    return {key: _body(key, document) for key, document in built_in().items()}
+
+
+@cache
+def built_in_ids() -> dict[str, Key]:
+    """Whose id each of their `metadata.id` is."""
+    return {_id(key): key for key in built_in()}
+
+
+def _body(key: Key, document: dict[str, Value]) -> bytes:
+    """A resource as others are; nobody modified it, so there is no date of that."""
+    metadata: dict[str, Value] = {
+        **cast("dict[str, Value]", document["metadata"]),
+        "id": _id(key),
+        "hash": hashlib.sha256(values.canonical_json(document["spec"])).hexdigest(),
+        "version": 1,
+    }
+    status: dict[str, Value] = {"latest": True, "source": {"type": "builtin"}}
+    return values.canonical_json({**document, "metadata": metadata, "status": status})
+
+
+def _id(key: Key) -> str:
+    return f"builtin.{key.kind}.{key.name}"
+
+
+def _document(data: bytes) -> dict[str, Value]:
+    [document] = documents.read(data, syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
+    return cast("dict[str, Value]", document.value)  # a test holds every file against its kind's schema
+
+
+def _key(document: dict[str, Value]) -> Key:
+    metadata = cast("dict[str, Value]", document["metadata"])
+    return Key(str(document["kind"]), str(metadata["name"]))

@@ -1,0 +1,141 @@
+"""CODEOWNERS files, as GitHub and GitLab read them.
+
+The last line that matches counts, and one without owners means that nobody owns what it matches. Patterns are those of
+`.gitignore`, less what GitHub leaves out: `[` has no meaning, so such a line is left out. GitLab's sections are
+understood: each counts for itself, and its default owners stand in for a line without any; `!` takes files out of a
+section.
+
+Gitea and Forgejo read regular expressions in these files. They are not understood: whoever may push writes them, and an
+expression can take for ever. Where only those forges look, nothing is read.
+
+Bounded by `MAX_CHARACTERS` and `MAX_LINES`. Lines without wildcards cost nothing more for a file than its folders; of
+the others only `MAX_WILDCARDS` count, and what they say of a folder is kept.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reconciler.model import gitignore
+from reconciler.model.gitignore import Pattern
+
+PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
+"""Where such a file may lie, in the order in which forges look; the first one counts."""
+
+MAX_CHARACTERS = 3 << 20  # GitHub does not read a file of more than 3 MB either
+MAX_LINES = 20_000
+MAX_WILDCARDS = 500
+MAX_PATTERN = 1_000  # characters
+MAX_OWNERS = 50  # of a line, and of a file
+
+_SECTION = re.compile(r"\^?\[([^\]\n]{1,200})\](?:\[\d+\])?(.*)")
+_OWNER = re.compile(r"@{0,2}[^\s@]{1,200}(?:@[^\s@]{1,200})?")
+_WORDS = re.compile(r"(?:\\.|[^\s\\]|\\$)+")
+_WILD = re.compile(r"[*?\\]")
+
+
+@dataclass(slots=True)
+class _Section:
+    """Lines that count together. A line is known by its number; `owners` has those of each."""
+
+    default: tuple[str, ...] = ()
+    owners: list[tuple[str, ...]] = field(default_factory=list)
+    rooted: dict[str, int] = field(default_factory=dict)  # a path from the root
+    anywhere: dict[str, int] = field(default_factory=dict)  # a name at any depth
+    rooted_folders: dict[str, int] = field(default_factory=dict)
+    anywhere_folders: dict[str, int] = field(default_factory=dict)
+    wild: list[tuple[int, Pattern, bool]] = field(default_factory=list)  # and whether it takes in what is below
+    known: dict[str, int] = field(default_factory=dict)  # the line that says most of each folder
+
+    def of(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The owners of a file, by the names of its path."""
+        line = max(self._folders(names[:-1]), self._itself(names, is_folder=False))
+        return self.owners[line] if line >= 0 else ()
+
+    def add(self, pattern: str, owners: tuple[str, ...]) -> None:
+        """One more line, which overrides those before it."""
+        self.owners.append(owners)
+        line = len(self.owners) - 1
+        if _WILD.search(pattern):
+            if (compiled := gitignore.parse(pattern)) is not None:
+                self.wild.append((line, compiled, not pattern.endswith("/*")))
+            return
+        name = pattern.strip("/")
+        is_rooted = "/" in pattern.removesuffix("/")
+        if pattern.endswith("/"):
+            (self.rooted_folders if is_rooted else self.anywhere_folders)[name] = line
+        else:
+            (self.rooted if is_rooted else self.anywhere)[name] = line
+
+    def _folders(self, names: Sequence[str]) -> int:
+        """The last line that takes in a folder or one above it; -1 for none."""
+        found = -1
+        for depth in range(1, len(names) + 1):
+            path = "/".join(names[:depth])
+            if path not in self.known:
+                self.known[path] = max(found, self._itself(names[:depth], is_folder=True))
+            found = self.known[path]
+        return found
+
+    def _itself(self, names: Sequence[str], *, is_folder: bool) -> int:
+        """The last line that matches just this path."""
+        path, name = "/".join(names), names[-1]
+        found = max(self.rooted.get(path, -1), self.anywhere.get(name, -1))
+        if is_folder:
+            found = max(found, self.rooted_folders.get(path, -1), self.anywhere_folders.get(name, -1))
+        for line, pattern, takes_in in reversed(self.wild):
+            if line <= found:
+                break
+            if (takes_in or not is_folder) and pattern.matches(names, is_folder=is_folder):
+                return line
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CodeOwners:
+    """A file of owners, to be asked."""
+
+    sections: tuple[_Section, ...]
+
+    def of(self, path: str) -> tuple[str, ...]:
+        """Who owns the file at this path from the repository's root, in the order of the file; empty for nobody."""
+        names = path.split("/")
+        found = dict.fromkeys(owner for section in self.sections for owner in section.of(names))
+        return tuple(found)[:MAX_OWNERS]
+
+
+def parse(text: str) -> CodeOwners:
+    """What the text of a CODEOWNERS file tells. Lines that mean nothing are left out; a file too long tells nothing."""
+    if len(text) > MAX_CHARACTERS:
+        return CodeOwners(())
+    section = _Section()
+    sections = {"": section}
+    wildcards = 0
+    for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
+        if heading := _SECTION.fullmatch(line.strip()):
+            section = sections.setdefault(heading[1].strip().casefold(), _Section())
+            section.default = _owners(heading[2].split()) or section.default
+        elif rule := _rule(line, section.default):
+            wildcards += bool(_WILD.search(rule[0]))
+            if wildcards <= MAX_WILDCARDS or not _WILD.search(rule[0]):
+                section.add(*rule)
+    return CodeOwners(tuple(sections.values()))
+
+
+def _rule(line: str, default: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
+    """A line's pattern and owners; None for what is no rule."""
+    words = _WORDS.findall(line)
+    if not words or words[0].startswith("#") or "[" in words[0] or len(words[0]) > MAX_PATTERN:
+        return None
+    comment = next((at for at, word in enumerate(words) if at and word.startswith("#")), len(words))
+    named = _owners(words[1:comment])
+    if words[0].startswith("!"):
+        return words[0][1:], ()
+    if comment > 1 and not named:
+        return None  # names nobody, as GitHub sees it too
+    return words[0], named or default
+
+
+def _owners(words: Sequence[str]) -> tuple[str, ...]:
+    found = (word for word in words if "@" in word and _OWNER.fullmatch(word))
+    return tuple(dict.fromkeys(found))[:MAX_OWNERS]

@@ -1,0 +1,385 @@
+"""Types of components: parameter definitions, and the rules that they compile to."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from reconciler.model import validators, values
+from reconciler.model.values import Value
+from reconciler.model.violations import listed
+
+# What a type says of its parameters, as frozen values.
+
+
+class Operator(StrEnum):
+    """How a condition compares."""
+
+    EQUALS = "equals"
+    NOT_EQUALS = "notEquals"
+    CONTAINS_ANY = "containsAny"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that must hold of another parameter."""
+
+    name: str
+    operator: Operator
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The definition of one parameter. A default of None is none; so is every empty one."""
+
+    index: int  # in the list of definitions
+    name: str
+    type: str
+    label: str = ""
+    description: str = ""
+    required: bool = False
+    default: Value = None
+    valid_values: tuple[str, ...] = ()
+    relevant_if: tuple[Condition, ...] = ()  # all must hold
+    sensitive: bool = False
+    creatable: bool = False  # an enum takes values beyond the valid ones
+    minimum: int | None = None  # of an int
+    maximum: int | None = None
+
+
+def read_definitions(spec: Value) -> tuple[Definition, ...]:
+    """The definitions of a type whose document fits its schema, in order; of one name, the first.
+
+    What does not have the documented shape is passed over: a type in the store may be older than the schema.
+    """
+    found: dict[str, Definition] = {}
+    for index, item in enumerate(_list(_dict(spec).get("parameters"))):
+        definition = _definition(index, _dict(item))
+        if definition is not None:
+            found.setdefault(definition.name, definition)
+    return tuple(found.values())
+
+
+def is_empty_value(value: Value) -> bool:
+    """Whether a value is none: nothing, or an empty text, list or map."""
+    return value is None or value in ("", [], {})
+
+
+def _definition(index: int, item: dict[str, Value]) -> Definition | None:
+    name, kind, default = item.get("name"), item.get("type"), item.get("default")
+    if not isinstance(name, str) or not isinstance(kind, str):
+        return None
+    options = _dict(item.get("options"))
+    return Definition(
+        index=index,
+        name=name,
+        type=kind,
+        label=_text(item.get("label")),
+        description=_text(item.get("description")),
+        required=item.get("required") is True,
+        default=None if is_empty_value(default) else default,
+        valid_values=tuple(value for value in _list(item.get("validValues")) if isinstance(value, str)),
+        relevant_if=tuple(_conditions(item)),
+        sensitive=options.get("sensitive") not in (None, False),  # whatever it says instead: rather hidden than shown
+        creatable=options.get("creatable") is True,
+        minimum=_integer(item.get("minimum")),
+        maximum=_integer(item.get("maximum")),
+    )
+
+
+def _conditions(item: dict[str, Value]) -> Iterator[Condition]:
+    for each in map(_dict, _list(item.get("relevantIf"))):
+        name, operator = each.get("name"), each.get("operator")
+        if isinstance(name, str) and isinstance(operator, str) and operator in set(Operator):
+            yield Condition(name, Operator(operator), each.get("value"))
+
+
+def _dict(value: Value) -> dict[str, Value]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Value) -> list[Value]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _integer(value: Value) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# The types that parameters have: what each accepts, and the one form in which its values are compared.
+#
+# Types that are not in the table take any JSON: those of `OPEN`, and, in a definition that an earlier version stored,
+# types that nobody knows.
+
+ParameterSchema = dict[str, Any]
+
+# 18 digits: they always fit in 64 bits, and a number that needs more can be written without quotes.
+INTEGER = "^-?[0-9]{1,18}$"
+_INTEGER = re.compile(INTEGER[1:-1])
+# No separator, and no dot at the beginning: it leads neither out of a folder nor to a hidden file.
+FILENAME = "^[A-Za-z0-9][-A-Za-z0-9_.]*$"
+LONGEST_FILENAME = 255  # characters, all of one byte; what file systems take
+_BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterType:
+    """What values of one type are.
+
+    `canonical` gives equal values one form and leaves alone what is no value of the type. `empty` are the values that
+    the type accepts, but that count as none.
+    """
+
+    schema: Callable[[Definition], ParameterSchema]
+    empty: tuple[Value, ...] = ()
+    canonical: Callable[[Value], Value] | None = None
+
+
+def parameter_type(definition: Definition) -> ParameterType:
+    """The row for a definition."""
+    return _CREATABLE if definition.type == "enum" and definition.creatable else TYPES.get(definition.type, ANYTHING)
+
+
+def _integer_value(value: Value) -> Value:
+    if isinstance(value, str):
+        return int(value) if _INTEGER.fullmatch(value) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _boolean(value: Value) -> Value:
+    return _BOOLEANS.get(value, value) if isinstance(value, str) else value
+
+
+def _integers(definition: Definition) -> ParameterSchema:
+    schema: ParameterSchema = {
+        "type": ["integer", "string"],
+        "pattern": INTEGER,
+        "errorMessage": dict.fromkeys(("type", "pattern"), "is not an integer"),
+    }
+    bounds = {"minimum": definition.minimum, "maximum": definition.maximum}
+    return schema | {keyword: bound for keyword, bound in bounds.items() if bound is not None}
+
+
+def _booleans(_: Definition) -> ParameterSchema:
+    return {"enum": [True, False, *_BOOLEANS], "errorMessage": {"enum": "is not true or false"}}
+
+
+def _enumerated(definition: Definition) -> ParameterSchema:
+    values = list(dict.fromkeys(definition.valid_values))
+    return {"enum": values, "errorMessage": {"enum": f"is not one of {listed(values)}"}}
+
+
+def _creatable(definition: Definition) -> ParameterSchema:
+    return {"type": "string", "examples": list(definition.valid_values)}
+
+
+def _strings(_: Definition) -> ParameterSchema:
+    return {"type": "string"}
+
+
+def _filenames(_: Definition) -> ParameterSchema:
+    message = "is not a plain name: letters, digits, `-`, `_` or `.`, beginning with a letter or digit"
+    return {
+        "type": "string",
+        "maxLength": LONGEST_FILENAME,
+        # The empty one, which counts as none, never comes this far.
+        "pattern": FILENAME,
+        "errorMessage": {"pattern": message},
+    }
+
+
+def _yaml(_: Definition) -> ParameterSchema:
+    return {"type": "string", "format": validators.YAML, "errorMessage": {"format": "does not parse as YAML"}}
+
+
+def _timezones(_: Definition) -> ParameterSchema:
+    message = "is not the name of a time zone in IANA's database, such as `Europe/Berlin`"
+    return {"type": "string", "format": validators.TIMEZONE, "errorMessage": {"format": message}}
+
+
+def _lists(each: Callable[[Definition], ParameterSchema]) -> Callable[[Definition], ParameterSchema]:
+    return lambda definition: {"type": "array", "items": each(definition)}
+
+
+def _maps(each: Callable[[Definition], ParameterSchema]) -> Callable[[Definition], ParameterSchema]:
+    return lambda definition: {"type": "object", "additionalProperties": each(definition)}
+
+
+TYPES: dict[str, ParameterType] = {
+    "string": ParameterType(_strings, empty=("",)),
+    "filename": ParameterType(_filenames, empty=("",)),
+    "timezone": ParameterType(_timezones),
+    "int": ParameterType(_integers, canonical=_integer_value),
+    "bool": ParameterType(_booleans, canonical=_boolean),
+    "strings": ParameterType(_lists(_strings), empty=([],)),
+    "metrics": ParameterType(_lists(_strings), empty=([],)),
+    "enum": ParameterType(_enumerated),
+    "enums": ParameterType(_lists(_enumerated), empty=([],)),
+    "map": ParameterType(_maps(_strings), empty=({},)),
+    "mapToEnum": ParameterType(_maps(_enumerated), empty=({},)),
+    "yaml": ParameterType(_yaml, empty=("",)),
+}
+_CREATABLE = ParameterType(_creatable, empty=("",))
+ANYTHING = ParameterType(lambda _: {}, empty=(None, "", [], {}))
+
+ENUMERATED = frozenset({"enum", "enums", "mapToEnum"})
+"""The types whose values stand in `validValues`."""
+
+OPEN = ("telemetrySelector", "condition", "routes", "fraction", "fileLogSort", "awsCloudwatchNamedField")
+"""The types whose values are for the collector alone."""
+
+NAMES = (*TYPES, *OPEN)
+"""All that a definition may say."""
+
+MAPS = frozenset({"map", "mapToEnum"})
+_LISTS = frozenset({"strings", "metrics", "enums"})
+TAKES = {
+    **dict.fromkeys(TYPES, "a string"),
+    **dict.fromkeys(_LISTS, "a list of strings"),
+    **dict.fromkeys(MAPS, "an object"),
+    "int": "an integer",
+    "bool": "true or false",
+}
+"""What values of each type are, in words."""
+
+
+def is_of(value: Value, name: str) -> bool:
+    """Whether a value has the type of this name, whatever else its definition asks of it."""
+    if name in _LISTS:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, dict) if name in MAPS else is_entry(value, name)
+
+
+def is_entry(value: Value, name: str) -> bool:
+    """The same for a value of a single one, and for an entry of a list."""
+    if name not in TYPES:
+        return True
+    if name == "int":
+        number = _integer_value(value)
+        return isinstance(number, int) and not isinstance(number, bool)
+    if name == "bool":
+        return isinstance(_boolean(value), bool)
+    return isinstance(value, str)
+
+
+# A type of components, made ready to judge values: its JSON Schema, compiled, and what follows from its definitions.
+#
+# The schema describes an object of values by name, each in canonical form, those that count as none left out. Under it
+# a condition of `relevantIf` sees what was given, and where nothing was, the default, which is known beforehand.
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentType:
+    """A type, compiled. Costs some tenths of a millisecond to make, so keep it; nobody may change what is inside."""
+
+    name: str
+    definitions: Mapping[str, Definition] = field(repr=False)  # by name, in order
+    types: Mapping[str, ParameterType] = field(repr=False)  # the type of each parameter
+    defaults: Mapping[str, Value] = field(repr=False)  # in canonical form; none for a parameter without one
+    open: frozenset[str] = field(repr=False)  # parameters whose values are no secrets by definition
+    rules: validators.Rules = field(repr=False)
+
+    @property
+    def schema(self) -> ParameterSchema:
+        """JSON Schema 2020-12."""
+        return self.rules.schema
+
+
+def compiled(name: str, definitions: Sequence[Definition]) -> ComponentType:
+    """The type of this name, for messages, with these definitions."""
+    by_name = {definition.name: definition for definition in definitions}
+    defaults = {each.name: canonical_value(each, each.default) for each in definitions if each.default is not None}
+    return ComponentType(
+        name=name,
+        definitions=by_name,
+        types={each.name: parameter_type(each) for each in definitions},
+        defaults=defaults,
+        open=frozenset(each.name for each in definitions if not each.sensitive),
+        rules=validators.compiled(_schema(name, by_name, defaults)),
+    )
+
+
+def canonical_value(definition: Definition | None, value: Value) -> Value:
+    """The form in which values of a parameter are compared: of an int `"8080"` is 8080."""
+    form = None if definition is None else parameter_type(definition).canonical
+    return value if form is None else form(value)
+
+
+def values_schema(definitions: Mapping[str, Definition]) -> ParameterSchema:
+    """What each value has to be, without what has to be there."""
+    return {
+        "type": "object",
+        "properties": {name: _described(definition) for name, definition in definitions.items()},
+        "additionalProperties": False,
+    }
+
+
+def _described(definition: Definition) -> ParameterSchema:
+    about = {"title": definition.label, "description": definition.description, "default": definition.default}
+    told = {keyword: text for keyword, text in about.items() if not is_empty_value(text)}
+    return told | parameter_type(definition).schema(definition)
+
+
+def _schema(name: str, definitions: Mapping[str, Definition], defaults: Mapping[str, Value]) -> ParameterSchema:
+    needed: dict[bytes, tuple[tuple[Condition, ...], list[str]]] = {}
+    for each in definitions.values():
+        if each.required and each.name not in defaults:
+            needed.setdefault(_identity(each.relevant_if), (each.relevant_if, []))[1].append(each.name)
+    schema = {"$schema": _DIALECT, "title": name, **values_schema(definitions)}
+    conditional = []
+    for conditions, names in needed.values():
+        if conditions:
+            holding = [_holds(condition, definitions=definitions, defaults=defaults) for condition in conditions]
+            conditional.append({"if": {"allOf": holding}, "then": {"required": names}})
+        else:
+            schema["required"] = names
+    return schema | ({"allOf": conditional} if conditional else {})
+
+
+def _identity(conditions: tuple[Condition, ...]) -> bytes:
+    """Equal for equal conditions; parameters that matter at the same time share one `if`."""
+    return values.canonical_json([[each.name, each.operator.value, each.value] for each in conditions])
+
+
+def _holds(
+    condition: Condition, *, definitions: Mapping[str, Definition], defaults: Mapping[str, Value]
+) -> dict[str, Any] | bool:
+    """The schema of values under which a condition holds. A parameter that is none, and has no default, is empty."""
+    name, default = condition.name, defaults.get(condition.name)
+    if condition.operator is Operator.CONTAINS_ANY:
+        wanted = condition.value if isinstance(condition.value, list) else [condition.value]
+        wanted = [canonical_value(definitions.get(name), each) for each in wanted]
+        held = default if isinstance(default, list) else [default]
+        by_default = default is not None and any(same_value(each, one) for each in held for one in wanted)
+        among = {"enum": wanted}
+        return _value(name, {"anyOf": [among, {"type": "array", "contains": among}]}, needed=not by_default)
+    value = canonical_value(definitions.get(name), condition.value)
+    equal: dict[str, Any] | bool
+    if is_empty_value(value):
+        equal = default is None and {"not": {"required": [name]}}
+    else:
+        equal = _value(name, {"const": value}, needed=default is None or not same_value(default, value))
+    return {"not": equal} if condition.operator is Operator.NOT_EQUALS else equal
+
+
+def _value(name: str, schema: ParameterSchema, *, needed: bool) -> ParameterSchema:
+    return {"properties": {name: schema}} | ({"required": [name]} if needed else {})
+
+
+def same_value(one: Value, other: Value) -> bool:
+    """Whether two values are equal in JSON, where 1 is 1.0 but not true."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_value, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_value(value, other[key]) for key, value in one.items())
+    return one == other

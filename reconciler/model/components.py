@@ -1,0 +1,351 @@
+"""The components, parameters and references that a document holds."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+from reconciler.model import secret_references
+from reconciler.model.component_types import ComponentType
+from reconciler.model.names import Key
+from reconciler.model.values import Pointer, Value, pointer_text
+from reconciler.model.violations import Violation
+
+# Which components a document holds: the resource itself, those written in place, and the processors of each.
+
+LISTS = {
+    "sources": "Source",
+    "processors": "Processor",
+    "connectors": "Connector",
+    "destinations": "Destination",
+    "extensions": "Extension",
+}
+"""The kind of the components under each key of a Configuration."""
+
+KINDS = frozenset(LISTS.values())
+"""The kinds whose resources are components."""
+
+TYPES = frozenset(f"{kind}Type" for kind in KINDS)
+"""The kinds that define parameters."""
+
+NESTED = {"processors": LISTS["processors"]}
+"""The kind of the components under each key of another component."""
+
+
+class Component(NamedTuple):
+    """A component that has a type of its own, rather than the name of a resource."""
+
+    kind: str  # Destination
+    type: str  # webhook, without a version
+    pointer: Pointer  # from the document's root
+    parameters: list[Value]
+
+    @property
+    def type_key(self) -> Key:
+        """Its type."""
+        return _type_key(self.kind, self.type)
+
+    @property
+    def at(self) -> Pointer:
+        """Where its parameters stand, or would."""
+        return (*self.pointer, "parameters")
+
+
+@lru_cache(maxsize=1024)
+def _type_key(kind: str, name: str) -> Key:
+    """One object for all that are of this type."""
+    return Key(f"{kind}Type", name)
+
+
+def find_components(kind: str, spec: Value) -> tuple[Component, ...]:
+    """The components of a document of this kind, outer ones before those nested in them."""
+    if kind in KINDS:
+        return tuple(_component(spec, kind=kind, pointer=("spec",)))
+    return tuple(_below(spec, lists=LISTS, pointer=("spec",))) if kind == "Configuration" else ()
+
+
+def component_types_of(
+    found: Iterable[Component], lookup: Callable[[Key], ComponentType | None]
+) -> dict[Pointer, ComponentType | None]:
+    """What the search for secrets (`parameters.find`) asks for; its pointers begin below the spec."""
+    return {each.at[1:]: lookup(each.type_key) for each in found}
+
+
+def type_name_of(spec: Value) -> str | None:
+    """The name of the type in the spec of a component, without a version; None when it has none."""
+    named = spec.get("type") if isinstance(spec, dict) else None
+    return unversioned(named) if isinstance(named, str) else None
+
+
+def unversioned(text: str) -> str:
+    """The name in a reference that may end in a version, `nginx:5`."""
+    return text.partition(":")[0]
+
+
+def _component(value: Value, *, kind: str, pointer: Pointer) -> Iterator[Component]:
+    if not isinstance(value, dict):
+        return
+    named, given = value.get("type"), value.get("parameters")
+    if isinstance(named, str):
+        yield Component(kind, unversioned(named), pointer, given if isinstance(given, list) else [])
+    if not value.keys().isdisjoint(NESTED):
+        yield from _below(value, lists=NESTED, pointer=pointer)
+
+
+def _below(value: Value, *, lists: dict[str, str], pointer: Pointer) -> Iterator[Component]:
+    for key, child in value.items() if isinstance(value, dict) else ():
+        if key in lists and isinstance(child, list):
+            for index, each in enumerate(child):
+                yield from _component(each, kind=lists[key], pointer=(*pointer, key, index))
+
+
+# Which resources a document refers to, and where it says so.
+
+WEBHOOK = Key("DestinationType", "webhook")
+STORAGE_TYPE = "file_storage"  # of the extension that a webhook keeps its queue in
+_STORAGE = "persistent_queue_storage"  # the parameter of a webhook that names the extension with its queue
+
+
+class Reference(NamedTuple):
+    """One mention of a resource, in the form in which it is looked up: without a version."""
+
+    kind: str
+    name: str
+    pointer: Pointer  # of the name, from the document's root
+
+    @property
+    def key(self) -> Key:
+        """What it refers to, in the project of the document."""
+        return Key(self.kind, self.name)
+
+
+def references(document: Value) -> tuple[Reference, ...]:
+    """Every reference of a document, in document order; the same resource may come several times."""
+    if not isinstance(document, dict):
+        return ()
+    kind, spec = document.get("kind"), document.get("spec")
+    found: list[Reference] = []
+    if kind == "Configuration":
+        if isinstance(spec, dict):
+            for key, child in spec.items():
+                if key in LISTS:
+                    _add_list(child, LISTS[key], ("spec", key), found)
+    elif isinstance(kind, str) and kind in KINDS:
+        _add_component(spec, kind, ("spec",), found)
+    return tuple(found)
+
+
+def storages(document: Value) -> tuple[Reference, ...]:
+    """Those references that name the extension in which a webhook keeps its queue."""
+    return tuple(one for one in references(document) if one.kind == "Extension" and one.pointer[-1] == "value")
+
+
+def _add_component(value: Value, kind: str, pointer: Pointer, found: list[Reference]) -> None:
+    """What a component refers to: its resource or its type, and what stands below it."""
+    if not isinstance(value, dict):
+        return
+    for key, child in value.items():
+        if key == "type" and isinstance(child, str):
+            found.append(Reference(f"{kind}Type", unversioned(child), (*pointer, key)))
+        elif key == "name" and isinstance(child, str):
+            found.append(Reference(kind, unversioned(child), (*pointer, key)))
+        elif key == "parameters" and isinstance(child, list) and _is_webhook(kind, value.get("type")):
+            _add_storages(child, (*pointer, key), found)
+        elif key in NESTED:
+            _add_list(child, NESTED[key], (*pointer, key), found)
+
+
+def _add_list(value: Value, kind: str, pointer: Pointer, found: list[Reference]) -> None:
+    for index, each in enumerate(value if isinstance(value, list) else ()):
+        _add_component(each, kind, (*pointer, index), found)
+
+
+def _is_webhook(kind: str, named: Value) -> bool:
+    return kind == LISTS["destinations"] and isinstance(named, str) and unversioned(named) == WEBHOOK.name
+
+
+def _add_storages(parameters: list[Value], at: Pointer, found: list[Reference]) -> None:
+    """An empty name is none: the default, which is built in, stands in for it."""
+    for index, parameter in enumerate(parameters):
+        if isinstance(parameter, dict) and parameter.get("name") == _STORAGE:
+            name = parameter.get("value")
+            if isinstance(name, str) and name:
+                found.append(Reference("Extension", unversioned(name), (*at, index, "value")))
+
+
+# Where parameters stand in a spec, and which of their values are secrets.
+#
+# The search covers the whole spec, fields that no schema describes included: a secret must not leave the service
+# because it stood where nobody looked. Nesting is bounded by the readers.
+
+MASK = "(sensitive)"
+"""What the service shows in place of a secret."""
+
+_ALWAYS_SENSITIVE = "headers"  # of a webhook; they carry its credentials
+
+_HEADERS = b'"%b"' % _ALWAYS_SENSITIVE.encode()
+_MASK = MASK.encode()
+_LIST = "parameters"  # the key of every list of them
+_LIST_KEY = b'"%b"' % _LIST.encode()
+
+Types = Mapping[Pointer, ComponentType | None]
+"""The type that a list of parameters belongs to, by the pointer of the list from the spec down; None if unknown."""
+
+UNTYPED: Types = MappingProxyType({})
+
+
+class ParameterMention(NamedTuple):
+    """A text of a value that holds `${`, which may begin a reference to a secret; pointers from the spec down."""
+
+    parameter: Pointer
+    name: str  # of the parameter; '' when it has none
+    pointer: Pointer  # of the text
+    text: str
+    sensitive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FoundParameters:
+    """What a search came across, each with its pointer from the spec down, in document order."""
+
+    lists: list[tuple[Pointer, list[Value]]] = field(
+        default_factory=list, repr=False
+    )  # what stands under a key `parameters`
+    secrets: list[tuple[Pointer, Value]] = field(default_factory=list, repr=False)  # of a map, each of its values
+    masks: list[Pointer] = field(default_factory=list)  # where a value is `(sensitive)`, sensitive or not
+    mentions: list[ParameterMention] = field(
+        default_factory=list, repr=False
+    )  # in secrets, and in values of parameters
+
+
+def find_parameters(spec: Value, types: Types = UNTYPED) -> FoundParameters:
+    """The parameters of a spec and their secrets.
+
+    In a list that `types` names, a value is a secret when its definition or it itself says so, and whenever nobody
+    knows its definition. A value that is one whole reference, `${env:NAME}`, is not the secret but says where it is:
+    it is left out.
+    """
+    found = FoundParameters()
+    _visit(spec, pointer=(), found=found, types=types)
+    return found
+
+
+def may_tell(document: bytes) -> bool:
+    """Whether `find` may come across anything in the spec of a document, in canonical JSON, but what its types call
+    secrets.
+    """
+    # `sensitive` stands in the mask as well, and what is one byte is found many times as fast as what is two.
+    return b"sensitive" in document or _HEADERS in document or (b"$" in document and b"${" in document)
+
+
+def lists_and_masks(spec: Value, document: bytes | None) -> tuple[list[tuple[Pointer, list[Value]]], list[Pointer]]:
+    """Of what `find` comes across in a spec, the lists and the masks.
+
+    `document` is canonical JSON of a document with this spec, if there is any yet: there it shows at once that there is
+    no mask, and only the list that a component has.
+    """
+    if document is not None and _MASK not in document:
+        number = document.count(_LIST_KEY)
+        listed = spec.get(_LIST) if isinstance(spec, dict) else None
+        if number == 0:
+            return [], []
+        if number == 1 and isinstance(listed, list):
+            return [((_LIST,), listed)], []
+    found = find_parameters(spec)
+    return found.lists, found.masks
+
+
+def repeated_parameters(listed: list[Value], *, at: Pointer) -> list[Violation]:
+    """The names that stand in a list of parameters, or of their definitions, already; `at` is the list's pointer."""
+    names = [name for each in listed if isinstance(each, dict) and isinstance(name := each.get("name"), str)]
+    if len(set(names)) == len(names):
+        return []  # as nearly always
+    first: dict[str, int] = {}
+    found = []
+    for index, parameter in enumerate(listed):
+        name = parameter.get("name") if isinstance(parameter, dict) else None
+        if isinstance(name, str) and first.setdefault(name, index) != index:
+            earlier = pointer_text((*at, first[name]))
+            message = f"is the name of {earlier} already; keep one of them"
+            found.append(Violation((*at, index, "name"), message))
+    return found
+
+
+def _visit(value: Value, *, pointer: Pointer, found: FoundParameters, types: Types) -> None:
+    if isinstance(value, dict):
+        sensitive = False
+        if "value" in value:
+            given = value["value"]
+            sensitive = _is_sensitive(value, pointer, types)
+            if sensitive or given == MASK or isinstance(given, (dict, list)):  # a call for each of all would show
+                _collect(given, (*pointer, "value"), found, sensitive=sensitive)
+            if isinstance(given, (dict, list)) or (isinstance(given, str) and "${" in given):
+                found.mentions.extend(_mentions(value, pointer, sensitive=sensitive))
+        for key, child in value.items():
+            if isinstance(child, (dict, list)) and not (sensitive and key == "value"):
+                _visit(child, pointer=(*pointer, key), found=found, types=types)
+    elif isinstance(value, list):
+        if pointer and pointer[-1] == "parameters":
+            found.lists.append((pointer, value))
+        for index, child in enumerate(value):
+            if isinstance(child, (dict, list)):
+                _visit(child, pointer=(*pointer, index), found=found, types=types)
+
+
+def _is_sensitive(value: dict[str, Value], pointer: Pointer, types: Types) -> bool:
+    if value.get("sensitive") not in (None, False):
+        return True  # whatever it says instead, where no schema looked: rather hidden than shown
+    name = value.get("name")
+    if types and pointer[:-1] in types:
+        type_ = types[pointer[:-1]]
+        return type_ is None or not isinstance(name, str) or name not in type_.open
+    return name == _ALWAYS_SENSITIVE and pointer[-2:-1] == ("parameters",)
+
+
+def _collect(value: Value, pointer: Pointer, found: FoundParameters, *, sensitive: bool) -> None:
+    leaves = (
+        [((*pointer, key), child) for key, child in value.items()] if isinstance(value, dict) else [(pointer, value)]
+    )
+    found.masks.extend(_literals(value, pointer))
+    if sensitive:
+        found.secrets.extend((where, leaf) for where, leaf in leaves if not _is_reference(leaf))
+
+
+def _literals(value: Value, pointer: Pointer) -> Iterator[Pointer]:
+    """Where `(sensitive)` stands, however deep."""
+    if value == MASK:
+        yield pointer
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield from _literals(child, (*pointer, key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _literals(child, (*pointer, index))
+
+
+def _mentions(parameter: dict[str, Value], pointer: Pointer, *, sensitive: bool) -> Iterator[ParameterMention]:
+    """In a secret however deep; in another value the text itself, those of a map and those of a list."""
+    if sensitive or pointer[-2:-1] == ("parameters",):
+        name = parameter.get("name")
+        for where, text in _texts(parameter["value"], (*pointer, "value"), depth=None if sensitive else 1):
+            yield ParameterMention(pointer, name if isinstance(name, str) else "", where, text, sensitive)
+
+
+def _texts(value: Value, pointer: Pointer, *, depth: int | None) -> Iterator[tuple[Pointer, str]]:
+    """The texts in a value that hold `${`; `depth` None: however deep."""
+    if isinstance(value, str):
+        if "${" in value:
+            yield pointer, value
+    elif depth != 0 and isinstance(value, (dict, list)):
+        children = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, child in children:
+            yield from _texts(child, (*pointer, step), depth=None if depth is None else depth - 1)
+
+
+def _is_reference(value: Value) -> bool:
+    return (
+        isinstance(value, str)
+        and value.startswith("${")
+        and secret_references.whole_secret_reference(value) is not None
+    )

@@ -1,0 +1,240 @@
+"""Five cron fields and a time zone: the instants that they name.
+
+    Cron.read("0 22 * * 1-5", timezone="Europe/Berlin").after(now)
+
+The fields mean what crontab(5) says:
+
+- Minute, hour, day of month, month, day of week: `*`, a number, a range `1-5`, a step upon either, `*/15` or `1-5/2`,
+  and lists of those. Months and days of the week have names, too, `jan` and `mon`, in any case.
+- The day of the week is 0 to 7, and 0 and 7 are Sunday.
+- When neither the day of the month nor the day of the week begins with `*`, a day needs to match one of them alone.
+
+Where clocks change, fields are those of the time zone's clocks: what is named for minutes that come twice happens
+twice; what is named for minutes that are skipped happens as soon as the clocks have been put forward, once.
+
+The next instant is found in well under a millisecond, a leap day on a Sunday forty years on, too: months that cannot
+match are not looked at, nor changes of clocks but those near now and near to it. (APScheduler's trigger walks there.)
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+LONGEST = 256  # characters
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+EXAMPLE = "`0 22 * * 1-5`"
+
+_ITEM = re.compile(
+    r"(?:(?P<all>\*)|(?P<first>[0-9]{1,2}|[a-z]{3})(?:-(?P<last>[0-9]{1,2}|[a-z]{3}))?)(?:/(?P<step>[0-9]{1,2}))?"
+)
+_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # days of the months, at most
+_MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
+_NEAR = 2 * _DAY  # longer than clocks are ever put forward or back
+
+
+class Unreadable(ValueError):
+    """The text is no schedule; the message goes on after what is meant: "is longer than ..."."""
+
+
+class _Field(NamedTuple):
+    name: str
+    first: int
+    last: int
+    names: tuple[str, ...] = ()  # of the values from `first` on
+
+
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of the month", 1, 31),
+    _Field("month", 1, 12, MONTHS),
+    _Field("day of the week", 0, 7, DAYS),
+)
+
+
+class _Days(NamedTuple):
+    """The days that are named."""
+
+    months: frozenset[int]
+    dates: frozenset[int]
+    weekdays: frozenset[int]  # of `date.isoweekday() % 7`
+    either: bool  # a day matches one of both, not both
+
+    def first(self, start: date) -> date:
+        """The first one from `start` on; there is one in every forty years."""
+        day = start
+        while True:
+            if day.month not in self.months:
+                day = _next_month(day)
+                continue
+            by_date, by_weekday = day.day in self.dates, day.isoweekday() % 7 in self.weekdays
+            if (by_date or by_weekday) if self.either else (by_date and by_weekday):
+                return day
+            day += _DAY
+
+
+def _next_month(day: date) -> date:
+    return date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
+class Cron:
+    """The instants that one text names; aware ones, in UTC."""
+
+    def __init__(self, *, times: list[time], days: _Days, zone: ZoneInfo) -> None:
+        self._times = times  # of each day, in order
+        self._days = days
+        self._zone = zone
+
+    @classmethod
+    def read(cls, text: str, *, timezone: str) -> "Cron":
+        """Raises Unreadable."""
+        return _read(text, timezone)
+
+    def after(self, now: datetime) -> datetime:
+        """The first instant that is named and later than `now`."""
+        start = _whole_minute(now.astimezone(UTC))
+        offset = self._offset(start)
+        first = start + _MINUTE  # that counts
+        while True:
+            found = self._wall(first + offset) - offset
+            is_far = found - start > 2 * _NEAR
+            change = self._change(start, start + _NEAR if is_far else found)
+            if change is None:
+                if not is_far:
+                    return found
+                # Later changes show again, or skip, what is named only when they are near to it.
+                start = found - _NEAR
+                offset, first = self._offset(start), start
+                continue
+            later = self._offset(change)
+            # The clocks go from `change + offset` to `change + later`, and what is between is skipped.
+            if self._wall(change + offset) < change + later:
+                return change
+            start, first, offset = change, change, later
+
+    def _wall(self, start: datetime) -> datetime:
+        """What is named first on clocks that never change, from `start` on."""
+        day = self._days.first(start.date())
+        if day == start.date():
+            place = bisect_left(self._times, start.time())
+            if place < len(self._times):
+                return datetime.combine(day, self._times[place], UTC)
+            day = self._days.first(day + _DAY)
+        return datetime.combine(day, self._times[0], UTC)
+
+    def _offset(self, instant: datetime) -> timedelta:
+        offset = instant.astimezone(self._zone).utcoffset()
+        assert offset is not None
+        return offset
+
+    def _change(self, start: datetime, end: datetime) -> datetime | None:
+        """The first minute after `start`, and at `end` at the latest, in which the clocks are others."""
+        offset = self._offset(start)
+        before = start
+        while before < end:
+            after = min(before + _DAY, end)
+            if self._offset(after) != offset:
+                return self._first(before, after, offset)
+            before = after
+        return None
+
+    def _first(self, before: datetime, after: datetime, offset: timedelta) -> datetime:
+        """Clocks change in between, once."""
+        while after - before > _MINUTE:
+            middle = _whole_minute(before + (after - before) / 2)
+            if self._offset(middle) == offset:
+                before = middle
+            else:
+                after = middle
+        return after
+
+
+def wrong(text: str, *, timezone: str = "UTC") -> str | None:
+    """What is wrong with a schedule, as the rest of a sentence about it; nothing of the text is repeated."""
+    try:
+        Cron.read(text, timezone=timezone)
+    except Unreadable as unreadable:
+        return str(unreadable)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str, timezone: str) -> Cron:
+    if len(text) > LONGEST:
+        raise Unreadable(f"is longer than {LONGEST} characters")
+    written = text.lower().split()
+    if len(written) != len(_FIELDS):
+        raise Unreadable(f"must have five fields, minute, hour, day of the month, month, day of the week: {EXAMPLE}")
+    minutes, hours, days, months, weekdays = map(_values, written, _FIELDS)
+    by_date = any(day <= _LENGTHS[month - 1] for day in days for month in months)
+    either = not written[2].startswith("*") and not written[4].startswith("*")
+    if not by_date and not either:
+        raise Unreadable("never happens: none of its months has such a day")
+    named = _Days(months, days, frozenset(day % 7 for day in weekdays), either)
+    times = [time(hour, minute) for hour in sorted(hours) for minute in sorted(minutes)]
+    return Cron(times=times, days=named, zone=_zone(timezone))
+
+
+def _values(written: str, field: _Field) -> frozenset[int]:
+    """The values that a field names."""
+    return frozenset(value for item in written.split(",") for value in _item(item, field))
+
+
+def _item(item: str, field: _Field) -> Iterator[int]:
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        raise Unreadable(_rule(field))
+    step = 1 if match["step"] is None else int(match["step"])
+    if match["all"]:
+        first, last = field.first, field.last
+    else:
+        first = _value(match["first"], field)
+        last = first if match["last"] is None else _value(match["last"], field)
+        if last == 0 and match["last"] == DAYS[0]:
+            last = 7  # `fri-sun`
+        if match["step"] is not None and match["last"] is None:
+            raise Unreadable(
+                f"has a step upon a single {field.name}; write a range, such as `{field.first}-{field.last}/2`"
+            )
+    if step < 1 or first > last:
+        raise Unreadable(_rule(field))
+    return iter(range(first, last + 1, step))
+
+
+def _value(written: str, field: _Field) -> int:
+    value = field.first + field.names.index(written) if written in field.names else _number(written)
+    if not field.first <= value <= field.last:
+        raise Unreadable(_rule(field))
+    return value
+
+
+def _number(written: str) -> int:
+    return int(written) if written.isdecimal() else -1
+
+
+def _rule(field: _Field) -> str:
+    named = f", or {field.names[0]} to {field.names[-1]}" if field.names else ""
+    numbers = f"numbers from {field.first} to {field.last}{named}"
+    return f"has a wrong {field.name}: `*`, or {numbers}, ranges from less to more, steps from 1 on, or lists of these"
+
+
+def _zone(name: str) -> ZoneInfo:
+    """IANA's names begin with a capital; `localtime`, `posixrules` and `right/UTC` are files beside them, and not the
+    same on every machine.
+    """
+    try:
+        if not name[:1].isupper():
+            raise ZoneInfoNotFoundError
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Unreadable("has a time zone that this machine's database does not hold; install tzdata") from None
+
+
+def _whole_minute(instant: datetime) -> datetime:
+    return instant.replace(second=0, microsecond=0)

@@ -1,0 +1,513 @@
+"""Differences between two versions of a resource, field by field, without secrets."""
+
+import hashlib
+import json
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from msgspec import UNSET, UnsetType
+
+from reconciler.model import secret_references, values
+from reconciler.model.components import MASK
+from reconciler.model.masking import Identity, identity_of
+from reconciler.model.text import visible, visible_json
+from reconciler.model.values import Pointer, Value
+
+# Which entries of two versions of a list correspond, and in which order both are told.
+
+PAIRS_PER_ENTRY = 32
+"""How many pairs of equal entries are tried, for each entry that there is, before the result is no longer the longest
+there can be: a list of a few values that repeat has as many pairs as the square of its length.
+"""
+
+ABSENT = -1
+
+Pairs: TypeAlias = dict[int, int]
+"""Places in the new list by places in the old one."""
+
+
+class ListEntry(NamedTuple):
+    """What tells an entry from others. What has a name corresponds to what has the same, whatever is in it."""
+
+    name: Identity | None
+    value: Hashable = None  # equal for equal entries; of no interest when there is a name
+    likeness: Hashable | None = None  # entries that are equal in this may be one that changed; None: never
+
+
+def matched_entries(old: Sequence[ListEntry], new: Sequence[ListEntry]) -> Pairs:
+    """Which entries correspond. A name that occurs several times is matched in order.
+
+    Of those without names, equal ones correspond: all of them when both lists hold the same, else a longest common
+    subsequence. Between these, alike ones do.
+    """
+    pairs = _by_occurrence(
+        [(index, entry.name) for index, entry in enumerate(old) if entry.name is not None],
+        [(index, entry.name) for index, entry in enumerate(new) if entry.name is not None],
+    )
+    nameless = [[index for index, entry in enumerate(side) if entry.name is None] for side in (old, new)]
+    return pairs | _nameless(old, new, *nameless)
+
+
+def is_reordered(pairs: Pairs) -> bool:
+    """Whether what corresponds stands in another order."""
+    return any(one > next_one for one, next_one in pairwise(pairs[index] for index in sorted(pairs)))
+
+
+def merged_order(old: int, new: int, pairs: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """All places of two lists of these lengths, in the order of the new one; ABSENT for what only one of them has.
+
+    What is only in the old one comes where it stood, after what stood before it.
+    """
+    behind: dict[int, list[int]] = defaultdict(list)
+    last = ABSENT
+    for index in range(old):
+        if index in pairs:
+            last = pairs[index]
+        else:
+            behind[last].append(index)
+    yield from ((gone, ABSENT) for gone in behind[ABSENT])
+    back = {there: here for here, there in pairs.items()}
+    for index in range(new):
+        yield back.get(index, ABSENT), index
+        yield from ((gone, ABSENT) for gone in behind.get(index, ()))
+
+
+def common_order(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """A common subsequence, as pairs of places in order: a longest one, unless too much repeats."""
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    inner = _longest(_bounded(old[start : len(old) - end], new[start : len(new) - end]))
+    return [
+        *((index, index) for index in range(start)),
+        *((start + one, start + other) for one, other in inner),
+        *((len(old) - back, len(new) - back) for back in range(end, 0, -1)),
+    ]
+
+
+def _nameless(old: Sequence[ListEntry], new: Sequence[ListEntry], here: list[int], there: list[int]) -> Pairs:
+    befores, afters = [old[index].value for index in here], [new[index].value for index in there]
+    if Counter(befores) == Counter(afters):
+        return _by_occurrence(list(zip(here, befores, strict=True)), list(zip(there, afters, strict=True)))
+    pairs: Pairs = {}
+    last_one = last_other = 0
+    for one, other in [*common_order(befores, afters), (len(here), len(there))]:
+        pairs |= _alike(old, new, here[last_one:one], there[last_other:other])
+        if one < len(here):
+            pairs[here[one]] = there[other]
+        last_one, last_other = one + 1, other + 1
+    return pairs
+
+
+def _alike(old: Sequence[ListEntry], new: Sequence[ListEntry], here: list[int], there: list[int]) -> Pairs:
+    here = [index for index in here if old[index].likeness is not None]
+    there = [index for index in there if new[index].likeness is not None]
+    found = common_order([old[index].likeness for index in here], [new[index].likeness for index in there])
+    return {here[one]: there[other] for one, other in found}
+
+
+def _by_occurrence(old: Sequence[tuple[int, Hashable]], new: Sequence[tuple[int, Hashable]]) -> Pairs:
+    """The first of each value with the first, the second with the second."""
+    there = dict(_occurrences(new))
+    return {index: there[occurrence] for occurrence, index in _occurrences(old) if occurrence in there}
+
+
+def _occurrences(entries: Sequence[tuple[int, Hashable]]) -> Iterator[tuple[tuple[Hashable, int], int]]:
+    often = Counter[Hashable]()
+    for index, value in entries:
+        yield (value, often[value]), index
+        often[value] += 1
+
+
+def _bounded(old: Sequence[Hashable], new: Sequence[Hashable]) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
+    """The same; when too many pairs are equal, told apart by which of its equals each one is."""
+    here, there = Counter(old), Counter(new)
+    if sum(often * there[value] for value, often in here.items()) <= PAIRS_PER_ENTRY * (len(old) + len(new)):
+        return old, new
+    return [one for one, _ in _occurrences([*enumerate(old)])], [one for one, _ in _occurrences([*enumerate(new)])]
+
+
+_Chain: TypeAlias = "tuple[int, int, _Chain | None]"  # the last pair of a subsequence, and what comes before it
+
+
+def _longest(both: tuple[Sequence[Hashable], Sequence[Hashable]]) -> list[tuple[int, int]]:
+    """A longest common subsequence, as Hunt and Szymanski find it: time grows with the pairs that are equal.
+
+    `ends[n]` is the least place in the new list at which a subsequence of n + 1 pairs ends, `chains[n]` is that one.
+    """
+    old, new = both
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for index, value in enumerate(new):
+        places[value].append(index)
+    ends: list[int] = []
+    chains: list[_Chain] = []
+    for index, value in enumerate(old):
+        for place in reversed(places.get(value, ())):  # so that one entry is not used twice
+            length = bisect_left(ends, place)
+            chain = (index, place, chains[length - 1] if length else None)
+            ends[length : length + 1] = [place]
+            chains[length : length + 1] = [chain]
+    return _unchained(chains[-1] if chains else None)
+
+
+def _unchained(chain: "_Chain | None") -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    while chain is not None:
+        one, other, chain = chain
+        found.append((one, other))
+    return found[::-1]
+
+
+# The places of one document that hold secrets, and the document as it may be shown.
+
+
+class HiddenPlaces:
+    """`places` hold secrets, `around` are the lists and mappings that such a place is directly in."""
+
+    def __init__(self, places: Iterable[Pointer]) -> None:
+        self.places = frozenset(places)
+        self.around = frozenset(place[:-1] for place in self.places if place)
+        above: set[Pointer] = set()
+        for place in self.around:
+            while place not in above:
+                above.add(place)
+                place = place[:-1]  # noqa: PLW2901 - upwards, until where somebody was
+        self._above = frozenset(above)
+
+    def shown(self, value: Value, at: Pointer) -> Value:
+        """What stands at a place, each secret in it masked; what holds none is not copied."""
+        if at in self.places:
+            return MASK
+        if at not in self._above:
+            return value
+        if isinstance(value, dict):
+            return {key: self.shown(each, (*at, key)) for key, each in value.items()}
+        return [self.shown(each, (*at, i)) for i, each in enumerate(value)] if isinstance(value, list) else value
+
+
+# What tells the entries of a document's lists apart: names, and numbers that are equal exactly when values are.
+
+
+class ListEntries:
+    """The entries of one document, which nobody may change meanwhile.
+
+    Documents that share a `table` have the same numbers for the same values.
+    """
+
+    def __init__(self, hidden: HiddenPlaces, table: dict[Hashable, int]) -> None:
+        self._hidden = hidden
+        self._table = table
+        self._numbers: dict[int, int] = {}  # by the id of a list or mapping, so that each is looked into once
+
+    def of(self, listed: Sequence[Value], at: Pointer) -> list[ListEntry]:
+        """The entries of the list that stands at a place."""
+        return [self._entry(each, (*at, index)) for index, each in enumerate(listed)]
+
+    def _entry(self, value: Value, at: Pointer) -> ListEntry:
+        open_ = self._open(value, at)
+        name = identity_of(open_)
+        return ListEntry(name) if name is not None else ListEntry(None, self._number(value), _likeness(open_))
+
+    def _open(self, value: Value, at: Pointer) -> Value:
+        """The entry without what is a secret directly in it: no entry is known by that."""
+        if at not in self._hidden.around or not isinstance(value, dict):
+            return value
+        return {key: each for key, each in value.items() if (*at, key) not in self._hidden.places}
+
+    def _number(self, value: Value) -> int:
+        if not isinstance(value, dict | list):
+            # True equals 1, and 0.0 equals -0.0, but not in JSON.
+            return self._numbered((value.__class__, repr(value) if isinstance(value, float) else value))
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = self._numbered(self._form(value))
+        return self._numbers[id(value)]
+
+    def _form(self, value: dict[str, Value] | list[Value]) -> Hashable:
+        if isinstance(value, dict):
+            return frozenset((key, self._number(each)) for key, each in value.items())
+        return (list, *map(self._number, value))
+
+    def _numbered(self, form: Hashable) -> int:
+        return self._table.setdefault(form, len(self._table))
+
+
+def entry_names(entries: Sequence[ListEntry]) -> list[str | None]:
+    """What entries are called in a path."""
+    return [None if entry.name is None else entry.name[1] for entry in entries]
+
+
+Listed: TypeAlias = tuple[Sequence[Value], Sequence[ListEntry]]
+"""A list and what tells its entries apart."""
+
+
+def entry_orders(old: Listed, new: Listed, pairs: Pairs) -> tuple[list[Value], list[Value]]:
+    """What the entries of two lists are called, in order; none of them is a secret.
+
+    The name, or the scalar itself. Another one is called by its place in the old list, `[2]`; `[+2]` is the place in
+    the new one of what is in it alone.
+    """
+    back = {there: f"[{here}]" for here, there in pairs.items()}
+    return (
+        [_called(value, entry, f"[{index}]") for index, (value, entry) in enumerate(zip(*old, strict=True))],
+        [
+            _called(value, entry, back.get(index, f"[+{index}]"))
+            for index, (value, entry) in enumerate(zip(*new, strict=True))
+        ],
+    )
+
+
+def _called(value: Value, entry: ListEntry, place: str) -> Value:
+    if entry.name is not None:
+        return entry.name[1]
+    return place if isinstance(value, dict | list) else value
+
+
+def _likeness(value: Value) -> Hashable | None:
+    """What stays when something in a nameless entry changes: what it is, and the type of a component."""
+    if not isinstance(value, dict):
+        return "list" if isinstance(value, list) else None
+    named = value.get("type")
+    return "mapping", named if isinstance(named, str) else None
+
+
+# Places in a document as people read them: `spec.parameters[endpoint].value`, `spec.attributes[2]`.
+#
+# No two places of a document are written alike, so what could be mistaken for something else is quoted as JSON quotes
+# it. A path is fit for a sentence: nothing in it acts on a terminal or begins a line, and no part of it is long.
+
+LONGEST_PART = 100  # characters of one key or name
+_SPECIAL = re.compile(r"""[\s.\[\]"\\]""")
+
+
+def path_below(path: str, key: str) -> str:
+    """The path of what stands under a key of a mapping."""
+    return f"{path}.{_part(key)}" if path else _part(key)
+
+
+def path_labels(names: Sequence[str | None]) -> list[str]:
+    """How the entries of a list are told apart in paths: by name, if it occurs once, else by index."""
+    often = Counter(names)
+    return [f"[{index}]" if name is None or often[name] > 1 else f"[{_name(name)}]" for index, name in enumerate(names)]
+
+
+def _name(name: str) -> str:
+    """A name as it stands in brackets, where digits alone are an index."""
+    return f'"{name}"' if name.isascii() and name.isdigit() and len(name) <= LONGEST_PART else _part(name)
+
+
+def _part(text: str) -> str:
+    if len(text) > LONGEST_PART:
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"{_quoted(text[:LONGEST_PART] + '…')}~{digest[:12]}"
+    return text if text and not _SPECIAL.search(text) and visible(text) == text else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return visible_json(json.dumps(text, ensure_ascii=False))
+
+
+# What differs between two versions of a resource, field by field, in values that hold no secret.
+#
+# Two documents without a difference have the same digest (`drafts`), and the other way round: the order of a mapping's
+# keys is none.
+
+MASK_CHANGED = "(sensitive, changed)"
+"""What is shown in place of a secret that is another than before."""
+
+Secrets: TypeAlias = Mapping[Pointer, Value] | Iterable[tuple[Pointer, Value]]
+"""Values by their places, from the document's root down, or pairs of the two."""
+
+
+class Difference(StrEnum):
+    """What happened to a field."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+    REORDERED = "reordered"  # what both lists hold stands in another order; entries may differ besides
+
+
+class Differing(NamedTuple):
+    """One field that differs. `path` is for people (`readable_paths`), of the new document if the field is there.
+
+    `old` and `new` are unset where there is none, and nobody may change what is in them. `sensitive`: something in them
+    is masked. Of a list in another order they say what its entries are called (`differing_entries.in_order`).
+    """
+
+    path: str
+    difference: Difference
+    old_pointer: Pointer | None
+    new_pointer: Pointer | None
+    old: Value | UnsetType = UNSET
+    new: Value | UnsetType = UNSET
+    sensitive: bool = False
+
+
+class _Place(NamedTuple):
+    """A place that both documents have."""
+
+    path: str
+    old: Pointer
+    new: Pointer
+
+
+def differences(
+    old: Mapping[str, Value] | None,
+    new: Mapping[str, Value] | None,
+    *,
+    old_secrets: Secrets = (),
+    new_secrets: Secrets = (),
+) -> Iterator[Differing]:
+    """Every difference, in the order of the new document; what is gone comes where it stood. None has no fields.
+
+    What one of the two calls a secret is masked in both. Whether it differs is told, so whoever must not find out by
+    guessing gets documents in which it is another value.
+    """
+    walk = _Walk(HiddenPlaces(dict(old_secrets)), HiddenPlaces(dict(new_secrets)))
+    return walk.mappings(_Place("", (), ()), dict(old or {}), dict(new or {}))
+
+
+class _Walk:
+    """One walk through two documents side by side. Nesting is bounded by the readers."""
+
+    def __init__(self, old: HiddenPlaces, new: HiddenPlaces) -> None:
+        table: dict[Hashable, int] = {}
+        self._old = old
+        self._new = new
+        self._old_entries = ListEntries(old, table)
+        self._new_entries = ListEntries(new, table)
+
+    def mappings(self, place: _Place, old: dict[str, Value], new: dict[str, Value]) -> Iterator[Differing]:
+        """What differs between two mappings."""
+        before, after = list(old), list(new)
+        positions = {key: index for index, key in enumerate(after)}
+        pairs = {index: positions[key] for index, key in enumerate(before) if key in positions}
+        # Of what a parameter holds: when one document calls some of its values secrets, those of the other are, too.
+        is_value = place.new[-1:] == ("value",)
+        for one, other in merged_order(len(before), len(after), pairs):
+            key = after[other] if one == ABSENT else before[one]
+            inner = _Place(path_below(place.path, key), (*place.old, key), (*place.new, key))
+            if one == ABSENT:
+                yield self._added(inner, new[key], veiled=is_value and place.old in self._old.around)
+            elif other == ABSENT:
+                yield self._removed(inner, old[key], veiled=is_value and place.new in self._new.around)
+            else:
+                yield from self._both(inner, old[key], new[key])
+
+    def _lists(self, place: _Place, old: list[Value], new: list[Value]) -> Iterator[Differing]:
+        before, after = self._old_entries.of(old, place.old), self._new_entries.of(new, place.new)
+        old_labels, new_labels = (path_labels(entry_names(side)) for side in (before, after))
+        pairs = matched_entries(before, after)
+        if is_reordered(pairs):
+            orders = entry_orders((old, before), (new, after), pairs)
+            yield Differing(place.path, Difference.REORDERED, place.old, place.new, *orders)
+        for one, other in merged_order(len(old), len(new), pairs):
+            label = old_labels[one] if other == ABSENT else new_labels[other]
+            inner = _Place(place.path + label, (*place.old, one), (*place.new, other))
+            if one == ABSENT:
+                yield self._added(inner, new[other])
+            elif other == ABSENT:
+                yield self._removed(inner, old[one])
+            else:
+                yield from self._both(inner, old[one], new[other])
+
+    def _both(self, place: _Place, old: Value, new: Value) -> Iterator[Differing]:
+        if self._is_sensitive(place, old, new):
+            if not _is_same(old, new):
+                yield self._changed_secret(place, old, new)
+        elif isinstance(old, dict) and isinstance(new, dict):
+            yield from self.mappings(place, old, new)
+        elif isinstance(old, list) and isinstance(new, list):
+            yield from self._lists(place, old, new)
+        elif not _is_same(old, new):
+            yield self._changed(place, old, new)
+
+    def _is_sensitive(self, place: _Place, old: Value, new: Value) -> bool:
+        """Whether one of the two is a secret, or holds some and nobody can say what in the other corresponds to them.
+
+        Where one is a reference to a secret, the other may be the secret itself, though nobody calls it one.
+        """
+        if place.old in self._old.places or place.new in self._new.places:
+            return True
+        if isinstance(old, dict) and isinstance(new, dict):
+            return False
+        is_around = place.old in self._old.around or place.new in self._new.around
+        return is_around or _is_reference(old) != _is_reference(new)
+
+    def _added(self, place: _Place, new: Value, *, veiled: bool = False) -> Differing:
+        shown = MASK if veiled and not _is_reference(new) else self._new.shown(new, place.new)
+        sensitive = shown is not new
+        return Differing(place.path, Difference.ADDED, None, place.new, new=shown, sensitive=sensitive)
+
+    def _removed(self, place: _Place, old: Value, *, veiled: bool = False) -> Differing:
+        shown = MASK if veiled and not _is_reference(old) else self._old.shown(old, place.old)
+        sensitive = shown is not old
+        return Differing(place.path, Difference.REMOVED, place.old, None, old=shown, sensitive=sensitive)
+
+    def _changed(self, place: _Place, old: Value, new: Value) -> Differing:
+        before, after = self._old.shown(old, place.old), self._new.shown(new, place.new)
+        sensitive = before is not old or after is not new
+        return Differing(place.path, Difference.CHANGED, place.old, place.new, before, after, sensitive)
+
+    def _changed_secret(self, place: _Place, old: Value, new: Value) -> Differing:
+        """A reference, which is not the secret, is shown, unless it is called one all the same."""
+        before = old if _is_reference(old) and place.old not in self._old.places else MASK
+        after = new if _is_reference(new) and place.new not in self._new.places else MASK_CHANGED
+        return Differing(place.path, Difference.CHANGED, place.old, place.new, before, after, sensitive=True)
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    """Whether two values are equal in canonical form."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other
+    return values.canonical_json(one) == values.canonical_json(other)
+
+
+def _is_reference(value: Value) -> bool:
+    """Whether a text is one whole reference to a secret, rather than the secret."""
+    return (
+        isinstance(value, str)
+        and value.startswith("${")
+        and secret_references.whole_secret_reference(value) is not None
+    )
+
+
+# Values that are too long to be shown whole.
+
+_BEGUN_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
+
+
+class CutValue(NamedTuple):
+    """How the JSON of a value begins, and how many bytes of UTF-8 it has in all."""
+
+    begins: str
+    bytes: int
+
+
+def cut_value(value: Value, *, most: int) -> Value | CutValue:
+    """The value itself when its canonical JSON has at most so many bytes, else its beginning of at most as many.
+
+    The beginning ends between two characters, and never inside of an escape.
+    """
+    encoded = values.canonical_json(value)
+    if len(encoded) <= most:
+        return value
+    return CutValue(_without_begun_escape(encoded[:most].decode(errors="ignore")), len(encoded))
+
+
+def _without_begun_escape(text: str) -> str:
+    found = _BEGUN_ESCAPE.search(text)
+    if found is None:
+        return text
+    before = text[: found.start() + 1]
+    backslashes = len(before) - len(before.rstrip("\\"))
+    # An even number of them are whole escapes of backslashes, and what follows is text.
+    return text[: found.start()] if backslashes % 2 else text

@@ -1,0 +1,364 @@
+"""The directory: projects, people, memberships and keys as one frozen value, and amendments to it."""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from reconciler.model.principals import EVERY_SCOPE, NO_ROLES, OF_PEOPLE, UNLISTED, Principal, Role, Scope, weaker
+
+# Who an OpenID Connect provider says that somebody is.
+
+
+class ProviderIdentity(NamedTuple):
+    """A person at a provider. Only the two together are stable and never given to somebody else (OpenID Connect Core
+    1.0, 5.7); a name or an e-mail address may be.
+    """
+
+    issuer: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedIdentity:
+    """What a checked ID token says: whose it is, and every claim of it, as JSON values."""
+
+    identity: ProviderIdentity
+    claims: Mapping[str, object] = field(repr=False)
+    id_token: str = field(repr=False)  # as it came, for the provider's own sign-out
+
+
+# API keys as text: how one is made, taken apart, and recognised.
+#
+# A key is `rck_<12 letters and digits>_<43 characters>`. The first two parts are its prefix, which is stored and shown,
+# so that people can tell keys apart and a scanner for leaked secrets finds one; the last is 32 random bytes. Stored is
+# a digest of the whole alone: with 256 bits to guess, a plain SHA-256 is as good as a slow one.
+
+KEY_MARK = "rck_"
+PREFIX_BYTES = 8  # of randomness, 60 bits of which are used
+SECRET_BYTES = 32
+RANDOM_BYTES = PREFIX_BYTES + SECRET_BYTES
+
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"  # as base32 has it, in lower case
+_PREFIX_LETTERS = 12
+_KEY = re.compile(rf"({KEY_MARK}[{_ALPHABET}]{{{_PREFIX_LETTERS}}})_[A-Za-z0-9_-]{{43}}")
+_BEGINNING = re.compile(rf"{KEY_MARK}[{_ALPHABET}]{{{_PREFIX_LETTERS}}}_")
+_NOBODYS = hashlib.sha256(b"").digest()
+
+
+def make_key(randomness: bytes) -> str:
+    """A new key. `randomness` is 40 bytes from the system's source."""
+    assert len(randomness) == RANDOM_BYTES
+    letters = base64.b32encode(randomness[:PREFIX_BYTES]).decode().lower()[:_PREFIX_LETTERS]
+    secret = base64.urlsafe_b64encode(randomness[PREFIX_BYTES:]).decode().rstrip("=")
+    return f"{KEY_MARK}{letters}_{secret}"
+
+
+def key_prefix(key: str) -> str | None:
+    """The part of a key that may be shown; None when the text is no key of ours."""
+    found = _KEY.fullmatch(key)
+    return found[1] if found else None
+
+
+def holds_key(text: str) -> bool:
+    """Whether a key of ours, whole or cut off, stands anywhere in a text."""
+    return _BEGINNING.search(text) is not None
+
+
+def key_digest(key: str) -> bytes:
+    """What is stored of a key: 32 bytes."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+def is_same_key(key: str, stored: bytes | None) -> bool:
+    """Whether a key is the one of which this is stored, in a time that does not tell whether any is (None)."""
+    same = hmac.compare_digest(key_digest(key), _NOBODYS if stored is None else stored)
+    return same and stored is not None
+
+
+# Who there is: one organization with its projects, people, memberships and keys, as one frozen value.
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project; `created_at` is RFC 3339, as every instant here."""
+
+    name: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person. `password` is an encoded argon2id hash; None for somebody who cannot sign in with one. `identity` is
+    who they are at a provider, which also told the `email`; None and empty for a person with a password. `losses`
+    counts how often anything was taken from them (`losing`): a session from before that has ended.
+    """
+
+    id: str
+    name: str
+    created_at: str
+    display_name: str = ""
+    organization_admin: bool = False
+    password: str | None = field(default=None, repr=False)
+    identity: ProviderIdentity | None = None
+    email: str = ""
+    losses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """A role in a project that waits for somebody who is not known yet: whoever has the code of which this is the
+    `digest`, or, where there is none, whose verified e-mail address is `email`, in lower case. An address waits once
+    for each project: whoever invites it anew ends the invitation of before in the same amendment.
+    """
+
+    id: str
+    project: str
+    role: Role
+    created_at: str
+    created_by: str
+    expires_at: str
+    digest: bytes | None = field(default=None, repr=False)
+    email: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key, without the key. One without a project is the organization's: it has its role in every project, and
+    as `admin` it is an organization admin.
+
+    With an `owner`, the id of a person, it is that person's own: it has at most the role that they have now, in its
+    project or, without one, in each of theirs.
+    """
+
+    id: str
+    name: str
+    prefix: str
+    digest: bytes = field(repr=False)
+    project: str | None
+    role: Role
+    scopes: frozenset[Scope]
+    created_at: str
+    created_by: str
+    expires_at: str | None = None
+    last_used_at: str | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Everybody. `members` has each project's people by their ids; `keys` are by prefix, `users` by name,
+    `invitations` by id.
+    """
+
+    projects: Mapping[str, Project] = field(default_factory=dict)
+    users: Mapping[str, User] = field(default_factory=dict)
+    members: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
+    keys: Mapping[str, Key] = field(default_factory=dict)
+    invitations: Mapping[str, Invitation] = field(default_factory=dict)
+    _people: Mapping[ProviderIdentity, User] = field(init=False, repr=False, compare=False)
+    _ids: Mapping[str, User] = field(init=False, repr=False, compare=False)
+    _roles: Mapping[str, Mapping[str, Role]] = field(init=False, repr=False, compare=False)
+    _holders: dict[str, Principal] = field(init=False, repr=False, compare=False)  # of keys that were shown, by id
+
+    def __post_init__(self) -> None:
+        # Once for each change, and not by a look at every project for each request.
+        roles: dict[str, dict[str, Role]] = defaultdict(dict)
+        for project, members in sorted(self.members.items()):
+            for user, role in members.items():
+                roles[user][project] = role
+        object.__setattr__(self, "_roles", dict(roles))
+        people = {user.identity: user for user in self.users.values() if user.identity is not None}
+        object.__setattr__(self, "_people", people)
+        object.__setattr__(self, "_ids", {user.id: user for user in self.users.values()})
+        object.__setattr__(self, "_holders", {})
+
+    def roles_of(self, user: User) -> Mapping[str, Role]:
+        """A person's role in each project, sorted by project."""
+        return self._roles.get(user.id, NO_ROLES)
+
+    def person(self, identity: ProviderIdentity) -> User | None:
+        """The person who is this at a provider, or None."""
+        return self._people.get(identity)
+
+    def user(self, identifier: str) -> User | None:
+        """The person with this id, or None."""
+        return self._ids.get(identifier)
+
+    def principal(self, user: User) -> Principal:
+        """The person as somebody who asks."""
+        return Principal(
+            name=f"user:{user.name}",
+            roles=self.roles_of(user),
+            organization_admin=user.organization_admin,
+            scopes=EVERY_SCOPE if user.organization_admin else OF_PEOPLE,
+            user=user.id,
+        )
+
+    def holder(self, text: str, *, now: str) -> Principal | None:
+        """Whose key this is, or None: unknown, revoked or expired. It takes as long for any.
+
+        `now` is RFC 3339 in the form of every other instant, so that text compares as time does.
+        """
+        found = self.key_of(text)
+        return None if found is None or is_expired(found, now=now) else self.holder_of(found)
+
+    def key_of(self, text: str) -> Key | None:
+        """Which key this is, expired or not; None for one that is unknown or revoked. It takes as long for any."""
+        found = self.keys.get(key_prefix(text) or "")
+        return found if is_same_key(text, None if found is None else found.digest) else None
+
+    def holder_of(self, key: Key) -> Principal:
+        """A key of this directory as somebody who asks; made once, since some ask thousands of times a second."""
+        holder = self._holders.get(key.id)
+        if holder is None:
+            holder = self._holders[key.id] = self._principal_of(key)
+        return holder
+
+    def still(self, principal: Principal, *, since: "Directory", now: str) -> Principal | None:
+        """Somebody who was recognised by an earlier directory, as they are in this one.
+
+        None for whoever is gone, and where what they showed opens nothing any more: another password, a revoked or
+        expired key.
+        """
+        if principal in UNLISTED:
+            return principal
+        if principal.user is not None:
+            name = principal.name.removeprefix("user:")
+            before, user = since.users.get(name), self.users.get(name)
+            if before is None or user is None or (before.id, before.password) != (user.id, user.password):
+                return None
+            return self.principal(user)
+        key = next((key for key in self.keys.values() if f"key:{key.id}" == principal.name), None)
+        if key is None or is_expired(key, now=now):
+            return None
+        holder = self.holder_of(key)
+        # Of a key in the place of a password, all but one scope was left out (`api.auth`).
+        return replace(holder, scopes=holder.scopes & principal.scopes)
+
+    def _principal_of(self, key: Key) -> Principal:
+        if key.owner is None:
+            return _shared(key)
+        owner = self.user(key.owner)
+        return _personal(key, None if owner is None else self.principal(owner))
+
+
+def is_expired(key: Key, *, now: str) -> bool:
+    """Whether a key is over."""
+    return key.expires_at is not None and key.expires_at <= now
+
+
+def _shared(key: Key) -> Principal:
+    """A key of a project or of the organization, which has the role that it was given."""
+    return Principal(
+        name=f"key:{key.id}",
+        roles=NO_ROLES if key.project is None else {key.project: key.role},
+        organization_admin=key.project is None and key.role is Role.ADMIN,
+        everywhere=key.role if key.project is None else None,
+        scopes=key.scopes,
+        project=key.project,
+    )
+
+
+def _personal(key: Key, person: Principal | None) -> Principal:
+    """A person's own key, as of what the person may do now."""
+    reached = () if person is None else person.roles if key.project is None else (key.project,)
+    present = {project: None if person is None else person.role_in(project) for project in reached}
+    has_everything = person is not None and person.organization_admin and key.project is None
+    return Principal(
+        name=f"key:{key.id}",
+        roles={project: weaker(key.role, role) for project, role in present.items() if role is not None},
+        organization_admin=has_everything and key.role is Role.ADMIN,
+        everywhere=key.role if has_everything else None,
+        scopes=key.scopes,
+        project=key.project,
+    )
+
+
+# What one change of access alters, and the directory that it makes.
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One person's role in a project; `user` is an id, and a role of None ends it."""
+
+    project: str
+    user: str
+    role: Role | None
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What an audit event says of it, no secret among it. `project` is empty for what concerns the organization."""
+
+    action: str
+    kind: str  # Project, User, Member, Key, Invitation or Authentication
+    name: str
+    project: str = ""
+    detail: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Amendment:
+    """One change, written in one transaction with its audit event. Whoever is removed leaves their memberships
+    and their own keys too.
+    """
+
+    audited: Audited
+    projects: tuple[Project, ...] = ()
+    users: tuple[User, ...] = ()  # new, or in place of the one with the same id
+    removed_users: tuple[User, ...] = ()
+    members: tuple[Member, ...] = ()
+    keys: tuple[Key, ...] = ()
+    revoked_keys: tuple[Key, ...] = ()
+    invitations: tuple[Invitation, ...] = ()
+    ended_invitations: tuple[Invitation, ...] = ()  # taken, withdrawn or expired
+    auth_type: str = ""  # how people sign in from now on; empty: as before
+
+
+def amended(directory: Directory, amendment: Amendment) -> Directory:
+    """The directory with the change made."""
+    gone = {user.id for user in amendment.removed_users} | {user.id for user in amendment.users}
+    users = {name: user for name, user in directory.users.items() if user.id not in gone}
+    # By id: of a key that was used meanwhile, the rest is not what it was when somebody decided to revoke it.
+    revoked = {key.id for key in amendment.revoked_keys}
+    ended = {invitation.id for invitation in amendment.ended_invitations}
+    invitations = {one.id: one for one in directory.invitations.values() if one.id not in ended}
+    removed = {user.id for user in amendment.removed_users}
+    keys = {prefix: key for prefix, key in directory.keys.items() if key.id not in revoked and key.owner not in removed}
+    return replace(
+        directory,
+        projects={**directory.projects, **{project.name: project for project in amendment.projects}},
+        users={**users, **{user.name: user for user in amendment.users}},
+        members=_members(directory, amendment),
+        keys={**keys, **{key.prefix: key for key in amendment.keys}},
+        invitations={**invitations, **{one.id: one for one in amendment.invitations}},
+    )
+
+
+def with_key_use(directory: Directory, used: Mapping[str, str]) -> Directory:
+    """The directory with when keys were used last, by their ids."""
+    keys = {
+        prefix: replace(key, last_used_at=used[key.id]) if key.id in used else key
+        for prefix, key in directory.keys.items()
+    }
+    return replace(directory, keys=keys)
+
+
+def _members(directory: Directory, amendment: Amendment) -> Mapping[str, Mapping[str, Role]]:
+    removed = {user.id for user in amendment.removed_users}
+    members = {
+        project: {user: role for user, role in roles.items() if user not in removed}
+        for project, roles in directory.members.items()
+    }
+    for member in amendment.members:
+        roles = members.setdefault(member.project, {})
+        if member.role is None:
+            roles.pop(member.user, None)
+        else:
+            roles[member.user] = member.role
+    return {project: roles for project, roles in members.items() if roles}

@@ -1,0 +1,184 @@
+"""One line of a `.gitignore`, compiled to a pattern with a bound on its cost.
+
+Pure. Whoever may push writes these patterns, so matching takes time in proportion to pattern times path, whatever the
+pattern: a translation of a whole pattern to one backtracking expression lets ten characters run for a minute.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+SLASH: Final = "/"
+STAR: Final = "*"
+ANYWHERE: Final = None  # a part `**`: any number of folders
+
+CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "blank": " \\t",
+    "cntrl": "\\x00-\\x1f\\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": "!-/:-@\\[-`{-~",
+    "space": " \\t-\\r",
+    "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}
+
+Part = re.Pattern[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What one line matches. `included`: the line began with `!`, so what it matches is not ignored after all."""
+
+    parts: tuple[Part, ...]
+    included: bool
+    folders_only: bool
+    name_only: bool
+
+    def matches(self, names: Sequence[str], *, is_folder: bool) -> bool:
+        """Whether a path, as its names below the ignore file's folder, is what the line means."""
+        if self.folders_only and not is_folder:
+            return False
+        return _match(self.parts, names[-1:] if self.name_only else names)
+
+
+class Malformed(Exception):
+    """The line can match nothing, as Git sees it too."""
+
+
+def parse(line: str) -> Pattern | None:
+    """The pattern of one line; None for an empty line, a comment, or a line that can match nothing."""
+    text = _without_trailing_spaces(line.removesuffix("\r"))
+    if not text or text.startswith("#"):
+        return None
+    included = text.startswith("!")
+    text = text.removeprefix("!") if included else text
+    folders_only = text.endswith("/")
+    text = text.removesuffix("/")
+    try:
+        parts = tuple(_parts(text.removeprefix("/")))
+    except Malformed:
+        return None
+    return Pattern(parts, included, folders_only, name_only=SLASH not in text)
+
+
+def _match(parts: tuple[Part, ...], names: Sequence[str]) -> bool:
+    """Match name by name. Only the last `**` is ever taken up again, which suffices and keeps the time bounded."""
+    part = name = 0
+    resume: tuple[int, int] | None = None
+    while name < len(names):
+        if part < len(parts) and parts[part] is ANYWHERE:
+            if part == len(parts) - 1:
+                return True  # `/**` at the end: everything below, of which there is some
+            resume, part = (part + 1, name + 1), part + 1
+        elif part < len(parts) and _fits(parts[part], names[name]):
+            part, name = part + 1, name + 1
+        elif resume is not None:
+            part, name = resume
+            resume = (part, name + 1)
+        else:
+            return False
+    return part == len(parts)
+
+
+def _fits(part: Part, name: str) -> bool:
+    return part is not None and part.fullmatch(name) is not None
+
+
+def _parts(text: str) -> Iterator[Part]:
+    tokens: list[str] = []
+    for token in [*_tokens(text), SLASH]:
+        if token is not SLASH:
+            tokens.append(token)
+        elif tokens == [STAR, STAR]:
+            yield ANYWHERE
+            tokens = []
+        else:
+            yield re.compile(_expression(tokens), re.DOTALL)
+            tokens = []
+
+
+def _expression(tokens: list[str]) -> str:
+    """One part as an expression. What stands between asterisks has a fixed length, so its first fit is good enough."""
+    runs: list[list[str]] = [[]]
+    for token in tokens:
+        if token is STAR:
+            runs.append([])
+        else:
+            runs[-1].append(token)
+    first, *others = ["".join(run) for run in runs]
+    if not others:
+        return first
+    return first + "".join(f"(?>.*?{run})" for run in others[:-1] if run) + f".*{others[-1]}"
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """SLASH, STAR, or an expression for one character."""
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == "\\":
+            character = _at(text, position)
+            position += 1
+            yield SLASH if character == SLASH else re.escape(character)
+        elif character == "[":
+            expression, position = _bracket(text, position)
+            yield expression
+        elif character == "*":
+            yield STAR
+        elif character == SLASH:
+            yield SLASH
+        else:
+            yield "." if character == "?" else re.escape(character)
+
+
+def _bracket(text: str, position: int) -> tuple[str, int]:
+    """`[...]` from behind its bracket, as (an expression for one character, the position behind it)."""
+    negated = _at(text, position) in "!^"
+    position += negated
+    members, begun = "", False
+    while not (begun and _at(text, position) == "]"):
+        begun = True
+        if text.startswith("[:", position) and (end := text.find("]", position + 2)) != -1 and text[end - 1] == ":":
+            members += _class(text[position + 2 : end - 1])
+            position = end + 1
+            continue
+        low, position = _member(text, position)
+        high = low
+        if _at(text, position) == "-" and _at(text, position + 1) != "]":
+            high, position = _member(text, position + 1)
+        if low <= high:  # `[z-a]` holds nothing
+            members += f"{re.escape(low)}-{re.escape(high)}"
+    if not members:
+        return ("." if negated else "(?!)"), position + 1
+    return f"[{'^' if negated else ''}{members}]", position + 1
+
+
+def _class(name: str) -> str:
+    if name not in CLASSES:
+        raise Malformed
+    return CLASSES[name]
+
+
+def _member(text: str, position: int) -> tuple[str, int]:
+    escaped = _at(text, position) == "\\"
+    return _at(text, position + escaped), position + escaped + 1
+
+
+def _at(text: str, position: int) -> str:
+    if position >= len(text):
+        raise Malformed
+    return text[position]
+
+
+def _without_trailing_spaces(line: str) -> str:
+    """Spaces at the end do not count unless a backslash precedes them."""
+    kept = line.rstrip(" ")
+    backslashes = len(kept) - len(kept.rstrip("\\"))
+    return kept + " " if backslashes % 2 and kept != line else kept

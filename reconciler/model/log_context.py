@@ -1,0 +1,43 @@
+"""The request or run that the work at hand belongs to, for log lines and the audit.
+
+What is begun within a request or a run inherits both: tasks, timers and threads of `asyncio.to_thread` do. What
+outlives them, as a loop that a request starts again, begins in `nobodys()`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
+
+REQUEST: ContextVar[str] = ContextVar("request", default="")
+"""The id of the request; empty outside of one. The edge sets it; each request has a task, and so a context, to itself.
+"""
+
+RUN: ContextVar[str] = ContextVar("run", default="")
+"""The id of the run; empty outside of one."""
+
+
+PLACE: ContextVar[Callable[[], str] | None] = ContextVar("place", default=None)
+"""What tells where the request comes from, asked only when something is to be audited; None outside of a request."""
+
+
+def request_address() -> str | None:
+    """Where the request comes from that the work at hand belongs to; None outside of one."""
+    place = PLACE.get()
+    return None if place is None else place()
+
+
+@contextmanager
+def bind_run(run: str) -> Iterator[None]:
+    """What happens meanwhile belongs to this run, and to no request: many may have asked for it."""
+    request, before, place = REQUEST.set(""), RUN.set(run), PLACE.set(None)
+    try:
+        yield
+    finally:
+        PLACE.reset(place)
+        RUN.reset(before)
+        REQUEST.reset(request)
+
+
+def unbound() -> Context:
+    """A context for a task that outlives the request or the run in which it is begun."""
+    return Context()

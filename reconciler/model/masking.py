@@ -1,0 +1,472 @@
+"""Secrets in documents: placeholders, restoring stored secrets, and matching places of two versions."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import TypeAlias, cast
+
+from reconciler.model import type_checks
+from reconciler.model import values as model_values
+from reconciler.model.component_types import ComponentType, Definition, same_value
+from reconciler.model.components import KINDS, LISTS, MASK, NESTED, WEBHOOK, unversioned
+from reconciler.model.names import Key
+from reconciler.model.type_checks import Lookup
+from reconciler.model.values import Pointer, Value, child_of, value_at
+from reconciler.model.violations import Violation, listed
+
+# Which parameters say where the data of a component goes, its secrets along with it.
+#
+# Of a webhook, which the service executes, the parameters are known. What another type does with its parameters is
+# known to nobody here: any text may be an address, or hold one. Harmless are only values that the type's author has
+# bounded (a number, true or false, a choice) and values that the author calls secrets, and these only when their names
+# do not sound like a place. So a secret rather has to be sent once too often than goes where nobody meant it to.
+
+WEBHOOK_PARAMETERS = frozenset(
+    {
+        "scheme",
+        "hostname",
+        "port",
+        "path",
+        "insecure_skip_verify",
+        "ca_file",
+        "mutual_tls",
+        "cert_file",
+        "key_file",
+    }
+)
+ROUTING_KEYS = frozenset({"host", ":authority"})
+"""Of a map of headers: what a shared server goes by when it chooses who gets a request."""
+
+_BOUNDED = frozenset({"int", "bool", "enum", "enums", "timezone"})
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s?(?![a-z])")
+_PLACE = re.compile(
+    "account|addr|address(es)?|authority|brokers?|bucket|ca|cert(ificates?)?|cluster|connection|database|datacenter|"
+    "destination|dns|domain|dsn|endpoints?|environment|gateway|host|hostname|hosts|index|insecure|ip|location|mtls|"
+    "mutual|namespace|network|path|peer|ports?|project|protocol|proxy|realm|region|remote|route|scheme|servers?|site|"
+    "skip|socket|ssl|stream|subdomain|targets?|tenant|tls|topic|transport|ur[il]s?|verify|workspace|zone"
+)
+_RUN_TOGETHER = re.compile("addr|domain|endpoint|host|proxy|server|uris?$|url")  # `webhookurl`; not `security`
+
+
+def changed_endpoint(
+    before: list[Value], after: list[Value], *, type_key: Key, component_type: ComponentType | None
+) -> tuple[str, ...]:
+    """The parameters that say where data goes and differ after defaults, sorted.
+
+    `(sensitive)` in both versions is the same value. A secret that is sent again differs even when it is equal: that it
+    is must not show.
+    """
+    old = _relevant(before, type_key, component_type)
+    new = _relevant(after, type_key, component_type)
+    names = old.keys() | new.keys()
+    return tuple(sorted(name for name in names if not _is_same(name, old, new)))
+
+
+def _is_same(name: str, old: dict[str, Value], new: dict[str, Value]) -> bool:
+    return name in old and name in new and same_value(old[name], new[name])
+
+
+def _relevant(given: list[Value], type_key: Key, component_type: ComponentType | None) -> dict[str, Value]:
+    """The values that say where data goes, by name; of a map that does not, the keys that do."""
+    if component_type is None:
+        return _by_name(given)
+    found: dict[str, Value] = {}
+    for name, value in type_checks.settled_parameters(given, component_type).items():
+        if _says_where(name, type_key, component_type.definitions.get(name)):
+            found[name] = value
+        elif isinstance(value, dict):
+            found |= {f"{name}/{key}": each for key, each in value.items() if key.lower() in ROUTING_KEYS}
+    return found
+
+
+def _by_name(given: list[Value]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for parameter in given:
+        name = parameter.get("name") if isinstance(parameter, dict) else None
+        if isinstance(parameter, dict) and isinstance(name, str):
+            found.setdefault(name, parameter.get("value"))
+    return found
+
+
+def _says_where(name: str, type_key: Key, definition: Definition | None) -> bool:
+    if type_key == WEBHOOK:
+        return name in WEBHOOK_PARAMETERS
+    if definition is None or not (definition.sensitive or _is_bounded(definition)):
+        return True
+    words = [word.lower() for word in _WORD.findall(name)]
+    return any(_PLACE.fullmatch(word) or _RUN_TOGETHER.search(word) for word in words)
+
+
+def _is_bounded(definition: Definition) -> bool:
+    return definition.type in _BOUNDED and not definition.creatable
+
+
+# `(sensitive)` where a value should be: finding it, and doing without it.
+
+
+def find_placeholders(document: dict[str, Value]) -> tuple[Pointer, ...]:
+    """Where a document holds `(sensitive)` as a value of a parameter or somewhere inside one, in document order."""
+    return tuple(_literals(document["spec"], ("spec",), within=False))
+
+
+def _literals(value: Value, pointer: Pointer, *, within: bool) -> Iterator[Pointer]:
+    if within and value == MASK:
+        yield pointer
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _literals(each, (*pointer, key), within=within or key == "value")
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _literals(each, (*pointer, index), within=within)
+
+
+def without_placeholders(document: dict[str, Value], places: Iterable[Pointer]) -> dict[str, Value]:
+    """The document without the values at these places, as if their parameters, or keys of maps, had been left out."""
+    copies = model_values.Copies(document)
+    leaving: dict[Pointer, set[str | int]] = {}
+    for place in places:
+        whole = _whole(place)
+        leaving.setdefault(whole[:-1], set()).add(whole[-1])
+    # Every copy is made before the first entry goes and the positions of others change.
+    containers = [(copies.at(pointer), steps) for pointer, steps in leaving.items()]
+    for container, steps in containers:
+        if isinstance(container, list):
+            container[:] = [each for position, each in enumerate(container) if position not in steps]
+        else:
+            for step in steps:
+                del container[cast("str", step)]
+    return copies.document
+
+
+def _whole(place: Pointer) -> Pointer:
+    """What goes when the value at a place does: the entry of a map, or the whole parameter."""
+    for end in range(2, len(place)):
+        if place[end] == "value" and isinstance(place[end - 1], int):
+            is_entry = len(place) > end + 1 and isinstance(place[end + 1], str)
+            return place[: end + 2] if is_entry else place[:end]
+    return place
+
+
+# Which place of another version of a document a place corresponds to: by names, never by position.
+#
+# Keys of mappings correspond to equal keys. An entry of a list corresponds to the entry of the same identity, which is
+# the first of `id`, `name` and `displayName` that it has: parameters have names, components in place an `id` or a
+# `displayName`. An entry without any, and one whose identity occurs twice in either list, corresponds to nothing.
+
+IDENTIFYING = ("id", "name", "displayName")
+
+Identity: TypeAlias = tuple[str, str]  # the key, and what stands under it
+Called: TypeAlias = tuple[str, Pointer]  # a parameter's name, and the place inside its value
+
+
+class Unmatched(Enum):
+    """Why a place corresponds to none."""
+
+    ABSENT = auto()
+    NAMELESS = auto()
+    AMBIGUOUS = auto()
+
+
+class Matching:
+    """Places of one document, looked for in another. Nobody may change the two meanwhile."""
+
+    def __init__(self, document: Value, other: Value) -> None:
+        self._document = document
+        self._other = other
+        # By the list's id: looking through a list anew for each of its entries takes the square of its length.
+        self._entries: dict[int, dict[Identity, int | None]] = {}
+
+    def find(self, pointer: Pointer) -> Pointer | Unmatched:
+        """The place in the other document; this one holds `pointer`."""
+        here, there = self._document, self._other
+        found: list[str | int] = []
+        for step in pointer:
+            next_step = self._step(here, there, step)
+            if isinstance(next_step, Unmatched):
+                return next_step
+            here, there = child_of(here, step), child_of(there, next_step)
+            found.append(next_step)
+        return tuple(found)
+
+    def _step(self, here: Value, there: Value, step: str | int) -> str | int | Unmatched:
+        if isinstance(here, list) and isinstance(step, int):
+            return self._entry(here, there, step)
+        return step if isinstance(there, dict) and step in there else Unmatched.ABSENT
+
+    def _entry(self, here: list[Value], there: Value, position: int) -> int | Unmatched:
+        identity = identity_of(here[position])
+        if identity is None:
+            return Unmatched.NAMELESS
+        if not isinstance(there, list) or identity not in self._of(there):
+            return Unmatched.ABSENT
+        found = self._of(there)[identity]
+        return Unmatched.AMBIGUOUS if found is None or self._of(here)[identity] is None else found
+
+    def _of(self, entries: list[Value]) -> dict[Identity, int | None]:
+        """The position of each identity in a list; None for one that occurs twice."""
+        if id(entries) not in self._entries:
+            self._entries[id(entries)] = found = dict[Identity, int | None]()
+            for position, entry in enumerate(entries):
+                identity = identity_of(entry)
+                if identity is not None:
+                    found[identity] = None if identity in found else position
+        return self._entries[id(entries)]
+
+
+def called(document: Value, place: Pointer) -> Called | None:
+    """What a place in the value of a parameter is called; None outside of one. The document holds the place."""
+    steps = range(2, len(place))
+    end = next((end for end in steps if place[end] == "value" and place[end - 2] == "parameters"), None)
+    parameter = None if end is None else value_at(document, place[:end])
+    name = parameter.get("name") if isinstance(parameter, dict) else None
+    return None if end is None or not isinstance(name, str) else (name, place[end + 1 :])
+
+
+def namesakes(document: Value) -> dict[Called, list[Pointer]]:
+    """The values of all parameters, and of a map each value, by what they are called, wherever they stand."""
+    found: dict[Called, list[Pointer]] = {}
+    for pointer, name, value in _values(document, ()):
+        found.setdefault((name, ()), []).append(pointer)
+        for key in value if isinstance(value, dict) else ():
+            found.setdefault((name, (key,)), []).append((*pointer, key))
+    return found
+
+
+def _values(value: Value, pointer: Pointer) -> Iterator[tuple[Pointer, str, Value]]:
+    """The value of each parameter, with its pointer and the parameter's name."""
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, each in steps:
+        if pointer[-1:] == ("parameters",) and isinstance(each, dict) and "value" in each:
+            name = each.get("name")
+            if isinstance(name, str):
+                yield (*pointer, step, "value"), name, each["value"]
+        elif isinstance(each, (dict, list)):
+            yield from _values(each, (*pointer, step))
+
+
+def identity_of(entry: Value) -> Identity | None:
+    """What tells an entry of a list from the others."""
+    for key in IDENTIFYING if isinstance(entry, dict) else ():
+        name = entry.get(key) if isinstance(entry, dict) else None
+        if isinstance(name, str) and name:
+            return key, name
+    return None
+
+
+# Which stored secret `(sensitive)` stands for, and whether it may.
+#
+# A secret is kept in the same place (`matching`), as long as its component has the same type and goes on sending data
+# to the same place (`endpoints`): whoever may change a resource but not read its secrets could otherwise have them sent
+# to themselves. A secret outside of a component's parameters is kept while all around it stays the same, since nobody
+# knows what it is used for.
+
+MOST_NAMES = 5  # parameters named in one sentence
+LONGEST_NAME = 63  # characters of each; whoever sends a document writes the names
+
+_SEND = "send the value itself"
+_STANDS = f"`{MASK}` stands for a stored secret"
+MESSAGES = {
+    Unmatched.ABSENT: f"{_STANDS}, and there is none here; {_SEND}",
+    Unmatched.NAMELESS: f"{_STANDS}, which is found by an `id`, `name` or `displayName`, and there is none; {_SEND}",
+    Unmatched.AMBIGUOUS: f"{_STANDS}, and several entries of the same name may be meant; {_SEND}",
+}
+_ANOTHER_TYPE = f"{_SEND}, since the type of its component changed"
+_SURROUNDINGS = f"{_SEND}, since what stands beside it changed"
+
+
+class SecretKeeper:
+    """Decides, place by place, which stored secret `(sensitive)` stands for."""
+
+    def __init__(
+        self, incoming: dict[str, Value], masked: dict[str, Value], *, held: Mapping[Pointer, Value], lookup: Lookup
+    ) -> None:
+        self._incoming = incoming
+        self._masked = masked
+        self._held = held
+        self._lookup = lookup
+        self._matching = Matching(incoming, masked)
+        self._obstacles: dict[tuple[Pointer, bool], str | None] = {}
+
+    def of(self, place: Pointer) -> Pointer | str:
+        """Where the secret is stored, or why there is none to keep."""
+        found = self._matching.find(place)
+        if isinstance(found, Unmatched):
+            return MESSAGES[found]
+        if found not in self._held:
+            return MESSAGES[Unmatched.ABSENT]
+        kind, node = _component(self._incoming["kind"], place)
+        is_parameter = place[len(node)] == "parameters"
+        # One answer for all the secrets of a component.
+        if (node, is_parameter) not in self._obstacles:
+            old, new = (
+                model_values.value_at(self._masked, found[: len(node)]),
+                model_values.value_at(self._incoming, node),
+            )
+            self._obstacles[node, is_parameter] = self._obstacle(old, new, kind if is_parameter else "")
+        return self._obstacles[node, is_parameter] or found
+
+    def _obstacle(self, old: Value, new: Value, kind: str) -> str | None:
+        """Why the secrets of a component are not kept. `kind` is empty for what is no parameter of a component."""
+        before, after = (node.get("type") if isinstance(node, dict) else None for node in (old, new))
+        if not kind or not isinstance(after, str):
+            return (
+                None
+                if model_values.canonical_json(self._alone(old)) == model_values.canonical_json(self._alone(new))
+                else _SURROUNDINGS
+            )
+        if not isinstance(before, str) or unversioned(before) != unversioned(after):
+            return _ANOTHER_TYPE
+        key = Key(f"{kind}Type", unversioned(after))
+        names = changed_endpoint(_parameters(old), _parameters(new), type_key=key, component_type=self._lookup(key))
+        return f"{_SEND}, since {_shown(names)} changed, which may say where it is sent" if names else None
+
+    def _alone(self, node: Value) -> Value:
+        """A component, or a spec, without the components in it, which have rules of their own."""
+        if not isinstance(node, dict) or self._incoming["kind"] not in {"Configuration", *KINDS}:
+            return node
+        return {key: value for key, value in node.items() if key not in LISTS}
+
+
+def _component(kind: Value, place: Pointer) -> tuple[str, Pointer]:
+    """The innermost component that a place is in, and its kind; at least the spec, whose kind may be empty."""
+    lists = LISTS if kind == "Configuration" else NESTED if kind in KINDS else {}
+    inner, length = str(kind) if kind in KINDS else "", 1
+    while len(place) > length + 1 and place[length] in lists and isinstance(place[length + 1], int):
+        inner, lists, length = lists[str(place[length])], NESTED, length + 2
+    return inner, place[:length]
+
+
+def _parameters(node: Value) -> list[Value]:
+    given = node.get("parameters") if isinstance(node, dict) else None
+    return given if isinstance(given, list) else []
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    told = listed([name[:LONGEST_NAME] for name in names[:MOST_NAMES]])
+    return told if len(names) <= MOST_NAMES else f"{told} and {len(names) - MOST_NAMES} more"
+
+
+# Putting secrets back: into a stored resource, and where `(sensitive)` comes in for a value that is to stay.
+#
+# When it may is decided in `keeping`. The literal is never stored.
+
+Secrets = tuple[tuple[Pointer, Value], ...]
+"""Values by their places, from the document's root down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The document with secrets in clear wherever `(sensitive)` may stand for them; for the rest, the violations.
+
+    Violations point into what came in, everything else into `document`. `united` joins `secrets` with those by type.
+    `kept` are the places where `(sensitive)` stood for a secret that is there now.
+    `secrets` are values that were secrets and are what they were, so they stay secrets whatever is said of them now.
+    `once_secret` are the places where a secret was, whatever is there now: what is shown of a dry run hides these, lest
+    it tell whether somebody guessed a secret.
+    """
+
+    document: dict[str, Value] = field(repr=False)
+    violations: tuple[Violation, ...] = ()  # each `of_parameter`, in document order
+    kept: tuple[Pointer, ...] = ()
+    secrets: Secrets = field(default=(), repr=False)
+    once_secret: tuple[Pointer, ...] = ()
+
+
+def secrets_in_clear(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[str, Value]:
+    """A stored masked resource, or its body, with its secrets, which are stored by JSON pointer."""
+    return model_values.replaced(masked, located(masked, secrets))
+
+
+def restored(
+    incoming: dict[str, Value],
+    *,
+    masked: dict[str, Value] | None,
+    secrets: Mapping[str, Value],
+    lookup: Lookup,
+    accept_invalid: bool,
+) -> Restored:
+    """What is meant by a document that may hold `(sensitive)`.
+
+    `masked` is what is stored under the same key, or None, and `secrets` belong to it, by JSON pointer. `lookup` finds
+    the types in force. `accept_invalid`: what breaks a rule here counts as missing and is left out of the document.
+    """
+    places = find_placeholders(incoming)
+    if masked is None:
+        told = [(place, MESSAGES[Unmatched.ABSENT]) for place in places]
+        return _result(incoming, told, kept={}, accept_invalid=accept_invalid)
+    held = located(masked, secrets)
+    keeping = SecretKeeper(incoming, masked, held=held, lookup=lookup)
+    decided = [(place, keeping.of(place)) for place in places]
+    kept = {place: held[found] for place, found in decided if isinstance(found, tuple)}
+    told = [(place, found) for place, found in decided if isinstance(found, str)]
+    result = _result(incoming, told, kept=kept, accept_invalid=accept_invalid)
+    once = tuple(_still(result.document, masked, held))
+    now = [(place, model_values.value_at(result.document, place), values) for place, values in once]
+    stuck = {place: value for place, value, values in now if model_values.canonical_json(value) in values}
+    return replace(result, secrets=tuple(stuck.items()), once_secret=tuple(dict.fromkeys(place for place, _ in once)))
+
+
+def united(found: Secrets, stuck: Secrets) -> Secrets:
+    """The secrets by their types and those that stay secrets, each place once, none beneath another."""
+    values = dict(stuck) | dict(found)
+    return tuple(
+        (place, value) for place, value in values.items() if not any(place[:end] in values for end in range(len(place)))
+    )
+
+
+def _result(
+    incoming: dict[str, Value],
+    told: Sequence[tuple[Pointer, str]],
+    *,
+    kept: Mapping[Pointer, Value],
+    accept_invalid: bool,
+) -> Restored:
+    document = model_values.replaced(incoming, kept)
+    places = tuple(kept)
+    if accept_invalid and told:
+        document = without_placeholders(document, [place for place, _ in told])
+        places = tuple(_found(Matching(incoming, document), places))  # what is left out moves others up
+    found = tuple(Violation(place, message, of_parameter=True) for place, message in told)
+    return Restored(document, violations=found, kept=places)
+
+
+def _found(matching: Matching, places: Iterable[Pointer]) -> Iterator[Pointer]:
+    for place in places:
+        found = matching.find(place)
+        if not isinstance(found, Unmatched):
+            yield found
+
+
+def _still(
+    document: dict[str, Value], masked: dict[str, Value], held: Mapping[Pointer, Value]
+) -> Iterator[tuple[Pointer, Collection[bytes]]]:
+    """Where the stored secrets had to be in the document now, each with those that it may be, in canonical form.
+
+    A component that nothing tells from the others, or that has another name now, leaves no such place. Its secrets may
+    be in any parameter of the same name then: what is hidden there is the same value, so a mistake shows nothing.
+    """
+    matching = Matching(masked, document)
+    lost: dict[Called, set[bytes]] = {}
+    for place, value in held.items():
+        found = matching.find(place)
+        if not isinstance(found, Unmatched):
+            yield found, (model_values.canonical_json(value),)
+            continue
+        name = called(masked, place)
+        if name is not None:
+            lost.setdefault(name, set()).add(model_values.canonical_json(value))
+    elsewhere = namesakes(document) if lost else {}
+    for name, values in lost.items():
+        for there in elsewhere.get(name, ()):
+            yield there, values
+
+
+def located(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[Pointer, Value]:
+    """The secrets of a stored resource by their places in it."""
+    return {model_values.located(masked, text): value for text, value in secrets.items()}
+
+
+def is_same_secret(one: Value, other: Value) -> bool:
+    """Whether two values are equal in canonical form."""
+    return model_values.canonical_json(one) == model_values.canonical_json(other)

@@ -1,0 +1,39 @@
+"""Types of notifications and their severities, by name."""
+
+from enum import StrEnum
+
+
+class NotificationType(StrEnum):
+    """What kind of cause it is (interface, `spec.notificationType`)."""
+
+    REPOSITORY_UNREACHABLE = "RepositoryUnreachable"
+    REPOSITORY_HELD = "RepositoryHeld"
+    PRUNE_HELD = "PruneHeld"
+    RECONCILE_FAILED = "ReconcileFailed"
+    RESOURCES_INVALID = "ResourcesInvalid"
+    CONFIGURATION_INCOMPLETE = "ConfigurationIncomplete"
+    DELIVERY_STALE = "DeliveryStale"
+    RESOURCE_DEPRECATED = "ResourceDeprecated"
+    DELIVERY_FAILING = "DeliveryFailing"
+    DEAD_LETTERS = "DeadLetters"
+    QUEUE_NEARLY_FULL = "QueueNearlyFull"
+    LOGS_UNROUTED = "LogsUnrouted"
+    DISK_LOW = "DiskLow"
+    CERTIFICATE_EXPIRING = "CertificateExpiring"
+    KEYS_TO_REVIEW = "KeysToReview"
+    STORE_DEGRADED = "StoreDegraded"
+    STORE_DAMAGED = "StoreDamaged"
+
+
+class Severity(StrEnum):
+    """How much it matters (interface, `spec.severity`), the least first."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+    @property
+    def weight(self) -> int:
+        """Its place in that order."""
+        return list(Severity).index(self)

@@ -1,0 +1,210 @@
+"""The plan of a proposal as one object, which every rendering and the API share."""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from reconciler.model import outcomes
+from reconciler.model.outcomes import UpdateStatus
+
+FORMAT = "1.1"
+"""Of the JSON: the first number changes when something is taken away or means something else, the second when something
+is added.
+"""
+
+MOST_FIELDS = 200  # of one resource; the rest is counted
+MOST_DEPENDANTS = 50  # of one resource; the rest is counted
+MOST_VALUE_BYTES = 4_096  # of the JSON of one value
+
+SENSITIVE = "(sensitive)"
+SENSITIVE_CHANGED = "(sensitive, changed)"
+
+
+class _Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What all shapes have in common."""
+
+
+class PlanPlace(_Shape, frozen=True, omit_defaults=False):
+    """Where something stands in the head's files; lines and columns count from 1."""
+
+    path: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        """As `path:line:column`."""
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+class PlanDifference(StrEnum):
+    """What happened to a field."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+    REORDERED = "reordered"  # a list holds the same in another order
+
+
+class CutText(_Shape, frozen=True):
+    """A value too long to be shown: how its JSON begins, and how many bytes of JSON it has."""
+
+    begins: str
+    bytes: int
+
+
+class PlanField(_Shape, frozen=True):
+    """One field that differs. `path` is for people: dots, and the name of an element of a list of named things in
+    brackets, else its index: `spec.parameters[endpoint].value`, `spec.attributes[2]`.
+
+    `old` and `new` are values as JSON knows them, or a Cut; unset where there is none. A sensitive value is
+    `(sensitive)`; when it changed, `new` is `(sensitive, changed)`.
+    """
+
+    path: str
+    difference: PlanDifference
+    old: Any = msgspec.UNSET
+    new: Any = msgspec.UNSET
+    at: PlanPlace | None = None  # in the head; None for what is removed
+    sensitive: bool = False
+
+
+class NamedResource(_Shape, frozen=True):
+    """A resource by kind and name."""
+
+    kind: str
+    name: str
+    at: PlanPlace | None = None  # where it is named, for what leads nowhere
+
+
+class PlanStatus(_Shape, frozen=True):
+    """What would become of one resource. `at` is its place in the head, or in the base for what goes.
+
+    `existing`: it was so before, and the change did not touch it. `unresolved` are references that lead nowhere, as far
+    as one can tell without a server. `owners` are those of its file (CODEOWNERS), `notes` warnings. `held`: it is
+    deleted only once somebody releases that, and stays until then.
+    """
+
+    status: UpdateStatus
+    kind: str | None = None
+    name: str | None = None
+    reason: str | None = None
+    at: PlanPlace | None = None
+    existing: bool = False
+    fields: tuple[PlanField, ...] = ()
+    fields_left_out: int = 0
+    dependants: tuple[NamedResource, ...] = ()
+    dependants_left_out: int = 0
+    unresolved: tuple[NamedResource, ...] = ()
+    owners: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    held: bool = False
+
+    @property
+    def title(self) -> str:
+        """Kind and name, as far as they are known."""
+        return f"{self.kind} {self.name}" if self.kind and self.name else f"document at {self.at}"
+
+    @property
+    def folder(self) -> str:
+        """The folder of its file; '' for the repository's root."""
+        return "" if self.at is None else self.at.path.rpartition("/")[0]
+
+
+class PlanEntry(_Shape, frozen=True):
+    """The plan of one entry of the settings: a folder of the repository that fills a project.
+
+    `statuses` are in the order of `in_order`, without what is unchanged. `unchanged` counts resources that were read
+    and stay as they are, `untouched_files` files that were not read because nothing of them concerns the change. `held`
+    counts the deletions among them that a guard would hold back, and did not before: these resources stay for now.
+    `notes` are sentences that a reader should know, in order.
+    """
+
+    name: str
+    project: str = "default"
+    path: str = ""
+    statuses: tuple[PlanStatus, ...] = ()
+    unchanged: int = 0
+    untouched_files: int = 0
+    held: int = 0
+    notes: tuple[str, ...] = ()
+    refused: bool = False  # the entry is atomic, and nothing of it would be stored
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each status occurs, in the order of the statuses, `unchanged` included."""
+        found = outcomes.count_statuses(one.status for one in self.statuses)
+        unchanged = UpdateStatus.UNCHANGED.value
+        return {**({unchanged: self.unchanged} if self.unchanged else {}), **found}
+
+
+class PlanTip(_Shape, frozen=True):
+    """One side of the comparison. `ref` is what it was called; `commit` its full id. `worktree`: with what is not
+    committed.
+    """
+
+    ref: str
+    commit: str
+    worktree: bool = False
+
+
+class Plan(_Shape, frozen=True):
+    """What merging `head` into `base` would do.
+
+    `behind` is how many commits of the base the head lacks: the base moved. `store_version` is the revision of the live
+    store that the plan was made against; None without a server. `server` names it.
+    """
+
+    base: PlanTip
+    head: PlanTip
+    merge_base: str
+    behind: int = 0
+    ahead: int = 0
+    entries: tuple[PlanEntry, ...] = ()
+    store_version: int | None = None
+    server: str | None = None
+    digest: str = ""
+    stale: bool = False
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Of all entries together, in the order of the statuses."""
+        whole = [entry.counts for entry in self.entries]
+        return {
+            status.value: total for status in UpdateStatus if (total := sum(one.get(status.value, 0) for one in whole))
+        }
+
+    @property
+    def all(self) -> Iterator[tuple[PlanEntry, PlanStatus]]:
+        """Every status with its entry, in order."""
+        for entry in self.entries:
+            for status in entry.statuses:
+                yield entry, status
+
+
+RISK = (
+    UpdateStatus.INVALID,
+    UpdateStatus.ERROR,
+    UpdateStatus.FORBIDDEN,
+    UpdateStatus.DELETED,
+    UpdateStatus.IN_USE,
+    UpdateStatus.NOT_FOUND,
+    UpdateStatus.DEPRECATED,
+    UpdateStatus.CONFIGURED,
+    UpdateStatus.CREATED,
+    UpdateStatus.UNCHANGED,
+)
+"""The order of statuses by risk."""
+
+_RANK = {status: rank for rank, status in enumerate(RISK)}
+
+
+def in_order(found: Iterable[PlanStatus]) -> tuple[PlanStatus, ...]:
+    """By risk, then kind and name, then place; what was so before comes last of its status."""
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(one: PlanStatus) -> tuple[int, bool, str, str, tuple[str, int, int]]:
+    at = ("", 0, 0) if one.at is None else (one.at.path, one.at.line, one.at.column)
+    return _RANK[one.status], one.existing, one.kind or "", one.name or "", at

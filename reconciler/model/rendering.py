@@ -1,0 +1,466 @@
+"""The stored form of a resource: its bytes, hash and masked body, and their redaction."""
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from reconciler.model import components, masking, values
+from reconciler.model.components import MASK
+from reconciler.model.resource import SERVER_KEYS
+from reconciler.model.text import visible
+from reconciler.model.values import Pointer, Value, pointer_text
+
+# Preparing a resource that is to be stored: its hash, what may be shown of it and what may not.
+
+
+class Bound(NamedTuple):
+    """The one version of the one resource whose hash this is: nowhere else do equal secrets give an equal hash.
+
+    Otherwise whoever may store resources could store a guess, in one of their own or in this one, and compare hashes.
+    """
+
+    project: str
+    resource_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A resource as the store keeps it. `spec_hash` covers each secret by its HMAC, so it tells nobody what it is."""
+
+    spec_hash: str  # hex SHA-256 of the spec
+    masked: dict[str, Value]  # what a user owns, each secret replaced by `(sensitive)`
+    secrets: bytes | None = field(default=None, repr=False)  # canonical JSON {JSON pointer: value}
+
+
+def prepare(
+    owned: dict[str, Value], secrets: Iterable[tuple[Pointer, Value]], *, hmac_key: bytes, bound: Bound
+) -> Prepared:
+    """Take the secrets out of what a user owns. `hmac_key` is this server's; another key gives other hashes."""
+    found = {pointer: (pointer_text(pointer), value) for pointer, value in secrets}
+    if not found:
+        return Prepared(hashlib.sha256(values.canonical_json(owned["spec"])).hexdigest(), owned)
+    covered = values.replaced(owned, {at: _covered(owned, told, hmac_key, bound) for at, told in found.items()})
+    return Prepared(
+        spec_hash=hashlib.sha256(values.canonical_json(covered["spec"])).hexdigest(),
+        masked=values.replaced(owned, dict.fromkeys(found, components.MASK)),
+        secrets=values.canonical_json(dict(found.values())),
+    )
+
+
+def _covered(owned: dict[str, Value], told: tuple[str, Value], hmac_key: bytes, bound: Bound) -> str:
+    """What stands for a secret, told with its place, in a hash.
+
+    A reference, left as it is, begins otherwise, and a list is no document, whose digest has the same key.
+    """
+    metadata = owned["metadata"]
+    name = metadata["name"] if isinstance(metadata, dict) else None
+    covered = values.canonical_json([*bound, owned["kind"], name, *told])
+    return "hmac-sha256:" + hmac.digest(hmac_key, covered, "sha256").hex()
+
+
+# What a reader of the service gets, as bytes that are stored once and sent as they are.
+#
+# A status is kept without its `source`, and a source without `path` and `line`: that is the same for all that one
+# change stores, and kept once.
+
+_path = msgspec.json.Encoder().encode
+
+
+class Frame(NamedTuple):
+    """A source as canonical JSON in two halves, between which its `line` and `path` go."""
+
+    head: bytes
+    tail: bytes
+
+
+Parts: TypeAlias = tuple[bytes, bytes | None, bytes, bytes, str | None, int | None]
+"""Body, status, both halves of the source, its path and line: a row as it is read, since every resource of every answer
+is made of one.
+"""
+
+
+class Stale(NamedTuple):
+    """A Configuration delivers by an earlier version: which one, since when, and why not by the present one."""
+
+    version: int
+    since: str  # RFC 3339, UTC
+    reason: str
+
+
+class Delivery(NamedTuple):
+    """Whether the service delivers for a Configuration: `reason` says why not, '' when it does."""
+
+    reason: str = ""
+    stale: Stale | None = None
+
+
+class ResourceIdentity(NamedTuple):
+    """What the server adds to a resource's metadata."""
+
+    id: str
+    version: int
+    date_modified: str  # RFC 3339, UTC
+
+
+def body(prepared: Prepared, *, identity: ResourceIdentity) -> bytes:
+    """The masked resource with the server's metadata, canonical JSON, without `status`."""
+    metadata: dict[str, Value] = {
+        **cast("dict[str, Value]", prepared.masked["metadata"]),  # a resource has metadata
+        "id": identity.id,
+        "hash": prepared.spec_hash,
+        "version": identity.version,
+        "dateModified": identity.date_modified,
+    }
+    return values.canonical_json({**prepared.masked, "metadata": metadata})
+
+
+def identity_of(body: Mapping[str, Value]) -> ResourceIdentity:
+    """What the server added to a resource's metadata, of a body as it is stored."""
+    metadata = cast("Mapping[str, Value]", body["metadata"])
+    number = cast("int", metadata["version"])
+    return ResourceIdentity(id=str(metadata["id"]), version=number, date_modified=str(metadata["dateModified"]))
+
+
+def status(kind: str, *, incomplete: Sequence[str], delivery: Delivery | None = None) -> bytes:
+    """The `status` of a stored resource without its `source`, canonical JSON: what is missing of the resource.
+
+    A Configuration says whether it is `ready` to be used, and in `delivery` whether the service delivers for it; None
+    where that is not the question.
+    """
+    delivers = b"" if delivery is None else b'"delivery":%b,' % values.canonical_json(_delivery(delivery))
+    listed = b'"incomplete":%b,' % msgspec.json.encode(incomplete) if incomplete else b""
+    ready = b',"ready":%b' % (b"false" if incomplete else b"true") if kind == "Configuration" else b""
+    return b'{%b%b"latest":true%b}' % (delivers, listed, ready)
+
+
+def with_incomplete(kind: str, status: bytes, incomplete: Sequence[str]) -> bytes:
+    """The same status with another list of what is missing."""
+    members: dict[str, Value] = {name: value for name, value in _members(status).items() if name != "incomplete"}
+    if incomplete:
+        members["incomplete"] = list(incomplete)
+    if kind == "Configuration":
+        members["ready"] = not incomplete
+    return values.canonical_json(members)
+
+
+def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delivery: Delivery | None) -> bytes:
+    """The same status with another list of what is missing, and another answer about delivery if there is one."""
+    other = with_incomplete(kind, status, incomplete)
+    return other if delivery is None else with_delivery(other, delivery)
+
+
+def delivery(status: bytes) -> Delivery | None:
+    """Whether the service delivers for a Configuration, as its status says; None when it does not say."""
+    said = _members(status).get("delivery")
+    if not isinstance(said, dict):
+        return None
+    if said.get("delivers") is not True:
+        return Delivery(str(said.get("reason")))
+    stale = said.get("stale")
+    return Delivery(stale=msgspec.convert(stale, _Stale).stale() if isinstance(stale, dict) else None)
+
+
+def with_delivery(status: bytes, delivery: Delivery) -> bytes:
+    """The same status of a Configuration with another answer about delivery."""
+    return values.canonical_json({**_members(status), "delivery": _delivery(delivery)})
+
+
+def _delivery(delivery: Delivery) -> dict[str, Value]:
+    if delivery.reason:
+        return {"delivers": False, "reason": delivery.reason}
+    return {"delivers": True} if delivery.stale is None else {"delivers": True, "stale": dict(delivery.stale._asdict())}
+
+
+class _Stale(msgspec.Struct):
+    version: int
+    since: str
+    reason: str
+
+    def stale(self) -> Stale:
+        return Stale(self.version, self.since, self.reason)
+
+
+def without_drift(status: bytes) -> bytes:
+    """The same status of a version that is what its owner wants."""
+    if b'"drift"' not in status:
+        return status
+    return values.canonical_json({name: value for name, value in _members(status).items() if name != "drift"})
+
+
+def with_drift(status: bytes, drift: Mapping[str, Value]) -> bytes:
+    """The same status, of a version that is not what its owner wants; `drift` says whose it is and where it stands."""
+    return values.canonical_json({**_members(status), "drift": dict(drift)})
+
+
+def incomplete(status: bytes) -> tuple[str, ...]:
+    """What a status lists as missing."""
+    listed = _members(status).get("incomplete")
+    return tuple(str(line) for line in listed) if isinstance(listed, list) else ()
+
+
+def _members(status: bytes) -> dict[str, Value]:
+    return cast("dict[str, Value]", msgspec.json.decode(status))
+
+
+def frame(source: Mapping[str, Value]) -> Frame:
+    """The two sides of a source that has no `path` and `line`. Raises ValueError where they would not stand together,
+    behind another member.
+    """
+    head = {name: value for name, value in source.items() if name < "line"}
+    tail = {name: value for name, value in source.items() if name > "path"}
+    if not head or len(head) + len(tail) != len(source):
+        raise ValueError(f"a source of {sorted(source)} has no place for a path and a line")
+    return Frame(values.canonical_json(head)[:-1], b",%b" % values.canonical_json(tail)[1:] if tail else b"}")
+
+
+def shown(parts: Parts) -> bytes:
+    """A body joined with the JSON of its status, which changes without a new version of the resource, and its source;
+    without a status it is no present version.
+
+    `status` sorts after every key of a body, and `source` after every key of a status, so what is canonical stays so.
+    """
+    body, status, head, tail, path, line = parts
+    place = b"" if path is None else b',"line":%d,"path":%b' % (line or 0, _path(path))
+    if status is None:
+        return b'%b,"status":{"source":%b%b%b}}' % (body[:-1], head, place, tail)
+    return b'%b,"status":%b,"source":%b%b%b}}' % (body[:-1], status[:-1], head, place, tail)
+
+
+def damaged(kind: str, name: str, *, version: int, latest: bool) -> bytes:
+    """What stands in a list or a history for a version that is damaged in the store.
+
+    It has no `apiVersion` and no `spec`: nobody can take it for the resource, nor apply it.
+    """
+    status: dict[str, Value] = {"error": DAMAGED.format(kind=kind, name=name)}
+    if latest:
+        status["latest"] = True
+    return values.canonical_json({"kind": kind, "metadata": {"name": name, "version": version}, "status": status})
+
+
+DAMAGED = "the {kind} {name} is damaged in the store; apply it anew, let Git be read in full, or restore a backup"
+LATEST = b'{"latest":true}'  # the status of most resources
+
+
+@lru_cache(maxsize=256)
+def is_source(head: bytes, tail: bytes) -> bool:
+    """Whether both halves of a source are JSON still: what `shown` joins, it does not read. One source is that of all
+    that a change stored, so that few are looked at.
+    """
+    return is_json(head + tail)
+
+
+def is_json(text: bytes) -> bool:
+    """Whether a status or a source is JSON still."""
+    try:
+        msgspec.json.decode(text.decode(), type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    return True
+
+
+def restated(shown: bytes, status: bytes) -> bytes:
+    """A resource as it is shown, with another status and the source that it has; not a byte of the rest changes."""
+    members = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
+    source = msgspec.json.decode(members["status"], type=_Sourced).source
+    if not bytes(source):  # what stands for a damaged version
+        return shown
+    stated = b'%b,"source":%b}' % (status[:-1], bytes(source))
+    return msgspec.json.encode({**members, "status": msgspec.Raw(stated)})
+
+
+def rewritten(shown: bytes, body: bytes) -> bytes:
+    """A resource as it is shown, with another body; not a byte of its status changes."""
+    status = msgspec.json.decode(shown, type=_Stated).status
+    return b'%b,"status":%b}' % (body[:-1], bytes(status))
+
+
+class _Sourced(msgspec.Struct):
+    source: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Stated(msgspec.Struct):
+    status: msgspec.Raw
+
+
+# Taking a text out of what was stored, because it was a secret that should not have been there.
+#
+# Strings and keys are looked into after decoding, so that no escape hides the text; a number whose digits hold it is
+# replaced whole. What a resource is known by stays: its name and id, and what the server says of a version.
+#
+# Of what was stored as a secret nothing is told: it is taken out without being counted, and the hash goes on covering
+# it as it was. Otherwise whoever may redact could find out a secret piece by piece, by asking which versions hold a
+# guess.
+
+MARK = "(redacted)"
+FEWEST, MOST = 4, 65_536  # characters of a text: fewer would be found everywhere
+KNOWN_BY = SERVER_KEYS | {"name"}  # of `metadata`
+
+
+class Redacted(NamedTuple):
+    """A value without the text, and how many of its strings, keys and numbers held it."""
+
+    value: Value
+    places: int
+    renamed: Mapping[tuple[Pointer, str], str]  # keys, by where their mapping stood and what they were
+
+
+class RedactedVersion(NamedTuple):
+    """What is left of a stored version. `places` are those that a reader could see."""
+
+    body: bytes
+    secrets: bytes | None
+    places: int
+
+
+def redaction_problem(text: str) -> str | None:
+    """What is wrong with a text that is to be taken out, as the rest of a sentence that does not repeat it; or None."""
+    if not FEWEST <= len(text) <= MOST:
+        return f"must have {FEWEST} to {MOST:,} characters"
+    if text in MARK or text in MASK:
+        return f"must not be a part of `{MARK}` or `{MASK}`, which the service writes itself"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "must be Unicode text, without half of a pair"
+    return None
+
+
+def spellings(text: str) -> tuple[str, ...]:
+    """How sentences quote the text, the longest first: as it is, as JSON pointers write it, and escaped for people."""
+    pointed = pointer_text((text,))[1:]
+    found = {text, pointed, visible(text), visible(pointed)}
+    return tuple(sorted(found, key=lambda one: (-len(one), one)))
+
+
+def redaction_sentence(told: str, text: str) -> str:
+    """The same without the text. When what stands around it makes the text again, nothing else is left either."""
+    forms = spellings(text)
+    left = told
+    for form in forms:
+        left = left.replace(form, MARK)
+    return MARK if any(form in left for form in forms) else left
+
+
+def redacted_value(found: Value, text: str) -> Redacted:
+    """The same value without the text."""
+    walk = _Walk(text)
+    return Redacted(walk.value(found, ()), walk.places, walk.renamed)
+
+
+def redacted_version(
+    body: bytes, secrets: bytes | None, text: str, *, project: str, hmac_key: bytes
+) -> RedactedVersion | None:
+    """What is left of a stored version, or None when it holds the text nowhere.
+
+    Raises LookupError or ValueError for what was not stored so: it is damaged.
+    """
+    stored = _object(body)
+    held = {} if secrets is None else masking.located(stored, _object(secrets))
+    walk = _Walk(text)
+    document = _document(stored, walk)
+    quiet = {place: redacted_value(secret, text).value for place, secret in held.items()}
+    if not walk.places and quiet == held:
+        return None
+    moved = {place: walk.moved(place) for place in held}
+    told = _body(document, {moved[at]: secret for at, secret in held.items()}, project=project, hmac_key=hmac_key)
+    return RedactedVersion(
+        body=told if walk.places else body,
+        secrets=None if secrets is None else _secrets({moved[at]: secret for at, secret in quiet.items()}),
+        places=walk.places,
+    )
+
+
+def is_known_by(body: bytes, text: str) -> bool:
+    """Whether the name or the id of a stored version holds the text. Raises LookupError, ValueError as `version`."""
+    metadata = _redacted_members(_object(body)["metadata"])
+    return any(text in str(metadata[name]) for name in ("name", "id"))
+
+
+class _Walk:
+    """One walk through a value; it remembers what it changed."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.places = 0
+        self.renamed: dict[tuple[Pointer, str], str] = {}
+
+    def value(self, found: Value, at: Pointer) -> Value:
+        if isinstance(found, str):
+            return self.string(found)
+        if isinstance(found, list):
+            return [self.value(each, (*at, position)) for position, each in enumerate(found)]
+        if isinstance(found, dict):
+            return self._mapping(found, at)
+        if isinstance(found, bool) or found is None or self._text not in values.canonical_json(found).decode():
+            return found
+        self.places += 1
+        return MARK
+
+    def string(self, found: str) -> str:
+        if self._text not in found:
+            return found
+        self.places += 1
+        return redaction_sentence(found, self._text)
+
+    def moved(self, place: Pointer) -> Pointer:
+        """Where something stands now, as keys on the way may have another name."""
+        return tuple(
+            self.renamed.get((place[:end], step), step) if isinstance(step, str) else step
+            for end, step in enumerate(place)
+        )
+
+    def _mapping(self, found: dict[str, Value], at: Pointer) -> dict[str, Value]:
+        taken = {key for key in found if self._text not in key}
+        names: dict[str, str] = {}
+        for key in sorted(found.keys() - taken):  # in an order of their own, so that equal mappings stay equal
+            names[key] = self.renamed[at, key] = self._free(self.string(key), taken)
+            taken.add(names[key])
+        return {names.get(key, key): self.value(each, (*at, key)) for key, each in found.items()}
+
+    def _free(self, key: str, taken: set[str]) -> str:
+        return next(name for name in _numbered(key) if name not in taken and self._text not in name)
+
+
+def _numbered(key: str) -> Iterator[str]:
+    """The key, then with a number behind it; no text of four characters stands in both ways to write that."""
+    yield key
+    number = 2
+    while True:
+        yield f"{key} {number}"
+        yield f"{key}-{number}"
+        number += 1
+
+
+def _document(stored: dict[str, Value], walk: _Walk) -> dict[str, Value]:
+    """The frame of a document stays whatever the text is: without it, nobody could read the version."""
+    metadata = _redacted_members(stored["metadata"])
+    left: dict[str, Value] = {
+        key: each if key in KNOWN_BY else walk.value(each, ("metadata", key)) for key, each in metadata.items()
+    }
+    return {**stored, "metadata": left, "spec": walk.value(stored["spec"], ("spec",))}
+
+
+def _body(document: dict[str, Value], held: Mapping[Pointer, Value], *, project: str, hmac_key: bytes) -> bytes:
+    identity = identity_of(document)
+    bound = Bound(project, identity.id, identity.version)
+    return body(prepare(document, held.items(), hmac_key=hmac_key, bound=bound), identity=identity)
+
+
+def _secrets(held: Mapping[Pointer, Value]) -> bytes:
+    return values.canonical_json({pointer_text(place): secret for place, secret in held.items()})
+
+
+def _object(stored: bytes) -> dict[str, Value]:
+    return _redacted_members(msgspec.json.decode(stored))
+
+
+def _redacted_members(found: object) -> dict[str, Value]:
+    if not isinstance(found, dict):
+        raise ValueError("what was stored as an object is none")
+    return cast("dict[str, Value]", found)

@@ -1,0 +1,434 @@
+"""A resource: a document that was judged valid, and the small form in which it waits for a decision."""
+
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cache, lru_cache
+from typing import Any, cast
+
+import msgspec
+from msgspec import structs
+
+import schemas
+from reconciler.model import components, names, type_definitions, validators, values, violations
+from reconciler.model.components import LISTS, MASK
+from reconciler.model.names import Key, Kind
+from reconciler.model.values import Pointer, Value, pointer_text
+from reconciler.model.violations import Violation
+
+# A resource: a document that broke no rule, less what belongs to the server.
+
+SERVER_KEYS = frozenset({"id", "hash", "version", "dateModified"})
+"""The keys of `metadata` that the server sets; `id` may be proposed for a new resource."""
+
+PRUNE_LABEL = "service/prune"
+
+
+class Resource(msgspec.Struct, frozen=True, gc=False):
+    """What a user owns. Two resources are equal when `owned` is.
+
+    `owned` holds secrets in clear, so no representation shows it; nobody may change what is inside. `placeholders`
+    says where it holds `(sensitive)` instead of a value, from the document's root down.
+    """
+
+    key: Key
+    owned: dict[str, Value]  # apiVersion, kind, metadata, spec
+    encoded: bytes  # the canonical JSON of `owned`
+    placeholders: tuple[Pointer, ...] = ()
+    proposed_id: str | None = None
+    deprecated: bool = False
+    protected: bool = False  # stays when it disappears from Git
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"Resource({self.key!r})"
+
+
+def of_document(document: dict[str, Value], *, key: Key) -> Resource:
+    """The resource of a document of the shape that its schema asks for; parts of it are the document's own."""
+    metadata = document["metadata"]
+    assert isinstance(metadata, dict), "the schema says so"
+    labels = metadata.get("labels")
+    proposed = metadata.get("id")
+    kept = metadata
+    if not SERVER_KEYS.isdisjoint(metadata):
+        kept = {name: value for name, value in metadata.items() if name not in SERVER_KEYS}
+    owned: dict[str, Value] = {
+        "apiVersion": document["apiVersion"],
+        "kind": key.kind,
+        "metadata": kept,
+        "spec": document["spec"],
+    }
+    return Resource(
+        key=key,
+        owned=owned,
+        encoded=values.canonical_json(owned),
+        proposed_id=proposed if isinstance(proposed, str) else None,
+        deprecated=metadata.get("deprecated") is True,
+        protected=isinstance(labels, dict) and labels.get(PRUNE_LABEL) == "disabled",
+    )
+
+
+# Hiding what may be a secret in a document that broke a rule, so that an answer can repeat it.
+
+
+def mask_all(value: Value) -> Value:
+    """A copy in which every parameter value is masked, whatever its name, and wherever parameters stand.
+
+    In a document without the documented shape, all below a key `parameters` or `value` may be a secret; the keys stay,
+    and the names of parameters. Nesting is bounded by the readers.
+    """
+    if isinstance(value, dict):
+        return {
+            key: _mask(child) if key in ("parameters", "value") else mask_all(child) for key, child in value.items()
+        }
+    return [mask_all(child) for child in value] if isinstance(value, list) else value
+
+
+def _mask(value: Value) -> Value:
+    """Everything is hidden but keys, and the `name` and `sensitive` beside a `value`."""
+    if isinstance(value, list):
+        return [_mask(child) for child in value]
+    if not isinstance(value, dict):
+        return MASK
+    kept = ("name", "sensitive") if "value" in value else ()
+    return {
+        key: child if key in kept and isinstance(child, str | bool) else _mask(child) for key, child in value.items()
+    }
+
+
+# Members of a document that are there and mean that they are not: `null`, and here and there an empty value.
+#
+# A `null` in an optional member of an object whose members a schema lists is absent. So are an empty `id`,
+# `displayName` and `description`, an empty map of labels, and empty lists of components. Values of parameters,
+# defaults, templates and all else that may be any JSON stay as they are, and so does what an open object holds.
+
+EMPTY: dict[str, Value] = {"id": "", "displayName": "", "description": "", "labels": {}, **{key: [] for key in LISTS}}
+"""The members that are absent when they are empty."""
+
+_MARKS = (b"null", b'""', b"{}", b"[]")
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object whose members a schema lists: those that are optional and typed, and what is beneath."""
+
+    optional: frozenset[str] = frozenset()
+    members: "dict[str, _Object]" = field(default_factory=dict)
+
+
+def without_absent(document: dict[str, Value], kind: Kind | None) -> dict[str, Value]:
+    """The document without the members that are absent, and with a spec; the same one when it is so already."""
+    if document.get("spec") is None:
+        document = {**document, "spec": {}}
+    if not may_hold_absent(msgspec.json.encode(document)):
+        return document
+    without = _removed(document, _shape(schemas.ENVELOPE if kind is None else kind.name))
+    assert isinstance(without, dict)
+    return without
+
+
+def may_hold_absent(encoded: bytes) -> bool:
+    """Whether a document may hold such members; nearly none does. `encoded` is JSON without spare white space."""
+    return any(mark in encoded for mark in _MARKS)
+
+
+def _removed(value: Value, shape: _Object) -> Value:
+    if isinstance(value, list):
+        found = [_removed(item, shape) for item in value]
+        return found if any(one is not other for one, other in zip(found, value, strict=True)) else value
+    if not isinstance(value, dict):
+        return value
+    kept = {}
+    is_same = True
+    for name, child in value.items():
+        if name in shape.optional and (child is None or (not child and EMPTY.get(name) == child)):
+            is_same = False
+            continue
+        beneath = shape.members.get(name)
+        kept[name] = child if beneath is None else _removed(child, beneath)
+        is_same = is_same and kept[name] is child
+    return value if is_same else kept
+
+
+@cache
+def _shape(name: str) -> _Object:
+    schema = schemas.load(name)
+    known: dict[str, _Object] = {}
+    return _object(schema, schema, known) or _Object()
+
+
+def _object(schema: dict[str, Any], root: dict[str, Any], known: dict[str, _Object]) -> _Object | None:
+    """The shape of a closed object, or of the entries of a list of such; None of everything else."""
+    reference = schema.get("$ref")
+    if reference is not None:
+        # Components hold components.
+        if reference not in known:
+            known[reference] = _Object()
+            found = _object(root["$defs"][reference.rpartition("/")[2]], root, known)
+            if found is not None:
+                known[reference].optional, known[reference].members = found.optional, found.members
+        return known[reference]
+    if isinstance(schema.get("items"), dict):
+        return _object(schema["items"], root, known)
+    if schema.get("additionalProperties") is not False:
+        return None
+    properties: dict[str, dict[str, Any]] = schema["properties"]
+    required = {*schema.get("required", ()), "spec"}
+    shape = _Object(frozenset(name for name, each in properties.items() if _is_typed(each) and name not in required))
+    for name, each in properties.items():
+        beneath = _object(each, root, known)
+        if beneath is not None:
+            shape.members[name] = beneath
+    return shape
+
+
+def _is_typed(schema: dict[str, Any]) -> bool:
+    """Whether a member is more than any JSON."""
+    return not {"type", "$ref", "enum", "const"}.isdisjoint(schema)
+
+
+# Judging one document by itself: is it ours, is it valid, and what is every rule that it breaks?
+
+
+class Classification(Enum):
+    """What a document in a repository is to us."""
+
+    RESOURCE = auto()  # judged
+    NOT_A_RESOURCE = auto()  # skipped: neither apiVersion nor kind
+    FOREIGN = auto()  # skipped: both, and neither is ours; a Kubernetes manifest, say
+
+
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """`key` is known when kind and name are, even of an invalid document; `resource` only of a valid one.
+
+    A document that breaks recent rules alone has both, since it is valid where the same is stored.
+    """
+
+    key: Key | None
+    resource: Resource | None
+    violations: tuple[Violation, ...]
+
+
+def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
+    """Whether a document asks to be judged. One of the two keys, or one that is ours, is enough."""
+    if not isinstance(value, dict) or ("apiVersion" not in value and "kind" not in value):
+        return Classification.NOT_A_RESOURCE
+    if "apiVersion" not in value or "kind" not in value:
+        return Classification.RESOURCE
+    version = value["apiVersion"]
+    ours = (isinstance(version, str) and version in api_versions) or _kind(value) is not None
+    return Classification.RESOURCE if ours else Classification.FOREIGN
+
+
+def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = False) -> Judged:
+    """Everything that is wrong with a document, in document order; or the resource that it is.
+
+    `placeholders`: `(sensitive)` is not wrong but left to whoever knows the stored value that it stands for.
+    """
+    if not isinstance(value, dict):
+        return Judged(None, None, (Violation((), "is not an object"),))
+    kind = _kind(value)
+    document = without_absent(value, kind)
+    shape = validators.violations(kind, document)
+    key = _key(document, kind)
+    resource = None if shape or key is None else of_document(document, key=key)
+    lists, places = components.lists_and_masks(document["spec"], None if resource is None else resource.encoded)
+    masks = [("spec", *pointer) for pointer in places]
+    found = [*shape, *_identifiers(document, kind, api_versions)]
+    for pointer, listed in lists:
+        found += components.repeated_parameters(listed, at=("spec", *pointer))
+    if masks and not placeholders:
+        found += [Violation(pointer, MASK_MESSAGE) for pointer in masks]
+    found += _text(document, kind)
+    found += _definitions(document, kind, shape)
+    if resource is None or not all(one.recent for one in found):
+        return Judged(key, None, violations.in_document_order(found, value))
+    if masks:
+        resource = structs.replace(resource, placeholders=tuple(masks))
+    return Judged(key, resource, violations.in_document_order(found, value) if found else ())
+
+
+def _kind(document: dict[str, Value]) -> Kind | None:
+    name = document.get("kind")
+    return names.exact_kind(name) if isinstance(name, str) else None
+
+
+def _key(document: dict[str, Value], kind: Kind | None) -> Key | None:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if kind is None or not isinstance(name, str) or names.wrong_name(name) is not None:
+        return None
+    return Key(kind.name, name)
+
+
+def _identifiers(document: dict[str, Value], kind: Kind | None, api_versions: frozenset[str]) -> list[Violation]:
+    """apiVersion and kind, whose values depend on the settings and on what the service knows."""
+    found = []
+    version = document.get("apiVersion")
+    if isinstance(version, str) and version and version not in api_versions:
+        accepted = ", ".join(f"`{each}`" for each in sorted(api_versions))
+        found.append(Violation(("apiVersion",), f"is not an API version of this service; it takes {accepted}"))
+    name = document.get("kind")
+    if kind is None and isinstance(name, str) and name:
+        found.append(Violation(("kind",), unknown_kind(name)))
+    return found
+
+
+def unknown_kind(name: str) -> str:
+    """What is wrong with a kind that is none: the one that may be meant, else all of them."""
+    meant = names.find_kind(name) or names.nearest_kind(name[:LONGEST_NAME])
+    if meant is not None:
+        return f"is not a kind; write `{meant.name}`"
+    return f"is not a kind; the kinds are {', '.join(f'`{kind.name}`' for kind in names.KINDS)}"
+
+
+def _text(document: dict[str, Value], kind: Kind | None) -> tuple[Violation, ...]:
+    """The rules of the text of a Configuration: it is YAML, and not what a viewer was shown in its place."""
+    if kind is None or kind.name != CONFIGURATION:
+        return ()
+    spec = document["spec"]
+    text = spec.get("raw") if isinstance(spec, dict) else None
+    if text == components.MASK:
+        return (Violation(("spec", "raw"), HIDDEN_TEXT_MESSAGE),)
+    if isinstance(text, str) and not validators.is_yaml(text):
+        return (Violation(("spec", "raw"), NO_YAML_MESSAGE, recent=True),)
+    return ()
+
+
+def _definitions(document: dict[str, Value], kind: Kind | None, shape: Iterable[Violation]) -> Iterable[Violation]:
+    """The rules of a type's definitions, which go by the shape that the schema asks for."""
+    if kind is None or kind.name not in components.TYPES:
+        return ()
+    at = type_definitions.AT
+    is_shapeless = any(at[: len(one.pointer)] == one.pointer or one.pointer[: len(at)] == at for one in shape)
+    return () if is_shapeless else type_definitions.broken_definitions(document["spec"])
+
+
+CONFIGURATION = "Configuration"  # the one kind that may have a text of its own
+HIDDEN_TEXT_MESSAGE = (
+    f"`{components.MASK}` is what the service shows a viewer instead of the text; send the text itself, or leave the "
+    "resource out"
+)
+
+NO_YAML_MESSAGE = "does not parse as YAML, so that no collector can load it; mend the text"
+
+LONGEST_NAME = 100  # characters compared with the kinds: comparing takes the square of the length
+
+MASK_MESSAGE = (
+    f"`{components.MASK}` is what the service shows instead of a value; send the value itself; in Git, write a "
+    "reference such as `${env:NAME}`"
+)
+
+
+# Which resource a document names, when nothing else of it matters, as in a delete.
+
+
+def identify(document: Value) -> tuple[Key | None, str | None]:
+    """The key, or None and what is wrong with kind and name, one problem a line."""
+    body = document if isinstance(document, dict) else {}
+    metadata = body.get("metadata")
+    kind, name = body.get("kind"), metadata.get("name") if isinstance(metadata, dict) else None
+    problems = []
+    if not isinstance(kind, str) or names.exact_kind(kind) is None:
+        problem = unknown_kind(kind) if isinstance(kind, str) else "is required, a string"
+        problems.append(f"{pointer_text(('kind',))}: {problem}")
+    wrong = names.wrong_name(name) if isinstance(name, str) else "is required, a string"
+    if wrong is not None:
+        problems.append(f"{pointer_text(('metadata', 'name'))}: {wrong}")
+    if problems or not isinstance(kind, str) or not isinstance(name, str):
+        return None, "\n".join(problems)
+    return Key(kind, name), None
+
+
+# A valid document made small, until it is known what surrounds it: which types its parameters have, what is stored.
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+SHARED = 8  # references that are one object for all drafts which have the same: what is shared outlives its drafts
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A first read holds a hundred thousand of these, hence bytes, and nothing that leads back to a draft, so that the
+    garbage collector need not look.
+
+    `digest` decides equality: an HMAC of all that a user owns, secrets in clear, so that it tells nobody a secret and
+    stays the same when a type changes its mind about what a secret is.
+    """
+
+    digest: bytes
+    owned: bytes  # canonical JSON, secrets in clear
+    references: tuple[Key, ...] = ()  # each once, in order; if few, one object for all that refer to the same
+    has_placeholders: bool = False  # `(sensitive)` stands for a stored value somewhere
+    proposed_id: str | None = None
+    deprecated: bool = False
+    protected: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.references) <= SHARED:
+            structs.force_setattr(self, "references", _shared(self.references))
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"Draft({self.digest!r})"
+
+
+@lru_cache(maxsize=4096)
+def _shared(keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    return keys
+
+
+def make_draft(resource: Resource, *, hmac_key: bytes) -> Draft:
+    """The draft of a resource. `hmac_key` is this server's; another key gives other digests."""
+    return Draft(
+        digest=_digest(resource.encoded, hmac_key),
+        owned=resource.encoded,
+        references=_keys(resource.owned),
+        has_placeholders=bool(resource.placeholders),
+        proposed_id=resource.proposed_id,
+        deprecated=resource.deprecated,
+        protected=resource.protected,
+    )
+
+
+def restored_draft(draft: Draft, owned: dict[str, Value], *, hmac_key: bytes) -> Draft:
+    """The same draft with the values in place that `(sensitive)` stood for."""
+    encoded = values.canonical_json(owned)
+    return structs.replace(
+        draft, digest=_digest(encoded, hmac_key), owned=encoded, references=_keys(owned), has_placeholders=False
+    )
+
+
+def digest_draft(owned: dict[str, Value], *, hmac_key: bytes) -> bytes:
+    """The digest of what a user owns."""
+    return _digest(values.canonical_json(owned), hmac_key)
+
+
+def owned_by_user(draft: Draft) -> dict[str, Value]:
+    """What a user owns: a value of its own, which the caller may change."""
+    return cast("dict[str, Value]", msgspec.json.decode(draft.owned))
+
+
+def draft_members(draft: Draft) -> dict[str, Value]:
+    """The same for encoding alone: each member, and each of `metadata`, is the JSON that it has in the draft."""
+    found = cast("dict[str, Value]", _members(draft.owned))
+    found["metadata"] = cast("dict[str, Value]", _members(cast("msgspec.Raw", found["metadata"])))
+    return found
+
+
+def _digest(encoded: bytes, hmac_key: bytes) -> bytes:
+    found = _keyed(hmac_key).copy()
+    found.update(encoded)
+    return found.digest()
+
+
+@lru_cache(maxsize=8)
+def _keyed(hmac_key: bytes) -> hmac.HMAC:
+    """What has taken the key: going on from a copy of it takes half the time."""
+    return hmac.new(hmac_key, digestmod="sha256")
+
+
+def _keys(owned: dict[str, Value]) -> tuple[Key, ...]:
+    found = {each.key for each in components.references(owned)}
+    return tuple(found if len(found) < 2 else sorted(found))

@@ -1,0 +1,651 @@
+"""Routes: which Configurations deliver, to which destinations, and why not. Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from reconciler.model import components, cron, names, type_checks, webhooks
+from reconciler.model.component_types import ComponentType
+from reconciler.model.components import Component, unversioned
+from reconciler.model.names import Key
+from reconciler.model.values import Pointer, Value, pointer_text
+
+# Frozen routes: which log records of a project go where, and how each destination wants them.
+#
+# They are plain data, so that they cross the pipe from the reader child, where they are made. Texts of sensitive
+# parameters are as they were stored: references to secrets are resolved when a request is made, and never kept.
+
+
+class Format(StrEnum):
+    """What one request holds: a JSON array of records, or one record."""
+
+    JSON_ARRAY = "json_array"
+    SINGLE = "single"
+
+
+class OnFull(StrEnum):
+    """What becomes of records that a full queue cannot take."""
+
+    REJECT = "reject"  # nothing of the request is taken, by any destination
+    DEAD_LETTER = "dead_letter"  # they become dead letters of this destination; others take theirs
+    DROP_NEWEST = "drop_newest"  # this destination drops them, and counts them; others take theirs
+
+
+class Sync(StrEnum):
+    """When what was taken in is forced to disk."""
+
+    COMMIT = "commit"  # before the sender is answered
+    INTERVAL = "interval"  # twice a second
+    NONE = "none"  # when the system likes
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where requests go. `path` is empty or begins with `/` and holds the query. `timeout` in seconds.
+
+    `headers` are in the order of the document; their values may hold references to secrets. The three files are names
+    in the project's folder of secrets, empty for none.
+    """
+
+    scheme: str = "https"
+    host: str
+    port: int = 8080
+    path: str = ""
+    verb: str = "POST"
+    content_type: str = "application/json"
+    format: Format = Format.JSON_ARRAY
+    headers: tuple[tuple[str, str], ...] = ()
+    timeout: float = 5.0
+    insecure_skip_verify: bool = False
+    ca_file: str = ""
+    mutual_tls: bool = False
+    cert_file: str = ""
+    key_file: str = ""
+    marked: tuple[str, ...] = ()  # texts of other parameters than `headers` that their document calls sensitive
+
+    def __repr__(self) -> str:
+        """Without the headers."""
+        return f"Endpoint({self.verb} {self.scheme}://{self.host}:{self.port})"
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """How failures are repeated, in seconds. `max_elapsed` 0 is without end."""
+
+    enabled: bool = True
+    initial_interval: float = 5.0
+    max_interval: float = 30.0
+    max_elapsed: float = 300.0
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """When sending is allowed: it begins at `cron` (five fields, in `timezone`) and lasts `window` minutes."""
+
+    cron: str
+    window: int = 60
+    timezone: str = "UTC"
+
+
+class Storage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a queue on disk lies and how: `directory` is a plain name; `max_bytes` bounds each queue in it."""
+
+    directory: str = "file_storage_persistent_queue"
+    max_bytes: int = 1 << 30
+    sync: Sync = Sync.COMMIT
+
+
+class Buffering(msgspec.Struct, frozen=True, kw_only=True):
+    """How records wait. Without `queue` they are sent while the sender of the records waits for the answer.
+
+    `max_batches` counts full batches (`queueing.contract.load`). `storage` is None for a queue in memory.
+    """
+
+    queue: bool = True
+    consumers: int = 10
+    max_batches: int = 5000
+    on_full: OnFull = OnFull.REJECT
+    storage: Storage | None = Storage()
+
+
+class Destination(msgspec.Struct, frozen=True, kw_only=True):
+    """One webhook. `name` is unique in the project: that of the resource, or `configuration:id` of one in place.
+
+    `held`: nothing is sent to it. Records join its queue, and wait there.
+    """
+
+    name: str
+    endpoint: Endpoint
+    retry: Retry = Retry()
+    buffering: Buffering = Buffering()
+    schedule: Schedule | None = None
+    held: bool = False
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """A Configuration that delivers: records whose resource has all of `labels` go to these destinations, by name.
+
+    No label matches every record.
+    """
+
+    configuration: str
+    labels: tuple[tuple[str, str], ...] = ()
+    destinations: tuple[str, ...] = ()
+
+
+class Wanting(msgspec.Struct, frozen=True, kw_only=True):
+    """A Configuration that delivered, and that wants the records whose resource has all of `labels`, but cannot deliver
+    them: until an instant, in Unix milliseconds, their senders are asked to keep them.
+    """
+
+    labels: tuple[tuple[str, str], ...] = ()
+    until: int
+
+
+class Routes(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a project, sorted by name, as of one revision of the store.
+
+    `former` are destinations that somebody asked for by name and that nothing routes to any more, as the newest version
+    that was such a destination has them: a queue that is left drains by it.
+    """
+
+    project: str
+    revision: int = 0
+    routes: tuple[Route, ...] = ()
+    destinations: tuple[Destination, ...] = ()
+    former: tuple[Destination, ...] = ()
+    wanting: tuple[Wanting, ...] = ()
+
+
+# What of a component decides whether a Configuration that uses it delivers.
+
+OTLP = "otlp"  # the type of the sources that delivery takes records from
+WEBHOOK = "webhook"  # the type of the destinations that it sends them to
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentUse:
+    """A component. `processes`: an enabled processor stands in it, in place; `uses` are the Processors that it names
+    and does not disable, each once.
+    """
+
+    type: str = ""
+    disabled: bool = False
+    processes: bool = False
+    uses: tuple[str, ...] = ()
+
+
+Parts: TypeAlias = Callable[[Key], ComponentUse | None]
+"""What is known of a component that is a resource; None when it cannot be read."""
+
+
+def component_use(spec: Value) -> ComponentUse:
+    """What matters of a component: the spec of a resource, or what stands in a list of a Configuration."""
+    if not isinstance(spec, Mapping):
+        return ComponentUse()
+    enabled = [each for each in component_entries(spec.get("processors")) if not is_disabled(each)]
+    names = (component_name(each) for each in enabled)
+    return ComponentUse(
+        type=components.type_name_of(spec) or "",
+        disabled=is_disabled(spec),
+        processes=any(component_name(each) is None for each in enabled),
+        uses=tuple(sorted({each for each in names if each is not None})),
+    )
+
+
+def is_webhook(part: ComponentUse | None) -> bool:
+    """Whether a component is, as a destination, one that the service delivers to."""
+    return part is not None and part.type == WEBHOOK
+
+
+def component_entries(listed: Value) -> list[dict[str, Value]]:
+    """The components of a list."""
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def given(component: Value) -> list[Value]:
+    """The parameters of a component."""
+    listed = component.get("parameters") if isinstance(component, Mapping) else None
+    return listed if isinstance(listed, list) else []
+
+
+def in_place(spec: Value, given_id: str) -> Value:
+    """The destination in place of a Configuration that has this id."""
+    listed = component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else []
+    return next((each for each in listed if component_name(each) is None and each.get("id") == given_id), None)
+
+
+def is_disabled(component: Mapping[str, Value]) -> bool:
+    """Whether it is left out."""
+    return component.get("disabled") is True
+
+
+def component_name(component: Mapping[str, Value]) -> str | None:
+    """The resource that it names, without a version; None for a component in place."""
+    named = component.get("name")
+    return components.unversioned(named) if isinstance(named, str) else None
+
+
+# Whether a Configuration delivers, why not, and the routes of those that do. Pure.
+#
+# What is disabled, a component or the resource that it names, counts for nothing, with all that stands in it.
+
+INCOMPLETE = "It is incomplete; complete what `status.incomplete` lists."
+RAW = "It holds `raw`, which the service does not run; use sources and destinations."
+NO_SOURCE = "It has no enabled source of type `otlp`; add one."
+NO_DESTINATION = "It has no enabled destination of type `webhook`; add one."
+NEITHER = "It has no enabled source of type `otlp` and no enabled destination of type `webhook`; add them."
+ROUTES = "{at} has `routes`, which the service does not follow yet; remove them or disable the component."
+PROCESSOR = "{at} has an enabled processor, which the service cannot run yet; remove or disable it."
+IS_PROCESSOR = "{at} is an enabled processor, which the service cannot run yet; remove or disable it."
+UNREADABLE = "{at} names a {kind} that cannot be read; apply that anew."
+NO_ID = "{at} is a webhook in place without an `id`; give it one, since its name is made of it."
+BAD_ID = "{at} is a webhook in place, and its `id` " + names.NAME_RULE + "; choose another."
+SAME_ID = "{at} is a webhook in place with the `id` of another one; give it an `id` of its own."
+UNFIT = "{at} is a webhook with parameters that do not fit their type; correct them."
+
+
+class Use(NamedTuple):
+    """A webhook of a Configuration: its name as a destination, and the component where it stands.
+
+    `key` is the resource that it names, None for one in place, whose parameters are `given`.
+    """
+
+    name: str
+    at: Pointer
+    key: Key | None
+    given: list[Value]
+
+
+class RouteVerdict(NamedTuple):
+    """`reason` is one sentence that says why it does not deliver, '' when it does; only then there are `webhooks`."""
+
+    reason: str = ""
+    webhooks: tuple[Use, ...] = ()
+
+
+class CompiledRoutes(NamedTuple):
+    """A Configuration: its route and the destinations of that; no route, and the reason, when it does not deliver."""
+
+    reason: str = ""
+    route: Route | None = None
+    destinations: tuple[Destination, ...] = ()
+
+
+Make: TypeAlias = Callable[[Use], Destination | None]
+"""Makes the destination of a webhook; None when its parameters do not fit their type."""
+
+
+class _Refused(Exception):
+    """It does not deliver."""
+
+    def __init__(self, reason: str, *, at: Pointer, **more: str) -> None:
+        super().__init__(reason.format(at=pointer_text(at), **more))
+
+
+def route_verdict(name: str, spec: Value, *, ready: bool, known: Parts) -> RouteVerdict:
+    """Whether the Configuration of this name delivers, as far as its parameters are not concerned.
+
+    `ready` is that of its status; `known` tells of the components that it names, and of what those name.
+    """
+    if not ready:
+        return RouteVerdict(INCOMPLETE)
+    if isinstance(spec, Mapping) and spec.get("raw") is not None:
+        return RouteVerdict(RAW)
+    try:
+        return _joined(name, [*_enabled(spec, known)], known)
+    except _Refused as refused:
+        return RouteVerdict(str(refused))
+
+
+def compile_routes(name: str, spec: Value, *, ready: bool, known: Parts, make: Make) -> CompiledRoutes:
+    """The route of the Configuration of this name and its destinations, or why there is none."""
+    found = route_verdict(name, spec, ready=ready, known=known)
+    if found.reason:
+        return CompiledRoutes(found.reason)
+    destinations = []
+    for use in found.webhooks:
+        destination = make(use)
+        if destination is None:
+            return CompiledRoutes(UNFIT.format(at=pointer_text(use.at)))
+        destinations.append(destination)
+    named = tuple(dict.fromkeys(one.name for one in destinations))
+    return CompiledRoutes(
+        route=Route(configuration=name, labels=labels(spec), destinations=named), destinations=(*destinations,)
+    )
+
+
+def wants(name: str, spec: Value, known: Parts) -> tuple[Use, ...]:
+    """The webhooks to which the Configuration of this name wants records to go, whether it can deliver or not; none
+    when it has `raw`, or no enabled source of type `otlp`.
+
+    Of a component that cannot be read, nobody can say that it was taken out. The name of a webhook in place without a
+    fitting `id` ends with the colon.
+    """
+    has_source, found = False, list[Use]()
+    if isinstance(spec, Mapping) and spec.get("raw") is not None:
+        return ()
+    for kind, at, component in _components(spec):
+        target = component_name(component)
+        part = component_use(component) if target is None else known(Key(kind, target))
+        if is_disabled(component) or (part is not None and part.disabled):
+            continue
+        has_source = has_source or (kind == "Source" and (part is None or part.type == OTLP))
+        if kind == "Destination" and (part is None or is_webhook(part)):
+            given_id = component.get("id")
+            fits = isinstance(given_id, str) and names.wrong_name(given_id) is None
+            called = target or f"{name}:{given_id if fits else ''}"
+            key = None if target is None else Key(kind, target)
+            given = component.get("parameters")
+            found.append(Use(called, at, key, given if isinstance(given, list) else []))
+    return tuple(found) if has_source else ()
+
+
+def named(spec: Value) -> Iterator[Key]:
+    """The components that a Configuration names, whose parts `verdict` asks for, besides each part's `uses`."""
+    for kind, _, component in _components(spec):
+        target = component_name(component)
+        if target is not None:
+            yield Key(kind, target)
+        for processor in component_use(component).uses:
+            yield Key("Processor", processor)
+
+
+class _Enabled(NamedTuple):
+    """A component that is not disabled, and what it is: for one that names a resource, that resource."""
+
+    kind: str
+    at: Pointer
+    component: dict[str, Value]
+    part: ComponentUse
+
+
+def _enabled(spec: Value, known: Parts) -> Iterator[_Enabled]:
+    """The components that count. Raises _Refused when one cannot be read."""
+    for kind, at, component in _components(spec):
+        if is_disabled(component):
+            continue
+        target = component_name(component)
+        part = component_use(component) if target is None else known(Key(kind, target))
+        if part is None:
+            raise _Refused(UNREADABLE, at=at, kind=kind)
+        if not part.disabled:
+            yield _Enabled(kind, at, component, part)
+
+
+def _joined(name: str, enabled: list[_Enabled], known: Parts) -> RouteVerdict:
+    has_source = any(one.kind == "Source" and one.part.type == OTLP for one in enabled)
+    webhooks = [one for one in enabled if one.kind == "Destination" and one.part.type == WEBHOOK]
+    if not has_source and not webhooks:
+        return RouteVerdict(NEITHER)  # first: it is not meant to deliver, and to mend something else would not help it
+    for one in enabled:
+        if one.component.get("routes"):
+            raise _Refused(ROUTES, at=one.at)
+    for one in enabled:
+        _refuse_processors(one, known)
+    if not has_source:
+        return RouteVerdict(NO_SOURCE)
+    if not webhooks:
+        return RouteVerdict(NO_DESTINATION)
+    return RouteVerdict(webhooks=tuple(_uses(name, webhooks)))
+
+
+def _refuse_processors(one: _Enabled, known: Parts) -> None:
+    in_place = component_use(one.component)
+    if one.kind == "Processor":
+        raise _Refused(IS_PROCESSOR, at=one.at)
+    if one.part.processes or in_place.processes:
+        raise _Refused(PROCESSOR, at=one.at)
+    for name in (*one.part.uses, *in_place.uses):
+        processor = known(Key("Processor", name))
+        if processor is None:
+            raise _Refused(UNREADABLE, at=one.at, kind="Processor")
+        if not processor.disabled:
+            raise _Refused(PROCESSOR, at=one.at)
+
+
+def _uses(name: str, webhooks: list[_Enabled]) -> Iterator[Use]:
+    """Each resource once; those in place need names of their own."""
+    seen: set[str] = set()
+    for one in webhooks:
+        target = component_name(one.component)
+        called = f"{name}:{_id(one)}" if target is None else target
+        if called in seen and target is None:
+            raise _Refused(SAME_ID, at=one.at)
+        if called not in seen:
+            given = one.component.get("parameters")
+            key = None if target is None else Key(one.kind, target)
+            yield Use(called, one.at, key, given if isinstance(given, list) else [])
+        seen.add(called)
+
+
+def _id(one: _Enabled) -> str:
+    given = one.component.get("id")
+    if not isinstance(given, str):
+        raise _Refused(NO_ID, at=one.at)
+    if names.wrong_name(given) is not None:
+        raise _Refused(BAD_ID, at=one.at)
+    return given
+
+
+def _components(spec: Value) -> Iterator[tuple[str, Pointer, dict[str, Value]]]:
+    """(kind, pointer, component) of all lists."""
+    held = spec if isinstance(spec, Mapping) else {}
+    for key, kind in components.LISTS.items():
+        listed = held.get(key)
+        for index, component in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(component, dict):
+                yield kind, ("spec", key, index), component
+
+
+def labels(spec: Value) -> tuple[tuple[str, str], ...]:
+    """What a record's resource must have."""
+    selector = spec.get("selector") if isinstance(spec, Mapping) else None
+    given = selector.get("matchLabels") if isinstance(selector, Mapping) else None
+    return tuple(sorted((key, str(value)) for key, value in given.items())) if isinstance(given, Mapping) else ()
+
+
+# The values of a webhook's and a queue storage's parameters, as the structs that delivery works with.
+
+WEBHOOK_TYPE = components.WEBHOOK
+STORAGE_TYPE = Key("ExtensionType", components.STORAGE_TYPE)
+
+
+WHERE = ("scheme", "hostname", "port", "path", "headers")  # where records go, and what opens the door there
+TLS = frozenset({"insecure_skip_verify", "ca_file", "mutual_tls", "cert_file", "key_file"})
+
+
+class Webhook(NamedTuple):
+    """What a webhook's parameters say. `storage` is the name of the Extension that keeps its queue, '' for none."""
+
+    endpoint: Endpoint
+    retry: Retry
+    buffering: Buffering
+    schedule: Schedule | None
+    storage: str
+
+    def destination(self, name: str, storage: Storage | None) -> Destination:
+        """The destination of this name, with its queue in that storage."""
+        return Destination(
+            name=name,
+            endpoint=self.endpoint,
+            retry=self.retry,
+            buffering=msgspec.structs.replace(self.buffering, storage=storage),
+            schedule=self.schedule,
+        )
+
+
+class _Webhook(msgspec.Struct, frozen=True):
+    """The parameters by name. What has no default here has one in the type, which is not empty."""
+
+    scheme: str
+    hostname: str
+    port: int
+    verb: str
+    content_type: str
+    format: Format
+    timeout: int
+    insecure_skip_verify: bool
+    mutual_tls: bool
+    retry_on_failure_enabled: bool
+    retry_on_failure_initial_interval: int
+    retry_on_failure_max_interval: int
+    retry_on_failure_max_elapsed_time: int
+    sending_queue_enabled: bool
+    sending_queue_num_consumers: int
+    sending_queue_queue_size: int
+    persistent_queue_enabled: bool
+    persistent_queue_storage: str
+    on_full: OnFull
+    delivery_window: int
+    delivery_timezone: str
+    path: str = ""
+    headers: dict[str, str] = {}  # msgspec copies it
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    delivery_schedule: str = ""
+
+
+class _Storage(msgspec.Struct, frozen=True):
+    sync: Sync
+    max_bytes: int
+    directory: str = ""
+
+
+def webhook(given: list[Value], component_type: ComponentType | None) -> Webhook | None:
+    """What the parameters of a webhook say, secrets in clear; None when they do not fit the type, which is told to
+    whoever stores them.
+    """
+    if component_type is None or _misfits("Destination", given, component_type):
+        return None
+    try:
+        values = msgspec.convert(type_checks.settled_parameters(given, component_type), _Webhook)
+    except msgspec.ValidationError:
+        return None
+    schedule = _schedule(values)
+    if schedule is not None and cron.wrong(schedule.cron, timezone=schedule.timezone) is not None:
+        return None
+    is_stored = values.sending_queue_enabled and values.persistent_queue_enabled
+    return Webhook(
+        endpoint=_endpoint(values, _marked(given)),
+        retry=_retry(values),
+        buffering=_buffering(values),
+        schedule=schedule,
+        storage=unversioned(values.persistent_queue_storage) if is_stored else "",
+    )
+
+
+def leads_elsewhere(
+    good: list[Value], later: list[Value], component_type: ComponentType, *, names: Iterable[str] = WHERE
+) -> bool:
+    """Whether a later version of a webhook has other values of these parameters. A value that is missing or wrong there
+    is no change.
+    """
+    before = type_checks.settled_parameters(good, component_type)
+    after = _valid(later, component_type)
+    return any(_compared(name, after[name]) != _compared(name, before.get(name)) for name in names if name in after)
+
+
+def with_later_tls(good: list[Value], later: list[Value], component_type: ComponentType) -> list[Value]:
+    """The same with what a later version says about TLS, as far as that is right."""
+    said = {name: value for name, value in _valid(later, component_type).items() if name in TLS}
+    kept = [one for one in good if not (isinstance(one, dict) and one.get("name") in said)]
+    added: list[Value] = [{"name": name, "value": value} for name, value in said.items()]
+    return [*kept, *added]
+
+
+def _valid(given: list[Value], component_type: ComponentType) -> dict[str, Value]:
+    """The values that break no rule, by name."""
+    component = Component("Destination", component_type.name, (), given)
+    wrong = {one.pointer[1] for one in type_checks.misfitting(component, component_type) if len(one.pointer) > 1}
+    right = [one for position, one in enumerate(given) if position not in wrong]
+    return type_checks.canonical_parameters(right, component_type)
+
+
+def _compared(name: str, value: Value) -> Value:
+    if name != "path":
+        return value or None
+    text = value if isinstance(value, str) else ""
+    return f"/{text.removeprefix('/')}"  # a request has one slash there, also for none
+
+
+def queue_storage(name: str, given: list[Value], component_type: ComponentType | None) -> Storage | None:
+    """What the parameters of the Extension of this name say; None when they do not fit the type."""
+    if component_type is None or _misfits("Extension", given, component_type):
+        return None
+    try:
+        values = msgspec.convert(type_checks.settled_parameters(given, component_type), _Storage)
+    except msgspec.ValidationError:
+        return None
+    return Storage(directory=values.directory or name, max_bytes=values.max_bytes, sync=values.sync)
+
+
+def _misfits(kind: str, given: list[Value], component_type: ComponentType) -> bool:
+    component = Component(kind, component_type.name, (), given)
+    return bool(type_checks.misfitting(component, component_type))
+
+
+def _marked(given: list[Value]) -> tuple[str, ...]:
+    values = (each.get("value") for each in given if isinstance(each, dict) and each.get("sensitive") is True)
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def _endpoint(values: _Webhook, marked: tuple[str, ...]) -> Endpoint:
+    """What concerns TLS counts under `https` alone, and what concerns mutual TLS where that is on."""
+    secure = values.scheme == "https"
+    mutual = secure and values.mutual_tls
+    return Endpoint(
+        scheme=values.scheme,
+        host=values.hostname,
+        port=values.port,
+        path=f"/{values.path.lstrip('/')}" if values.path else "",
+        verb=values.verb,
+        content_type=values.content_type,
+        format=values.format,
+        headers=tuple(values.headers.items()),
+        timeout=float(values.timeout),
+        insecure_skip_verify=secure and values.insecure_skip_verify,
+        ca_file=_file(values.ca_file) if secure else "",
+        mutual_tls=mutual,
+        cert_file=_file(values.cert_file) if mutual else "",
+        key_file=_file(values.key_file) if mutual else "",
+        marked=marked,
+    )
+
+
+def _file(value: str) -> str:
+    """The name of a file, however it is written. What is none is left as it is: reading it says what is wrong."""
+    reference = type_checks.named_secret_files(value)
+    return value if reference is None else reference.name
+
+
+def _retry(values: _Webhook) -> Retry:
+    initial, longest = webhooks.intervals(
+        values.retry_on_failure_initial_interval,
+        values.retry_on_failure_max_interval,
+        values.retry_on_failure_max_elapsed_time,
+    )
+    return Retry(
+        enabled=values.retry_on_failure_enabled,
+        initial_interval=float(initial),
+        max_interval=float(longest),
+        max_elapsed=float(values.retry_on_failure_max_elapsed_time),
+    )
+
+
+def _buffering(values: _Webhook) -> Buffering:
+    """Without its storage, which somebody else looks up."""
+    return Buffering(
+        queue=values.sending_queue_enabled,
+        consumers=values.sending_queue_num_consumers,
+        max_batches=values.sending_queue_queue_size,
+        on_full=values.on_full,
+        storage=None,
+    )
+
+
+def _schedule(values: _Webhook) -> Schedule | None:
+    if not values.delivery_schedule:
+        return None
+    return Schedule(cron=values.delivery_schedule, window=values.delivery_window, timezone=values.delivery_timezone)

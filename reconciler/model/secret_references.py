@@ -1,0 +1,110 @@
+"""References to secrets: `${env:NAME}` and `${file:NAME}` inside a text.
+
+Whatever begins like one is one: what then breaks the grammar (no end, `..`, a default such as `:-x`) is malformed,
+never plain text, lest somebody believe that it is resolved. There is no way to write one that is meant as text.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+LONGEST_NAME = 255  # characters, folders and all
+RESERVED_PREFIX = "SERVICE_"  # the service's own variables, its keys among them; in any case of letters
+
+_PART = r"[A-Za-z0-9_][-A-Za-z0-9_.]*"  # so that none begins with a dot or is `..`
+_FILE = re.compile(rf"{_PART}(?:/{_PART})*")
+_BEGINNING = re.compile(r"\$\{(?:env|file):")
+_REFERENCE = re.compile(rf"\$\{{(?:(env):({_PART})|(file):({_PART}(?:/{_PART})*))\}}")
+
+
+class SecretSource(StrEnum):
+    """Where a secret is."""
+
+    ENV = "env"  # a variable of the service's environment
+    FILE = "file"  # a file in the project's folder of secrets
+
+
+class SecretReference(NamedTuple):
+    """One good reference."""
+
+    source: SecretSource
+    name: str
+
+    def __str__(self) -> str:
+        return f"${{{self.source}:{self.name}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableSecrets:
+    """What a project may use now: the names of variables and of files. No values.
+
+    `flat`: the files are in one folder without folders in it, where a name's `/` is written `_`.
+    """
+
+    env: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
+    flat: bool = False
+
+    def has(self, reference: SecretReference) -> bool:
+        """Whether the reference leads to something that may be used."""
+        if reference.source is SecretSource.ENV:
+            return reference.name in self.env and not is_reserved(reference)
+        return (flattened(reference.name) if self.flat else reference.name) in self.files
+
+
+NO_SECRETS = AvailableSecrets()
+
+
+def text_pieces(text: str) -> Iterator[str | SecretReference | None]:
+    """A text in its order: what is plain, references, and None for each beginning of a malformed one."""
+    end = 0
+    for beginning in _BEGINNING.finditer(text):
+        start = beginning.start()
+        if start < end:
+            continue
+        if start > end:
+            yield text[end:start]
+        found = _REFERENCE.match(text, start)
+        reference = None if found is None else _reference(found)
+        yield reference
+        end = beginning.end() if found is None or reference is None else found.end()
+    if end < len(text):
+        yield text[end:]
+
+
+def find_secret_references(text: str) -> tuple[SecretReference | None, ...]:
+    """Every reference of a text in order; None for a malformed one."""
+    return tuple(piece for piece in text_pieces(text) if not isinstance(piece, str))
+
+
+def whole_secret_reference(text: str) -> SecretReference | None:
+    """The reference that a text is, when it is one good reference and nothing else."""
+    found = _REFERENCE.fullmatch(text)
+    return None if found is None else _reference(found)
+
+
+def is_env_name(text: str) -> bool:
+    """Whether a variable of this name can be referred to."""
+    return len(text) <= LONGEST_NAME and re.fullmatch(_PART, text) is not None
+
+
+def is_file_name(text: str) -> bool:
+    """Whether a file of this name can be referred to: plain parts, joined by `/`."""
+    return len(text) <= LONGEST_NAME and _FILE.fullmatch(text) is not None
+
+
+def is_reserved(reference: SecretReference) -> bool:
+    """Whether it names a variable of the service itself, which no project gets to see."""
+    return reference.source is SecretSource.ENV and reference.name.upper().startswith(RESERVED_PREFIX)
+
+
+def flattened(name: str) -> str:
+    """The name of a file where no folders are."""
+    return name.replace("/", "_")
+
+
+def _reference(found: re.Match[str]) -> SecretReference | None:
+    name = found[2] or found[4]
+    return SecretReference(SecretSource(found[1] or found[3]), name) if len(name) <= LONGEST_NAME else None

@@ -1,0 +1,88 @@
+"""Stale routes: the last good route of a Configuration that cannot deliver now. Pure.
+
+The route goes on while the present version wants records and cannot deliver them, since something in it is wrong or is
+nothing that the service runs. A webhook that the present version takes out or disables is taken out of the route. One
+that a later version points elsewhere, or gives other headers, is held: nothing is sent to it any more, and its records
+wait until a version delivers. Once it is held it stays so, whatever comes after.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+import msgspec
+from msgspec import structs
+
+from reconciler.model.rendering import Delivery, Stale
+from reconciler.model.routes import Use
+
+HELD = (
+    "Its last good route is not used either, since a later version names another endpoint or other headers: records "
+    "wait in the queue until a version can deliver."
+)
+
+WANTED_SECONDS = 600  # after its last change, for which senders keep what only such a Configuration wants
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered of a Configuration that delivered, as long as its present version does not.
+
+    `id` is the resource's: one that is deleted and made anew did not deliver before. `version` is the last that
+    delivered, `since` when the present one could not, `at` its last change that concerns delivery; both are RFC 3339.
+    `uses` are the webhooks of the route with the version of each Destination that is in force, 0 for one in place,
+    whose version is the Configuration's; none when the route has ended. `held` are those of them that nothing is sent
+    to.
+    """
+
+    id: str
+    version: int
+    since: str
+    at: str
+    uses: tuple[tuple[str, int], ...] = ()
+    held: tuple[str, ...] = ()
+
+    @property
+    def sends(self) -> bool:
+        """Whether it still sends to one of its webhooks."""
+        return any(name not in self.held for name, _ in self.uses)
+
+
+def wanted_until(past: Past) -> int:
+    """Until when senders keep what only this Configuration wants, in Unix milliseconds."""
+    return int(datetime.fromisoformat(past.at).timestamp() * 1000) + WANTED_SECONDS * 1000
+
+
+def told(reason: str, past: Past | None) -> Delivery:
+    """What the status says of a Configuration that does not deliver by its present version for this reason, '' when it
+    does.
+    """
+    if not reason or past is None or not past.uses:
+        return Delivery(reason)
+    return Delivery("", Stale(past.version, past.since, reason)) if past.sends else Delivery(f"{reason} {HELD}")
+
+
+def after(past: Past, wanted: Iterable[Use], *, leads_elsewhere: Callable[[str, Use], bool]) -> Past:
+    """What a change leaves of a route, of a Configuration that wants records at these webhooks now.
+
+    `leads_elsewhere` compares a webhook of the route, by its name, with what it is now.
+    """
+    left, held = [], []
+    for name, version in past.uses:
+        now = _same(name, wanted)
+        if now:
+            left.append((name, version))
+            if name in past.held or all(leads_elsewhere(name, use) for use in now):
+                held.append(name)
+    return structs.replace(past, uses=tuple(left), held=tuple(held))
+
+
+def without(past: Past, name: str) -> Past:
+    """The same without one of its webhooks."""
+    uses = tuple(use for use in past.uses if use[0] != name)
+    return structs.replace(past, uses=uses, held=tuple(one for one in past.held if one != name))
+
+
+def _same(name: str, wanted: Iterable[Use]) -> list[Use]:
+    """What a webhook of the route is now. One in place may have lost its `id`, which is an error and no decision."""
+    configuration, colon, _ = name.partition(":")
+    known = [use for use in wanted if use.name == name]
+    return known or [use for use in wanted if colon and use.name == f"{configuration}:"]

@@ -1,0 +1,340 @@
+"""Checks of a component against its type: parameters, secrets and references."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
+
+from reconciler.model import (
+    component_types,
+    components,
+    resource,
+    secret_references,
+    type_definitions,
+    validators,
+    violations,
+    webhooks,
+)
+from reconciler.model.component_types import ComponentType, Definition
+from reconciler.model.components import STORAGE_TYPE, WEBHOOK, Component, ParameterMention
+from reconciler.model.names import Key
+from reconciler.model.resource import Draft
+from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource
+from reconciler.model.values import Pointer, Value
+from reconciler.model.violations import Violation, listed
+
+# Whether the parameters of a component are what its type defines.
+#
+# A value is judged by its type first. One that the type takes, but that is empty, is a missing one: a default, if there
+# is one, stands in for it.
+
+
+def broken_parameters(given: list[Value], component_type: ComponentType, *, at: Pointer) -> tuple[Violation, ...]:
+    """Every rule of the type that a list of parameters breaks, in document order.
+
+    `given` has the shape that the schemas ask for, `[{name, value}, ...]`; `at` is its pointer in the document.
+    """
+    values = canonical_parameters(given, component_type)
+    found = type_definitions.explain_violations(component_type.rules, values)
+    twice = tuple(components.repeated_parameters(given, at=at)) if len(values) < len(given) else ()
+    if not found and not twice:
+        return ()
+    index: dict[Value, int] = {}
+    for position, parameter in enumerate(given):
+        index.setdefault(_name(parameter), position)
+    placed = [_placed(violation, index, component_type) for violation in found]
+    ordered = violations.in_document_order(placed, given)
+    return (*(_below(at, violation) for violation in ordered), *twice)
+
+
+def canonical_parameters(given: list[Value], component_type: ComponentType) -> dict[str, Value]:
+    """The values by name, in canonical form, those left out that count as none; of one name the first."""
+    values: dict[str, Value] = {}
+    types = component_type.types
+    for parameter in given:
+        if not isinstance(parameter, dict):
+            continue
+        name = parameter.get("name")
+        if not isinstance(name, str) or name in values:
+            continue
+        value, type_ = parameter.get("value"), types.get(name)
+        if type_ is None:
+            values[name] = value
+        elif value not in type_.empty:
+            values[name] = value if type_.canonical is None else type_.canonical(value)
+    return values
+
+
+def settled_parameters(given: list[Value], component_type: ComponentType) -> dict[str, Value]:
+    """What each parameter is: the defaults, overlaid with the values that are given."""
+    return {**component_type.defaults, **canonical_parameters(given, component_type)}
+
+
+def _placed(violation: Violation, index: dict[Value, int], component_type: ComponentType) -> Violation:
+    """A violation among values by name, as one in the list of parameters."""
+    name, *below = violation.pointer
+    position = index.get(name)
+    if violation.at_key and not below:
+        return replace(_parameter((position or 0, "name"), _unknown(component_type)), of_unknown=True)
+    if position is None:
+        return _parameter((), f"`{name}` is required and has no default")
+    if not below and violation.message == validators.MISSING:
+        return _parameter((position, "value"), f"is empty; `{name}` is required and has no default")
+    return _parameter((position, "value", *below), violation.message)
+
+
+def _unknown(component_type: ComponentType) -> str:
+    names = list(component_type.definitions)
+    known = f"its parameters are {listed(names)}" if names else "it has none"
+    return f"is not a parameter of the type `{component_type.name}`; {known}"
+
+
+def _parameter(pointer: Pointer, message: str) -> Violation:
+    return Violation(pointer, message, of_parameter=True)
+
+
+def _below(at: Pointer, violation: Violation) -> Violation:
+    return replace(violation, pointer=(*at, *violation.pointer))
+
+
+def _name(parameter: Value) -> Value:
+    name = parameter.get("name") if isinstance(parameter, dict) else None
+    return name if isinstance(name, str) else None
+
+
+# Which parameters of a webhook name files in the project's folder of secrets: certificates and keys.
+
+SECRET_FILE_PARAMETERS = frozenset({"ca_file", "cert_file", "key_file"})
+
+
+def named_secret_files(value: str) -> SecretReference | None:
+    """The file that a value means: a plain name, or one whole `${file:NAME}`; None for anything else."""
+    if secret_references.is_file_name(value):
+        return SecretReference(SecretSource.FILE, value)
+    reference = secret_references.whole_secret_reference(value)
+    return reference if reference is not None and reference.source is SecretSource.FILE else None
+
+
+def given_secret_files(component: Component, webhook: ComponentType | None) -> Iterator[tuple[Pointer, str]]:
+    """Each value that names a file, with its pointer: of a webhook, where it is not empty and its parameter matters."""
+    if component.type_key != WEBHOOK or webhook is None:
+        return
+    places: dict[str, int] = {}
+    for index, parameter in enumerate(component.parameters):
+        if (name := _secret_name(parameter)) in SECRET_FILE_PARAMETERS:
+            places.setdefault(name, index)  # of one name the first
+    values = settled_parameters(component.parameters, webhook) if places else {}
+    for name, index in places.items():
+        value = values.get(name)
+        if isinstance(value, str) and value and _matters(webhook.definitions[name], values, webhook):
+            yield (*component.at, index, "value"), value
+
+
+def _secret_name(parameter: Value) -> str:
+    name = parameter.get("name") if isinstance(parameter, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _matters(definition: Definition, values: dict[str, Value], webhook: ComponentType) -> bool:
+    """Whether its conditions hold; those of these parameters are all `equals`."""
+    return all(
+        component_types.same_value(
+            values.get(one.name), component_types.canonical_value(webhook.definitions.get(one.name), one.value)
+        )
+        for one in definition.relevant_if
+    )
+
+
+# Where references to secrets may stand in parameters, and whether they lead to something.
+#
+# Every violation says the same, so that nobody learns from it which variables and files there are.
+
+BROKEN_REFERENCE = (
+    "leads to no secret that may be used here; references are resolved only in sensitive parameters, and only to "
+    "variables and files that this project may use (docs/secrets.md has the causes)"
+)
+EXECUTED = frozenset({WEBHOOK, Key("ExtensionType", STORAGE_TYPE)})
+"""The types that the service executes itself: nobody else resolves what stands in their parameters."""
+
+_Types: TypeAlias = Mapping[Pointer, ComponentType | None]
+_Components: TypeAlias = Mapping[Pointer, Component]  # by the pointers of their lists of parameters, from the spec down
+
+
+def broken_secret_references(
+    mentions: Iterable[ParameterMention],
+    found: Iterable[Component],
+    types: _Types,
+    available: AvailableSecrets | None,
+) -> Iterator[Violation]:
+    """Every rule that references of a document break, each `of_parameter`, with pointers from the document's root.
+
+    `found` are its components, `types` theirs (`components.types`). `available` None: nobody can say, so that only the
+    grammar, the place and the service's own variables are judged.
+    """
+    by_list = {component.at[1:]: component for component in found}
+    for mention in mentions:
+        if not _is_good(mention, by_list, types, available):
+            yield Violation(("spec", *mention.pointer), BROKEN_REFERENCE, of_parameter=True)
+    for at, component in by_list.items():
+        for pointer, value in given_secret_files(component, types[at]):
+            if not _leads(named_secret_files(value), available):
+                yield Violation(pointer, BROKEN_REFERENCE, of_parameter=True)
+
+
+def _is_good(
+    mention: ParameterMention, by_list: _Components, types: _Types, available: AvailableSecrets | None
+) -> bool:
+    if _names_a_file(mention, by_list):
+        return True  # judged as such
+    at = mention.parameter[:-1]
+    component = by_list.get(at)
+    if component is not None and component.type_key in EXECUTED and not _is_by_definition(mention, types.get(at)):
+        # Whatever else the service executes, an address for instance, stands in its log and in its messages.
+        return not secret_references.find_secret_references(mention.text)
+    if mention.sensitive:
+        return all(_leads(one, available) for one in secret_references.find_secret_references(mention.text))
+    # In a longer text of another type it may be a collector's own, `${env:HOST}:4317`.
+    return secret_references.whole_secret_reference(mention.text) is None
+
+
+def _names_a_file(mention: ParameterMention, by_list: _Components) -> bool:
+    component = by_list.get(mention.parameter[:-1])
+    is_webhook = component is not None and component.type_key == WEBHOOK
+    return is_webhook and mention.name in SECRET_FILE_PARAMETERS
+
+
+def _is_by_definition(mention: ParameterMention, component_type: ComponentType | None) -> bool:
+    """Whether the type calls the parameter sensitive, and not the document alone."""
+    definition = None if component_type is None else component_type.definitions.get(mention.name or "")
+    return definition is not None and definition.sensitive
+
+
+def _leads(reference: SecretReference | None, available: AvailableSecrets | None) -> bool:
+    """Whether it leads somewhere, as far as anybody can say. A malformed one is None."""
+    if reference is None or secret_references.is_reserved(reference):
+        return False
+    return available is None or available.has(reference)
+
+
+# How a resource fits the types of its components: which parameters break a rule, and which values are secrets.
+
+Lookup = Callable[[Key], ComponentType | None]
+
+TypeOf = Callable[[Key], str | None]
+"""The name of the type that an Extension has, without a version; None when there is none, or nobody can say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """`violations` are all `of_parameter`; `secrets` are (pointer, value) from the document's root, in order. `notes`
+    are about values that are taken all the same.
+    """
+
+    violations: tuple[Violation, ...] = ()
+    secrets: tuple[tuple[Pointer, Value], ...] = field(default=(), repr=False)
+    notes: tuple[Violation, ...] = ()
+
+
+FITTING = Fit()
+"""Nothing is wrong, and nothing is a secret."""
+
+
+def fit(
+    owned: dict[str, Value], lookup: Lookup, *, available: AvailableSecrets | None = None, refuse_unknown: bool = False
+) -> Fit:
+    """Judge every component of a valid document. Of an unknown type, nothing is wrong and everything is a secret.
+
+    `available` are the secrets that its project may refer to; None when nobody can say, or asks for secrets alone.
+    `refuse_unknown`: a parameter that a type does not know is a violation, whoever executes the type.
+    """
+    spec, kind = owned["spec"], owned["kind"]
+    found = components.find_components(kind, spec) if isinstance(kind, str) else ()
+    types = components.component_types_of(found, lookup)
+    broken, notes = _judged(
+        [(component, types[component.at[1:]]) for component in found], refuse_unknown=refuse_unknown
+    )
+    held = components.find_parameters(spec, types)
+    broken += broken_secret_references(held.mentions, found, types, available)
+    return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in held.secrets), notes)
+
+
+def fit_draft(
+    draft: Draft, lookup: Lookup, *, available: AvailableSecrets | None = None, refuse_unknown: bool = False
+) -> Fit:
+    """The same for a draft. Most hold no secret and nothing that may be one: then their values need no search."""
+    owned = resource.owned_by_user(draft)
+    spec, kind = owned["spec"], owned["kind"]
+    found = components.find_components(kind, spec) if isinstance(kind, str) else ()
+    types = [lookup(component.type_key) for component in found]
+    if components.may_tell(draft.owned) or not all(map(_is_open, found, types)):
+        return fit(owned, lookup, available=available, refuse_unknown=refuse_unknown)
+    broken, notes = _judged(zip(found, types, strict=True), refuse_unknown=refuse_unknown)
+    return Fit(tuple(broken), notes=notes) if broken or notes else FITTING
+
+
+def _judged(
+    found: Iterable[tuple[Component, ComponentType | None]], *, refuse_unknown: bool
+) -> tuple[list[Violation], tuple[Violation, ...]]:
+    """What the values of components break, and what is noted of values that are taken all the same."""
+    broken: list[Violation] = []
+    notes: list[Violation] = []
+    for component, component_type in found:
+        # As far as somebody reads it: thousands of components may each lack a thousand parameters.
+        if component_type is None or max(len(broken), len(notes)) > violations.MOST_LINES:
+            continue
+        wrong, tolerated = judged(component, component_type, refuse_unknown=refuse_unknown)
+        broken += wrong
+        notes += tolerated
+        if not wrong and component.type_key == components.WEBHOOK:
+            settled = partial(settled_parameters, component.parameters, component_type)
+            notes += webhooks.noted(component.parameters, settled, at=component.at)
+    return broken, tuple(notes)
+
+
+def judged(
+    component: Component, component_type: ComponentType, *, refuse_unknown: bool
+) -> tuple[list[Violation], list[Violation]]:
+    """What is wrong with the values of one component, and what is a warning alone."""
+    broken = misfitting(component, component_type)
+    if refuse_unknown or component.type_key in EXECUTED:
+        return [*broken], []
+    return [one for one in broken if not one.of_unknown], [_tolerated(one) for one in broken if one.of_unknown]
+
+
+def _tolerated(violation: Violation) -> Violation:
+    return replace(violation, message=f"{violation.message}; it is kept all the same, and masked")
+
+
+def _is_open(component: Component, component_type: ComponentType | None) -> bool:
+    """Whether its type calls none of its parameters a secret, and none names a file."""
+    if component_type is None:
+        return not component.parameters
+    names = [one["name"] for one in component.parameters if isinstance(one, dict)]
+    return component_type.open.issuperset(names) and SECRET_FILE_PARAMETERS.isdisjoint(names)
+
+
+def misfitting(component: Component, component_type: ComponentType) -> tuple[Violation, ...]:
+    """Every rule that the values of one component break: those of its type, and of a webhook those of requests."""
+    found = broken_parameters(component.parameters, component_type, at=component.at)
+    if component.type_key != components.WEBHOOK:
+        return found
+    return (*found, *webhooks.broken_rules(component.parameters, at=component.at))
+
+
+def with_storages(fit: Fit, owned: dict[str, Value], type_of: TypeOf) -> Fit:
+    """The same, with what is wrong with the extensions in which webhooks keep their queues."""
+    found = misplaced(owned, type_of)
+    return replace(fit, violations=(*fit.violations, *found)) if found else fit
+
+
+def misplaced(document: Value, type_of: TypeOf) -> tuple[Violation, ...]:
+    """Each extension of another type in which a webhook would keep its queue; one that is missing is told elsewhere.
+
+    A webhook that names none has the one that is built in, which is of the right type.
+    """
+    message = f"names an Extension of another type; name one of the type `{components.STORAGE_TYPE}`"
+    return tuple(
+        Violation(one.pointer, message, of_parameter=True)
+        for one in components.storages(document)
+        if type_of(one.key) not in (None, components.STORAGE_TYPE)
+    )

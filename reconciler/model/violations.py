@@ -1,0 +1,129 @@
+"""Broken rules of a document, their places, and how a person reads them."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.model.text import visible
+from reconciler.model.values import Pointer, Value, pointer_text
+
+# What is wrong with a document, and how it is told to a person.
+
+MOST_LINES = 1000  # lines of one reason; beyond it, a count: nobody reads more, and every reason is stored
+MOST_CHARACTERS = 64 * 1024  # of one reason, for the same cause
+LONGEST_POINTER = 400  # characters shown of a pointer, since keys come from outside
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule. The message never holds the value that broke it, which may be a secret.
+
+    `pointer` may lead to something that is missing. `at_key`: the key itself is wrong, not the value under it.
+    `of_parameter`: a parameter is missing, unknown, or has a bad value; the one sort that `acceptInvalid` lets pass.
+    `recent`: earlier versions of the service had no such rule, so a stored document that breaks it stays as it is.
+    `of_unknown`: the parameter has no definition, which may be a warning alone.
+    """
+
+    pointer: Pointer
+    message: str
+    at_key: bool = False
+    of_parameter: bool = False
+    recent: bool = False
+    of_unknown: bool = False
+
+
+class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where something stands in a repository; line and column count from 1. As text it is fit for a sentence."""
+
+    path: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{visible(self.path)}:{self.line}:{self.column}"
+
+
+def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str]) -> str:
+    """The violations as text, one a line, in the order given.
+
+    `place_of` gives what stands before the pointer (`teams/a.yaml:10:14`), or '' when there is no file.
+    """
+    return "\n".join(bounded(_line(violation, place_of(violation)) for violation in violations))
+
+
+def bounded(found: Iterable[str]) -> list[str]:
+    """The first lines as far as there is room for them, then how many more there are."""
+    told: list[str] = []
+    size = left = 0
+    for line in found:
+        size += len(line)
+        if len(told) < MOST_LINES and size <= MOST_CHARACTERS and not left:
+            told.append(line)
+        else:
+            left += 1
+    return [*told, f"and {left} more"] if left else told
+
+
+def in_document_order(violations: Iterable[Violation], value: Value) -> tuple[Violation, ...]:
+    """The violations as a reader of the document meets them, then by message; each once.
+
+    What is missing comes after all that is there.
+    """
+    positions: dict[int, dict[str, int]] = {}
+
+    def order(violation: Violation) -> tuple[tuple[float, ...], str, str]:
+        pointer = violation.pointer
+        return (_order(pointer, value, positions), pointer_text(pointer), violation.message)
+
+    return tuple(sorted(dict.fromkeys(violations), key=order))
+
+
+def _line(violation: Violation, place: str) -> str:
+    return visible(": ".join(part for part in (place, _shown(violation.pointer), violation.message) if part))
+
+
+def _shown(pointer: Pointer) -> str:
+    """The pointer, the end of a long one cut."""
+    text = pointer_text(pointer)
+    return text if len(text) <= LONGEST_POINTER else text[:LONGEST_POINTER] + "…"
+
+
+def _order(pointer: Pointer, value: Value, positions: dict[int, dict[str, int]]) -> tuple[float, ...]:
+    """For each step, which child of its parent it is; infinite for one that is missing.
+
+    `positions` remembers the order of each mapping's keys, by the mapping's id: looking for each key anew is quadratic.
+    """
+    order: list[float] = []
+    for step in pointer:
+        if isinstance(value, dict) and step in value and isinstance(step, str):
+            if id(value) not in positions:
+                positions[id(value)] = {key: index for index, key in enumerate(value)}
+            order.append(positions[id(value)][step])
+            value = value[step]
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            order.append(step)
+            value = value[step]
+        else:
+            order.append(float("inf"))
+            break
+    return tuple(order)
+
+
+# How names and values that are no secret are put into a sentence.
+
+MOST_LISTED = 40  # entries of a list in one sentence; whoever may push writes the lists
+LONGEST_LISTED = 100  # characters of each
+
+
+def listed(values: Sequence[object]) -> str:
+    """The values one after another, each quoted; of very many, the first and how many more there are."""
+    told = ", ".join(
+        f"`{_cut(value if isinstance(value, str) else json.dumps(value))}`" for value in values[:MOST_LISTED]
+    )
+    return f"{told} and {len(values) - MOST_LISTED} more" if len(values) > MOST_LISTED else told
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_LISTED else text[:LONGEST_LISTED] + "…"

@@ -1,0 +1,541 @@
+"""YAML text to plain values and back; the only module that imports PyYAML."""
+
+import re
+import string
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol, cast
+
+import msgspec
+import yaml
+from yaml import MarkedYAMLError, YAMLError
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its stubs do not say that it is there
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+from yaml.reader import ReaderError
+
+from reconciler.model import values as model_values
+from reconciler.model.positions import (
+    FILE_LIMITS,
+    DocumentError,
+    LocationRecorder,
+    Locations,
+    Position,
+    TextLimits,
+    refusal,
+    refusal_at,
+    shown,
+)
+from reconciler.model.text import visible_lines
+from reconciler.model.values import Document, Value
+
+# Plain values to YAML text that every YAML reader understands the same way.
+
+WIDTH: Final = 2**30  # columns: lines are never folded, so that a changed word is a changed line
+# Numbers of YAML 1.2 that PyYAML, a 1.1 library, takes for text and would leave unquoted.
+_NUMBER: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+|[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_FIRST: Final = list("-+.0123456789")
+
+
+class _Dumper(yaml.CSafeDumper):
+    """PyYAML's safe writer on its C emitter, with our quoting."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        """Values are trees; equal parts are written out."""
+        return True
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    # Double quotes are the one style that can escape, and a literal block the one that keeps lines readable.
+    style = None
+    if visible_lines(value) != value:
+        style = '"'
+    elif "\n" in value:
+        style = "|"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{_NUMBER.pattern})$"), _FIRST)
+
+
+def to_yaml(values: Iterable[Value]) -> str:
+    """The values as a stream of documents, `---` between them."""
+    return "---\n".join(_document(value) for value in values)
+
+
+def _document(value: Value) -> str:
+    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=WIDTH)
+    # The emitter ends a document of which it does not see the end (a bare scalar, kept empty lines) with a line `...`,
+    # which a stream does not need. Text is indented or quoted, so such a line at the margin is never part of a value.
+    if text.endswith("\n...\n"):
+        text = text.removesuffix("...\n")
+    return visible_lines(text, _escaped)
+
+
+def _escaped(character: str) -> str:
+    """The escape that double quotes understand; such characters stand nowhere else."""
+    code = ord(character)
+    return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
+
+
+# What is refused before libyaml sees a YAML text.
+
+# Line breaks to YAML 1.1 and libyaml, which folds or replaces some of them; text to YAML 1.2, editors and JSON.
+_FOREIGN_BREAK: Final = re.compile("[\u0085\u2028\u2029]")
+_TAG_DIRECTIVE: Final = re.compile(r"^%TAG", re.MULTILINE)
+_TAG_DIRECTIVES: Final = 100  # libyaml compares each with all before it: 5 MiB of them would take minutes
+
+
+def refuse_yaml_1_1(text: str) -> None:
+    """Refuse foreign line breaks and too many directives; costs next to nothing for a text that has neither."""
+    if not text.isascii() and (found := _FOREIGN_BREAK.search(text)) is not None:
+        code = f"{ord(found[0]):04X}"
+        message = f"holds U+{code}, a line break to some readers only; remove it or write \\u{code} in double quotes"
+        raise refusal_at(message, text=text, offset=found.start())
+    if text.count("%TAG") > _TAG_DIRECTIVES:
+        # Same length, so the offsets hold; `^` knows no other line break than LF.
+        offsets = [found.start() for found in _TAG_DIRECTIVE.finditer(text.replace("\r", "\n"))]
+        if len(offsets) > _TAG_DIRECTIVES:
+            message = f"holds more than {_TAG_DIRECTIVES} %TAG directives; remove them"
+            raise refusal_at(message, text=text, offset=offsets[_TAG_DIRECTIVES])
+
+
+# Shapes of YAML texts: what many files share that differ in nothing but simple values.
+#
+# A simple value stands between `: ` and the end of its line, in characters that there mean nothing but themselves; the
+# rest of the text, character for character, is its shape. The second text of a shape is read once more, with marks in
+# the places of its values. A mark holds every character that would end or change a value anywhere but where simple ones
+# may be exchanged, as in a flow list or a longer text: it has to come back whole and alone, or the shape is of no use.
+# Whatever is not simple, not within the limits, or wrong takes the usual way, which also tells what is wrong.
+
+MOST_CHARACTERS: Final = 4_096  # of a text that is looked at; the limits of a file allow far more of everything
+_MOST_SHAPES: Final = 512
+_MOST_SEEN: Final = 8_192  # hashes of texts that may be the first of their shape
+_FREE: Final = 64  # shapes learned before any has been of use
+_LOOKS: Final = 200  # in a row that were in vain, after which so many texts are not looked at:
+_REST: Final = 1_000
+_USES: Final = 4  # of shapes, for each further one: to learn one takes longer than to read a text
+
+# No plain value begins like anything else, or holds `: ` or `#`; none of the three holds what JSON escapes.
+# What ends with `,`, `]` or `}` is the end of a flow list or mapping far more often than a value.
+_TEXT: Final = r"-?[A-Za-z0-9/_$.][ !$-9;-\[\]-~]*+(?::[!$-9;-\[\]-~][ !$-9;-\[\]-~]*+)*+(?<![ ,\]}])"
+_REFERENCE: Final = r"\$\{[A-Za-z0-9_:./-]+\}"
+_DOUBLE: Final = r'"[ !#-\[\]-~]*+"'
+_SINGLE: Final = r"'[ !#-&(-\[\]-~]*+'"
+_VALUE: Final = re.compile(rf": ({_TEXT}|{_REFERENCE}|{_DOUBLE}|{_SINGLE})(?![^\r\n])")
+_CUT: Final = "\0"  # where a value was: no text holds it
+_TEXTUAL: Final = (
+    frozenset(string.ascii_letters + "/_$") - model_values.FIRST
+)  # what a plain value that is text begins with
+_SHORT: Final = 19  # digits: the first number of characters that 64 bits may not hold
+
+_FAR_REACHING: Final = re.compile("[&!%]")  # anchors, tags, directives; also where they are none
+_MARK: Final = "zz%04dzz"
+_MARKED: Final = re.compile("zz[0-9]{4}zz")
+_MARKS: Final = {  # by quote; a dot stands for none
+    ".": _MARK + "/a:b, c, [d], {e} - f ? g:[h] 'i' !&*|>@%%`",
+    '"': '"' + _MARK + ": # , [a], {b} - c ? 'd' !&*|>@%%`\"",
+    "'": "'" + _MARK + ": # , [a], {b} - c ? !&*|>@%%`'",
+}
+
+_DECODER: Final = msgspec.json.Decoder(list[object])
+_ENCODER: Final = msgspec.json.Encoder()
+
+Read = Callable[[str, TextLimits], list[Document]]
+
+
+class _Shape(NamedTuple):
+    """What libyaml made of a text: all documents as one list in JSON, with gaps where values stand."""
+
+    pieces: tuple[str, ...]  # every second one is a gap
+    numbers: tuple[int, ...]  # of the value for each gap; those in comments have none
+    places: tuple[tuple[int, int, int], ...]  # index, line and column of each document
+
+
+class Shapes:
+    """The shapes that were met, as far as they pay. Threads may share it."""
+
+    def __init__(self, read: Read) -> None:
+        """`read` is the usual way."""
+        self._read = read
+        self._seen: set[int] = set()
+        self._known: dict[tuple[str, str], _Shape | None] = {}
+        self._learned = self._used = self._vain = 0
+
+    def documents(self, text: str, limits: TextLimits) -> list[Document]:
+        """What the usual way gives for the text, its errors included."""
+        if limits is FILE_LIMITS and len(text) <= MOST_CHARACTERS and self._is_worth_a_look():
+            parts = _VALUE.split(text)
+            values = parts[1::2]
+            key = (_CUT.join(parts[::2]), "".join([value[0] if value[0] in _MARKS else "." for value in values]))
+            shape = self._known.get(key) or self._met(key)
+            if shape is not None and (found := _filled(shape, values)) is not None:
+                self._used += 1
+                self._vain = 0
+                return found
+        return self._read(text, limits)
+
+    def _is_worth_a_look(self) -> bool:
+        """Where hardly two texts have one shape, a look at each costs a sixth of reading it; so most are spared it."""
+        self._vain += 1
+        if self._vain > _LOOKS + _REST:
+            self._vain = 0
+        return self._vain <= _LOOKS
+
+    def _met(self, key: tuple[str, str]) -> _Shape | None:
+        """The shape of a text that is not the first to have it, as long as shapes are of use."""
+        if key in self._known:
+            return None
+        if hash(key) not in self._seen:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen.add(hash(key))
+            return None
+        if self._learned >= _FREE + self._used // _USES:
+            return None
+        if len(self._known) >= _MOST_SHAPES:
+            self._known.clear()
+        self._learned += 1
+        shape = self._known[key] = _learned(*key, self._read)
+        return shape
+
+
+def _learned(text: str, quotes: str, read: Read) -> _Shape | None:
+    """The shape of a text without its values; None when they may not be exchanged."""
+    around = text.split(_CUT)
+    if len(around) != len(quotes) + 1 or _FAR_REACHING.search(text) is not None:
+        return None
+    marks = [_MARKS[quote] % number for number, quote in enumerate(quotes)]
+    marked = around[0] + "".join(f": {mark}{after}" for mark, after in zip(marks, around[1:], strict=True))
+    try:
+        documents = read(marked, FILE_LIMITS)
+        encoded = _ENCODER.encode([document.value for document in documents]).decode()
+    except (DocumentError, UnicodeEncodeError):
+        return None
+    pieces, numbers = [encoded], []
+    for number, mark in enumerate(marks):
+        before, found, after = pieces[-1].partition(_json(mark))
+        if found:
+            pieces[-1:] = before, "", after
+            numbers.append(number)
+    # A mark that is left is part of a longer text; one before a colon is a key.
+    if any(_MARKED.search(piece) or piece.startswith(":") for piece in pieces):
+        return None
+    shape = _Shape(tuple(pieces), tuple(numbers), tuple((one.index, one.line, one.column) for one in documents))
+    # As texts, which tell 1 from 1.0 and True.
+    return shape if str(_values(shape, marks)) == str([document.value for document in documents]) else None
+
+
+def _filled(shape: _Shape, values: list[str]) -> list[Document] | None:
+    """The documents with these values; None when one of them is not fit for a document."""
+    try:
+        found = _values(shape, values)
+    except model_values.NotAScalar:
+        return None
+    return [Document(value, *place) for value, place in zip(found, shape.places, strict=True)]
+
+
+def _values(shape: _Shape, values: list[str]) -> list[Value]:
+    """What the documents hold with these values. Raises Unfit."""
+    if len(values) != len(shape.numbers):
+        values = [values[number] for number in shape.numbers]
+    pieces = list(shape.pieces)
+    pieces[1::2] = [f'"{value}"' if value[0] in _TEXTUAL else _json(value) for value in values]
+    return cast("list[Value]", _DECODER.decode("".join(pieces)))
+
+
+def _json(value: str) -> str:
+    """A value as JSON. Raises Unfit."""
+    head = value[0]
+    if head == '"':
+        return value
+    if head == "'":
+        return f'"{value[1:-1]}"'
+    if value.isdecimal() and head != "0" and len(value) < _SHORT:
+        return value
+    scalar = model_values.plain_scalar(value) if head in model_values.FIRST else value
+    return _ENCODER.encode(scalar).decode()
+
+
+# YAML text to plain values; the only module that reads with PyYAML.
+#
+# Only the *events* of the C parser are used. Its own constructor recurses in C and crashes the process on deep nesting,
+# knows no limits, and reads YAML 1.1; the builder here keeps its own stack, counts as it goes, and reads YAML 1.2 core.
+
+_HINTS: Final = {
+    "found character that cannot start any token": "quote the text that begins here",
+    "mapping values are not allowed in this context": "check the indentation, or quote a text that holds `: `",
+    "could not find expected ':'": "add the `:` or check the indentation",
+    "did not find expected key": "check the indentation",
+    "did not find expected '-' indicator": "check the indentation",
+    "found unexpected end of stream": "close the quote",
+    "found undefined tag handle": "remove the tag",
+}
+
+
+_NODES: Final = frozenset({ScalarEvent, AliasEvent, MappingStartEvent, SequenceStartEvent})
+
+
+class _Mark(Protocol):
+    index: int
+    line: int
+    column: int
+
+
+class _Event(Protocol):
+    """What the loops read of an event once they know its class: one flat view instead of a cast in each branch."""
+
+    start_mark: _Mark
+    anchor: str | None
+    tag: str | None
+    value: str
+    style: str | None
+
+
+def documents(text: str, *, limits: TextLimits) -> list[Document]:
+    """Every document of the stream that is not empty."""
+    return _SHAPES.documents(text, limits)
+
+
+def parsed(text: str, limits: TextLimits) -> list[Document]:
+    """The same, by libyaml alone."""
+    refuse_yaml_1_1(text)
+    parser = CParser(text)
+    try:
+        return _build(parser, limits)
+    except YAMLError as error:
+        raise _translated(error, text) from None
+
+
+_SHAPES: Final = Shapes(parsed)  # of this process
+
+
+def _build(parser: CParser, limits: TextLimits) -> list[Document]:  # noqa: PLR0912, PLR0915
+    """Values from events.
+
+    One long function on purpose: its loop runs once per node of every file, where a call per event, or an attribute
+    instead of a local, shows in the time that a full read takes. The open list or mapping is `items` or `fields` (the
+    other is idle: `fields` is None inside a list), `key` waits for its value, and `stack` holds the same for
+    everything around it.
+    """
+    next_event = cast("Callable[[], _Event]", parser.get_event)
+    first, plain = model_values.FIRST, model_values.plain_scalar
+    max_depth, max_nodes, max_text = limits.depth, limits.nodes, limits.text
+    found: list[Document] = []
+    roots: list[Value] = []
+    items = roots
+    fields: dict[str, Value] | None = None
+    key: str | None = None
+    stack: list[tuple[list[Value], dict[str, Value] | None, str | None, str | None, int, int]] = []
+    anchors: dict[str, tuple[Value, int, int] | None] = {}  # value, nodes, text; None while it is still open
+    value: Value
+    index, root, nodes, size = -1, Position(1, 1), 0, 0
+    empty = False
+    while True:
+        event = next_event()
+        kind: type = event.__class__
+        if kind is ScalarEvent:
+            value = written = event.value
+            length = len(written) if written.isascii() else len(written.encode())
+            nodes += 1
+            size += length
+            if nodes > max_nodes or size > max_text:
+                raise _too_large(event, nodes=nodes, limits=limits)
+            try:
+                if event.tag is not None:
+                    value = model_values.tagged_scalar(written, event.tag)
+                elif not event.style and written[:1] in first:
+                    value = plain(written)
+            except model_values.NotAScalar as unfit:
+                raise refusal(str(unfit), _place(event.start_mark)) from None
+            if event.anchor is not None:
+                anchors[event.anchor] = (value, 1, length)
+        elif kind is MappingStartEvent or kind is SequenceStartEvent:
+            mapping = kind is MappingStartEvent
+            if len(stack) >= max_depth:
+                raise _refused(event, _too_deep(limits))
+            if fields is not None and key is None:
+                raise _refused(event, "a key must be text, not a list or mapping")
+            if event.tag is not None:
+                _check_collection(event, mapping=mapping)
+            if event.anchor is not None:
+                anchors[event.anchor] = None
+            stack.append((items, fields, key, event.anchor, nodes, size))
+            nodes += 1
+            if nodes > max_nodes:
+                raise _too_large(event, nodes=nodes, limits=limits)
+            items, fields, key = [], ({} if mapping else None), None
+            continue
+        elif kind is MappingEndEvent or kind is SequenceEndEvent:
+            value = items if fields is None else fields
+            items, fields, key, anchor, nodes_before, size_before = stack.pop()
+            # Unless the same anchor was given again inside: the later one counts.
+            if anchor is not None and anchors[anchor] is None:
+                anchors[anchor] = (value, nodes - nodes_before, size - size_before)
+        elif kind is AliasEvent:
+            value, more_nodes, more_size = _anchored(event, anchors)
+            nodes += more_nodes
+            size += more_size
+            # Before the copy is made: an alias never costs more than the limits allow.
+            if nodes > max_nodes or size > max_text:
+                raise _too_large(event, nodes=nodes, limits=limits)
+            if value.__class__ is dict or value.__class__ is list:
+                value = _copied(event, value, levels=max_depth - len(stack), limits=limits)
+        elif kind is DocumentStartEvent:
+            index += 1
+            anchors.clear()
+            node = cast("_Event", parser.peek_event())
+            root, empty = _place(node.start_mark), _is_empty(node)
+            if index >= limits.documents:
+                raise refusal(f"holds more than {limits.documents:,} documents; split it into smaller ones", root)
+            continue
+        elif kind is DocumentEndEvent:
+            whole = roots.pop()
+            if not empty:
+                found.append(Document(whole, index, root.line, root.column))
+            continue
+        elif kind is StreamEndEvent:
+            return found
+        else:  # the start of the stream
+            continue
+
+        if fields is None:
+            items.append(value)
+        elif key is not None:
+            fields[key] = value
+            key = None
+        elif value.__class__ is not str or value in fields or value == "<<":
+            key = _checked_key(event, value, fields)
+        else:
+            key = value
+
+
+def locate(text: str, *, limits: TextLimits) -> Locations:
+    """The positions of what `documents` has accepted.
+
+    Of its checks remain the depth, since libyaml takes quadratic time to go deep, and the number of nodes, each alias
+    counted as one, since they share positions: others than `documents` ask whether a text is YAML.
+    """
+    refuse_yaml_1_1(text)
+    parser = CParser(text)
+    try:
+        return _record(parser, limits)
+    except YAMLError as error:
+        raise _translated(error, text) from None
+
+
+def _record(parser: CParser, limits: TextLimits) -> Locations:
+    next_event = cast("Callable[[], _Event]", parser.get_event)
+    recorder, index, depth, nodes = LocationRecorder(), -1, 0, 0
+    while True:
+        event = next_event()
+        kind: type = event.__class__
+        place = _place(event.start_mark)
+        if kind in _NODES:
+            nodes += 1
+            if nodes > limits.nodes:
+                raise _too_large(event, nodes=nodes, limits=limits)
+        if kind is ScalarEvent:
+            recorder.scalar(place, event.value, anchor=event.anchor)
+        elif kind is MappingStartEvent or kind is SequenceStartEvent:
+            depth += 1
+            if depth > limits.depth:
+                raise _refused(event, _too_deep(limits))
+            recorder.enter(place, mapping=kind is MappingStartEvent, anchor=event.anchor)
+        elif kind is MappingEndEvent or kind is SequenceEndEvent:
+            depth -= 1
+            recorder.leave()
+        elif kind is AliasEvent:
+            recorder.alias(place, event.anchor or "")
+        elif kind is DocumentStartEvent:
+            index += 1
+            recorder.document(index)
+        elif kind is StreamEndEvent:
+            return recorder.finish()
+
+
+def _place(mark: _Mark) -> Position:
+    return Position(mark.line + 1, mark.column + 1)
+
+
+def _refused(event: _Event, message: str) -> DocumentError:
+    return refusal(message, _place(event.start_mark))
+
+
+def _too_deep(limits: TextLimits) -> str:
+    return f"is nested deeper than {limits.depth} levels; flatten it"
+
+
+def _too_large(event: _Event, *, nodes: int, limits: TextLimits) -> DocumentError:
+    if nodes > limits.nodes:
+        what = f"more than {limits.nodes:,} values and keys"
+    else:
+        what = f"more than {limits.text:,} bytes of text"
+    return _refused(event, f"holds {what} (an alias counts as what it stands for); split it into smaller ones")
+
+
+def _check_collection(event: _Event, *, mapping: bool) -> None:
+    try:
+        model_values.check_collection(event.tag or "", mapping=mapping)
+    except model_values.NotAScalar as unfit:
+        raise _refused(event, str(unfit)) from None
+
+
+def _is_empty(node: _Event) -> bool:
+    """Whether the document's only node is one that nobody wrote."""
+    kind: type = node.__class__
+    return kind is ScalarEvent and not (node.value or node.style or node.tag or node.anchor)
+
+
+def _anchored(event: _Event, anchors: dict[str, tuple[Value, int, int] | None]) -> tuple[Value, int, int]:
+    name = event.anchor or ""
+    if name not in anchors:
+        raise _refused(event, "the alias has no anchor before it; quote text that begins with `*`")
+    anchored = anchors[name]
+    if anchored is None:
+        raise _refused(event, f"the alias `*{shown(name)}` stands inside what it refers to; write the value out")
+    return anchored
+
+
+def _copied(event: _Event, value: Value, *, levels: int, limits: TextLimits) -> Value:
+    copy = model_values.copied(value, levels=levels)
+    if copy is None:
+        raise _refused(event, _too_deep(limits))
+    return copy
+
+
+def _checked_key(event: _Event, key: Value, fields: dict[str, Value]) -> str:
+    """The key, if it may be one after all (a quoted `<<`), else the reason why not."""
+    if not isinstance(key, str):
+        raise _refused(event, "a key must be text, and this one is not; quote it")
+    if key in fields:
+        raise _refused(event, f"the key `{shown(key)}` is there twice; remove one")
+    if not getattr(event, "style", None):
+        raise _refused(event, "the merge key `<<` is not supported; write the merged keys out")
+    return key
+
+
+def _translated(error: YAMLError, text: str) -> DocumentError:
+    """libyaml's complaint as one sentence without its excerpt of the text, which may hold a secret."""
+    if isinstance(error, ReaderError):
+        before = text.encode()[: error.position].decode(errors="ignore")
+        message = f"holds the control character U+{error.character:04X}; remove it, or escape it in double quotes"
+        return refusal_at(message, text=text, offset=len(before))
+    if not isinstance(error, MarkedYAMLError):
+        return refusal("is not valid YAML", Position(1, 1))
+    mark = cast("_Mark | None", error.problem_mark or error.context_mark)
+    problem = error.problem or "cannot be read"
+    hint = _HINTS.get(problem, "correct the syntax")
+    if mark is not None and text[mark.index : mark.index + 1] == "\t":
+        hint = "indent with spaces, not tabs"
+    context = f"{error.context}, " if error.context else ""
+    return refusal(f"is not valid YAML: {context}{problem}; {hint}", _place(mark) if mark else Position(1, 1))
