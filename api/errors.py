@@ -32,10 +32,10 @@ from starlette.responses import Response
 from api.answers import Header, Json
 from reconciler.access import changing
 from reconciler.delivery import contract
-from reconciler.hanging import DiskHangs
 from reconciler.model import errors
 from reconciler.otlp import refusals
 from reconciler.reading import client
+from reconciler.settings.bounded_io import DiskHangs
 from reconciler.signing_in.passwords import Throttled
 from reconciler.store.contract import Damaged, Moved, StoreFault
 

@@ -15,7 +15,6 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from reconciler.hanging import BoundedIO
 from reconciler.model import log_context, outcomes
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.names import Key
@@ -43,6 +42,7 @@ from reconciler.reading.messages import (
     Verb,
 )
 from reconciler.rounds import ConflictRetry, Round, to_its_end
+from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import ApprovalRow, AuditRow, Changes, DamagedVersion, Moved, Record, Store
 
 SEED_BYTES = 16

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from reconciler.hanging import NO_THREAD, THREADS, BoundedIO, DiskHangs
 from reconciler.model import log_context
+from reconciler.settings.bounded_io import NO_THREAD, THREADS, BoundedIO, DiskHangs
 from tests import waiting
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +182,7 @@ async def test_another_disk_in_the_place_of_one_that_hangs_is_found_out_by_few_t
 
 HANGING = """
 import asyncio, threading
-from reconciler.hanging import BoundedIO as Asking, DiskHangs as Hangs
+from reconciler.settings.bounded_io import BoundedIO as Asking, DiskHangs as Hangs
 async def main():
     try:
         await Asking("some files").answer(threading.Event().wait, seconds=0.01)

@@ -33,7 +33,7 @@ from reconciler.daemon.parts import Parts
 from reconciler.daemon.services import Services
 from reconciler.model import errors
 from reconciler.reconciling.runs import Trigger
-from reconciler.settings import reloading
+from reconciler.settings import loading
 from reconciler.settings.models import Settings
 
 log = logging.getLogger(__name__)
@@ -253,7 +253,7 @@ async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload
         reload.clear()
         try:
             fresh = await asyncio.to_thread(plan.reload)
-            reloading.check_repositories([one.watched.name for one in built.repositories.reconcilers()], fresh)
+            loading.check_repositories([one.watched.name for one in built.repositories.reconcilers()], fresh)
             certificate = certificates.configured_certificate(fresh)
             renewed = (
                 None if certificate is None else await asyncio.to_thread(certificates.read_certificate, certificate)
@@ -269,7 +269,7 @@ async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload
         built.notifying.reloaded(fresh)
         logs.set_level(fresh.log.level)
         log.info("Reloaded the settings; watching %s.", _names(fresh))
-        if waiting := reloading.need_restart(plan.settings, fresh):
+        if waiting := loading.need_restart(plan.settings, fresh):
             log.warning("%s %s a restart to take effect.", ", ".join(waiting), "needs" if len(waiting) == 1 else "need")
 
 

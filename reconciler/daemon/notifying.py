@@ -26,8 +26,7 @@ from reconciler.notifying.watching import ObserverLoop
 from reconciler.operations.contract import Operations
 from reconciler.reconciling.repositories import Repositories
 from reconciler.secrets import sources
-from reconciler.settings.alerts import Alert
-from reconciler.settings.models import Settings
+from reconciler.settings.models import Alert, Settings
 from reconciler.store.contract import Store
 
 CONNECTIONS = 2  # for each target: an alert and a test, so that those that hang keep no other waiting

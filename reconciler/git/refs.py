@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.model.errors import Refused
-from reconciler.settings import ref_names
+from reconciler.settings import scalars
 
 SHOWN_CHARACTERS = 200  # of a text from settings in a message
 BRANCHES = "refs/heads/"
@@ -62,7 +62,7 @@ class Listing(NamedTuple):
 def check_name(name: str) -> None:
     """Raise Refused unless Git allows the name of a branch, tag or ref and it cannot be taken for an option."""
     try:
-        ref_names.check_ref_name(name)
+        scalars.check_ref_name(name)
     except ValueError as why:
         raise Refused(f"{shown_name(name)} {why}") from None
 

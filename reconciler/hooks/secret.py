@@ -6,9 +6,9 @@ Belongs here: what makes a secret. Does not: opening the file safely (`regular_f
 
 from pathlib import Path
 
-from reconciler import regular_files
 from reconciler.hooks.signatures import STANDARD_PREFIX
-from reconciler.regular_files import FileTooLarge, NotAFile
+from reconciler.settings import bounded_io
+from reconciler.settings.bounded_io import FileTooLarge, NotAFile
 
 MOST_BYTES = 64 * 1024
 FEWEST_CHARACTERS = 16  # whoever sees one delivery can try out shorter ones at home
@@ -21,7 +21,7 @@ class UnusableSecret(Exception):
 def read_secret(path: Path) -> bytes:
     """What the file holds, without one line end behind it. Raises Unusable."""
     try:
-        return _checked(regular_files.read_file(path, limit=MOST_BYTES))
+        return _checked(bounded_io.read_file(path, limit=MOST_BYTES))
     except OSError as error:
         raise UnusableSecret(f"cannot be read ({error.strerror})") from None
     except NotAFile:

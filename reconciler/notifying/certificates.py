@@ -16,7 +16,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from reconciler import regular_files
 from reconciler.delivery.figures import DeliveryFigures
 from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
@@ -25,6 +24,7 @@ from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.secrets.sources import SecretSources
 from reconciler.sending import tls, validity
+from reconciler.settings import bounded_io
 
 SOON = timedelta(days=14)
 EVERY = 300.0  # seconds
@@ -194,8 +194,8 @@ def _finding(cause: Cause, what: str, until: datetime | None, todo: str, now: da
 def _text(path: Path) -> str:
     """Empty for a file that cannot be read: whoever needs it says so."""
     try:
-        return regular_files.read_file(path, limit=MOST_BYTES).decode("ascii", "replace")
-    except (OSError, regular_files.NotAFile, regular_files.FileTooLarge):
+        return bounded_io.read_file(path, limit=MOST_BYTES).decode("ascii", "replace")
+    except (OSError, bounded_io.NotAFile, bounded_io.FileTooLarge):
         return ""
 
 

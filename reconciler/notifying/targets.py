@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from reconciler import regular_files
 from reconciler.egress.client import HttpClient
 from reconciler.egress.exchange import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
 from reconciler.hooks import secret as secrets
@@ -26,6 +25,7 @@ from reconciler.model import errors
 from reconciler.notifications import alerts
 from reconciler.notifications.telling import AlertFilter
 from reconciler.sending import verdicts
+from reconciler.settings import bounded_io
 
 log = logging.getLogger(__name__)
 
@@ -127,8 +127,8 @@ def _read(to: AlertTarget) -> tuple[str, bytes | None]:
     url = to.url
     if to.url_file is not None:
         try:
-            url = regular_files.read_file(to.url_file, limit=MOST_BYTES).decode("ascii").strip()
-        except (OSError, ValueError, regular_files.NotAFile, regular_files.FileTooLarge):
+            url = bounded_io.read_file(to.url_file, limit=MOST_BYTES).decode("ascii").strip()
+        except (OSError, ValueError, bounded_io.NotAFile, bounded_io.FileTooLarge):
             raise UnpreparedAlert(f"the file {to.url_file} cannot be read; put the URL into it") from None
     if to.secret_file is None:
         return url, None

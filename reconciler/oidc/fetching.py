@@ -18,10 +18,10 @@ from pathlib import Path
 
 import httpx2
 
-from reconciler import regular_files
 from reconciler.oidc import discovery, plain
 from reconciler.oidc.faults import STOPPING, ProviderUnfit, ProviderUnreachable, quoted
 from reconciler.oidc.limits import ProviderLimits
+from reconciler.settings import bounded_io
 from reconciler.version import __version__
 
 MOST_AUTHORITIES = 1 << 20  # bytes of `outbound.caFile`
@@ -51,7 +51,7 @@ class ProviderClient:
         self._proxy = proxy
         self._ca_file = ca_file
         self._limits = limits
-        self._trusting: tuple[regular_files.FileIdentity | None, ssl.SSLContext] | None = None
+        self._trusting: tuple[bounded_io.FileIdentity | None, ssl.SSLContext] | None = None
         self._under_way: set[asyncio.Timeout] = set()
         self._closed = False
 
@@ -175,18 +175,18 @@ def _why(problem: Exception) -> str:
 
 
 def _trusting(
-    ca_file: Path | None, before: tuple[regular_files.FileIdentity | None, ssl.SSLContext] | None
-) -> tuple[regular_files.FileIdentity | None, ssl.SSLContext]:
+    ca_file: Path | None, before: tuple[bounded_io.FileIdentity | None, ssl.SSLContext] | None
+) -> tuple[bounded_io.FileIdentity | None, ssl.SSLContext]:
     """The identity of the authorities' file, and whom it makes us trust; on a thread, since both take time."""
-    identity = None if ca_file is None else regular_files.file_identity(ca_file)
+    identity = None if ca_file is None else bounded_io.file_identity(ca_file)
     if before is not None and before[0] == identity and (ca_file is None or identity is not None):
         return before
     try:
         if ca_file is None:
             return None, ssl.create_default_context()
-        text = regular_files.read_file(ca_file, limit=MOST_AUTHORITIES).decode()
+        text = bounded_io.read_file(ca_file, limit=MOST_AUTHORITIES).decode()
         if not text.strip():  # for which OpenSSL is not asked: Python would trust the system's
             raise ValueError
         return identity, ssl.create_default_context(cadata=text)
-    except (OSError, ValueError, regular_files.NotAFile, regular_files.FileTooLarge):
+    except (OSError, ValueError, bounded_io.NotAFile, bounded_io.FileTooLarge):
         raise ProviderUnfit(f"`outbound.caFile` holds no certificates in PEM; put them at {ca_file}.") from None

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler import regular_files
 from reconciler.model import ids
 from reconciler.queueing.system import PASSING, System
+from reconciler.settings import bounded_io
 
 FILE = "queue.json"
 GONE = "queue.gone.json"  # of a queue that was removed, and of which damaged files are kept
@@ -49,8 +49,8 @@ class FoundIdentity(NamedTuple):
 def read_identity(folder: Path) -> FoundIdentity | None:
     """Whose a folder is; None when that cannot be read. Raises OSError for what passes: then none is made anew."""
     try:
-        identity = msgspec.json.decode(regular_files.read_file(folder / FILE, limit=MOST_BYTES), type=QueueIdentity)
-    except (regular_files.NotAFile, regular_files.FileTooLarge, msgspec.MsgspecError):
+        identity = msgspec.json.decode(bounded_io.read_file(folder / FILE, limit=MOST_BYTES), type=QueueIdentity)
+    except (bounded_io.NotAFile, bounded_io.FileTooLarge, msgspec.MsgspecError):
         return None
     except OSError as fault:
         if fault.errno in PASSING:

@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from reconciler import regular_files
-from reconciler.hanging import BoundedIO, DiskHangs
 from reconciler.reconciling.watched import WatchedRepository
-from reconciler.regular_files import FileIdentity
+from reconciler.settings import bounded_io
+from reconciler.settings.bounded_io import BoundedIO, DiskHangs, FileIdentity
 
 LOOK_AGAIN_SECONDS = 2.0  # between two looks at the files
 
@@ -27,7 +26,7 @@ def credential_files(watched: WatchedRepository) -> tuple[Path, ...]:
 
 def file_facts(paths: Iterable[Path]) -> Facts:
     """What tells each file from any that takes its place. Links are followed: Kubernetes swaps one above the files."""
-    return tuple(map(regular_files.file_identity, paths))
+    return tuple(map(bounded_io.file_identity, paths))
 
 
 class CredentialFiles:

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.git.refs import RefHead
-from reconciler.hanging import BoundedIO
 from reconciler.remotes import signers
 from reconciler.remotes.following import Following
 from reconciler.remotes.signers import AllowedSigners
+from reconciler.settings.bounded_io import BoundedIO
 
 
 class SignatureTrust:

@@ -14,13 +14,12 @@ import signal
 from functools import partial
 from pathlib import Path
 
-from reconciler import regular_files
-from reconciler.hanging import BoundedIO
 from reconciler.model.errors import Refused, Transient
-from reconciler.regular_files import FileIdentity
 from reconciler.remotes import askpass, memory_files, processes, secret_files
 from reconciler.remotes.credentials import SSH_KEY_FILE, SSH_PASSPHRASE_FILE
 from reconciler.remotes.processes import Command
+from reconciler.settings import bounded_io
+from reconciler.settings.bounded_io import BoundedIO, FileIdentity
 
 # Relative, since a socket's path may have 107 bytes. The agent, which goes to `/`, removes the name there when it ends:
 # so nobody else may have a file of this name, and ours is for us to remove.
@@ -73,7 +72,7 @@ class Agent:
 
     def _identities(self) -> tuple[FileIdentity | None, ...]:
         files = (self._key, self._passphrase, self._key.with_name(f"{self._key.name}-cert.pub"))
-        return tuple(map(regular_files.file_identity, files))
+        return tuple(map(bounded_io.file_identity, files))
 
     def _runs(self) -> bool:
         """Whether both are alive. A descriptor of a process can be read once that has ended, reaped or not."""

@@ -16,14 +16,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from reconciler import regular_files
-from reconciler.hanging import BoundedIO
-from reconciler.regular_files import FileIdentity
 from reconciler.remotes import askpass, hiding, memory_files, secret_files
 from reconciler.remotes.credentials import CA_FILE, PASSWORD_FILE, TOKEN_FILE, Credentials
 from reconciler.remotes.http_answers import HttpAnswers
 from reconciler.remotes.memory_files import inherited_path
 from reconciler.remotes.transports import Access, Transport, quoted_path
+from reconciler.settings import bounded_io
+from reconciler.settings.bounded_io import BoundedIO, FileIdentity
 
 # Where there is such a file, it holds all that the folder beside it holds, one file each. Reading those as well takes
 # curl 25 ms of CPU in every run.
@@ -124,7 +123,7 @@ class Https(Transport):
 
     def _check_authorities(self, path: Path) -> None:
         """curl would say of a broken file only that it cannot connect."""
-        found = regular_files.file_identity(path)
+        found = bounded_io.file_identity(path)
         if found is None or found != self._checked:
             _check(path)
             self._checked = found

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from reconciler import regular_files
-from reconciler.settings import ref_names
+from reconciler.settings import bounded_io, scalars
 
 ROOT = 0
 FILE_BYTES = 64 * 1024  # of a file that names something else
@@ -315,7 +314,7 @@ def _is_head(path: str) -> bool:
 
 def _is_ref(name: str) -> bool:
     try:
-        ref_names.check_ref_name(name)
+        scalars.check_ref_name(name)
     except ValueError:
         return False
     return name.startswith("refs/")
@@ -333,8 +332,8 @@ def _text(path: str) -> str:
 
 def _read(path: str) -> bytes:
     try:
-        return regular_files.read_file(path, limit=FILE_BYTES)
-    except regular_files.NotAFile:
+        return bounded_io.read_file(path, limit=FILE_BYTES)
+    except bounded_io.NotAFile:
         raise Astray(f"its {os.path.basename(path)} is not a file") from None
-    except regular_files.FileTooLarge:
+    except bounded_io.FileTooLarge:
         raise Astray(f"its {os.path.basename(path)} is larger than {FILE_BYTES} bytes") from None

@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import NoReturn
 
-from reconciler import regular_files
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.regular_files import FileTooLarge, NotAFile
 from reconciler.remotes import permissions
+from reconciler.settings import bounded_io
+from reconciler.settings.bounded_io import FileTooLarge, NotAFile
 
 MOST_BYTES = 64 * 1024
 MOST_LIST_BYTES = 4 << 20  # of what is no secret: the authorities of a whole system, the hosts of a large company
@@ -38,7 +38,7 @@ def secret_line(path: Path, setting: str) -> bytes:
 def secret_content(path: Path, setting: str, *, limit: int = MOST_BYTES) -> bytes:
     """All bytes of a regular file. Raises GitFault (unauthorized)."""
     try:
-        return regular_files.read_file(path, limit=limit)
+        return bounded_io.read_file(path, limit=limit)
     except (FileNotFoundError, NotADirectoryError):
         refuse_file(path, setting, "does not exist", f"put it there, or correct {setting}")
     except PermissionError:

@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler import regular_files
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.regular_files import FileTooLarge, NotAFile
 from reconciler.remotes import permissions
+from reconciler.settings import bounded_io
+from reconciler.settings.bounded_io import FileTooLarge, NotAFile
 
 MOST_BYTES = 1 << 20
 BLANK = re.compile(rb"^[ \t\r]*$", re.MULTILINE)  # ssh-keygen takes such a line for one without a key
@@ -33,7 +33,7 @@ class AllowedSigners:
 def read_signers(path: Path) -> AllowedSigners:
     """The file as it is now. Raises GitFault unsigned for one that cannot be read or names nobody."""
     try:
-        content = regular_files.read_file(path, limit=MOST_BYTES)
+        content = bounded_io.read_file(path, limit=MOST_BYTES)
     except FileNotFoundError:
         raise _fault(path, "does not exist; put it there, or correct `verify.signersFile`") from None
     except PermissionError:

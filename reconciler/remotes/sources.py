@@ -12,7 +12,7 @@ from reconciler.git import refs
 from reconciler.git.refs import Followed, shown_name
 from reconciler.model.errors import Refused
 from reconciler.remotes.credentials import ANONYMOUS, Credentials
-from reconciler.settings import addresses
+from reconciler.settings import scalars
 
 MAX_FETCH_BYTES = 2 << 30  # 2 GiB: the first fetch of a large repository's whole history
 MAX_FETCH_OBJECTS = 5_000_000
@@ -80,7 +80,7 @@ def host_of(url: str) -> str:
 
 def _check_remote(url: str) -> None:
     try:
-        addresses.repository_url(url)  # the rule is one, for the settings and for git
+        scalars.repository_url(url)  # the rule is one, for the settings and for git
     except ValueError as error:
         why = str(error) or "must be an absolute path or an https, ssh or file URL"
         raise Refused(f"the URL of the repository {why}") from None  # unquoted: it may hold a password

@@ -16,11 +16,11 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from reconciler.hanging import BoundedIO
 from reconciler.remotes import secret_files
 from reconciler.remotes.agents import Agent
 from reconciler.remotes.credentials import KNOWN_HOSTS_FILE, SSH_KEY_FILE, SSH_PASSPHRASE_FILE, Credentials
 from reconciler.remotes.transports import Access, Transport
+from reconciler.settings.bounded_io import BoundedIO
 
 # `-F none` keeps the user's and the system's configuration out, so that these and ssh's own defaults are all there is.
 # One exchange of keys is left out: sntrup761 takes older versions of ssh 60 ms of CPU in every run. Newer ones have

@@ -9,11 +9,11 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from reconciler.applying import Applier
-from reconciler.hanging import DiskHangs
 from reconciler.model.plan import PlanTip
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconciling.repositories import Repositories
 from reconciler.reviewing.keeping import KeptPlan
+from reconciler.settings.bounded_io import DiskHangs
 
 LOOK_SECONDS = 5.0  # for remotes to say where refs are, should that not be known, and for disks which secrets there are
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from reconciler import regular_files
 from reconciler.model.errors import Refused
 from reconciler.model.routes import Endpoint
 from reconciler.secrets import directory
 from reconciler.secrets.directory import UnusableSecretFile
 from reconciler.secrets.sources import SecretSources
 from reconciler.sending import validity
+from reconciler.settings import bounded_io
 
 MOST_BYTES = 1 << 20  # of `outbound.caFile`; the system's own is a quarter of that
 
@@ -72,8 +72,8 @@ def _outbound(authorities: Path | None) -> str | None:
     if authorities is None:
         return None
     try:
-        return regular_files.read_file(authorities, limit=MOST_BYTES).decode()
-    except (OSError, ValueError, regular_files.NotAFile, regular_files.FileTooLarge):
+        return bounded_io.read_file(authorities, limit=MOST_BYTES).decode()
+    except (OSError, ValueError, bounded_io.NotAFile, bounded_io.FileTooLarge):
         raise UnusableFile(f"`outbound.caFile` cannot be read: put a PEM file at {authorities}.") from None
 
 

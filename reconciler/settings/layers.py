@@ -1,17 +1,137 @@
-"""Where settings come from: options before the environment before the file before what is computed.
-
-A layer is plain values and a way to say where one of them stands. Merging is pydantic-settings' own; here is only who
-said what, so that a mistake can be shown at its place.
-"""
+"""Layers of settings: options, environment, file, computed values."""
 
 import re
-from collections.abc import Mapping, Set
-from typing import Protocol
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+from typing import Protocol, TypeAlias
 
 from reconciler.model.positions import Locations
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value
-from reconciler.settings import environment
+
+# The environment variables that stand for settings: one fixed table, and what each does to a plain value.
+#
+# Pure: the environment comes in as an argument. Reading the file is in `loading`.
+
+KeyPath: TypeAlias = tuple[str, ...]
+
+PREFIX = "SERVICE_"
+CONFIG = "SERVICE_CONFIG"
+API_KEY = "SERVICE_API_KEY"
+# Variables that other parts of the program read; they are no settings.
+ELSEWHERE = (CONFIG, "SERVICE_SERVER", "SERVICE_USER", "SERVICE_PASSWORD_FILE", "SERVICE_PROJECT", "SERVICE_DEBUG")
+
+
+def _text(text: str) -> Value:
+    return text
+
+
+def _boolean(text: str) -> Value:
+    """`true`, `false`, `1` or `0`; anything else stays text, which the setting's own type refuses."""
+    known: dict[str, Value] = {"true": True, "1": True, "false": False, "0": False}
+    return known.get(text.strip().lower(), text)
+
+
+def _names(text: str) -> Value:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _repository(text: str) -> Value:
+    """One repository, named after the last part of its address."""
+    url = text if ":" in text or not text.strip() else str(Path(text).absolute())
+    return [{"name": repository_name(url), "url": url}]
+
+
+def repository_name(url: str) -> str:
+    """A name for a repository from its address: the last part of the path, less `.git`."""
+    last = PurePosixPath(url.rstrip("/").removesuffix("/.git")).name.removesuffix(".git")
+    return re.sub(r"[^A-Za-z0-9._-]", "-", last)[:63].strip("-._") or "repository"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable: the key it sets, and how its text becomes that key's value."""
+
+    key: KeyPath
+    value: Callable[[str], Value] = _text
+
+    @property
+    def dotted(self) -> str:
+        """The key as a person writes it."""
+        return ".".join(self.key)
+
+
+VARIABLES: Mapping[str, Variable] = {
+    "SERVICE_LISTEN": Variable(("listen",)),
+    "SERVICE_WEB_URL": Variable(("webURL",)),
+    "SERVICE_INSECURE": Variable(("insecure",), _boolean),
+    "SERVICE_STATE_DIR": Variable(("stateDir",)),
+    "SERVICE_STORE_URL": Variable(("store", "url")),
+    "SERVICE_TLS_CERT_FILE": Variable(("tls", "certFile")),
+    "SERVICE_TLS_KEY_FILE": Variable(("tls", "keyFile")),
+    "SERVICE_LOG_LEVEL": Variable(("log", "level")),
+    "SERVICE_LOG_FORMAT": Variable(("log", "format")),
+    "SERVICE_REPOSITORY": Variable(("repositories",), _repository),
+    "SERVICE_AUTH_TYPE": Variable(("auth", "type")),
+    "SERVICE_OIDC_ISSUER": Variable(("auth", "oidc", "issuer")),
+    "SERVICE_OIDC_OAUTH2_CLIENT_ID": Variable(("auth", "oidc", "oauth2ClientID")),
+    "SERVICE_OIDC_OAUTH2_CLIENT_SECRET": Variable(("auth", "oidc", "oauth2ClientSecret")),
+    "SERVICE_OIDC_SCOPES": Variable(("auth", "oidc", "scopes"), _names),
+    "SERVICE_OIDC_DISABLE_INVITATIONS": Variable(("auth", "oidc", "disableInvitations"), _boolean),
+    API_KEY: Variable(("apiKey",)),
+}
+
+
+def environment_values(environment: Mapping[str, str]) -> dict[str, Value]:
+    """What the environment sets, shaped like the file. An empty variable is as good as none, save the key.
+
+    An empty SERVICE_API_KEY is refused instead: whoever set it meant to have a key.
+    """
+    found: dict[str, Value] = {}
+    for name, variable in VARIABLES.items():
+        text = environment.get(name)
+        if text is not None and (text or name == API_KEY):
+            put_variable(found, variable.key, variable.value(text))
+    return found
+
+
+def put_variable(target: dict[str, Value], path: KeyPath, value: Value) -> None:
+    """Set a nested key, making the mappings on the way."""
+    *parents, last = path
+    for parent in parents:
+        inner = target.setdefault(parent, {})
+        if not isinstance(inner, dict):  # a table of our own never does this
+            raise TypeError(parent)
+        target = inner
+    target[last] = value
+
+
+def variable_of(path: tuple[str | int, ...]) -> str:
+    """The variable that sets the key at `path`, or what the key is in; of a whole section, its name."""
+    names = (name for name, variable in VARIABLES.items() if path[: len(variable.key)] == variable.key)
+    return next(names, ".".join(str(part) for part in path))
+
+
+def environment_warnings(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """One line for each SERVICE_* name that means nothing here."""
+    known = (*VARIABLES, *ELSEWHERE)
+    unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+    return tuple(_warning(name, known) for name in unknown)
+
+
+def _warning(name: str, known: tuple[str, ...]) -> str:
+    # Without the prefix, which would make every name look alike.
+    close = get_close_matches(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in known], n=1)
+    hint = f"; did you mean {PREFIX}{close[0]}?" if close else ""
+    return f"{name}: this environment variable means nothing to the service{hint}"
+
+
+# Where settings come from: options before the environment before the file before what is computed.
+#
+# A layer is plain values and a way to say where one of them stands. Merging is pydantic-settings' own; here is only who
+# said what, so that a mistake can be shown at its place.
 
 CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")  # where a word begins in a key: `stateDir` is `--state-dir`
 
@@ -43,7 +163,7 @@ class Environment(Computed):
 
     def place(self, pointer: Pointer, *, at_key: bool) -> tuple[int, int, str]:  # noqa: ARG002
         """The variable's name."""
-        return 0, 0, environment.variable_of(pointer)
+        return 0, 0, variable_of(pointer)
 
 
 class Options(Computed):
@@ -78,7 +198,7 @@ def option_layer(overrides: Mapping[str, object]) -> Options:
     values: dict[str, Value] = {}
     for name, value in overrides.items():
         if value is not None:
-            environment.put_variable(values, tuple(name.split(".")), _plain(value))
+            put_variable(values, tuple(name.split(".")), _plain(value))
     return Options(values)
 
 

@@ -1,26 +1,305 @@
-"""Reading the settings: options, then the environment, then the file; every mistake at once, each at its place.
-
-loaded = loading.load(config=None, environment=os.environ, overrides={"listen": "127.0.0.1:0"})
-"""
+"""Loading the settings, and what a reload takes over."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple, get_args
+from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from reconciler.model import documents as model_documents
 from reconciler.model import positions
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
-from reconciler.model.values import Value
-from reconciler.settings import environment as variables
-from reconciler.settings import layers, mistakes
+from reconciler.model.values import Pointer, Value
+from reconciler.settings import layers, models, scalars
 from reconciler.settings.layers import Layer
-from reconciler.settings.mistakes import Mistake
 from reconciler.settings.models import Settings
+from reconciler.settings.scalars import listen_address
+
+# Which settings of one repository fit each other: what is followed, and the credentials its URL can use.
+#
+# Judged on plain values, so that these mistakes show beside those of shape. Pure.
+
+FOLLOWED = ("branch", "tag", "commit", "ref")
+HTTPS = ("username", "passwordFile", "tokenFile", "caFile", "proxy")
+SSH = ("sshKeyFile", "sshPassphraseFile", "knownHostsFile")
+NEEDED = ("sshKeyFile", "knownHostsFile")
+# ssh expands `$` in its options and has no way to quote it, and reads `"` and a backslash as its own.
+ODD_FOR_SSH = frozenset('"\\$')
+
+
+def repository_mistakes(repository: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
+    """What contradicts, as (the key's pointer in the repository, the sentence)."""
+    yield from _followed(repository)
+    scheme = _scheme(repository.get("url"))
+    if scheme is None:
+        return  # a mistake of shape, shown as such
+    section = repository.get("credentials")
+    given = {key: value for key, value in section.items() if _is_given(value)} if isinstance(section, dict) else {}
+    for key, sentence in (*_misplaced(given, scheme), *_combined(given)):
+        yield ("credentials", key), sentence
+    lacking = [f"credentials.{key}" for key in NEEDED if key not in given]
+    if scheme == "ssh" and lacking:
+        yield ("url",), f"needs {' and '.join(lacking)}, since a host is trusted by its key alone"
+
+
+def _followed(repository: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
+    first, *more = [key for key in FOLLOWED if _is_given(repository.get(key))] or [""]
+    for key in more:
+        yield (key,), f"must not be given beside `{first}`: a repository follows one of branch, tag, commit and ref"
+
+
+def _misplaced(given: Mapping[str, Value], scheme: str) -> Iterator[tuple[str, str]]:
+    for key in HTTPS:
+        if key in given and scheme != "https":
+            yield key, f"is for https URLs, and the URL is {_told(scheme)}; leave it out, or change `url`"
+    for key in SSH:
+        if key in given and scheme != "ssh":
+            yield key, f"is for ssh URLs, and the URL is {_told(scheme)}; leave it out, or change `url`"
+
+
+def _combined(given: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    if "passwordFile" in given and "tokenFile" in given:
+        yield "tokenFile", "must not be given beside passwordFile; leave one of them out"
+    if "passwordFile" in given and "username" not in given:
+        yield "passwordFile", "needs username too"
+    if "username" in given and not {"passwordFile", "tokenFile"} & given.keys():
+        yield "username", "needs passwordFile or tokenFile too"
+    for key in SSH:
+        if ODD_FOR_SSH & set(str(given.get(key, ""))):
+            yield key, 'must be a path without `$`, `"` and backslashes, which ssh reads as its own'
+
+
+def _is_given(value: Value) -> bool:
+    return value not in (None, "")
+
+
+def _scheme(url: Value) -> str | None:
+    """The scheme of a URL; `file` for a path, None for what is no URL that a repository may have."""
+    try:
+        checked = scalars.repository_url(url) if isinstance(url, str) else ""
+    except ValueError:
+        return None
+    return "file" if checked.startswith("/") else checked.partition("://")[0].lower() or None
+
+
+def _told(scheme: str) -> str:
+    return {"file": "a local one", "git": "a git one"}.get(scheme, f"an {scheme} one")
+
+
+# Which settings of sign-in through a provider fit each other, where `auth.type` is `oidc`.
+#
+# Judged on plain values, so that these mistakes show beside those of shape. Pure: whether the provider is there, the
+# start asks, and only warns.
+
+PROVIDER_NEEDED = ("issuer", "oauth2ClientID", "oauth2ClientSecret")
+OPENID = "openid"
+WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
+
+
+def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
+    """What is missing or contradicts, as (the key's pointer in `auth.oidc`, the sentence)."""
+    for key in PROVIDER_NEEDED:
+        if oidc.get(key) in ("", None):
+            # Wherever it is shown, the other of the two is what somebody may want.
+            variable = layers.variable_of(("auth", "oidc", key))
+            yield (key,), f"is required where auth.type is oidc; set auth.oidc.{key} in the file, or {variable}"
+    yield from _issuer(oidc.get("issuer"))
+    yield from _scopes(oidc.get("scopes"))
+    first = oidc.get("firstAdmin")
+    given = {key for key, value in first.items() if value not in ("", None)} if isinstance(first, dict) else set()
+    for one, other in (("claim", "value"), ("value", "claim")):
+        # Half of it would let in whoever comes first, or anybody without the claim.
+        if one in given and other not in given:
+            yield ("firstAdmin", one), f"needs auth.oidc.firstAdmin.{other} too"
+
+
+def is_below_a_path(web_url: Value) -> bool:
+    """Whether the redirect URI, made of it, would lead where no page is."""
+    try:
+        return isinstance(web_url, str) and urlsplit(web_url).path.strip("/") != ""
+    except ValueError:
+        return False  # a mistake of shape, shown as such
+
+
+def _issuer(value: Value) -> Iterator[tuple[Pointer, str]]:
+    try:
+        parts = urlsplit(scalars.issuer(value)) if isinstance(value, str) and value else None
+    except ValueError:
+        return  # a mistake of shape, shown as such
+    if parts is not None and parts.path.rstrip("/").endswith(WELL_KNOWN):
+        yield ("issuer",), f"must not end in {WELL_KNOWN}, which is looked for there; leave that part out"
+    # OpenID Connect Discovery 1.0, 3. On this machine alone nobody is in between.
+    if parts is not None and parts.scheme != "https" and not scalars.is_loopback(parts.hostname or ""):
+        yield ("issuer",), "must begin with https:// beyond this machine, since nothing else proves who answers"
+
+
+def _scopes(value: Value) -> Iterator[tuple[Pointer, str]]:
+    # OpenID Connect Core 1.0, 3.1.2.1: without it there is no ID token.
+    if isinstance(value, list) and OPENID not in value:
+        yield ("scopes",), "must hold `openid`, without which a provider tells nobody's identity"
+
+
+# What is wrong with settings, one line each: the place, the key and what is allowed; never the value.
+#
+# Pure. The rules of single values are in `scalars`; those between several are here.
+
+SHAPES = {
+    "model_type": "must be a mapping of keys",
+    "model_attributes_type": "must be a mapping of keys",
+    "dict_type": "must be a mapping of keys",
+    "tuple_type": "must be a list",
+    "missing": "is required",
+}
+
+
+LISTENERS = (("listen",), ("delivery", "otlpListen"))
+
+
+class Mistake(NamedTuple):
+    """A rule that is broken, at a key."""
+
+    pointer: Pointer
+    message: str
+
+
+def of_shape(error: ValidationError) -> Iterator[Mistake]:
+    """What the classes refuse."""
+    # Neither the input nor a link to someone's documentation belongs in a message.
+    for detail in error.errors(include_url=False, include_context=False, include_input=False):
+        pointer = detail["loc"]
+        if detail["type"] == "extra_forbidden":
+            yield Mistake(pointer, _unknown(pointer))
+        else:
+            yield Mistake(pointer, SHAPES.get(detail["type"], detail["msg"]))
+
+
+def mistakes_between(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    """Rules over several settings, judged on plain values so that they show beside mistakes of shape."""
+    for section in ("repositories", "alerts"):
+        yield from _same_names(sources, section)
+    yield from _unfit(sources)
+    yield from _half_a_certificate(sources)
+    yield from _open_listener(sources)
+    yield from _provider(sources)
+
+
+def _same_names(sources: tuple[Layer, ...], section: str) -> Iterator[Mistake]:
+    seen: dict[str, int] = {}
+    for index, one in _items(sources, section):
+        name = one.get("name")
+        if isinstance(name, str) and seen.setdefault(name, index) != index:
+            message = f"must be unique; {section}[{seen[name]}] has the same name"
+            yield Mistake((section, index, "name"), message)
+
+
+def _unfit(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    for section, mistakes in (("repositories", repository_mistakes), ("alerts", models.alert_mistakes)):
+        for index, one in _items(sources, section):
+            for pointer, message in mistakes(one):
+                yield Mistake((section, index, *pointer), message)
+
+
+def _items(sources: tuple[Layer, ...], section: str) -> Iterator[tuple[int, dict[str, Value]]]:
+    """The mappings of a list."""
+    found = layers.find_value(sources, (section,))
+    for index, one in enumerate(found[1] if found and isinstance(found[1], list) else ()):
+        if isinstance(one, dict):
+            yield index, one
+
+
+def _given(sources: tuple[Layer, ...], *pointer: str) -> bool:
+    found = layers.find_value(sources, pointer)
+    return found is not None and found[1] not in ("", None)
+
+
+def _half_a_certificate(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    for one, other in (("certFile", "keyFile"), ("keyFile", "certFile")):
+        if _given(sources, "tls", one) and not _given(sources, "tls", other):
+            yield Mistake(("tls", one), f"needs tls.{other} too")
+
+
+def _open_listener(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    far = [listener for listener in LISTENERS if _is_beyond_this_machine(sources, listener)]
+    if not far:
+        return
+    auth, insecure = layers.find_value(sources, ("auth", "type")), layers.find_value(sources, ("insecure",))
+    if auth is not None and auth[1] == "none":
+        which = ".".join(far[0])
+        yield Mistake(
+            ("auth", "type"), f"must be local or oidc, since `{which}` is beyond this machine (127.0.0.1 or [::1])"
+        )
+    if not (insecure is not None and insecure[1] is True) and not _given(sources, "tls", "certFile"):
+        message = "must be on this machine (127.0.0.1 or [::1]), unless tls has both files or `insecure: true` is set"
+        yield from (Mistake(listener, message) for listener in far)
+
+
+def _provider(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    kind = layers.find_value(sources, ("auth", "type"))
+    if kind is None or kind[1] != "oidc":
+        return
+    given: dict[str, Value] = {}
+    for key in (*PROVIDER_NEEDED, "scopes"):
+        if (found := layers.find_value(sources, ("auth", "oidc", key))) is not None:
+            given[key] = found[1]
+    first = {key: layers.find_value(sources, ("auth", "oidc", "firstAdmin", key)) for key in ("claim", "value")}
+    given["firstAdmin"] = {key: found[1] for key, found in first.items() if found is not None}
+    for pointer, message in provider_mistakes(given):
+        yield Mistake(("auth", "oidc", *pointer), message)
+    if (found := layers.find_value(sources, ("webURL",))) is not None and is_below_a_path(found[1]):
+        yield Mistake(
+            ("webURL",), "must have no path where auth.type is oidc, since the pages are at the root of a host"
+        )
+
+
+def _is_beyond_this_machine(sources: tuple[Layer, ...], listener: tuple[str, ...]) -> bool:
+    found = layers.find_value(sources, listener)
+    try:
+        return found is not None and found[1] not in ("", None) and not listen_address(found[1]).loopback
+    except ValueError:
+        return False  # a mistake of shape, shown as such
+
+
+def _unknown(pointer: Pointer) -> str:
+    known = sorted(unknown_keys(_class_at(pointer[:-1])))
+    # By small letters: `clientId` is nearer to `oauth2ClientID` than its capitals say.
+    small = {key.lower(): key for key in known}
+    close = get_close_matches(str(pointer[-1]).lower(), small, n=1)
+    hint = f"did you mean `{small[close[0]]}`?" if close else f"the keys here are {', '.join(known)}"
+    return f"is not a known key; {hint}"
+
+
+def unknown_keys(topic: type[BaseModel]) -> dict[str, object]:
+    """The keys that a person may write in a section, with their types."""
+    hidden = topic.ENVIRONMENT_ONLY if issubclass(topic, Settings) else frozenset()
+    fields = {field.alias or name: field.annotation for name, field in topic.model_fields.items()}
+    return {key: kind for key, kind in fields.items() if key not in hidden}
+
+
+def _class_at(pointer: Pointer) -> type[BaseModel]:
+    topic: type[BaseModel] = Settings
+    for part in pointer:
+        if isinstance(part, str):
+            topic = section_at(unknown_keys(topic)[part]) or topic
+    return topic
+
+
+def section_at(annotation: object) -> type[BaseModel] | None:
+    """The class of a nested section, or of the sections in a list; None for a plain setting."""
+    for kind in (annotation, *get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+# Reading the settings: options, then the environment, then the file; every mistake at once, each at its place.
+#
+# loaded = loading.load(config=None, environment=os.environ, overrides={"listen": "127.0.0.1:0"})
 
 SYSTEM_CONFIG = Path("/etc/reconciler/config.yaml")
 SYSTEM_STATE = "/var/lib/reconciler"
@@ -48,7 +327,7 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
     path = config_path(config, environment=environment)
     above: tuple[Layer, ...] = (
         layers.option_layer(overrides),
-        layers.Environment(variables.environment_values(environment)),
+        layers.Environment(layers.environment_values(environment)),
     )
     file = () if path is None else (_file(path),)
     written = (*above, *(layer.without(Settings.ENVIRONMENT_ONLY) for layer in file))
@@ -58,14 +337,14 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
     lines = _sorted([*found, *_hidden(file)])
     if settings is None or lines:
         raise SettingsError(lines)
-    return Loaded(settings=settings, warnings=tuple(variables.environment_warnings(environment)), config=path)
+    return Loaded(settings=settings, warnings=tuple(layers.environment_warnings(environment)), config=path)
 
 
 def config_path(config: Path | None, *, environment: Mapping[str, str]) -> Path | None:
     """The file to read: the option's, the variable's, or the system's when there is one."""
     if config is not None:
         return config
-    named = environment.get(variables.CONFIG)
+    named = environment.get(layers.CONFIG)
     if named:
         return Path(named)
     return SYSTEM_CONFIG if SYSTEM_CONFIG.exists() else None
@@ -117,21 +396,19 @@ def _bytes(path: Path) -> bytes:
             return file.read(positions.FILE_LIMITS.bytes + 1)
     except OSError as problem:
         reason = (problem.strerror or "it cannot be read").lower()
-        sentence = (
-            f"{path}: the settings file cannot be read: {reason}; name another with --config or {variables.CONFIG}"
-        )
+        sentence = f"{path}: the settings file cannot be read: {reason}; name another with --config or {layers.CONFIG}"
         raise SettingsError((sentence,)) from None
 
 
 def _build(sources: tuple[Layer, ...]) -> tuple[Settings | None, list[tuple[int, int, str]]]:
     settings, found = _settings(sources)
-    return settings, _placed([*found, *mistakes.mistakes_between(sources)], sources)
+    return settings, _placed([*found, *mistakes_between(sources)], sources)
 
 
 def _hidden(file: tuple[layers.File, ...]) -> list[tuple[int, int, str]]:
     shape = _settings(tuple(layer.without(Settings.ENVIRONMENT_ONLY) for layer in file))[1]
     secrets = [
-        Mistake((key,), f"must not be in the file; set {variables.variable_of((key,))} in the environment")
+        Mistake((key,), f"must not be in the file; set {layers.variable_of((key,))} in the environment")
         for layer in file
         for key in Settings.ENVIRONMENT_ONLY & layer.values.keys()
     ]
@@ -153,7 +430,7 @@ def _settings(sources: tuple[Layer, ...]) -> tuple[Settings | None, list[Mistake
         # Two loads must compare equal, and instances of two classes never do.
         return Settings.model_construct(layered.model_fields_set, **dict(layered)), []
     except ValidationError as error:
-        return None, list(mistakes.of_shape(error))
+        return None, list(of_shape(error))
 
 
 class _Source(PydanticBaseSettingsSource):
@@ -183,3 +460,43 @@ def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> list[tuple[
 
 def _sorted(lines: Iterable[tuple[int, int, str]]) -> tuple[str, ...]:
     return tuple(line for _, _, line in sorted(set(lines)))
+
+
+# What a running service takes over from settings that were read again, and what waits for a restart. Pure.
+
+TAKEN_OVER = frozenset({"repositories", "log.level"})
+NAMED = 5  # a message names this many repositories, and counts the rest
+TLS = frozenset({"tls.certFile", "tls.keyFile"})  # another certificate is taken over; whether there is TLS is not
+
+
+def need_restart(running: Settings, fresh: Settings) -> tuple[str, ...]:
+    """The keys, dotted, whose fresh values count only after a restart, in the order of the reference.
+
+    `running` are the settings of the start: a change that waits is told again at each reload.
+    """
+    stays = (running.tls.cert_file is None) == (fresh.tls.cert_file is None)
+    taken_over = TAKEN_OVER | TLS if stays else TAKEN_OVER
+    return tuple(key for key in _changed(running, fresh, "") if key not in taken_over)
+
+
+def check_repositories(followed: Collection[str], fresh: Settings) -> None:
+    """Refuse fresh settings without a repository while some are `followed`: a file that was cut off, or a section that
+    was lost, looks the same, and would give all that Git owns to the API.
+    """
+    if followed and not fresh.repositories:
+        more = f" and {len(followed) - NAMED} more" if len(followed) > NAMED else ""
+        names = ", ".join(sorted(followed)[:NAMED]) + more
+        raise Refused(
+            f"`repositories` is empty, and {names} would be followed no more; name one, or restart the service to "
+            "follow none."
+        )
+
+
+def _changed(running: BaseModel, fresh: BaseModel, prefix: str) -> Iterator[str]:
+    for name, field in type(fresh).model_fields.items():
+        old, new = getattr(running, name), getattr(fresh, name)
+        key = f"{prefix}{field.alias or name}"
+        if isinstance(old, BaseModel) and isinstance(new, BaseModel):
+            yield from _changed(old, new, f"{key}.")
+        elif old != new:
+            yield key

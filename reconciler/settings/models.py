@@ -1,22 +1,20 @@
-"""The settings as values: one class per topic, each field with its meaning, unit, default and off-switch.
+"""The settings as values: one class per topic."""
 
-How they are read is in `loading`, where they come from in `layers`, what a mistake says in `mistakes`. A test compares
-these classes with docs/settings.md.
-"""
-
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, Strict
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from reconciler.settings.addresses import Address
-from reconciler.settings.alerts import Alert, Notifications
-from reconciler.settings.allowing import Allowed
-from reconciler.settings.audit import Audit
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.model.values import Pointer, Value
+from reconciler.settings import scalars
 from reconciler.settings.repositories import Repository
 from reconciler.settings.scalars import (
     AbsolutePath,
+    Address,
+    Allowed,
     Boolean,
     Bytes,
     DiskBytes,
@@ -24,18 +22,82 @@ from reconciler.settings.scalars import (
     EnvPatterns,
     Filled,
     Listen,
+    Name,
     Network,
     OptionalIssuer,
     OptionalListen,
     OptionalPath,
     OptionalWebURL,
+    Project,
     Rate,
     Resources,
     StoreURL,
     Text,
+    Topic,
     WebURL,
+    topic_key,
 )
-from reconciler.settings.topics import Topic, topic_key
+
+# The settings of the audit: how long it is kept.
+
+
+class Audit(Topic):
+    """What is kept of who did what."""
+
+    retention: Duration = Field(default=30 * 24 * 3600.0, description="How long audit events are kept.")
+
+
+# The settings of notifications and alerts: how long they are kept, and who is told of them outside of the service.
+
+OneSeverity = Annotated[Severity, Allowed("info, warning, error or critical")]
+OneType = Annotated[NotificationType, Allowed("a type of docs/notifications.md such as RepositoryUnreachable")]
+AlertURL = Annotated[
+    str,
+    Strict(),
+    AfterValidator(scalars.alert_url),
+    Allowed('an http or https URL without a user or fragment, or ""'),
+]
+
+
+class Notifications(Topic):
+    """What the service tells of itself."""
+
+    interval: Duration = Field(default=2.0, description="Time between two looks at what may be wrong.")
+    retention: Duration = Field(default=30 * 24 * 3600.0, description="How long a notification is kept after its end.")
+
+
+class Alert(Topic):
+    """Who is told when a cause begins, and when it ends."""
+
+    name: Name = Field(description="What the log calls it, unique.")
+    url: AlertURL = Field(default="", description="Where alerts are sent to. Off: empty, then `urlFile` says it.")
+    url_file: OptionalPath = Field(
+        default=None, description="File with the URL, instead of `url`: those of chats are secrets. Off: empty."
+    )
+    secret_file: OptionalPath = Field(
+        default=None, description="File with the secret that alerts are signed with. Off: empty, they are not signed."
+    )
+    severities: tuple[OneSeverity, ...] = Field(default=(), description="Which severities. Off: empty, all of them.")
+    types: tuple[OneType, ...] = Field(default=(), description="Which types. Off: empty, all of them.")
+    projects: tuple[Project, ...] = Field(
+        default=(),
+        description="Of which projects. Off: empty, all of them, and what concerns the whole organization.",
+    )
+
+
+def alert_mistakes(alert: dict[str, Value]) -> Iterator[tuple[Pointer, str]]:
+    """Which keys of an alert do not fit each other, as (the key's pointer in it, the sentence)."""
+    given = [key for key in ("url", "urlFile") if alert.get(key) not in ("", None)]
+    if not given:
+        yield (), "needs url or urlFile"
+    elif len(given) > 1:
+        yield ("urlFile",), "must not be given beside url"
+
+
+# The settings as values: one class per topic, each field with its meaning, unit, default and off-switch.
+#
+# How they are read is in `loading`, where they come from in `layers`, what a mistake says in `mistakes`. A test
+# compares these classes with docs/settings.md.
 
 SHORTEST_KEY = 32  # characters; what is shorter can be guessed
 API_VERSION = "service/v1"

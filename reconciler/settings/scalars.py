@@ -1,18 +1,206 @@
-"""The types of single settings, with what each allows in words, and the rules of durations, paths and names.
-
-Which setting has which type is in `models`; the rules of addresses and URLs are in `addresses`.
-"""
+"""Types of single settings: names, durations, addresses, URLs, and the sentences that refuse a value."""
 
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, Strict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    PlainValidator,
+    Strict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from reconciler.settings import addresses
-from reconciler.settings.addresses import Address, has_control, listen_address
-from reconciler.settings.allowing import Allowed, refusal
+# What a setting allows, in words: how every refusal of a value reads.
+#
+# No message repeats the value it refuses: it may be a secret. The types that use this are in `scalars`.
+
+OURS = "settings"  # the error type of a message that is already a sentence of ours
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a setting allows, in words: the message of every mistake that has no better one of its own."""
+
+    words: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The annotated type's schema, with the message replaced."""
+        return core_schema.no_info_wrap_validator_function(self._judge, handler(source))
+
+    def _judge(self, value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError as problem:
+            if problem.errors(include_input=False)[0]["type"] == OURS:
+                raise
+            raise refusal(f"must be {self.words}") from None
+
+
+def refusal(sentence: str) -> PydanticCustomError:
+    """A mistake with a message of its own."""
+    # A context-free template: braces are doubled, since pydantic would format them.
+    return PydanticCustomError(OURS, sentence.replace("{", "{{").replace("}", "}}"))
+
+
+# Where things are: what the service listens on, and the URLs that settings may hold.
+#
+# Pure functions from text to a value; ValueError, or a refusal with its own reason, for what is not allowed.
+
+LOOPBACK_ONLY = ("http", "git")  # neither encrypts nor proves whom it talks to
+REMOTE = ("https", "ssh")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen."""
+
+    host: str  # a name or an IP address, without brackets
+    port: int  # 0: any free port
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(self.host)
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen_address(text: object) -> Address:
+    """`host:port`, with an IPv6 address in brackets."""
+    if isinstance(text, Address):
+        return text
+    match = (
+        re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):([0-9]{1,5})", text) if isinstance(text, str) else None
+    )
+    if match is None or int(match[3]) > 65535:
+        raise ValueError
+    if match[1]:
+        ip_address(match[1])  # ValueError for what is none
+    return Address(host=match[1] or match[2], port=int(match[3]))
+
+
+def has_control(text: str) -> bool:
+    """Whether the text holds characters that programs or terminals act on."""
+    return any(not character.isprintable() for character in text)
+
+
+def repository_url(text: str) -> str:
+    """A place to read commits from; a refusal says why, since the kinds of mistake differ."""
+    if not text or text.startswith("-") or has_control(text):
+        raise ValueError
+    if text.startswith("/"):
+        return text
+    if "::" in text.partition("/")[0]:
+        raise refusal("must not use a remote helper (`name::address`), which runs a program; use https, ssh or a path")
+    if "://" not in text:
+        raise refusal(_not_a_url(text))
+    return _checked_url(text)
+
+
+def _not_a_url(text: str) -> str:
+    head, colon, _ = text.partition(":")
+    if colon and "/" not in head:
+        return "must be written as a URL, ssh://user@host/path, instead of user@host:path"
+    return "must be an absolute path or a URL (https, ssh or file); a relative path depends on where the service starts"
+
+
+def _checked_url(text: str) -> str:
+    parts = urlsplit(text)
+    scheme, host = parts.scheme, parts.hostname or ""
+    _ = parts.port  # ValueError for one that is no number
+    if parts.password is not None or (scheme != "ssh" and parts.username is not None):
+        raise refusal("must not hold a user name or password; put them under credentials")
+    if scheme != "file" and not text.startswith(f"{scheme}://"):
+        raise refusal("must begin with https, ssh or file in small letters, as git reads it")
+    if scheme != "file" and (parts.query or parts.fragment or "?" in text or "#" in text):
+        raise refusal("must not hold a query or a fragment, which name no repository")
+    if scheme == "file":
+        # What unquoting brings to light reaches git as a path; what stands after it, git would never see.
+        odd = parts.query or parts.fragment or has_control(unquote(parts.path))
+        if host not in ("", "localhost") or not parts.path.startswith("/") or odd or not text.startswith("file:"):
+            raise refusal("must be file:// and an absolute path, without a host, query or control characters")
+    elif scheme in LOOPBACK_ONLY:
+        if not is_loopback(host):
+            raise refusal(f"must not use {scheme}:// beyond this machine, since nothing protects it; use https or ssh")
+    elif scheme not in REMOTE:
+        raise refusal("must be a local path or an https, ssh or file URL")
+    elif not host or host.startswith("-") or (parts.username or "").startswith("-"):
+        raise refusal("must name a host, and neither host nor user may begin with a dash")
+    return text
+
+
+def web_url(text: str) -> str:
+    return issuer(text).rstrip("/")
+
+
+def issuer(text: str) -> str:
+    """A URL as it is written: that of a provider is compared byte for byte, with the slash that it may end with."""
+    parts = urlsplit(text)
+    _ = parts.port
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+        or has_control(text)
+    ):
+        raise ValueError
+    if parts.username is not None or parts.password is not None:
+        raise ValueError
+    return text
+
+
+def alert_url(text: str) -> str:
+    """A URL that alerts are posted to, or nothing. It may hold a query, with which some chats know who sends."""
+    if text:
+        parts = urlsplit(text)
+        _ = parts.port
+        is_web = parts.scheme in ("http", "https") and parts.hostname
+        if not is_web or parts.fragment or has_control(text) or parts.username is not None:
+            raise ValueError
+    return text
+
+
+def optional_web_url(text: str) -> str:
+    return web_url(text) if text else ""
+
+
+def optional_issuer(text: str) -> str:
+    return issuer(text) if text else ""
+
+
+def store_url(text: str) -> str:
+    if not re.fullmatch(r"sqlite:////[^?#]+", text) or has_control(text):
+        raise ValueError
+    return text
+
+
+# The types of single settings, with what each allows in words, and the rules of durations, paths and names.
+#
+# Which setting has which type is in `models`; the rules of addresses and URLs are in `addresses`.
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake
@@ -126,25 +314,23 @@ Name = Annotated[
 Project = Annotated[
     str, Strict(), AfterValidator(_project), Allowed("1 to 63 small letters and digits, with single dashes between")
 ]
-WebURL = Annotated[
-    str, Strict(), AfterValidator(addresses.web_url), Allowed("an http or https URL without a user or query")
-]
+WebURL = Annotated[str, Strict(), AfterValidator(web_url), Allowed("an http or https URL without a user or query")]
 OptionalWebURL = Annotated[
     str,
     Strict(),
-    AfterValidator(addresses.optional_web_url),
+    AfterValidator(optional_web_url),
     Allowed('an http or https URL without a user or query, or ""'),
 ]
 OptionalIssuer = Annotated[
     str,
     Strict(),
-    AfterValidator(addresses.optional_issuer),
+    AfterValidator(optional_issuer),
     Allowed('an http or https URL without a user or query, or ""'),
 ]
 StoreURL = Annotated[
     str,
     Strict(),
-    AfterValidator(addresses.store_url),
+    AfterValidator(store_url),
     Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db"),
 ]
 Percent = Annotated[int, Strict(), Field(ge=0, le=100), Allowed("a whole number from 0 to 100")]
@@ -157,3 +343,47 @@ Rate = Annotated[int, Strict(), Field(ge=1, le=1_000_000_000), Allowed("a whole 
 DiskBytes = Annotated[
     int, Strict(), Field(ge=1024, le=1 << 50), Allowed("a whole number of bytes from 1024 to 1125899906842624 (1 PiB)")
 ]
+
+
+# The base of every settings class, and how a Python name becomes the key a person writes.
+#
+# The classes themselves are in `models` and `repositories`.
+
+# Keys whose capitals follow the interface, not the rule.
+SPELLINGS = {
+    "web_url": "webURL",
+    "oauth2_client_id": "oauth2ClientID",
+    "oauth2_client_secret": "oauth2ClientSecret",
+}
+
+
+def topic_key(name: str) -> str:
+    """The key in the file of an attribute: `max_body_bytes` is `maxBodyBytes`."""
+    first, *rest = name.split("_")
+    return SPELLINGS.get(name) or first + "".join(word.capitalize() for word in rest)
+
+
+class Topic(BaseModel):
+    """One section of the settings: frozen, and without room for unknown keys."""
+
+    model_config = ConfigDict(alias_generator=topic_key, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+# Which names Git allows for a branch, a tag or another ref: one rule, for the settings and for what a remote lists.
+#
+# Pure, and without pydantic: the reader child imports it too.
+
+MAX_NAME_BYTES = 1024
+
+# What git-check-ref-format(1) forbids anywhere in a name, and at the edges of its parts; and a leading `-`, which a
+# program takes for an option.
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+_FORBIDDEN_AT_EDGE = re.compile(r"^[-/]|/$|\.$|^@$|(?:^|/)\.|\.lock(?:/|$)")
+
+
+def check_ref_name(name: str) -> None:
+    """Raise ValueError with half a sentence unless Git allows the name and it cannot be taken for an option."""
+    if not name or len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        raise ValueError(f"must have 1 to {MAX_NAME_BYTES} bytes to name a branch, tag or ref")
+    if _FORBIDDEN.search(name) or _FORBIDDEN_AT_EDGE.search(name) or not name.isprintable():
+        raise ValueError("is not a name that Git allows for a branch, tag or ref")

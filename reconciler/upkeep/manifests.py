@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler import regular_files
 from reconciler.model.errors import Refused
+from reconciler.settings import bounded_io
 from reconciler.upkeep import files
 from reconciler.upkeep.databases import KINDS, DatabaseKind
 
@@ -49,13 +49,13 @@ def read_manifest(folder: Path) -> Manifest:
     """That of a backup. Raises Refused for a folder that is none, or one that a later version made."""
     path = folder / NAME
     try:
-        data = regular_files.read_file(path, limit=MOST_BYTES)
+        data = bounded_io.read_file(path, limit=MOST_BYTES)
         manifest = msgspec.json.decode(data, type=Manifest)
     except FileNotFoundError:
         raise Refused(f"{folder} is no backup: it has no {NAME}; name one that `reconciler backup` made.") from None
     except OSError as error:
         raise Refused(f"{path} cannot be read ({error.strerror}); mend that.") from error
-    except (msgspec.DecodeError, regular_files.NotAFile, regular_files.FileTooLarge):
+    except (msgspec.DecodeError, bounded_io.NotAFile, bounded_io.FileTooLarge):
         raise Refused(f"{path} is not as `reconciler backup` wrote it; take another backup.") from None
     if manifest.format > FORMAT:
         raise Refused(

@@ -14,7 +14,7 @@ from reconciler.access import claim_names, claim_values, claims
 from reconciler.access.claim_rules import ClaimRule
 from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
 from reconciler.settings.models import CustomClaims
-from reconciler.settings.topics import topic_key
+from reconciler.settings.scalars import topic_key
 from tests.cli.conftest import Program
 from tests.frame import pages
 

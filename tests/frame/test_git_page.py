@@ -7,7 +7,7 @@ from reconciler.git.faults import RepositoryState
 from reconciler.remotes import proposable
 from reconciler.remotes.program import GitProgram
 from reconciler.settings.repositories import Credentials, Repository
-from reconciler.settings.topics import topic_key
+from reconciler.settings.scalars import topic_key
 from tests.frame import pages
 from tests.settings.test_loading import load
 

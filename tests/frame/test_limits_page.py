@@ -25,7 +25,7 @@ from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
 from reconciler.remotes import agents, finding, following, mirrors, second_mirrors, signers, sources, tips, verifying
 from reconciler.reviewing import asking, keeping, questions
-from reconciler.settings import repository_scalars
+from reconciler.settings import repositories
 from reconciler.settings.models import Delivery
 from reconciler.signing_in import passwords
 from reconciler.store import ahead
@@ -139,7 +139,7 @@ PROVIDER = limits.LIMITS
         ),
         (
             "patterns in `include`, in `exclude`",
-            f"{repository_scalars.MAX_GLOBS} of {repository_scalars.MAX_GLOB_CHARACTERS:,} characters each",
+            f"{repositories.MAX_GLOBS} of {repositories.MAX_GLOB_CHARACTERS:,} characters each",
         ),
         (
             "one git that talks to a remote, and each that it starts",

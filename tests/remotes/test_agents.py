@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import regular_files
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model.errors import Refused, Transient
 from reconciler.remotes import agents
 from reconciler.remotes.agents import SOCKET, Agent
+from reconciler.settings import bounded_io
 from tests import needs
 from tests.canaries import leaks
 from tests.servers import processes, ssh
@@ -242,14 +242,14 @@ async def test_says_that_a_program_of_ssh_is_missing(
 async def test_a_disk_that_hangs_stops_none_but_the_agents_callers(
     tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hanging, real = threading.Event(), regular_files.file_identity
+    hanging, real = threading.Event(), bounded_io.file_identity
 
-    def identity(path: Path) -> regular_files.FileIdentity | None:
+    def identity(path: Path) -> bounded_io.FileIdentity | None:
         hanging.wait(10)
         return real(path)
 
     async with running(tmp_path, key) as agent:
-        monkeypatch.setattr(regular_files, "file_identity", identity)
+        monkeypatch.setattr(bounded_io, "file_identity", identity)
         task = asyncio.create_task(agent.ready())
         await until((tmp_path / "home" / SOCKET).exists)
         assert not task.done()

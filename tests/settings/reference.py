@@ -7,10 +7,9 @@ from typing import NamedTuple, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from reconciler.settings import mistakes
-from reconciler.settings.addresses import Address
-from reconciler.settings.allowing import Allowed
+from reconciler.settings import loading
 from reconciler.settings.models import Settings
+from reconciler.settings.scalars import Address, Allowed
 
 # Defaults that depend on the machine or on other keys.
 COMPUTED = {
@@ -34,12 +33,12 @@ class Row(NamedTuple):
 
 def rows(topic: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Row]:
     """Every key that a person may write, in the order of the classes."""
-    known = mistakes.unknown_keys(topic)
+    known = loading.unknown_keys(topic)
     for name, field in topic.model_fields.items():
         key = field.alias or name
         if key not in known:
             continue
-        section = mistakes.section_at(field.annotation)
+        section = loading.section_at(field.annotation)
         path = f"{prefix}{key}{'[]' if 'tuple' in str(field.annotation) and section else ''}"
         if section is None:
             yield Row(path, field.description or "", allowed(field), default(path, field))

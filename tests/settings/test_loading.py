@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.settings import environment as variables
-from reconciler.settings import loading
-from reconciler.settings.addresses import Address
+from reconciler.settings import layers, loading
+from reconciler.settings.scalars import Address
 
 KEY = "k" * 32
 
@@ -446,7 +445,7 @@ def test_variables_count_by_the_table_and_by_no_other_rule(tmp_path: Path, monke
     ],
 )
 def test_one_variable_names_one_repository(address: str, name: str, url: str) -> None:
-    found = variables.environment_values({"SERVICE_REPOSITORY": address})
+    found = layers.environment_values({"SERVICE_REPOSITORY": address})
     assert found == {"repositories": [{"name": name, "url": url}]}
 
 

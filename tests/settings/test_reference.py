@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from reconciler.settings import environment
+from reconciler.settings import layers
 from tests.settings import reference
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
@@ -26,12 +26,12 @@ def test_every_key_has_a_meaning() -> None:
 
 
 def test_every_variable_has_its_row_with_its_key() -> None:
-    expected = {name: variable.dotted for name, variable in environment.VARIABLES.items()}
+    expected = {name: variable.dotted for name, variable in layers.VARIABLES.items()}
     found = dict(
         re.findall(r"^\| `(SERVICE_[A-Z0-9_]+)` \| `([^`]*)` \|", "\n".join(lines("Environment")), re.MULTILINE)
     )
-    assert {**found, environment.API_KEY: "apiKey"} == expected
-    for name in (environment.API_KEY, *environment.ELSEWHERE):
+    assert {**found, layers.API_KEY: "apiKey"} == expected
+    for name in (layers.API_KEY, *layers.ELSEWHERE):
         assert f"| `{name}` | " in DOCUMENT
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.settings import loading, reloading
+from reconciler.settings import loading
 from reconciler.settings.models import Settings
 
 
@@ -33,10 +33,10 @@ def settings(tmp_path: Path, text: str) -> Settings:
 )
 def test_each_changed_key_that_waits_is_named(tmp_path: Path, text: str, keys: tuple[str, ...]) -> None:
     running = settings(tmp_path, "# the defaults\n")
-    assert reloading.need_restart(running, settings(tmp_path, text)) == keys
-    assert reloading.need_restart(settings(tmp_path, text), running) == keys
+    assert loading.need_restart(running, settings(tmp_path, text)) == keys
+    assert loading.need_restart(settings(tmp_path, text), running) == keys
 
 
 def test_another_certificate_does_not_wait(tmp_path: Path) -> None:
     running = settings(tmp_path, "tls: {certFile: /a.pem, keyFile: /a.key}\n")
-    assert reloading.need_restart(running, settings(tmp_path, "tls: {certFile: /b.pem, keyFile: /b.key}\n")) == ()
+    assert loading.need_restart(running, settings(tmp_path, "tls: {certFile: /b.pem, keyFile: /b.key}\n")) == ()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from reconciler.settings import addresses, allowing, repository_scalars, scalars
+from reconciler.settings import repositories, scalars
 
 AMOUNTS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
@@ -40,22 +40,22 @@ TAKES: list[tuple[Any, list[tuple[object, object]]]] = [
     (
         scalars.Listen,
         [
-            ("127.0.0.1:3001", addresses.Address("127.0.0.1", 3001)),
-            ("[::1]:0", addresses.Address("::1", 0)),
-            ("service.example:65535", addresses.Address("service.example", 65535)),
+            ("127.0.0.1:3001", scalars.Address("127.0.0.1", 3001)),
+            ("[::1]:0", scalars.Address("::1", 0)),
+            ("service.example:65535", scalars.Address("service.example", 65535)),
         ],
     ),
     (scalars.Name, [("a", "a"), ("A.b_c-9", "A.b_c-9"), ("x" * 63, "x" * 63)]),
     (scalars.Project, [("default", "default"), ("a-b-2", "a-b-2")]),
-    (repository_scalars.Branch, [("main", "main"), ("team/web.v2", "team/web.v2"), (None, None), ("", None)]),
-    (repository_scalars.Folder, [("", ""), (".", ""), ("teams/web/", "teams/web"), ("./a", "a"), ("a//b", "a/b")]),
-    (repository_scalars.Tag, [("v1.2", "v1.2"), ("release/2026", "release/2026"), (None, None), ("", None)]),
-    (repository_scalars.Commit, [("a" * 40, "a" * 40), (None, None), ("", None)]),
-    (repository_scalars.FullRef, [("refs/pull/7/head", "refs/pull/7/head"), (None, None), ("", None)]),
-    (repository_scalars.Glob, [("*.yaml", "*.yaml"), ("teams/**/x", "teams/**/x")]),
-    (repository_scalars.UserName, [("bob", "bob"), ("", ""), ("bob@example.com", "bob@example.com")]),
+    (repositories.Branch, [("main", "main"), ("team/web.v2", "team/web.v2"), (None, None), ("", None)]),
+    (repositories.Folder, [("", ""), (".", ""), ("teams/web/", "teams/web"), ("./a", "a"), ("a//b", "a/b")]),
+    (repositories.Tag, [("v1.2", "v1.2"), ("release/2026", "release/2026"), (None, None), ("", None)]),
+    (repositories.Commit, [("a" * 40, "a" * 40), (None, None), ("", None)]),
+    (repositories.FullRef, [("refs/pull/7/head", "refs/pull/7/head"), (None, None), ("", None)]),
+    (repositories.Glob, [("*.yaml", "*.yaml"), ("teams/**/x", "teams/**/x")]),
+    (repositories.UserName, [("bob", "bob"), ("", ""), ("bob@example.com", "bob@example.com")]),
     (
-        repository_scalars.RepositoryURL,
+        repositories.RepositoryURL,
         [
             (url, url)
             for url in (
@@ -93,7 +93,7 @@ REFUSES: list[tuple[Any, list[object]]] = [
     (scalars.Name, ["", "-a", "a-", "a b", "ä", "x" * 64, "a\n", 5]),
     (scalars.Project, ["", "A", "a_b", "-a", "a--b", "a-", "x" * 64]),
     (
-        repository_scalars.Branch,
+        repositories.Branch,
         [
             "-x",
             "a..b",
@@ -113,15 +113,15 @@ REFUSES: list[tuple[Any, list[object]]] = [
             "x" * 1025,
         ],
     ),
-    (repository_scalars.Tag, ["-x", "a..b", "a b", "a\n", 5]),
-    (repository_scalars.Commit, ["a" * 39, "A" * 40, "g" * 40, "a" * 64, "HEAD", 5]),
-    (repository_scalars.FullRef, ["main", "heads/main", "refs/a b", "refs/../x", "-refs/x", "refs/", 5]),
-    (repository_scalars.Globs, [["a"] * 101, "a", [5]]),
-    (repository_scalars.Glob, ["", " ", "!a", "#a", "a\n", "a" * 1025, "a[/", "[abc", "a\\", "../x", "a//b", "./a", 5]),
-    (repository_scalars.UserName, ["a:b", "a\n", "a" * 256, 5]),
-    (repository_scalars.Folder, ["/a", "..", "a/../b", "a\nb", 5]),
+    (repositories.Tag, ["-x", "a..b", "a b", "a\n", 5]),
+    (repositories.Commit, ["a" * 39, "A" * 40, "g" * 40, "a" * 64, "HEAD", 5]),
+    (repositories.FullRef, ["main", "heads/main", "refs/a b", "refs/../x", "-refs/x", "refs/", 5]),
+    (repositories.Globs, [["a"] * 101, "a", [5]]),
+    (repositories.Glob, ["", " ", "!a", "#a", "a\n", "a" * 1025, "a[/", "[abc", "a\\", "../x", "a//b", "./a", 5]),
+    (repositories.UserName, ["a:b", "a\n", "a" * 256, 5]),
+    (repositories.Folder, ["/a", "..", "a/../b", "a\nb", 5]),
     (
-        repository_scalars.RepositoryURL,
+        repositories.RepositoryURL,
         [
             "",
             "-x",
@@ -192,10 +192,10 @@ def test_what_a_type_refuses_with_what_it_allows(kind: Any, value: object) -> No
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(kind).validate_python(value)
     (error,) = caught.value.errors()
-    assert error["type"] == allowing.OURS
+    assert error["type"] == scalars.OURS
     assert error["msg"].startswith("must ")
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:3001", "[::1]:80", "a.example:1"])
 def test_an_address_is_written_as_it_was_read(text: str) -> None:
-    assert str(addresses.listen_address(text)) == text
+    assert str(scalars.listen_address(text)) == text

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.settings import loading
-from reconciler.settings.addresses import Address
 from reconciler.settings.loading import SettingsError
+from reconciler.settings.scalars import Address
 from tests import daemons, needs
 from tests.daemons import destination, watched
 from tests.repositories import Repository

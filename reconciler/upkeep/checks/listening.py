@@ -5,7 +5,7 @@ import os
 import socket
 from typing import NamedTuple
 
-from reconciler.settings.addresses import Address
+from reconciler.settings.scalars import Address
 from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
 
 NAME = "listener"

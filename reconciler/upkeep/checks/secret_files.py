@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler import regular_files
 from reconciler.model.text import counted
+from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
 from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
 
@@ -43,15 +43,15 @@ def named_files(settings: Settings) -> list[NamedFile]:
 def gather_secret_files(named: NamedFile) -> SecretFileFacts:
     """Look at one; nothing of what is in it stays."""
     try:
-        regular_files.read_file(named.path, limit=MOST_BYTES)
+        bounded_io.read_file(named.path, limit=MOST_BYTES)
         return SecretFileFacts(named, "", stat.S_IMODE(named.path.stat().st_mode))
     except FileNotFoundError:
         return SecretFileFacts(named, "does not exist", 0)
     except OSError as problem:
         return SecretFileFacts(named, f"cannot be read ({os.strerror(problem.errno or 0)})", 0)
-    except regular_files.NotAFile:
+    except bounded_io.NotAFile:
         return SecretFileFacts(named, "is not a regular file", 0)
-    except regular_files.FileTooLarge:
+    except bounded_io.FileTooLarge:
         return SecretFileFacts(named, f"has more than {MOST_BYTES >> 20} MiB", 0)
 
 

@@ -1,19 +1,67 @@
-"""Asking files of somebody else's, which may stand on a disk that hangs: then few threads wait for it, and nobody else.
-
-Nobody joins these threads: not the end of the event loop, nor that of the interpreter, which would wait for a thread of
-Python's own executors for as long as the disk hangs.
-
-Belongs here: the threads, how many there are, and how long an answer is waited for. Does not: what is asked.
-"""
+"""Reading files that other people provide: bounded, with a timeout, and never waiting for a pipe."""
 
 import asyncio
 import contextvars
+import os
+import stat
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 from reconciler.model import errors
+
+# Reading a small file that somebody else puts there, whole and bounded, and telling it from one that takes its place.
+#
+# A link is followed: Kubernetes and systemd hand secrets out behind links.
+
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+FileIdentity: TypeAlias = tuple[int, int, int, int]
+
+
+class NotAFile(Exception):
+    """There is something else: a folder, a pipe, a device."""
+
+
+class FileTooLarge(Exception):
+    """There is more in it than may be read."""
+
+
+def read_file(path: Path | str, *, limit: int) -> bytes:
+    """All bytes of a regular file, of which it may have `limit`. Raises OSError, NotAFile, TooLarge."""
+    descriptor = os.open(path, _FLAGS)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotAFile
+        return _bounded(descriptor, limit)
+    finally:
+        os.close(descriptor)
+
+
+def file_identity(path: Path) -> FileIdentity | None:
+    """What changes when somebody replaces or writes a file; None when it is not there, or cannot be reached."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _bounded(descriptor: int, limit: int) -> bytes:
+    kept = bytearray()
+    while chunk := os.read(descriptor, limit + 1 - len(kept)):
+        kept += chunk
+        if len(kept) > limit:
+            raise FileTooLarge
+    return bytes(kept)
+
+
+# Asking files of somebody else's, which may stand on a disk that hangs: then few threads wait for it, and nobody else.
+#
+# Nobody joins these threads: not the end of the event loop, nor that of the interpreter, which would wait for a thread
+# of Python's own executors for as long as the disk hangs.
 
 SECONDS = 10.0  # until nobody waits any more for an answer but its thread
 TURN_SECONDS = 60.0  # until who waits for a thread is told, though all who came before are answered
