@@ -20,8 +20,8 @@ from starlette.responses import Response
 from api import bodies, errors, queries
 from api.answers import Empty
 from api.calls import Call
-from reconciler.hooks import secret, signatures
-from reconciler.hooks.signatures import SignatureCheck, SignatureVerdict
+from reconciler.git import hooks
+from reconciler.git.hooks import SignatureCheck, SignatureVerdict
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ NO_KEY = bytes(32)  # compared with where there is no secret; what it signs is r
 READ_SECONDS = 5.0  # for the file of a secret, whose disk may hang
 # Threads of their own: whoever posts, signed or not, could have all of the others wait for a disk that hangs.
 THREADS = ThreadPoolExecutor(4, thread_name_prefix="hook-secret")
-DECOY = Path(secret.__file__)  # read where there is no file of a secret, so that its reading shows in no time
+DECOY = Path(hooks.__file__)  # read where there is no file of a secret, so that its reading shows in no time
 
 UNSET = "`hook.secretFile` of this repository is not set"
 WHY = {
@@ -39,14 +39,14 @@ WHY = {
     SignatureVerdict.WRONG: "its signature is not made with the secret in `hook.secretFile`; give both sides the "
     "same one",
     SignatureVerdict.RIGHT: "",  # with a key that is none
-    SignatureVerdict.LATE: f"it was signed more than {signatures.SECONDS // 60} minutes from now; set the clocks right",
+    SignatureVerdict.LATE: f"it was signed more than {hooks.SECONDS // 60} minutes from now; set the clocks right",
 }
 
 
 async def deliver_hook(call: Call) -> Response:
     """POST /hooks/{repository}"""
     queries.none_known(call.query)
-    name, headers = call.parameter("repository"), signatures.single_header(call.scope["headers"])
+    name, headers = call.parameter("repository"), hooks.single_header(call.scope["headers"])
     file = call.services.repositories.hook_secret_file(name)
     key, fault = await _key(file)
     checking = SignatureCheck(headers, secret=key or NO_KEY)
@@ -58,8 +58,8 @@ async def deliver_hook(call: Call) -> Response:
         raise errors.Hidden(
             "There is no such hook, or this delivery is not signed with its secret; the service's log says which."
         )
-    if not signatures.is_ping(headers):
-        _hint(call, name, signatures.delivery_id(headers), checking.mark())
+    if not hooks.is_ping(headers):
+        _hint(call, name, hooks.delivery_id(headers), checking.mark())
     return Empty(status=202, headers=((b"content-length", b"0"),))
 
 
@@ -67,8 +67,8 @@ async def _key(file: Path | None) -> tuple[bytes | None, str]:
     """The secret; None, with what is wrong, when there is none."""
     try:
         async with asyncio.timeout(READ_SECONDS):
-            found = await asyncio.get_running_loop().run_in_executor(THREADS, secret.read_secret, file or DECOY)
-    except secret.UnusableSecret as unusable:
+            found = await asyncio.get_running_loop().run_in_executor(THREADS, hooks.read_secret, file or DECOY)
+    except hooks.UnusableSecret as unusable:
         return None, UNSET if file is None else f"{file} {unusable}; write the webhook's secret into it"
     except TimeoutError:
         slow = f"{file} was not read within {READ_SECONDS:g} seconds; look whether its disk hangs"

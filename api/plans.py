@@ -12,9 +12,9 @@ from api import answers, disconnects, errors, etags, judging, objects, queries, 
 from api.answers import Header, Json
 from api.calls import Call
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import ProposalNotFound
 from reconciler.model.principals import Permission
 from reconciler.reading.client import Overdue
-from reconciler.remotes.proposable import ProposalNotFound
 from reconciler.reviewing import questions, showing
 from reconciler.reviewing.keeping import KeptPlan
 from reconciler.reviewing.questions import PlanRequest

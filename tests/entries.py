@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from reconciler.git.remotes.credentials import Credentials
 from reconciler.reconciling.watched import WatchedRepository
-from reconciler.remotes.credentials import Credentials
 
 HOUR = 3600.0
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.git import ignoring, selecting
+from reconciler.git import file_selection
 from reconciler.model import documents, positions
 from reconciler.model.errors import Refused
 from reconciler.model.values import Document, Value
@@ -57,8 +57,8 @@ def _names(path: Path) -> Iterator[str]:
         yield str(path)
         return
     found = sorted(_below(path), key=os.fsencode)
-    ignore = ignoring.IgnoreRules({_folder(name): _rules(path / name) for name in found if _is_rules(name)})
-    yield from (str(path / name) for name in found if selecting.is_considered(name, ignore))
+    ignore = file_selection.IgnoreRules({_folder(name): _rules(path / name) for name in found if _is_rules(name)})
+    yield from (str(path / name) for name in found if file_selection.is_considered(name, ignore))
 
 
 def _below(root: Path) -> Iterator[str]:
@@ -67,14 +67,14 @@ def _below(root: Path) -> Iterator[str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = Path(folder, name)
-            if path.is_symlink() and name == ignoring.FILE_NAME:
+            if path.is_symlink() and name == file_selection.FILE_NAME:
                 raise Refused(f"{path} {UNREAD}: it is a link")
             if path.is_file() and not path.is_symlink():
                 yield path.relative_to(root).as_posix()
 
 
 def _is_rules(name: str) -> bool:
-    return name.rpartition("/")[2] == ignoring.FILE_NAME
+    return name.rpartition("/")[2] == file_selection.FILE_NAME
 
 
 def _folder(name: str) -> str:
@@ -83,11 +83,11 @@ def _folder(name: str) -> str:
 
 def _rules(path: Path) -> str:
     with path.open("rb") as file:
-        data = file.read(ignoring.MAX_IGNORE_BYTES + 1)
-    if len(data) > ignoring.MAX_IGNORE_BYTES:
-        raise Refused(f"{path} holds more than {ignoring.MAX_IGNORE_BYTES} bytes; use wildcards")
+        data = file.read(file_selection.MAX_IGNORE_BYTES + 1)
+    if len(data) > file_selection.MAX_IGNORE_BYTES:
+        raise Refused(f"{path} holds more than {file_selection.MAX_IGNORE_BYTES} bytes; use wildcards")
     try:
-        return ignoring.decoded_ignore_file(data)
+        return file_selection.decoded_ignore_file(data)
     except Refused as refused:
         raise Refused(f"{path} {UNREAD}: {refused.message}") from None
 

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Callable
 
 from reconciler.daemon import leftovers
+from reconciler.git.remotes import mirrors
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.sources import Source
 from reconciler.reconciling.watched import WatchedRepository
-from reconciler.remotes import retiring
-from reconciler.remotes.credentials import Credentials
-from reconciler.remotes.sharing import RemotePlace
-from reconciler.remotes.sources import Source
 from reconciler.settings.models import Settings
 from reconciler.settings.repositories import Repository
 
@@ -30,7 +30,7 @@ def remote_places(settings: Settings) -> Callable[[Source], RemotePlace]:
 async def remove_leftovers(settings: Settings) -> None:
     """Of remotes that no repository in the settings has. Before any is followed, and while we hold the lock."""
     kept = [leftovers.remote_place(one.url, one.credentials) for one in watched_repositories(settings)]
-    retiring.remove_retired(await asyncio.to_thread(leftovers.retire_leftovers, settings.state_dir, kept=kept))
+    mirrors.remove_retired(await asyncio.to_thread(leftovers.retire_leftovers, settings.state_dir, kept=kept))
 
 
 def watched_repositories(settings: Settings) -> list[WatchedRepository]:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from reconciler.remotes import retiring
-from reconciler.remotes.credentials import Credentials
+from reconciler.git.remotes import mirrors
+from reconciler.git.remotes.credentials import Credentials
 
 MIRRORS = "mirrors"
 HOMES = "git"
@@ -48,11 +48,11 @@ def retire_leftovers(state_directory: Path, *, kept: Iterable[str]) -> list[Path
     for path in [*_entries(state_directory / MIRRORS), *_entries(state_directory / HOMES)]:
         ours = MIRROR if path.parent.name == MIRRORS else HOME
         is_kept = path.parent.name == MIRRORS and _place_of(path.name) in places
-        if retiring.GONE.fullmatch(path.name):
+        if mirrors.GONE.fullmatch(path.name):
             aside.append(path)  # the process before this one ended before it had removed it
         elif ours.fullmatch(path.name) and not is_kept:
             unused.append(path)
-    return [*aside, *retiring.retire_folder(unused)]
+    return [*aside, *mirrors.retire_folder(unused)]
 
 
 def _entries(folder: Path) -> list[Path]:

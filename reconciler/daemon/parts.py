@@ -26,6 +26,7 @@ from reconciler.daemon.ending import ShutdownDeadline
 from reconciler.daemon.notifying import Notifying
 from reconciler.daemon.services import Services
 from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.git.remotes.following import Remotes
 from reconciler.metrics.sources import Measured
 from reconciler.model import clock
 from reconciler.model.errors import Refused
@@ -33,7 +34,6 @@ from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
 from reconciler.operations.sqlite import SqliteOperations
 from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
-from reconciler.remotes.following import Remotes
 from reconciler.reviewing.asking import Reviewing
 from reconciler.secrets import available, sources
 from reconciler.settings.models import Settings

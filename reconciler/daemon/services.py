@@ -15,7 +15,7 @@ from reconciler.daemon import headers
 from reconciler.daemon.headers import Header
 from reconciler.delivery.contract import Delivery
 from reconciler.delivery.limiting import IntakeRoom, RecordRates
-from reconciler.hooks.memory import HookMemory
+from reconciler.git.hooks import HookMemory
 from reconciler.metrics.sources import Measured
 from reconciler.model.clock import Clock
 from reconciler.model.principals import Actor, Principal

@@ -1,4 +1,4 @@
-"""What can be wrong with a repository: its states, and the fault that carries one. Pure.
+"""States of a repository, and the fault that carries one.
 
 Which fault a failed run of git means is found out where it is run.
 """

@@ -1,4 +1,4 @@
-"""Which commit gave a file what it is: one walk of the history for any number of files, as `git log -1 -- file` tells.
+"""History: which commit last changed a file.
 
 Pure: commits and folders come in as functions, and so does the decision to go on. Reading objects is in `snapshots`.
 

@@ -1,25 +1,253 @@
-"""What merging one commit into another would give, made in memory alone: nothing is written and nothing is run.
+"""Merging one commit into another in memory, within limits."""
 
-Belongs here: the merge, and what stands in its way. Does not: the repository in which it is made (`opened`), whether it
-is small enough (`weighing`), how the histories lie to each other (`bases`), names of commits (`checkouts`).
-
-It is what git's own merge gives, but for what only a checkout could say: neither attributes (`merge=union`) nor
-configuration count, so that the same two commits merge alike everywhere.
-"""
-
+import itertools
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, TypeAlias
 
 import pygit2
-from pygit2.enums import MergeFlag
+from pygit2.enums import MergeFlag, RepositoryOpenFlag, SortMode
 
-from reconciler.git import bases, faults, snapshots, trees, weighing
-from reconciler.git.bases import HistoryRelation
+from reconciler.git import faults, snapshots, trees
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.opened import MemoryRepository
-from reconciler.git.snapshots import Snapshot
+from reconciler.git.snapshots import MemoryObjects, Snapshot
+from reconciler.git.trees import Raw
 from reconciler.model.errors import Refused
+
+# How the histories of two commits lie to each other: where they part, and how far apart they are.
+#
+# Histories that were merged into each other both ways have several such places ("criss-cross").
+
+MAX_COUNTED = 10_000  # commits that one side lacks; more are not told
+MAX_WALKED = 100_000  # commits of one side; of more, only the first place where the two part is known
+
+
+class HistoryRelation(NamedTuple):
+    """`bases` are the merge bases of two commits, the best first, then sorted. `behind` counts the commits of the first
+    that the second lacks, `ahead` the other way, each up to MAX_COUNTED.
+    """
+
+    bases: tuple[str, ...]
+    behind: int
+    ahead: int
+
+
+def history_relation(repository: pygit2.Repository, one: str, other: str) -> HistoryRelation | None:
+    """How two commits are related; None when they have no history in common. Raises what pygit2 raises."""
+    best = repository.merge_base(one, other)
+    if best is None:
+        return None
+    ours, theirs = (_beyond(repository, commit, str(best)) for commit in (one, other))
+    common = ours.keys() & theirs.keys()
+    behind, ahead = (min(len(side.keys() - common), MAX_COUNTED) for side in (ours, theirs))
+    # Walks that were cut off tell too little of what both have.
+    is_whole = max(len(ours), len(theirs)) < MAX_WALKED
+    inner = {parent for commit in common for parent in ours[commit]}
+    more = sorted(common - inner) if is_whole else []
+    return HistoryRelation((str(best), *more), behind, ahead)
+
+
+def _beyond(repository: pygit2.Repository, commit: str, known: str) -> dict[str, list[str]]:
+    """The commits in the history of one that are not in that of another, with their parents."""
+    walker = repository.walk(commit, SortMode.NONE)
+    walker.hide(known)
+    found = itertools.islice(walker, MAX_WALKED)
+    return {str(one.id): [str(parent) for parent in one.parent_ids] for one in found}
+
+
+# Whether three trees may be merged: libgit2 reads what a merge needs whole, and knows no limits.
+#
+# Pure but for what it asks a snapshot: folders, and the sizes of files. Sizes, counts and depths are those of whoever
+# may push. Who merges is `merging`.
+
+MAX_FILE_BYTES = 32 << 20  # 32 MiB, of a file that both sides change; a document may have 5
+MAX_FILE_LINES = 2_000_000  # of such a file: merging takes about 100 bytes for a line, however short it is
+MAX_BYTES = 256 << 20  # 256 MiB, of all versions of all files that both sides change: what is made of them stays
+MAX_RENAMED_BYTES = 64 << 20  # 64 MiB, of a file that may have been renamed: it is read, to be compared with others
+MAX_RENAMED_BYTES_IN_ALL = 256 << 20  # 256 MiB, of all of these: libgit2 takes a second for 64 MiB
+
+Files: TypeAlias = dict[bytes, tuple[str, str]]
+"""By path the file's id before and after; '' where there is none."""
+
+
+def check_weight(snapshot: Snapshot, base: str, sides: tuple[str, str]) -> bool:
+    """Raise GitFault or Refused unless two trees, which come from `base`, can be merged within limits.
+
+    The answer is whether renamed files may be looked for. All objects are read by way of the snapshot.
+    """
+    seen: dict[str, tuple[int, int]] = {}
+    for tree in (base, *sides):
+        _measure(snapshot, tree, seen)
+    ours, theirs = (differences(snapshot, base, side) for side in sides)
+    _check_both(snapshot, ours, theirs)
+    return all(_may_be_renamed(snapshot, side) for side in (ours, theirs))
+
+
+def differences(snapshot: Snapshot, old: str, new: str, prefix: bytes = b"") -> Files:
+    """The files that differ between two trees; equal folders are not entered, and modes alone make no difference."""
+    before, after = _folder(snapshot, old), _folder(snapshot, new)
+    found: Files = {}
+    for name in sorted(before.keys() | after.keys()):
+        one, other = before.get(name), after.get(name)
+        if one == other:
+            continue
+        old_file, old_tree = _parts(one)
+        new_file, new_tree = _parts(other)
+        if old_file != new_file:
+            found[prefix + name] = (old_file, new_file)
+        if old_tree != new_tree:
+            found |= differences(snapshot, old_tree, new_tree, prefix + name + b"/")
+    return found
+
+
+def _folder(snapshot: Snapshot, tree: str) -> dict[bytes, Raw]:
+    return {raw[1]: raw for raw in snapshot.raw(tree)} if tree else {}
+
+
+def _parts(raw: Raw | None) -> tuple[str, str]:
+    """The ids of the file and of the folder that an entry is, of which at most one is there; a submodule is neither."""
+    kind = _kind(raw)
+    named = raw[2].hex() if raw else ""
+    return ("" if kind in {trees.FOLDER, trees.SUBMODULE} else named), (named if kind == trees.FOLDER else "")
+
+
+def _kind(raw: Raw | None) -> int:
+    return int(raw[0], 8) & trees.KIND if raw else 0
+
+
+def _measure(snapshot: Snapshot, tree: str, seen: dict[str, tuple[int, int]], above: int = 0) -> tuple[int, int]:
+    """How many entries a tree has, and how many folders deep it is. One that occurs often is counted as often, but
+    read once.
+    """
+    if tree in seen:
+        entries, depth = seen[tree]
+    else:
+        raws = snapshot.raw(tree)
+        trees.check_size(len(raws), above)
+        _check_names([name for _, name, _ in raws])
+        below = [_measure(snapshot, raw[2].hex(), seen, above + 1) for raw in raws if _kind(raw) == trees.FOLDER]
+        entries = len(raws) + sum(entries for entries, _ in below)
+        depth = 1 + max((depth for _, depth in below), default=0)
+        seen[tree] = entries, depth
+    trees.check_size(entries, above + depth - 1)
+    return entries, depth
+
+
+def _check_names(names: list[bytes]) -> None:
+    """Refuse names that a merge would take for others: a stored name may hold a slash, and occur twice."""
+    if len(set(names)) < len(names) or b"/" in b"".join(names):
+        raise not_allowed()
+
+
+def not_allowed() -> GitFault:
+    """What to raise when a tree has names that git does not allow; such trees are not made by git."""
+    return GitFault(
+        RepositoryState.UNSUPPORTED_FORMAT, "a tree holds a name that Git does not allow, or holds one twice; remove it"
+    )
+
+
+def _check_both(snapshot: Snapshot, ours: Files, theirs: Files) -> None:
+    left = MAX_BYTES
+    for path in sorted(ours.keys() & theirs.keys()):
+        if ours[path][1] == theirs[path][1]:
+            continue
+        for blob in filter(None, (*ours[path], theirs[path][1])):
+            size = snapshot.size(blob)
+            left -= size
+            if size > MAX_FILE_BYTES or left < 0 or _lines(snapshot, blob) > MAX_FILE_LINES:
+                raise Refused(
+                    f"both sides change {trees.escaped_path(path)}, and it is too large to be merged here; "
+                    "merge the base into the head with git"
+                )
+
+
+def _lines(snapshot: Snapshot, blob: str) -> int:
+    """The lines of a file; 0 when they cannot be too many."""
+    size = snapshot.size(blob)
+    return 0 if size <= MAX_FILE_LINES else snapshot.read(blob, size).count(b"\n")
+
+
+def _may_be_renamed(snapshot: Snapshot, files: Files) -> bool:
+    came = [new for old, new in files.values() if not old]
+    went = [old for old, new in files.values() if not new]
+    return not came or not went or not _are_large(snapshot, (*came, *went))
+
+
+def _are_large(snapshot: Snapshot, blobs: Iterable[str]) -> bool:
+    sizes = [snapshot.size(blob) for blob in blobs]
+    return max(sizes) > MAX_RENAMED_BYTES or sum(sizes) > MAX_RENAMED_BYTES_IN_ALL
+
+
+# A repository opened so that something can be made in it, a merge for instance, and nothing reaches a disk.
+
+MAX_RENAMES = 1000  # files that came, or went, to be compared with one another
+
+_NOBODY = pygit2.Signature("Reconciler", "reconciler@localhost", 0, 0)  # the same merge has the same id
+
+
+class Merger(pygit2.Repository):
+    """Objects alone, for merges: without a folder there is no configuration, no index and no file of attributes."""
+
+    @staticmethod
+    def _merge_options(*arguments: Any) -> Any:
+        options = pygit2.Repository._merge_options(*arguments)
+        options.target_limit = MAX_RENAMES
+        return options
+
+
+class MemoryRepository:
+    """Where merges can be made: what is written to it stays in memory, until it is closed. Of one thread.
+
+    `damaged` is what to say of an object that is not there whole, `deepen` what to do when a history is cut off.
+    Raises what pygit2 raises when it cannot be opened, and Refused when libgit2 cannot merge in memory.
+    """
+
+    def __init__(self, path: Path, *, damaged: str, deepen: str, objects: pygit2.Odb | None = None) -> None:
+        snapshots.ignore_configuration_of_others()
+        self.git = pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
+        if objects is not None:
+            self.git.set_odb(objects)
+        self.memory = MemoryObjects(self.git)
+        self.merger = Merger()
+        self.merger.set_odb(self.git.odb)
+        self.damaged = damaged
+        self.deepen = deepen
+
+    def close(self) -> None:
+        """Give back files and memory; snapshots of it end with it."""
+        self.merger.free()
+        self.git.free()
+
+    def __enter__(self) -> "MemoryRepository":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def snapshot(self, commit: str) -> Snapshot:
+        """One commit by its full id. Raises GitFault when it is not there."""
+        with snapshots.damage(self.damaged):
+            found = self.git[commit]
+            if not isinstance(found, pygit2.Commit):
+                raise ValueError("not a commit")
+        return Snapshot(self.git, found, damaged=self.damaged, memory=self.memory)
+
+    def commit(self, tree: str, *parents: str) -> str:
+        """A commit of a tree, in memory."""
+        with snapshots.damage(self.damaged):
+            made = self.git.create_commit(None, _NOBODY, _NOBODY, "", pygit2.Oid(hex=tree), list(parents))
+        return str(made)
+
+
+# What merging one commit into another would give, made in memory alone: nothing is written and nothing is run.
+#
+# It is what git's own merge gives, but for what only a checkout could say: neither attributes (`merge=union`) nor
+# configuration count, so that the same two commits merge alike everywhere.
 
 MAX_NAMED = 100  # files in conflict
 MAX_SHOWN = 10  # of them in the message
@@ -100,7 +328,7 @@ def merge(repository: MemoryRepository, base: str, head: str) -> Merged:
     """
     one, other = repository.snapshot(base), repository.snapshot(head)
     with snapshots.damage(repository.damaged):
-        relation = bases.history_relation(repository.git, base, head)
+        relation = history_relation(repository.git, base, head)
     if relation is None:
         raise _unrelated(repository, base, head)
     merged = repository.snapshot(repository.commit(_tree(repository, relation, one, other), base, head))
@@ -123,14 +351,14 @@ def _tree(repository: MemoryRepository, relation: HistoryRelation, base: Snapsho
         return theirs
     flags = MergeFlag.FIND_RENAMES
     for found in relation.bases[:MAX_BASES]:
-        if not weighing.check_weight(base, repository.snapshot(found).tree(""), (ours, theirs)):
+        if not check_weight(base, repository.snapshot(found).tree(""), (ours, theirs)):
             flags = MergeFlag(0)
     with snapshots.damage(repository.damaged):
         try:
             return _Merging(repository, base, flags).tree(relation.bases, base.commit.id, head.commit.id)
         except pygit2.GitError as error:
             if "invalid path" in str(error):
-                raise weighing.not_allowed() from error
+                raise not_allowed() from error
             raise
 
 
@@ -160,12 +388,12 @@ class _Merging:
         if len(found) > 2 or depth == MAX_VIRTUAL_BASES:
             return None
         one, other = found
-        relation = bases.history_relation(self._repository.git, one, other)
+        relation = history_relation(self._repository.git, one, other)
         base = None if relation is None else self._base(relation.bases, depth + 1)
         if base is None:
             return None
         sides = self._tree_of(one), self._tree_of(other)
-        if not weighing.check_weight(self._snapshot, base, sides):
+        if not check_weight(self._snapshot, base, sides):
             self._flags = MergeFlag(0)
         index = self._merge(base, *sides)
         return None if index.conflicts is not None else self._written(index)
@@ -177,7 +405,7 @@ class _Merging:
         sides = self._tree_of(one), self._tree_of(other)
         made = [self._written(self._merge(self._tree_of(base), *sides)) for base in found]
         for tree in made[1:]:
-            if differing := weighing.differences(self._snapshot, made[0], tree):
+            if differing := differences(self._snapshot, made[0], tree):
                 raise Conflicts(tuple(sorted(map(trees.escaped_path, differing))))
         return made[0]
 

@@ -1,4 +1,4 @@
-"""What a tree of Git holds: its stored form, its entries, and names that are safe to show.
+"""Git trees: their stored form, their entries, and names that are safe to show.
 
 Pure. Names, sizes and counts come from whoever may push, so they are bounded and made harmless here, once; where the
 bytes come from is `snapshots`' business.

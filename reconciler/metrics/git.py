@@ -6,8 +6,8 @@ Belongs here: their names, and where their values are. Does not: counting (`remo
 from collections.abc import Iterator
 
 from reconciler.git.faults import RepositoryState
+from reconciler.git.remotes.concurrency import RemoteCall, RemoteTally
 from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
-from reconciler.remotes.tallies import RemoteCall, RemoteTally
 
 LOOKS = MetricFamily(
     "reconciler_git_looks_total", MetricKind.COUNTER, "Times that a remote was asked where something is."

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from reconciler.egress.client import HttpClient
 from reconciler.egress.exchange import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
-from reconciler.hooks import secret as secrets
+from reconciler.git import hooks
 from reconciler.model import errors
 from reconciler.notifications import alerts
 from reconciler.notifications.telling import AlertFilter
@@ -133,8 +133,8 @@ def _read(to: AlertTarget) -> tuple[str, bytes | None]:
     if to.secret_file is None:
         return url, None
     try:
-        return url, secrets.read_secret(to.secret_file)
-    except secrets.UnusableSecret as problem:
+        return url, hooks.read_secret(to.secret_file)
+    except hooks.UnusableSecret as problem:
         raise UnpreparedAlert(f"the file {to.secret_file} {problem}; put the secret into it") from None
 
 

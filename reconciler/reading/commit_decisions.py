@@ -11,7 +11,7 @@ from reconciler.deciding.candidates import CandidateRules
 from reconciler.deciding.changes import Decided
 from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.selecting import FileGlobs
+from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange as FileChange
 from reconciler.model import outcomes, principals

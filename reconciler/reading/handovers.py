@@ -20,7 +20,7 @@ from reconciler.deciding.decisions import DocumentBatch
 from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.git import trees
 from reconciler.git.faults import GitFault
-from reconciler.git.selecting import FileGlobs
+from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.model import errors, positions, principals, violations
 from reconciler.model.names import Key

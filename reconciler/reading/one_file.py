@@ -12,8 +12,8 @@ import msgspec
 
 from reconciler.deciding import candidates
 from reconciler.deciding.candidates import Candidate, CandidateRules
-from reconciler.git import ignoring
-from reconciler.git.selecting import FileGlobs
+from reconciler.git import file_selection
+from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange, TreeFile, TreeMode
 from reconciler.model import positions
@@ -77,20 +77,20 @@ class FileReading(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 def read_ignore_file(
     rules: Mapping[str, str], snapshot: Snapshot, *, scope: FileScope
-) -> tuple[ignoring.IgnoreRules, dict[str, FileReading]]:
+) -> tuple[file_selection.IgnoreRules, dict[str, FileReading]]:
     """The rules of these ignore files, by path and blob; and the ignore files that cannot be used, by path."""
     texts: dict[str, str] = {}
     unusable: dict[str, FileReading] = {}
     for path, blob in rules.items():
         folder = path.rpartition("/")[0]
         try:
-            text = ignoring.decoded_ignore_file(snapshot.read(blob, ignoring.MAX_IGNORE_BYTES))
-            scope.allowance.ignore_file(ignoring.IgnoreRules({folder: text}, root=scope.folder).count)
+            text = file_selection.decoded_ignore_file(snapshot.read(blob, file_selection.MAX_IGNORE_BYTES))
+            scope.allowance.ignore_file(file_selection.IgnoreRules({folder: text}, root=scope.folder).count)
         except Refused as refused:
             unusable[path] = _unusable(path, blob, refused.message)
         else:
             texts[folder] = text
-    return ignoring.IgnoreRules(texts, root=scope.folder), unusable
+    return file_selection.IgnoreRules(texts, root=scope.folder), unusable
 
 
 def linked_ignore(file: TreeFile) -> FileReading:

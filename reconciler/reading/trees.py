@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 
 from reconciler.deciding.candidates import Candidate
-from reconciler.git import ignoring, selecting
+from reconciler.git import file_selection
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import EMPTY, TreeChange, TreeFile, TreeMode
 from reconciler.model import components
@@ -168,7 +168,7 @@ def _is_below(path: str, ignore_files: Collection[str]) -> bool:
     """Whether a file stands in the folder of one of these ignore files, or below it."""
     if not ignore_files:
         return False
-    return any(path.startswith(one.removesuffix(ignoring.FILE_NAME)) for one in ignore_files)
+    return any(path.startswith(one.removesuffix(file_selection.FILE_NAME)) for one in ignore_files)
 
 
 def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, since: str) -> TreeReading | None:
@@ -219,7 +219,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
 
 
-def _matters(file: TreeFile | TreeChange, ignore: ignoring.IgnoreRules, scope: FileScope) -> bool:
+def _matters(file: TreeFile | TreeChange, ignore: file_selection.IgnoreRules, scope: FileScope) -> bool:
     """Whether a file is read, or, as a link of any name, may stand where a file or a folder of files stood before."""
     scope.allowance.path(file.path)
     if scope.only is not None and file.path not in scope.only:
@@ -230,7 +230,7 @@ def _matters(file: TreeFile | TreeChange, ignore: ignoring.IgnoreRules, scope: F
     # What a link stood for may have been included although the link is not: `teams/*` is no pattern of `teams`.
     is_link = isinstance(file, TreeFile) and file.mode in LINKS
     stands_in = is_link and not ignore.ignored(file.path) and not globs.excluded(file.path)
-    return stands_in or selecting.is_considered(file.path, ignore, globs)
+    return stands_in or file_selection.is_considered(file.path, ignore, globs)
 
 
 def _vacant_since(
@@ -261,14 +261,14 @@ def _ordered(files: Iterable[FileReading]) -> tuple[FileReading, ...]:
 
 
 def _is_ignore_file(path: str) -> bool:
-    return path.endswith(ignoring.FILE_NAME) and path.rpartition("/")[2] == ignoring.FILE_NAME
+    return path.endswith(file_selection.FILE_NAME) and path.rpartition("/")[2] == file_selection.FILE_NAME
 
 
 def _ignore_files_above(path: str) -> Iterator[str]:
     folder = path
     while folder:
         folder = folder.rpartition("/")[0]
-        yield f"{folder}/{ignoring.FILE_NAME}".removeprefix("/")
+        yield f"{folder}/{file_selection.FILE_NAME}".removeprefix("/")
 
 
 def file_rows(reading: TreeReading, *, repository: str) -> Iterator[FileRow]:

@@ -12,13 +12,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from reconciler.git.remotes.watching import WatchEnded, Watcher
 from reconciler.model import log_context
 from reconciler.reconciling import pacing, rotations
 from reconciler.reconciling.pacing import PollFailure, PollPace
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.rotations import CredentialFiles, Facts
 from reconciler.reconciling.runs import Run, Trigger
-from reconciler.remotes.watching import WatchEnded, Watcher
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from reconciler.applying import Applier
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead, RefKind
+from reconciler.git.remotes.following import Following
+from reconciler.git.remotes.proposals import Proposal, Proposing
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.secret_references import AvailableSecrets
@@ -26,8 +28,6 @@ from reconciler.reconciling.tallies import RunTally, SeenRuns
 from reconciler.reconciling.trusting import SignatureTrust
 from reconciler.reconciling.verdicts import RunFindings
 from reconciler.reconciling.watched import WatchedRepository
-from reconciler.remotes.following import Following
-from reconciler.remotes.proposing import Proposal, Proposing
 from reconciler.store.contract import Record, RepositoryRow, Store, SuspensionRow
 
 log = logging.getLogger(__name__)

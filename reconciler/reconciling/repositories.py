@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.applying import AppliedChange, Applier
+from reconciler.git.remotes import concurrency
+from reconciler.git.remotes.following import Remotes
+from reconciler.git.remotes.watching import Watcher
 from reconciler.model import ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.principals import Actor
@@ -25,9 +28,6 @@ from reconciler.reconciling.runs import Run, Trigger
 from reconciler.reconciling.suspending import SuspensionAsker
 from reconciler.reconciling.tallies import RunTally
 from reconciler.reconciling.watched import WatchedRepository
-from reconciler.remotes import tallies
-from reconciler.remotes.following import Remotes
-from reconciler.remotes.watching import Watcher
 from reconciler.store.contract import AuditRow, AuditWanted, Store, StoreFault, SuspensionRow
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Repositories:
         return self._environment.tally
 
     @property
-    def asked(self) -> tallies.RemoteTally:
+    def asked(self) -> concurrency.RemoteTally:
         """What was asked of remotes."""
         return self._environment.remotes.tally
 

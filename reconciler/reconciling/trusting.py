@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.git.refs import RefHead
-from reconciler.remotes import signers
-from reconciler.remotes.following import Following
-from reconciler.remotes.signers import AllowedSigners
+from reconciler.git.remotes import verification
+from reconciler.git.remotes.following import Following
+from reconciler.git.remotes.verification import AllowedSigners
 from reconciler.settings.bounded_io import BoundedIO
 
 
@@ -44,4 +44,4 @@ class SignatureTrust:
             self._good = verdict
 
     async def _read(self, path: Path) -> AllowedSigners:
-        return await self._asking.answer(partial(signers.read_signers, path))
+        return await self._asking.answer(partial(verification.read_signers, path))

@@ -9,9 +9,9 @@ import msgspec
 
 from reconciler.git import refs
 from reconciler.git.refs import Followed
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.sources import Source
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.remotes.credentials import Credentials
-from reconciler.remotes.sources import Source
 
 READING_VERSION = 2  # grows when this program reads the same bytes in another way: then everything is read again
 

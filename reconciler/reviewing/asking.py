@@ -12,13 +12,13 @@ from dataclasses import replace
 from functools import partial
 
 from reconciler.applying import Applier
+from reconciler.git.remotes.proposals import Proposal
 from reconciler.model import ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.plan import PlanTip
 from reconciler.reading.messages import Context, ReviewJob, ReviewPlanned
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.repositories import Repositories
-from reconciler.remotes.proposing import Proposal
 from reconciler.reviewing import encoding, questions, staleness
 from reconciler.reviewing.keeping import KeptPlan, PlanQuestion, PlanShelf
 from reconciler.reviewing.questions import PlanRequest, TookTooLong, UnknownProposal

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from reconciler.deciding import candidates
 from reconciler.deciding.candidates import Candidate, CandidateRules
-from reconciler.git import ignoring
+from reconciler.git import file_selection
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange, TreeFile
 from reconciler.model import builtins, documents, positions
@@ -42,7 +42,7 @@ class RelevantFiles:
 
 def touches_rules(changes: Iterable[TreeChange]) -> bool:
     """Whether a file changed that says which others count."""
-    return any(change.path.rpartition("/")[2] == ignoring.FILE_NAME for change in changes)
+    return any(change.path.rpartition("/")[2] == file_selection.FILE_NAME for change in changes)
 
 
 def find_relevant(

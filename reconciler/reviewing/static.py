@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from reconciler.deciding.candidates import CandidateRules
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.file_selection import FileGlobs
 from reconciler.git.merging import Merged
-from reconciler.git.selecting import FileGlobs
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeFile
 from reconciler.model.names import Key

@@ -19,6 +19,9 @@ from reconciler.applying import Applier, ApplyLimits
 from reconciler.daemon import leftovers
 from reconciler.daemon.services import Services
 from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.git.remotes.following import Remotes
+from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.sources import Source
 from reconciler.model import principals
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.notifications.rendering import NotificationPlace as Shown
@@ -27,9 +30,6 @@ from reconciler.operations.sqlite import SqliteOperations
 from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
 from reconciler.reconciling.watched import WatchedRepository
-from reconciler.remotes.following import Remotes
-from reconciler.remotes.sharing import RemotePlace
-from reconciler.remotes.sources import Source
 from reconciler.reviewing.asking import Reviewing
 from reconciler.signing_in.passwords import SigningIn
 from reconciler.signing_in.sessions import Sessions

@@ -19,9 +19,8 @@ import pytest
 import api.app
 from api import hooks
 from reconciler.daemon.services import Services
-from reconciler.hooks import secret as secrets
-from reconciler.hooks.memory import HookMemory
-from reconciler.hooks.signatures import SignatureCheck
+from reconciler.git import hooks as git_hooks
+from reconciler.git.hooks import HookMemory, SignatureCheck
 from reconciler.model.principals import LOCAL
 from reconciler.reconciling.loops import Loop
 from tests import forges
@@ -245,13 +244,13 @@ async def test_a_file_that_is_no_secret_refuses_everybody_alike_and_the_log_name
 async def test_a_disk_that_hangs_stops_nobody(
     scene: Scene, logged: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hanging, real = threading.Event(), secrets.read_secret
+    hanging, real = threading.Event(), git_hooks.read_secret
 
     def read(path: Path) -> bytes:
         hanging.wait(10)
         return real(path)
 
-    monkeypatch.setattr(secrets, "read_secret", read)
+    monkeypatch.setattr(git_hooks, "read_secret", read)
     monkeypatch.setattr(hooks, "READ_SECONDS", 0.05)
     try:
         names = [scene.name, scene.without, "unknown"] * 5

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 from reconciler.git.refs import Followed, RefKind
+from reconciler.git.remotes.sources import Source
 from reconciler.model.errors import Refused
-from reconciler.remotes.sources import Source
 from reconciler.settings import loading
 from tests.attacks.scene import Scene
 from tests.attacks.table import Attack, Attempt, Holds

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.daemon import leftovers
-from reconciler.remotes.credentials import ANONYMOUS, Credentials
+from reconciler.git.remotes.credentials import ANONYMOUS, Credentials
 
 URL = "/srv/git/telemetry.git"
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.cli.main import program
-from reconciler.git import ignoring, selecting
+from reconciler.git import file_selection
 from tests.cli import forking
 from tests.examples import forge
 from tests.examples.forge import Forge
@@ -296,7 +296,7 @@ def test_the_validating_hook_takes_the_files_that_the_service_reads(folders: lis
     path = "/".join([*folders, name])
     chosen = hook("reconciler-validate")
     taken = re.search(chosen["files"], path) is not None and re.search(chosen["exclude"], path) is None
-    assert taken == selecting.is_considered(path, ignoring.IgnoreRules({}))
+    assert taken == file_selection.is_considered(path, file_selection.IgnoreRules({}))
 
 
 def test_the_validating_hook_finds_what_is_wrong(checkout: Repository) -> None:

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
+from reconciler.git import refs
 from reconciler.git.faults import RepositoryState
-from reconciler.remotes import proposable
-from reconciler.remotes.program import GitProgram
+from reconciler.git.remotes.program import GitProgram
 from reconciler.settings.repositories import Credentials, Repository
 from reconciler.settings.scalars import topic_key
 from tests.frame import pages
@@ -41,7 +41,7 @@ def test_what_may_be_followed_is_what_the_settings_have() -> None:
 
 def test_what_may_be_proposed_is_what_the_program_allows() -> None:
     row = next(line for line in pages.section(PAGE, "Proposals").splitlines() if line.startswith("| a ref by"))
-    assert [one for one in code(row) if one != "*"] == list(proposable.PATTERNS)
+    assert [one for one in code(row) if one != "*"] == list(refs.PATTERNS)
 
 
 def test_the_first_example_is_read_as_settings(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api import hooks
-from reconciler.hooks import signatures
+from reconciler.git import hooks as git_hooks
 from tests import daemons, forges, needs
 from tests.daemons import Daemon
 from tests.frame import pages
@@ -55,20 +55,20 @@ def test_trying_it_by_hand_goes_as_told(daemon: Daemon, secret_file: Path) -> No
     (line,) = pages.blocks(pages.section(PAGE, "Trying it"), "")
     said = [str(one["message"]) for one in daemon.lines() if "delivery" in str(one.get("message"))]
     expected = (
-        f"A delivery from 127.0.0.1 to /hooks/telemetry was refused: {hooks.WHY[signatures.SignatureVerdict.NONE]}."
+        f"A delivery from 127.0.0.1 to /hooks/telemetry was refused: {hooks.WHY[git_hooks.SignatureVerdict.NONE]}."
     )
     assert said == [expected]  # once a minute
     assert line.strip() == expected.replace("127.0.0.1", "192.0.2.7").replace(
-        hooks.WHY[signatures.SignatureVerdict.NONE], hooks.WHY[signatures.SignatureVerdict.WRONG]
+        hooks.WHY[git_hooks.SignatureVerdict.NONE], hooks.WHY[git_hooks.SignatureVerdict.WRONG]
     )
 
 
 def test_the_page_has_every_sentence_of_the_log() -> None:
     shown = [row["the log says"] for row in pages.table(pages.section(PAGE, "Trying it"))]
     assert shown[:4] == [
-        hooks.WHY[signatures.SignatureVerdict.NONE],
-        hooks.WHY[signatures.SignatureVerdict.WRONG],
-        hooks.WHY[signatures.SignatureVerdict.LATE],
+        hooks.WHY[git_hooks.SignatureVerdict.NONE],
+        hooks.WHY[git_hooks.SignatureVerdict.WRONG],
+        hooks.WHY[git_hooks.SignatureVerdict.LATE],
         hooks.UNSET,
     ]
     assert shown[4].startswith(SECRET_FILE)
@@ -79,5 +79,5 @@ def test_the_page_has_every_sentence_of_the_log() -> None:
 
 def test_the_page_names_every_header_that_counts() -> None:
     named = {name.lower() for name in re.findall(r"`([\w-]+)`", PAGE)}
-    headers = {name.decode() for name in (*signatures.SIGNATURES, *signatures.DELIVERIES)}
+    headers = {name.decode() for name in (*git_hooks.SIGNATURES, *git_hooks.DELIVERIES)}
     assert headers - named == set()

@@ -12,8 +12,9 @@ from reconciler.access import attempts, changing, paces, sessions
 from reconciler.auditing import refusals as audited
 from reconciler.daemon import connections
 from reconciler.delivery import gathering, limiting, manager
-from reconciler.git import ignoring, snapshots, trees
-from reconciler.hooks import deliveries, refusals, secret, signatures
+from reconciler.git import file_selection, snapshots, trees
+from reconciler.git import hooks as git_hooks
+from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
 from reconciler.oidc import callbacks, flows, leaving, limits, spent
 from reconciler.oidc import signatures as oidc_keys
@@ -23,7 +24,6 @@ from reconciler.queueing import contract, memory
 from reconciler.reading import allowances, children, confining, crew, deaths, inflow, requests, routings, sharing
 from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
-from reconciler.remotes import agents, finding, following, mirrors, second_mirrors, signers, sources, tips, verifying
 from reconciler.reviewing import asking, keeping, questions
 from reconciler.settings import repositories
 from reconciler.settings.models import Delivery
@@ -97,17 +97,17 @@ PROVIDER = limits.LIMITS
         ),
         (
             "the list of refs in which a proposed commit is looked for",
-            f"{finding.LISTING_BYTES // MEBIBYTE} MiB",
+            f"{proposals.LISTING_BYTES // MEBIBYTE} MiB",
         ),
         (
             "proposals whose commits may be named by their ids",
-            f"the {second_mirrors.MOST_HELD} that were asked for last",
+            f"the {proposals.MOST_HELD} that were asked for last",
         ),
         (
             "the mirror of proposals, before a fetch into it",
             f"as many bytes as one fetch may bring, {mirrors.MANY_PACKS} packs",
         ),
-        ("refs of plans that are remembered", f"{tips.MOST} of one remote"),
+        ("refs of plans that are remembered", f"{polls.MOST} of one remote"),
         ("documents in a file, empty ones included", f"{FILE.documents:,}"),
         ("nodes in a file, aliases counted in full", f"{FILE.nodes:,}"),
         ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
@@ -132,7 +132,10 @@ PROVIDER = limits.LIMITS
             f"{trees.MAX_DEPTH} levels, {trees.MAX_PATH_CHARACTERS:,} characters",
         ),
         ("the names in one folder", f"{snapshots.MAX_TREE_BYTES // MEBIBYTE} MiB"),
-        ("a `.serviceignore`", f"{ignoring.MAX_IGNORE_BYTES // 1024} KiB, {ignoring.MAX_PATTERNS:,} patterns"),
+        (
+            "a `.serviceignore`",
+            f"{file_selection.MAX_IGNORE_BYTES // 1024} KiB, {file_selection.MAX_PATTERNS:,} patterns",
+        ),
         (
             "the `.serviceignore` files of a commit",
             f"{COMMIT.ignore_files:,}, with {COMMIT.patterns:,} patterns in all",
@@ -145,10 +148,10 @@ PROVIDER = limits.LIMITS
             "one git that talks to a remote, and each that it starts",
             f"{sources.MAX_MEMORY_BYTES / 2**30:g} GiB of memory, without the files that it maps",
         ),
-        ("a file of signers", f"{signers.MOST_BYTES // MEBIBYTE} MiB"),
-        ("a commit or tag whose signature is checked", f"{verifying.MOST_OBJECT_BYTES // MEBIBYTE} MiB"),
-        ("one run of `ssh-keygen`", f"{verifying.SECONDS:g} s"),
-        ("opening a key that has a passphrase", f"{agents.ADD_SECONDS:g} s"),
+        ("a file of signers", f"{verification.MOST_BYTES // MEBIBYTE} MiB"),
+        ("a commit or tag whose signature is checked", f"{verification.MOST_OBJECT_BYTES // MEBIBYTE} MiB"),
+        ("one run of `ssh-keygen`", f"{verification.SECONDS:g} s"),
+        ("opening a key that has a passphrase", f"{ssh.ADD_SECONDS:g} s"),
         (
             "a request's line and headers",
             f"{connections.HEAD_BYTES // 1024} KiB, within {connections.HEAD_SECONDS:g} s",
@@ -158,17 +161,17 @@ PROVIDER = limits.LIMITS
         ("the body of a delivery to a hook", f"{hooks.MAX_BYTES // MEBIBYTE} MiB"),
         (
             "the secret of a hook",
-            f"at least {secret.FEWEST_CHARACTERS} characters, {secret.MOST_BYTES // 1024} KiB",
+            f"at least {git_hooks.FEWEST_CHARACTERS} characters, {git_hooks.MOST_BYTES // 1024} KiB",
         ),
         ("reading the secret of a hook", f"{hooks.READ_SECONDS:g} s"),
-        ("the signed time of a delivery to a hook", f"{signatures.SECONDS} s from now"),
+        ("the signed time of a delivery to a hook", f"{git_hooks.SECONDS} s from now"),
         (
             "deliveries to hooks that are remembered",
-            f"{deliveries.MOST:,} of the last {deliveries.SECONDS:,.0f} s",
+            f"{git_hooks.MOST:,} of the last {git_hooks.DELIVERY_SECONDS:,.0f} s",
         ),
         (
             "lines in the log about refused deliveries to hooks",
-            f"one each {refusals.SECONDS:g} s for each repository, and for all unknown ones",
+            f"one each {git_hooks.REFUSAL_SECONDS:g} s for each repository, and for all unknown ones",
         ),
         ("nodes in one resource of a request", f"{FILE.nodes:,}"),
         ("judging a request", f"{requests.REQUEST_SECONDS:g} s of processor time"),

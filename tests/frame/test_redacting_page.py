@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.daemon import leftovers
-from reconciler.remotes.credentials import ANONYMOUS
+from reconciler.git.remotes.credentials import ANONYMOUS
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import destination

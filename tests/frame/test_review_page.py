@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import ENTRIES
-from reconciler.git.selecting import FileGlobs
+from reconciler.git.file_selection import FileGlobs
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.plans import verdicts
 from reconciler.settings import loading

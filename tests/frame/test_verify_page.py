@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git import signatures
 from reconciler.git.faults import GitFault
 from reconciler.git.refs import RefHead
-from reconciler.remotes import signers, verifying
-from reconciler.remotes.program import GitProgram
+from reconciler.git.remotes import verification
+from reconciler.git.remotes.program import GitProgram
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.frame import pages
@@ -20,7 +19,7 @@ from tests.signing import Signer, allow, sign_with
 PAGE = pages.read(pages.ROOT / "docs/verify.md")
 FILE = next(block for block in pages.blocks(PAGE, "") if "cert-authority" in block)
 CONFIGURATION = next(block for block in pages.blocks(PAGE, "sh") if "commit.gpgsign" in block)
-SOURCES = "".join(Path(str(module.__file__)).read_text() for module in (signatures, signers, verifying))
+SOURCES = "".join(Path(str(module.__file__)).read_text() for module in (verification, verification, verification))
 OF_SSH_KEYGEN = {"key has expired", "key is not yet valid", "key is not permitted"}
 ROWS = pages.table(pages.section(PAGE, "Messages"))
 CHANGING = re.compile(r"\b([0-9a-f]{12}|[0-9]{4}-[0-9-]{5}T[0-9:]{8}Z)\b")
@@ -44,18 +43,18 @@ def source(tmp_path: Path, ada: Signer) -> Repository:
 @pytest.mark.anyio
 async def test_the_configuration_signs_what_the_file_allows(tmp_path: Path, source: Repository, ada: Signer) -> None:
     allowed = tmp_path / "signers"
-    verify = partial(verifying.verify_head, mirror=source.path / ".git", program=GitProgram(tmp_path / "home"))
+    verify = partial(verification.verify_head, mirror=source.path / ".git", program=GitProgram(tmp_path / "home"))
     head = RefHead("refs/heads/main", source.commit())
     allowed.write_text(FILE)
     with pytest.raises(GitFault) as caught:
-        await verify(head, signers.read_signers(allowed))
+        await verify(head, verification.read_signers(allowed))
     # No line of it is one that cannot be read: those are told in brackets.
     why = f"is signed with the key {ada.fingerprint}, which is not allowed; "
     assert caught.value.message.startswith(f"the commit {head.commit[:12]} {why}")
     allowed.write_text(FILE + ada.line('valid-after="20230101",valid-before="20270101"') + ada.line('namespaces="git"'))
-    await verify(head, signers.read_signers(allowed))
+    await verify(head, verification.read_signers(allowed))
     source.git("tag", "--message=Tag", "v1")
-    await verify(head._replace(tag=source.head("v1")), signers.read_signers(allowed))
+    await verify(head._replace(tag=source.head("v1")), verification.read_signers(allowed))
 
 
 @pytest.mark.parametrize("text", [text for row in ROWS for text in QUOTED.findall(row["the message says"])])
@@ -68,7 +67,7 @@ def test_messages_that_are_explained_are_there(text: str) -> None:
 def test_what_stands_against_a_line_is_what_ssh_keygen_says() -> None:
     [row] = [row for row in ROWS if "which is not allowed" in row["the message says"]]
     assert set(QUOTED.findall(row["what to do"])) >= OF_SSH_KEYGEN
-    assert str(verifying.MOST_OBJECT_BYTES) in PAGE
+    assert str(verification.MOST_OBJECT_BYTES) in PAGE
 
 
 @pytest.mark.slow

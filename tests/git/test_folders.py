@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.git import folders
-from reconciler.git.folders import FolderCache
+from reconciler.git import snapshots
+from reconciler.git.snapshots import FolderCache
 
 
 class _Store:
@@ -30,7 +30,7 @@ def test_a_folder_is_read_once() -> None:
 
 
 def test_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "MAX_BYTES", 100)
+    monkeypatch.setattr(snapshots, "MAX_BYTES", 100)
     store, kept = _Store(40), FolderCache()
     for one in "abcab":
         kept.get(one, store.read)
@@ -39,7 +39,7 @@ def test_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.read_names[5:] == []
 
 
-@pytest.mark.parametrize(("size", "times"), [(10, 2), (folders.LARGE_BYTES, 1), (folders.MAX_LARGE_BYTES + 1, 2)])
+@pytest.mark.parametrize(("size", "times"), [(10, 2), (snapshots.LARGE_BYTES, 1), (snapshots.MAX_LARGE_BYTES + 1, 2)])
 def test_a_large_folder_outlives_its_snapshot_and_a_small_or_huge_one_does_not(size: int, times: int) -> None:
     store = _Store(size)
     assert FolderCache().get("a", store.read) == FolderCache().get("a", store.read)

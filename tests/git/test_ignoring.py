@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.git.ignoring import MAX_PATTERNS, IgnoreRules
+from reconciler.git.file_selection import MAX_PATTERNS, IgnoreRules
 from reconciler.model import gitignore
 from reconciler.model.errors import Refused
 from tests.repositories import Repository

@@ -6,8 +6,8 @@ from pathlib import Path
 import pygit2
 import pytest
 
-from reconciler.git import memory
-from reconciler.git.memory import MemoryObjects
+from reconciler.git import snapshots
+from reconciler.git.snapshots import MemoryObjects
 from reconciler.model.errors import Refused
 from tests.repositories import Repository
 
@@ -64,7 +64,7 @@ def test_end_with_the_repository(repository: Repository) -> None:
 
 
 def test_are_refused_by_a_libgit2_that_has_none(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(memory._FUNCTIONS, "git_mempack_of_another_time", ())
-    memory._library.cache_clear()
+    monkeypatch.setitem(snapshots._FUNCTIONS, "git_mempack_of_another_time", ())
+    snapshots._library.cache_clear()
     with pytest.raises(Refused, match="cannot merge in memory; install pygit2 from its wheel"):
         MemoryObjects(pygit2.Repository(str(repository.path)))

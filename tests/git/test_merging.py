@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git import bases, merging, weighing
+from reconciler.git import merging
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.merging import Conflicts, Merged, Unrelated
-from reconciler.git.opened import MemoryRepository as Opened
+from reconciler.git.merging import MemoryRepository as Opened
 from reconciler.model.errors import Refused
 from tests.git.histories import build
 from tests.repositories import Repository
@@ -292,7 +292,7 @@ def of_random_history(path: Path, seed: int) -> str:
     git = ("-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", "--name-only")
     tree, *conflicts = repository.git(*git, base, head, statuses=(0, 1)).split("\n")
     with Opened(path / ".git", damaged="", deepen="") as opened:
-        relation = bases.history_relation(opened.git, base, head)
+        relation = merging.history_relation(opened.git, base, head)
         assert relation is not None
         assert sorted(relation.bases) == sorted(repository.git("merge-base", "--all", base, head).split())
         both = f"{base}...{head}"
@@ -353,7 +353,7 @@ def test_bounds_what_is_merged_to_find_one_base_too(repository: Repository, monk
         repository.commit()
     with mirrored(repository) as opened:
         merge(repository, opened)
-        monkeypatch.setattr(weighing, "MAX_BYTES", 10)
+        monkeypatch.setattr(merging, "MAX_BYTES", 10)
         with pytest.raises(Refused, match=r"both sides change a\.yaml, and it is too large"):
             merge(repository, opened)
 
@@ -458,7 +458,7 @@ def test_bounds_files_that_both_sides_change(
     base, head = big(repository, b"\n" * 1000)
     with mirrored(repository) as opened:
         merging.merge(opened, base, head)
-        monkeypatch.setattr(weighing, limit, 999)
+        monkeypatch.setattr(merging, limit, 999)
         with pytest.raises(Refused, match=r"both sides change big\.yaml, and it is too large"):
             merging.merge(opened, base, head)
 
@@ -467,7 +467,7 @@ def test_bounds_files_that_both_sides_change(
 def test_reads_no_huge_file_to_find_out_whether_it_was_renamed(
     repository: Repository, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weighing, limit, 100)
+    monkeypatch.setattr(merging, limit, 100)
     repository.write("old.yaml", TEXT)
     parted(repository)
     repository.move("old.yaml", "new.yaml")

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.git.ignoring import IgnoreRules
-from reconciler.git.selecting import FileGlobs, is_considered
+from reconciler.git.file_selection import FileGlobs, IgnoreRules, is_considered
 from tests.repositories import Repository
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.git import signatures
-from reconciler.git.signatures import ObjectKind, UnusableSignature
+from reconciler.git.remotes import verification
+from reconciler.git.remotes.verification import ObjectKind, UnusableSignature
 from tests.repositories import Repository
 from tests.signing import Signer
 
@@ -40,7 +40,7 @@ def with_header(raw: bytes, signature: bytes) -> bytes:
 
 def test_of_a_commit_is_taken_from_its_header(ada: Signer) -> None:
     armor = ada.signature(COMMIT)
-    signed = signatures.read_signed(ObjectKind.COMMIT, with_header(COMMIT, armor))
+    signed = verification.read_signed(ObjectKind.COMMIT, with_header(COMMIT, armor))
     assert signed is not None
     assert (signed.payload, signed.armor) == (COMMIT, armor)
     assert signed.key == f"the key {ada.fingerprint}"
@@ -49,7 +49,7 @@ def test_of_a_commit_is_taken_from_its_header(ada: Signer) -> None:
 
 def test_of_a_tag_is_its_end(ada: Signer) -> None:
     armor = ada.signature(TAG)
-    signed = signatures.read_signed(ObjectKind.TAG, TAG + armor)
+    signed = verification.read_signed(ObjectKind.TAG, TAG + armor)
     assert signed is not None
     assert (signed.payload, signed.armor, signed.key) == (TAG, armor, f"the key {ada.fingerprint}")
     assert signed.made == datetime(2023, 11, 14, 22, 15, 20, tzinfo=UTC)
@@ -59,13 +59,13 @@ def test_of_a_tag_is_its_end(ada: Signer) -> None:
     ("kind", "raw"), [(ObjectKind.COMMIT, COMMIT), (ObjectKind.TAG, TAG), (ObjectKind.COMMIT, COMMIT + PGP)]
 )
 def test_may_be_missing(kind: ObjectKind, raw: bytes) -> None:
-    assert signatures.read_signed(kind, raw) is None
+    assert verification.read_signed(kind, raw) is None
 
 
 def test_of_a_merged_tag_is_not_that_of_the_merge(ada: Signer) -> None:
     tag = TAG + ada.signature(TAG)
     merge = COMMIT.replace(b"\n\n", b"\nmergetag " + b"\n ".join(tag.rstrip(b"\n").split(b"\n")) + b"\n\n")
-    assert signatures.read_signed(ObjectKind.COMMIT, merge) is None
+    assert verification.read_signed(ObjectKind.COMMIT, merge) is None
 
 
 def armored(blob: bytes) -> bytes:
@@ -109,7 +109,7 @@ SEVERAL = "has several signatures, or one of an unknown sort"
 )
 def test_that_cannot_be_checked_says_why(armor: bytes, why: str) -> None:
     with pytest.raises(UnusableSignature, match=f"^{re.escape(why)}$"):
-        signatures.read_signed(ObjectKind.COMMIT, with_header(COMMIT, armor))
+        verification.read_signed(ObjectKind.COMMIT, with_header(COMMIT, armor))
 
 
 @pytest.mark.parametrize("filler", [b"\t", b" \t", b"A\t", b"\t\x0b\x0c"])
@@ -117,13 +117,13 @@ def test_that_never_ends_is_refused_at_once_however_long_it_is(filler: bytes) ->
     armor = b"-----BEGIN SSH SIGNATURE-----" + filler * (300_000 // len(filler))
     began = time.process_time()
     with pytest.raises(UnusableSignature, match=UNREADABLE):
-        signatures.read_signed(ObjectKind.COMMIT, with_header(COMMIT, armor))
+        verification.read_signed(ObjectKind.COMMIT, with_header(COMMIT, armor))
     assert time.process_time() - began < 1.0  # in the square of its length it would be minutes
 
 
 def test_names_no_fingerprint_of_a_certificate() -> None:
     certificate = b"\0\0\0\x20ssh-ed25519-cert-v01@openssh.com..."
-    signed = signatures.read_signed(ObjectKind.COMMIT, with_header(COMMIT, armored(blob(certificate, *GOOD[1:]))))
+    signed = verification.read_signed(ObjectKind.COMMIT, with_header(COMMIT, armored(blob(certificate, *GOOD[1:]))))
     assert signed is not None
     assert signed.key == "a certificate"
 
@@ -154,14 +154,14 @@ def test_names_no_fingerprint_of_a_certificate() -> None:
 )
 def test_of_an_object_that_git_would_not_make_is_refused(kind: ObjectKind, raw: bytes, why: str) -> None:
     with pytest.raises(UnusableSignature, match=f"^{re.escape(why)}$"):
-        signatures.read_signed(kind, raw)
+        verification.read_signed(kind, raw)
 
 
 @pytest.mark.parametrize("kind", ["tree", "blob", "x"])
 def test_of_a_tag_that_leads_to_no_commit_is_refused(kind: str) -> None:
-    assert signatures.tag_target(TAG) == ("4b825dc642cb6eb9a060e54bf8d69288fbee4904", ObjectKind.COMMIT)
+    assert verification.tag_target(TAG) == ("4b825dc642cb6eb9a060e54bf8d69288fbee4904", ObjectKind.COMMIT)
     with pytest.raises(UnusableSignature, match=r"^leads to no commit$"):
-        signatures.tag_target(TAG.replace(b"type commit", f"type {kind}".encode()))
+        verification.tag_target(TAG.replace(b"type commit", f"type {kind}".encode()))
 
 
 # libgit2 looks for a signature in the text of a commit too, and git does not; nor does it read beyond a NUL.
@@ -191,7 +191,7 @@ def test_of_a_commit_is_the_one_that_libgit2_finds(
     commit = objects[objects.odb.write(pygit2.enums.ObjectType.COMMIT, raw)]
     assert isinstance(commit, pygit2.Commit)
     expected, payload = commit.gpg_signature
-    split, armor = signatures.split_commit(raw)
+    split, armor = verification.split_commit(raw)
     if expected is None:
         assert (split, armor) == (raw, None)
     else:
@@ -241,5 +241,5 @@ def test_is_split_off_as_git_does(tmp_path: Path, kind: ObjectKind, raw: bytes) 
         check=True,
         capture_output=True,
     )
-    split = signatures.split_commit if kind is ObjectKind.COMMIT else signatures.split_tag
+    split = verification.split_commit if kind is ObjectKind.COMMIT else verification.split_tag
     assert split(raw) == ((tmp_path / "payload").read_bytes(), (tmp_path / "signature").read_bytes())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git import worktrees
+from reconciler.git import checkouts
 from reconciler.git.checkouts import Checkout
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import positions
@@ -132,7 +132,7 @@ def test_has_large_files_that_cannot_be_read(repository: Repository) -> None:
 
 
 def test_is_refused_when_it_is_too_large_altogether(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worktrees, "MAX_BYTES", 1000)
+    monkeypatch.setattr(checkouts, "MAX_BYTES", 1000)
     repository.write("a.yaml", b"x" * 600)
     tree(repository)
     repository.write("b.yaml", b"x" * 600)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.hooks import secret
-from reconciler.hooks.secret import UnusableSecret
+from reconciler.git import hooks
+from reconciler.git.hooks import UnusableSecret
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,13 @@ from reconciler.hooks.secret import UnusableSecret
         (b" canary-sixteen-- ", b" canary-sixteen-- "),
         (b"canary-\xff\x00-sixteen", b"canary-\xff\x00-sixteen"),
         (b"whsec_Y2FuYXJ5LXNpZ25pbmctdG9rZW4=\n", b"whsec_Y2FuYXJ5LXNpZ25pbmctdG9rZW4="),
-        (b"x" * secret.MOST_BYTES, b"x" * secret.MOST_BYTES),
+        (b"x" * hooks.MOST_BYTES, b"x" * hooks.MOST_BYTES),
     ],
 )
 def test_a_secret_is_what_the_file_holds_without_one_line_end(tmp_path: Path, content: bytes, expected: bytes) -> None:
     path = tmp_path / "secret"
     path.write_bytes(content)
-    assert secret.read_secret(path) == expected
+    assert hooks.read_secret(path) == expected
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ def test_a_secret_is_what_the_file_holds_without_one_line_end(tmp_path: Path, co
         (b"whsec_canary-short", "holds fewer than 16 characters"),
         (b"canary-one-line-here\n\n", "holds more than one line"),
         (b"canary-one-line\ncanary-another\n", "holds more than one line"),
-        (b"x" * (secret.MOST_BYTES + 1), "is larger than 64 KiB"),
+        (b"x" * (hooks.MOST_BYTES + 1), "is larger than 64 KiB"),
     ],
 )
 def test_what_is_no_secret_is_said_and_not_shown(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "secret"
     path.write_bytes(content)
     with pytest.raises(UnusableSecret) as caught:
-        secret.read_secret(path)
+        hooks.read_secret(path)
     assert str(caught.value) == why
 
 
@@ -51,7 +51,7 @@ def test_what_is_no_file_makes_nobody_wait(tmp_path: Path) -> None:
     told = {}
     for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
         with pytest.raises(UnusableSecret) as caught:
-            secret.read_secret(path)
+            hooks.read_secret(path)
         told[path.name] = str(caught.value)
     missing = told.pop("missing")
     assert missing == "cannot be read (No such file or directory)"
@@ -62,7 +62,7 @@ def test_a_link_is_followed_and_another_file_counts_at_once(tmp_path: Path) -> N
     (tmp_path / "first").write_bytes(b"canary-first-secret")
     (tmp_path / "second").write_bytes(b"canary-second-secret")
     (tmp_path / "secret").symlink_to("first")
-    assert secret.read_secret(tmp_path / "secret") == b"canary-first-secret"
+    assert hooks.read_secret(tmp_path / "secret") == b"canary-first-secret"
     (tmp_path / "next").symlink_to("second")
     (tmp_path / "next").rename(tmp_path / "secret")
-    assert secret.read_secret(tmp_path / "secret") == b"canary-second-secret"
+    assert hooks.read_secret(tmp_path / "secret") == b"canary-second-secret"

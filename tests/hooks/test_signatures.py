@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.hooks import signatures
-from reconciler.hooks.signatures import SECONDS, SignatureCheck, SignatureVerdict
+from reconciler.git import hooks
+from reconciler.git.hooks import SECONDS, SignatureCheck, SignatureVerdict
 from tests import forges
 from tests.forges import BODY, SECRET, SIGNING_TOKEN, Delivery
 
@@ -22,7 +22,7 @@ SECRETS = st.binary(min_size=16, max_size=80).filter(lambda secret: b"\n" not in
 def verdict(delivery: Delivery, *, secret: bytes, now: float = NOW, pieces: int = 1) -> SignatureVerdict:
     """What the delivery is, its body coming in so many pieces."""
     pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in delivery.headers.items()]
-    checking = SignatureCheck(signatures.single_header(pairs), secret=secret)
+    checking = SignatureCheck(hooks.single_header(pairs), secret=secret)
     size = max(1, -(-len(delivery.body) // pieces))
     for start in range(0, len(delivery.body), size):
         checking.update(delivery.body[start : start + size])
@@ -119,7 +119,7 @@ def test_one_right_signature_of_several_suffices() -> None:
     right = delivery.headers["webhook-signature"]
     several = delivery.but(webhook_signature=f"v1a,ed25519 v1,old {right}", x_gitlab_token="another-secret-token")
     assert verdict(several, secret=SIGNING_TOKEN) is SignatureVerdict.RIGHT
-    far = delivery.but(webhook_signature="v1,old " * signatures.MOST_SIGNATURES + right)
+    far = delivery.but(webhook_signature="v1,old " * hooks.MOST_SIGNATURES + right)
     assert verdict(far, secret=SIGNING_TOKEN) is SignatureVerdict.WRONG
 
 
@@ -145,7 +145,7 @@ def test_sha_1_and_no_signature_are_none() -> None:
 
 def test_a_header_that_is_given_twice_means_nothing() -> None:
     pairs = [(name.lower().encode(), value.encode()) for name, value in forges.github().headers.items()]
-    twice = signatures.single_header([*pairs, (b"x-hub-signature-256", b"sha256=0")])
+    twice = hooks.single_header([*pairs, (b"x-hub-signature-256", b"sha256=0")])
     checking = SignatureCheck(twice, secret=SECRET)
     checking.update(BODY)
     assert checking.verdict(now=NOW) is SignatureVerdict.NONE
@@ -155,14 +155,14 @@ def test_a_header_that_is_given_twice_means_nothing() -> None:
 def test_each_forge_says_which_delivery_this_is(forge: str) -> None:
     delivery = FORGES[forge][1]("an-id")
     pairs = [(name.lower().encode(), value.encode()) for name, value in delivery.headers.items()]
-    assert signatures.delivery_id(signatures.single_header(pairs)) == b"an-id"
-    assert not signatures.is_ping(signatures.single_header(pairs))
+    assert hooks.delivery_id(hooks.single_header(pairs)) == b"an-id"
+    assert not hooks.is_ping(hooks.single_header(pairs))
 
 
 def test_an_older_gitlab_does_not_say_it_and_github_tries_a_hook() -> None:
-    older = signatures.single_header([(b"x-gitlab-event-uuid", b"1"), (b"x-gitlab-webhook-uuid", b"2")])
-    assert signatures.delivery_id(older) == b""
-    assert signatures.is_ping({b"x-github-event": b"ping"})
+    older = hooks.single_header([(b"x-gitlab-event-uuid", b"1"), (b"x-gitlab-webhook-uuid", b"2")])
+    assert hooks.delivery_id(older) == b""
+    assert hooks.is_ping({b"x-github-event": b"ping"})
 
 
 def test_every_comparison_is_made_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:

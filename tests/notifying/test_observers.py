@@ -12,12 +12,12 @@ import pytest
 from reconciler.applying import AppliedChange
 from reconciler.delivery.figures import DeliveryFigures, PastFigures
 from reconciler.delivery.lanes import Lane
+from reconciler.git.remotes.credentials import Credentials
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications.models import Look
 from reconciler.notifying import certificates, configurations, delivery, store
 from reconciler.queueing.contract import Depth
-from reconciler.remotes.credentials import Credentials
 from reconciler.secrets.directory import SecretDirectory
 from reconciler.secrets.sources import SecretSources
 from reconciler.sending.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure

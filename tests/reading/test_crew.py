@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.deciding.candidates import CandidateRules
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.selecting import FileGlobs
+from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import positions
 from reconciler.reading import crew_messages, sharing, trees

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.git import ignoring
+from reconciler.git import file_selection
 from tests import worlds
 from tests.daemons import destination
 from tests.worlds import Following, World
 
-NOBODY_READS = {"x/broken.yaml": "a: [", "x/.serviceignore": "a\n" * (ignoring.MAX_PATTERNS + 1)}
+NOBODY_READS = {"x/broken.yaml": "a: [", "x/.serviceignore": "a\n" * (file_selection.MAX_PATTERNS + 1)}
 
 
 @pytest.fixture

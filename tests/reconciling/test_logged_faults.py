@@ -8,10 +8,10 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
+from reconciler.git.remotes.following import Following
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
 from reconciler.reconciling.tallies import RunTally
-from reconciler.remotes.following import Following
 from tests import entries
 from tests.api.parts import started
 

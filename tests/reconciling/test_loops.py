@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.watching import Watcher
 from reconciler.reconciling import suspending
 from reconciler.reconciling.lineage import LineageSearch
 from reconciler.reconciling.loops import Loop
 from reconciler.reconciling.pacing import LOOKS, WINDOW, PollFailure
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
-from reconciler.remotes.credentials import Credentials
-from reconciler.remotes.watching import Watcher
 from reconciler.store.contract import SuspensionRow
 from tests import entries
 

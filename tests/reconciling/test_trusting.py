@@ -7,10 +7,10 @@ import pytest
 
 from reconciler.git import refs
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.remotes.following import Following, Remotes
+from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.sources import Source
 from reconciler.reconciling.trusting import SignatureTrust
-from reconciler.remotes.following import Following, Remotes
-from reconciler.remotes.sharing import RemotePlace
-from reconciler.remotes.sources import Source
 from tests.repositories import Repository
 from tests.signing import Signer, allow, sign_with
 

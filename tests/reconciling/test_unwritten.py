@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
+from reconciler.git.remotes.following import Following
 from reconciler.metrics import runs as metrics
 from reconciler.metrics.families import Sample
 from reconciler.notifying import repositories
@@ -17,7 +18,6 @@ from reconciler.reconciling import showing
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.runs import Run, Trigger
 from reconciler.reconciling.tallies import RunTally
-from reconciler.remotes.following import Following
 from tests import entries
 from tests.api.parts import Parts, started
 from tests.store.engines import SqliteEngine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.remotes.following import Remotes
+from reconciler.git.remotes.following import Remotes
 from tests.remotes.followings import place
 from tests.remotes.shims import Shim
 from tests.repositories import Repository

@@ -12,10 +12,10 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import HEAD, Followed, RefHead, RefKind
+from reconciler.git.remotes.following import Following
+from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.sources import Source
 from reconciler.git.snapshots import Snapshot
-from reconciler.remotes.following import Following
-from reconciler.remotes.sharing import RemotePlace
-from reconciler.remotes.sources import Source
 from tests.remotes.shims import Shim
 from tests.repositories import Repository
 

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from reconciler.git.faults import GitFault
-from reconciler.remotes.following import Remotes
-from reconciler.remotes.sharing import RemotePlace
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes.following import Remotes
+from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.sources import Source
 
 
 async def look(state: Path, url: str) -> str:

@@ -6,10 +6,10 @@ proposing = await following_of(remotes, forge)
 from pathlib import Path
 
 from reconciler.git.refs import HEAD, Followed
+from reconciler.git.remotes.following import Following, Remotes
+from reconciler.git.remotes.proposals import Proposal
+from reconciler.git.remotes.sources import Source
 from reconciler.git.snapshots import Snapshot
-from reconciler.remotes.following import Following, Remotes
-from reconciler.remotes.proposing import Proposal
-from reconciler.remotes.sources import Source
 from tests.remotes.followings import brought
 from tests.repositories import Repository
 

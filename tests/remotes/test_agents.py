@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.remotes import ssh as remotes_ssh
+from reconciler.git.remotes.ssh import SOCKET, Agent
 from reconciler.model.errors import Refused, Transient
-from reconciler.remotes import agents
-from reconciler.remotes.agents import SOCKET, Agent
 from reconciler.settings import bounded_io
 from tests import needs
 from tests.canaries import leaks
@@ -175,7 +175,7 @@ async def test_leaves_nothing_behind_when_its_caller_is_cancelled(
 async def test_says_that_the_key_takes_too_long_to_open(
     tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents, "ADD_SECONDS", 0.5)
+    monkeypatch.setattr(remotes_ssh, "ADD_SECONDS", 0.5)
     async with running(tmp_path, key) as agent:
         with monkeypatch.context() as patched:
             shim(tmp_path, "ssh-add", patched, script='[ "$2" = -D ] || sleep 987')
@@ -186,7 +186,7 @@ async def test_says_that_the_key_takes_too_long_to_open(
             f"{key.private}, the file of credentials.sshKeyFile, takes more than 0.5 seconds to open; make the key anew"
             " with fewer rounds (`ssh-keygen -a`)"
         )
-        monkeypatch.setattr(agents, "ADD_SECONDS", 30.0)
+        monkeypatch.setattr(remotes_ssh, "ADD_SECONDS", 30.0)
         await agent.ready()
         assert keys(tmp_path) == [key.public]
 
@@ -194,14 +194,14 @@ async def test_says_that_the_key_takes_too_long_to_open(
 async def test_starts_an_agent_again_that_does_not_answer(
     tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents, "ADD_SECONDS", 0.5)
+    monkeypatch.setattr(remotes_ssh, "ADD_SECONDS", 0.5)
     async with running(tmp_path, key) as agent:
         with monkeypatch.context() as patched:
             shim(tmp_path, "ssh-add", patched, script="sleep 987")
             with pytest.raises(Transient, match=r"ssh-agent did not answer within 0\.5 seconds; it is started again"):
                 await agent.ready()
         assert started() == []
-        monkeypatch.setattr(agents, "ADD_SECONDS", 30.0)
+        monkeypatch.setattr(remotes_ssh, "ADD_SECONDS", 30.0)
         await agent.ready()
         assert keys(tmp_path) == [key.public]
 
@@ -261,7 +261,7 @@ async def test_a_disk_that_hangs_stops_none_but_the_agents_callers(
 OWNER = """\
 import asyncio, sys
 from pathlib import Path
-from reconciler.remotes.agents import Agent
+from reconciler.git.remotes.ssh import Agent
 
 async def main():
     home, key, passphrase = map(Path, sys.argv[1:])

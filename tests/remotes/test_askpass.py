@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.remotes import askpass, memory_files
+from reconciler.git.remotes import credentials
 
 QUESTION = "Password for 'https://ada@git.example': "
 SECRET = "canary-  p@ss\\n $word%s 'é\" "
@@ -14,11 +14,11 @@ SECRET = "canary-  p@ss\\n $word%s 'é\" "
 
 def answer(tmp_path: Path, question: str, secret: str = SECRET) -> tuple[int, bytes, bytes]:
     """What it says to a question, as (status, output, errors)."""
-    with memory_files.open_memory_file(f"{secret}\n".encode()) as descriptor:
-        answer = memory_files.inherited_path(descriptor)
-        told = askpass.askpass_variables(QUESTION, answer, encoded="Password for 'https://%61da@git.example': ")
+    with credentials.open_memory_file(f"{secret}\n".encode()) as descriptor:
+        answer = credentials.inherited_path(descriptor)
+        told = credentials.askpass_variables(QUESTION, answer, encoded="Password for 'https://%61da@git.example': ")
         done = subprocess.run(
-            [askpass.install_askpass(tmp_path), question],
+            [credentials.install_askpass(tmp_path), question],
             env={"PATH": os.environ["PATH"], **told},
             pass_fds=[descriptor],
             capture_output=True,
@@ -53,7 +53,7 @@ def test_answers_no_other_question(tmp_path: Path, question: str) -> None:
 
 
 def test_is_for_its_owner_alone_and_replaces_what_was_there(tmp_path: Path) -> None:
-    (tmp_path / askpass.NAME).write_text("#!/bin/sh\necho old\n")
+    (tmp_path / credentials.NAME).write_text("#!/bin/sh\necho old\n")
     assert answer(tmp_path, QUESTION)[1] == f"{SECRET}\n".encode()
-    assert (tmp_path / askpass.NAME).stat().st_mode & 0o777 == 0o700
-    assert [path.name for path in tmp_path.iterdir()] == [askpass.NAME]
+    assert (tmp_path / credentials.NAME).stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in tmp_path.iterdir()] == [credentials.NAME]

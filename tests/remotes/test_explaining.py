@@ -7,10 +7,10 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import HEAD, RefHead
-from reconciler.remotes.explaining import explain, explained_fault, of_mirror
-from reconciler.remotes.mirrors import Mirror
-from reconciler.remotes.program import GitProgram, Output
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes.errors import explain, explained_fault, of_mirror
+from reconciler.git.remotes.mirrors import Mirror
+from reconciler.git.remotes.program import GitProgram, Output
+from reconciler.git.remotes.sources import Source
 from tests.remotes.shims import Shim
 from tests.repositories import Repository
 

@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.git.faults import RepositoryState
 from reconciler.git.refs import Followed, RefHead, RefKind
+from reconciler.git.remotes.following import Remotes
 from reconciler.git.snapshots import Snapshot
-from reconciler.remotes.following import Remotes
 from tests.remotes.followings import brought, commit, fault, files, source, tag
 from tests.remotes.shims import Shim
 from tests.repositories import Repository

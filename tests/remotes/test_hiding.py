@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from reconciler.remotes.hiding import BETWEEN, HIDDEN, is_guessable, joined_lines, redacted, secret_forms
+from reconciler.git.remotes.credentials import BETWEEN, HIDDEN, is_guessable, joined_lines, redacted, secret_forms
 
 SECRET = b"canary-p@ss word"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.git.remotes.https import LINE_BYTES, HttpAnswers
 from reconciler.model.text import visible
-from reconciler.remotes.http_answers import LINE_BYTES, HttpAnswers
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 URL = "https://git.example:8443/team/telemetry.git"

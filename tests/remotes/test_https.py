@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.remotes import https as ours
-from reconciler.remotes.credentials import Credentials
-from reconciler.remotes.explaining import explain
-from reconciler.remotes.https import Https
-from reconciler.remotes.program import GitProgram, Limits, Output
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes import https as ours
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.errors import explain
+from reconciler.git.remotes.https import Https
+from reconciler.git.remotes.program import GitProgram, Limits, Output
+from reconciler.git.remotes.sources import Source
 from tests.canaries import MARKER, leaks
 from tests.servers import forward, https
 from tests.servers.certificates import Authority

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.remotes import inspecting
-from reconciler.remotes.inspecting import Inspector
+from reconciler.git.remotes import local_repositories
+from reconciler.git.remotes.local_repositories import Inspector
 from tests.repositories import Repository
 
 pytestmark = pytest.mark.anyio
@@ -41,18 +41,18 @@ async def test_tells_what_is_wrong_with_it_and_when_that_is_mended(origin: Repos
 async def test_a_disk_that_hangs_holds_one_thread_until_it_answers(
     origin: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers, judged = threading.Event(), inspecting.why_unreadable
+    answers, judged = threading.Event(), local_repositories.why_unreadable
 
     def hanging(url: str, folder: Path, refs: tuple[str, ...], *, state: Path | None) -> GitFault | None:
         answers.wait(LONG)
         return judged(url, folder, refs, state=state)
 
-    monkeypatch.setattr(inspecting, "why_unreadable", hanging)
+    monkeypatch.setattr(local_repositories, "why_unreadable", hanging)
     inspector = Inspector("URL", origin.path, state=tmp_path / "state")
     slow = "URL did not answer within 0.01 seconds; look whether its disk hangs, or raise `timeout`"
     ends = await asyncio.gather(*(told(inspector, seconds=0.01) for _ in range(3)))
     assert ends == [(RepositoryState.UNREACHABLE, slow, False)] * 3
-    assert [thread.name for thread in threading.enumerate()].count(inspecting.THREAD_NAME) == 1
+    assert [thread.name for thread in threading.enumerate()].count(local_repositories.THREAD_NAME) == 1
     answers.set()
     await inspector.inspect(["HEAD"], seconds=LONG)
 
@@ -63,6 +63,6 @@ async def test_a_fault_of_the_program_is_not_waited_for(
     def faulty(*_: object, **__: object) -> None:
         raise KeyError("nobody foresaw it")
 
-    monkeypatch.setattr(inspecting, "why_unreadable", faulty)
+    monkeypatch.setattr(local_repositories, "why_unreadable", faulty)
     with pytest.raises(KeyError, match="nobody foresaw it"):
         await Inspector("URL", origin.path, state=tmp_path / "state").inspect(["HEAD"], seconds=LONG)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.git import refs
 from reconciler.git.refs import Listing
-from reconciler.remotes import listing
+from reconciler.git.remotes import local_repositories
 from tests.needs import require
 from tests.repositories import Repository
 
@@ -17,13 +17,13 @@ COMMIT, TAG = "a" * 40, "b" * 40
 
 def listed(repository: Repository, *names: str) -> Listing:
     told = subprocess.run(
-        [require("git"), *listing.COMMAND, f"{repository.path}/"],
-        input=listing.listing_request(names),
+        [require("git"), *local_repositories.COMMAND, f"{repository.path}/"],
+        input=local_repositories.listing_request(names),
         env={"GIT_PROTOCOL": "version=2"},
         check=True,
         capture_output=True,
     )
-    return listing.parse_listing(told.stdout)
+    return local_repositories.parse_listing(told.stdout)
 
 
 def by_ls_remote(repository: Repository, *names: str) -> Listing:
@@ -80,14 +80,14 @@ def line(text: str) -> str:
 )
 def test_anything_else_is_no_answer(output: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - what it says is shown to nobody
-        listing.parse_listing(output.encode())
+        local_repositories.parse_listing(output.encode())
 
 
 @given(st.binary(max_size=60))
 @example(line(f"{TAG} refs/tags/v1 peeled:{COMMIT}\n").encode() + b"0000")
 def test_whatever_comes_is_read_or_refused(output: bytes) -> None:
     try:
-        found = listing.parse_listing(output)
+        found = local_repositories.parse_listing(output)
     except ValueError:
         return
     assert all(map(refs.OBJECT_ID.fullmatch, found.refs.values()))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from reconciler.remotes.explaining import explain
-from reconciler.remotes.program import Output
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes.errors import explain
+from reconciler.git.remotes.program import Output
+from reconciler.git.remotes.sources import Source
 
 SECRET = "canary-in-another-file"
 

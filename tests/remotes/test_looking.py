@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import HEAD, RefHead
-from reconciler.remotes.following import AT_ONCE, OF_ONE_HOST, Remotes
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes.following import AT_ONCE, OF_ONE_HOST, Remotes
+from reconciler.git.remotes.sources import Source
 from tests.remotes.followings import branch, brought, fault, place, source, started, tag, until
 from tests.remotes.shims import Shim
 from tests.repositories import Repository

@@ -10,11 +10,11 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import HEAD, Followed, RefHead, RefKind
+from reconciler.git.remotes import mirrors, polls
+from reconciler.git.remotes.mirrors import Mirror
+from reconciler.git.remotes.program import GitProgram
+from reconciler.git.remotes.sources import Source
 from reconciler.git.snapshots import Snapshot
-from reconciler.remotes import looking, mirrors, sweeping, taking
-from reconciler.remotes.mirrors import Mirror
-from reconciler.remotes.program import GitProgram
-from reconciler.remotes.sources import Source
 from tests.remotes.shims import Shim
 from tests.repositories import Repository
 
@@ -42,9 +42,7 @@ def source(
 
 
 async def look(mirror: Mirror, wanted: Source) -> RefHead:
-    return the_one(
-        await looking.poll(mirror, wanted, [wanted.follows], probe=looking.PollProbe(time.monotonic)), wanted
-    )
+    return the_one(await polls.poll(mirror, wanted, [wanted.follows], probe=polls.PollProbe(time.monotonic)), wanted)
 
 
 async def fetch(mirror: Mirror, wanted: Source, head: RefHead) -> RefHead:
@@ -492,7 +490,7 @@ async def test_keeps_nothing_of_a_further_commit_that_fails_the_checks(mirror: M
     origin.write("a.yaml", "a")
     origin.commit()
     await fetched(mirror, source(origin))
-    packs = sweeping.pack_files(mirror.path)
+    packs = mirrors.pack_files(mirror.path)
     tree = origin.git("rev-parse", "HEAD^{tree}")
     bad = f"tree {tree}\nparent {origin.head()}\nauthor nobody\ncommitter nobody\n\nx\n"
     commit = origin.git("hash-object", "-t", "commit", "-w", "--stdin", "--literally", data=bad.encode())
@@ -500,7 +498,7 @@ async def test_keeps_nothing_of_a_further_commit_that_fails_the_checks(mirror: M
     with pytest.raises(GitFault) as found:
         await fetched(mirror, source(origin))
     assert found.value.of_head
-    assert sweeping.pack_files(mirror.path) == packs
+    assert mirrors.pack_files(mirror.path) == packs
     assert Repository(mirror.path).git("rev-parse", HEAD.private_ref) != commit
 
 
@@ -508,14 +506,14 @@ async def test_brings_no_further_commit_that_lacks_a_file(mirror: Mirror, origin
     origin.write("a.yaml", "a")
     origin.commit()
     await fetched(mirror, source(origin))
-    packs = sweeping.pack_files(mirror.path)
+    packs = mirrors.pack_files(mirror.path)
     origin.write("b.yaml", "b")
     origin.commit()
     blob = origin.git("rev-parse", "HEAD:b.yaml")
     (origin.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(GitFault):
         await fetched(mirror, source(origin))
-    assert sweeping.pack_files(mirror.path) == packs
+    assert mirrors.pack_files(mirror.path) == packs
 
 
 async def test_packs_are_joined_when_they_have_grown_much(
@@ -639,7 +637,7 @@ async def test_a_change_that_is_too_large_for_a_moment_is_fetched(
     origin.write("a.yaml", "a")
     origin.commit()
     await fetched(mirror, source(origin))
-    monkeypatch.setattr(taking, "MAX_PACK_BYTES", 1000)
+    monkeypatch.setattr(mirrors, "MAX_PACK_BYTES", 1000)
     origin.write("b.yaml", os.urandom(1000).hex())
     origin.commit()
     shim = Shim(tmp_path / "shim", monkeypatch)

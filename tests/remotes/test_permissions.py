@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.remotes import permissions
+from reconciler.git.remotes import credentials
 from tests.repositories import Repository
 
 ROOT = Path(__file__).parents[2]
@@ -82,11 +82,11 @@ def test_behind_a_link_is_told_as_well(folder: Path) -> None:
 def test_that_may_be_read_is_read(folder: Path) -> None:
     source = Repository.init(folder / "source")
     source.commit()
-    assert permissions.unreadable(source.path) is None
+    assert credentials.unreadable(source.path) is None
     assert looked(folder, source.path) == "refs/heads/main"
 
 
 @pytest.mark.parametrize("name", ["missing", "file", "file/below"])
 def test_is_no_repository_at_all(folder: Path, name: str) -> None:
     (folder / "file").write_text("text")
-    assert permissions.unreadable(folder / name) is None
+    assert credentials.unreadable(folder / name) is None

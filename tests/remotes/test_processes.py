@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.git.remotes import processes as ours
+from reconciler.git.remotes.processes import Child, Command, FolderGone
 from reconciler.model.errors import Refused
-from reconciler.remotes import processes as ours
-from reconciler.remotes import spawning
-from reconciler.remotes.processes import Command, FolderGone
-from reconciler.remotes.spawning import Child
 from tests.servers import processes
 from tests.waiting import until
 
@@ -61,14 +59,14 @@ async def test_nothing_stays_of_a_run_that_is_cancelled_twice(tmp_path: Path, tu
 async def test_no_pipe_stays_open_of_a_start_that_was_cancelled_though_another_process_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, real, number = descriptors(), spawning.start_child, tmp_path / "number"
+    before, real, number = descriptors(), ours.start_child, tmp_path / "number"
 
     async def start(*arguments: Any, **named: Any) -> Child:
         child = await real(*arguments, **named)
         await until(number.exists)
         return child
 
-    monkeypatch.setattr(spawning, "start_child", start)
+    monkeypatch.setattr(ours, "start_child", start)
     script = f"setsid sh -c 'echo $$ > {tmp_path}/new; mv {tmp_path}/new {number}; exec sleep 987' & wait"
     task = asyncio.create_task(ours.run_command(command(tmp_path, "/bin/sh", "-c", script)))
     await asyncio.sleep(0)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.remotes import errors
+from reconciler.git.remotes.program import GitProgram, Limits, Output
+from reconciler.git.remotes.sources import MAX_MEMORY_BYTES, Source
 from reconciler.model.errors import Refused
-from reconciler.remotes import explaining
-from reconciler.remotes.program import GitProgram, Limits, Output
-from reconciler.remotes.sources import MAX_MEMORY_BYTES, Source
 from tests.canaries import leaks
 from tests.remotes.shims import Shim
 from tests.repositories import Repository
@@ -221,7 +221,7 @@ async def test_names_the_signal_that_ended_git(program: GitProgram, name: str) -
     # The shell that runs an alias is a child of git.
     output = await program.run("-c", f"alias.end=!kill -{name} $PPID", "end", limits=LIMITS)
     assert (output.stderr, output.notes) == ("", (f"the signal SIG{name} ended git",))
-    said = explaining.explain(Source(url="/srv/a"), output).message
+    said = errors.explain(Source(url="/srv/a"), output).message
     assert said == f"/srv/a cannot be read (the signal SIG{name} ended git); mend that, and it is read"
 
 
@@ -254,7 +254,7 @@ async def test_a_look_is_under_the_limit_of_memory_with_all_that_it_starts(
 def test_says_that_a_remote_takes_too_much_memory() -> None:
     url = "https://a.example/x"
     said = "fatal: Out of memory, malloc failed (tried to allocate 8589934593 bytes)\nfatal: index-pack died\n"
-    fault = explaining.explain(Source(url=url), Output(128, b"", said, truncated=False))
+    fault = errors.explain(Source(url=url), Output(128, b"", said, truncated=False))
     assert (fault.state, fault.lasting, fault.message) == (
         RepositoryState.UNREACHABLE,
         True,

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.remotes.progress import ObjectLimit
+from reconciler.git.remotes.program import ObjectLimit
 
 TOO_MANY = "it sends 4000 objects, and one fetch may bring 1000"
 PROGRESS = (

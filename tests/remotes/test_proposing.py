@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.refs import Followed, RefKind
+from reconciler.git.refs import Followed, ProposalNotFound, RefKind
+from reconciler.git.remotes.following import Remotes
+from reconciler.git.remotes.proposals import Proposal
 from reconciler.model.errors import Refused
-from reconciler.remotes.following import Remotes
-from reconciler.remotes.proposable import ProposalNotFound
-from reconciler.remotes.proposing import Proposal
 from tests.remotes.followings import branch, brought, commit, source, until
 from tests.remotes.proposals import PULL, followed, fork, packed, propose
 from tests.remotes.shims import Shim

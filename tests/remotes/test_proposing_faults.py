@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.remotes.credentials import Credentials
-from reconciler.remotes.finding import PAUSE_SECONDS
-from reconciler.remotes.following import PROPOSED_OF_ONE_HOST, Following, Remotes
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.following import PROPOSED_OF_ONE_HOST, Following, Remotes
+from reconciler.git.remotes.proposals import PAUSE_SECONDS
+from reconciler.git.remotes.sources import Source
 from tests.remotes.followings import brought, place, until
 from tests.remotes.proposals import PULL, files_of, followed, fork, propose
 from tests.remotes.shims import Shim
@@ -191,7 +191,7 @@ async def test_a_slow_proposal_ends_in_time_and_delays_nothing_that_is_followed(
 async def test_slow_proposals_take_no_slot_of_what_is_followed(
     remotes: Remotes, forge: Forge, shim: Shim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.remotes.following.AT_ONCE", 1)
+    monkeypatch.setattr("reconciler.git.remotes.following.AT_ONCE", 1)
     with https.serving(forge.folder) as server:
         followed = [
             remotes.follow(Source(url=server.url(), credentials=Credentials(username=f"u{number}")))

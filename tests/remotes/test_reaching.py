@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.remotes.reaching import MOST_IN_STORE, MOST_STORES, Astray, NoRepository, RepositoryReach
+from reconciler.git.remotes.local_repositories import MOST_IN_STORE, MOST_STORES, Astray, NoRepository, RepositoryReach
 from tests import needs
 from tests.repositories import Repository
 

@@ -3,9 +3,9 @@
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.remotes import following as followings_of_one
+from reconciler.git.remotes.following import Following, Remotes
 from reconciler.git.snapshots import Snapshot
-from reconciler.remotes import following as followings_of_one
-from reconciler.remotes.following import Following, Remotes
 from tests.remotes.followings import branch, brought, private_refs, source
 from tests.remotes.shims import Shim
 from tests.repositories import Repository

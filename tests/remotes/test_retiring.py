@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.remotes.following import Remotes
+from reconciler.git.remotes.following import Remotes
 from tests.remotes.followings import brought, source, until
 from tests.repositories import Repository
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.remotes.rounds import SharedAnswer, SharedCalls
-from reconciler.remotes.slots import ConcurrencyLimit
+from reconciler.git.remotes.concurrency import ConcurrencyLimit, SharedAnswer, SharedCalls
 
 pytestmark = pytest.mark.anyio
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.remotes.credentials import Credentials
-from reconciler.remotes.explaining import explain
-from reconciler.remotes.program import Output
-from reconciler.remotes.sayings import NOTED, OF_SCHEME
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.error_table import NOTED, OF_SCHEME
+from reconciler.git.remotes.errors import explain
+from reconciler.git.remotes.program import Output
+from reconciler.git.remotes.sources import Source
 
 SOURCE = "https://git.example/a.git"
 OVER_SSH = "ssh://git@git.example/a.git"

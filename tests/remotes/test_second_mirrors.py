@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.remotes import second_mirrors
-from reconciler.remotes.following import Remotes
-from reconciler.remotes.proposable import ProposalNotFound
+from reconciler.git.refs import ProposalNotFound
+from reconciler.git.remotes import proposals
+from reconciler.git.remotes.following import Remotes
 from tests.remotes.followings import until
 from tests.remotes.proposals import PULL, files_of, followed, fork, packed, propose
 from tests.remotes.shims import Shim
@@ -40,7 +40,7 @@ def names(folder: Path) -> list[str]:
 async def test_only_what_was_asked_for_last_is_found_by_its_commit(
     remotes: Remotes, origin: Repository, copy: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(second_mirrors, "MOST_HELD", 2)
+    monkeypatch.setattr(proposals, "MOST_HELD", 2)
     following = await followed(remotes, origin.path)
     proposed = pulls(copy, origin, number=3)
     first, second, third = proposed
@@ -58,7 +58,7 @@ async def test_only_what_was_asked_for_last_is_found_by_its_commit(
 async def test_it_is_made_anew_when_it_holds_many_packs_and_the_one_before_stays_until_the_next(
     remotes: Remotes, origin: Repository, copy: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(second_mirrors, "MANY_PACKS", 2)
+    monkeypatch.setattr(proposals, "MANY_PACKS", 2)
     following = await followed(remotes, origin.path)
     found = [await following.proposing.propose(ref) for ref in pulls(copy, origin, number=5)]
     assert [str(one.proposals).rpartition("-")[2] for one in found] == list("11223")
@@ -123,7 +123,7 @@ async def test_it_is_made_anew_with_the_mirror_that_it_borrows_from(
 async def test_nothing_is_left_once_nobody_follows_the_remote(
     remotes: Remotes, origin: Repository, copy: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(second_mirrors, "MANY_PACKS", 1)
+    monkeypatch.setattr(proposals, "MANY_PACKS", 1)
     following = await followed(remotes, origin.path)
     for ref in pulls(copy, origin, number=2):
         await following.proposing.propose(ref)

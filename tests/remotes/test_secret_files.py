@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.remotes import secret_files
+from reconciler.git.remotes import credentials
 
 SETTING = "credentials.passwordFile"
 
@@ -14,7 +14,7 @@ SETTING = "credentials.passwordFile"
 def refusal(path: Path) -> str:
     """What is said of a file that is of no use; never anything of its content."""
     with pytest.raises(GitFault) as caught:
-        secret_files.secret_line(path, SETTING)
+        credentials.secret_line(path, SETTING)
     assert caught.value.state is RepositoryState.UNAUTHORIZED
     assert not caught.value.transient
     assert "canary-" not in caught.value.message
@@ -26,7 +26,7 @@ def refusal(path: Path) -> str:
 @pytest.mark.parametrize("content", [b"canary-a b\xe9", b"canary-a b\xe9\n", b"canary-a b\xe9\r\n"])
 def test_takes_the_line_without_its_end(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
-    assert secret_files.secret_line(tmp_path / "file", SETTING) == b"canary-a b\xe9"
+    assert credentials.secret_line(tmp_path / "file", SETTING) == b"canary-a b\xe9"
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import HEAD, RefHead
-from reconciler.remotes import looking, mirrors, signers, sweeping
-from reconciler.remotes.credentials import Credentials
-from reconciler.remotes.following import Remotes
-from reconciler.remotes.program import GitProgram
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes import mirrors, polls, verification
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.following import Remotes
+from reconciler.git.remotes.program import GitProgram
+from reconciler.git.remotes.sources import Source
 from tests.remotes.followings import branch, brought, commit, fault, files, place, private_refs, source, tag, until
 from tests.remotes.shims import Shim
 from tests.repositories import Repository
@@ -80,7 +80,7 @@ async def test_all_who_fetch_at_once_share_one_fetch(remotes: Remotes, origin: R
 async def test_more_than_fit_one_command_line_are_asked_for_in_parts(
     remotes: Remotes, origin: Repository, shim: Shim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "MOST_ASKED", 2)
+    monkeypatch.setattr(polls, "MOST_ASKED", 2)
     monkeypatch.setattr(mirrors, "MOST_FETCHED", 2)
     names = ["a", "b", "c", "d", "e"]
     for name in names:
@@ -189,7 +189,7 @@ async def test_a_rebuild_that_is_cancelled_ends_no_sooner_than_what_it_removes(
         begun.set()
         may_end.wait(30)
 
-    monkeypatch.setattr(sweeping, "remove_files", remove)
+    monkeypatch.setattr(mirrors, "remove_files", remove)
     rebuild = asyncio.create_task(one.rebuild(one.generation))
     assert await asyncio.to_thread(begun.wait, 30)
     rebuild.cancel()
@@ -240,7 +240,7 @@ async def test_the_same_head_is_checked_once_for_all(
     remotes: Remotes, origin: Repository, shim: Shim, tmp_path: Path
 ) -> None:
     ada, eve = (Signer.make(tmp_path, name) for name in ("ada", "eve"))
-    good, bad = (signers.read_signers(allow(tmp_path / f"of {signer.name}", signer)) for signer in (ada, eve))
+    good, bad = (verification.read_signers(allow(tmp_path / f"of {signer.name}", signer)) for signer in (ada, eve))
     sign_with(origin, ada)
     origin.commit()
     followed = [remotes.follow(source(origin)) for _ in range(10)]
@@ -260,11 +260,11 @@ async def test_the_same_head_is_checked_once_for_all(
 async def test_remotes_share_how_many_signatures_are_checked_at_once(
     origin: Repository, shim: Shim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.remotes.following.AT_ONCE", 1)
+    monkeypatch.setattr("reconciler.git.remotes.following.AT_ONCE", 1)
     remotes = Remotes(lambda source: place(tmp_path / "state", source), clock=time.monotonic)
     other = Repository.init(tmp_path / "other")
     other.commit()
-    allowed = signers.read_signers(allow(tmp_path / "signers", Signer.make(tmp_path, "ada")))
+    allowed = verification.read_signers(allow(tmp_path / "signers", Signer.make(tmp_path, "ada")))
     followed = [remotes.follow(source(one)) for one in (origin, other)]
     heads = [await brought(one) for one in followed]
     busy, met = tmp_path / "busy", tmp_path / "met"

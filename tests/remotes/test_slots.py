@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.remotes.slots import ConcurrencyLimit, ConcurrencySlot
+from reconciler.git.remotes.concurrency import ConcurrencyLimit, ConcurrencySlot
 
 pytestmark = pytest.mark.anyio
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from reconciler.git.remotes.sources import Source
 from reconciler.model.errors import Refused
-from reconciler.remotes.sources import Source
 
 
 @pytest.mark.parametrize(

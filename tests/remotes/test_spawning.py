@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from reconciler.remotes import spawning
-from reconciler.remotes.spawning import Child, ChildPipe
+from reconciler.git.remotes import processes as remotes_processes
+from reconciler.git.remotes.processes import Child, ChildPipe
 from tests.servers import processes
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ PROGRAMS = 300  # enough to meet it nearly always
 async def start(folder: Path, script: str) -> Child:
     environment = {"PATH": os.environ["PATH"], "WORD": "hello"}
     arguments = ("/bin/sh", "-c", script)
-    return await spawning.start_child(
+    return await remotes_processes.start_child(
         arguments, folder=folder, environment=environment, descriptors=(), stdin=asyncio.subprocess.DEVNULL
     )
 
@@ -136,7 +136,7 @@ async def test_a_hundred_at_a_time(tmp_path: Path) -> None:
 async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     before = descriptors()
     with pytest.raises(FileNotFoundError):
-        await spawning.start_child(
+        await remotes_processes.start_child(
             ("no-such-program",), folder=tmp_path, environment={"PATH": "/bin"}, descriptors=(), stdin=-3
         )
     assert descriptors() == before

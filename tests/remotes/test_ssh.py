@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.remotes.credentials import Credentials
-from reconciler.remotes.program import GitProgram, Limits, Output
-from reconciler.remotes.ssh import Ssh, ssh_command
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.program import GitProgram, Limits, Output
+from reconciler.git.remotes.ssh import Ssh, ssh_command
 from tests import needs
 from tests.servers import ssh
 

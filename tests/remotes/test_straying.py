@@ -13,11 +13,11 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead, following
-from reconciler.remotes import https as ours
-from reconciler.remotes import looking
-from reconciler.remotes.mirrors import Mirror
-from reconciler.remotes.program import GitProgram
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes import https as ours
+from reconciler.git.remotes import polls
+from reconciler.git.remotes.mirrors import Mirror
+from reconciler.git.remotes.program import GitProgram
+from reconciler.git.remotes.sources import Source
 from tests.repositories import Repository
 from tests.servers import https
 
@@ -92,7 +92,7 @@ async def test_nothing_of_a_fetch_without_the_smart_protocol_is_kept(
         mirror = Mirror(tmp_path / "one.git", GitProgram(tmp_path / "home", url=url), url=url)
         await mirror.ensure()
         source = Source(url=url, follows=FOLLOWED)
-        found = await looking.poll(mirror, source, [FOLLOWED], probe=looking.PollProbe(time.monotonic))
+        found = await polls.poll(mirror, source, [FOLLOWED], probe=polls.PollProbe(time.monotonic))
         assert found == {FOLLOWED: RefHead("refs/heads/main", first)}
         await mirror.fetch(source, {FOLLOWED: RefHead("refs/heads/main", first)})
     before = held(mirror)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.remotes import taking
+from reconciler.git.remotes import mirrors
 
 OLD, NEW, NONE = "1" * 40, "2" * 40, "0" * 40
 
@@ -25,13 +25,13 @@ def told(*changes: tuple[str, str, str, str]) -> bytes:
 def test_each_kind_of_change_leads_to_what_is_new(
     change: tuple[str, str, str, str], leads_to: set[tuple[str, str]]
 ) -> None:
-    assert taking.leads_to(told(change)) == leads_to
+    assert mirrors.leads_to(told(change)) == leads_to
 
 
 def test_a_path_is_no_change_whatever_it_looks_like() -> None:
     path = f":100644 100644 {OLD} {NONE} M"
-    assert taking.leads_to(f":100644 100644 {OLD} {NEW} M\0{path}\0\0".encode()) == {(NEW, "blob")}
-    assert taking.leads_to(b"") == set()
+    assert mirrors.leads_to(f":100644 100644 {OLD} {NEW} M\0{path}\0\0".encode()) == {(NEW, "blob")}
+    assert mirrors.leads_to(b"") == set()
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_a_path_is_no_change_whatever_it_looks_like() -> None:
 )
 def test_what_is_not_understood_is_not_taken_for_nothing(changed: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        taking.leads_to(changed)
+        mirrors.leads_to(changed)

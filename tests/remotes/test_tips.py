@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.remotes.following import Remotes
-from reconciler.remotes.tips import MOST, SECONDS, RefCache
+from reconciler.git.remotes.following import Remotes
+from reconciler.git.remotes.polls import MOST, SECONDS, RefCache
 from tests.remotes.followings import place
 from tests.remotes.proposals import PULL, followed, fork, propose
 from tests.remotes.shims import Shim

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.remotes.following import Remotes
-from reconciler.remotes.sources import Source
+from reconciler.git.remotes.following import Remotes
+from reconciler.git.remotes.sources import Source
 from tests.remotes.followings import branch, brought, fault, source
 from tests.remotes.shims import Shim
 from tests.repositories import Repository

@@ -7,9 +7,9 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
+from reconciler.git.remotes import verification
+from reconciler.git.remotes.program import GitProgram
 from reconciler.model.errors import Transient
-from reconciler.remotes import signers, verifying
-from reconciler.remotes.program import GitProgram
 from tests.git.test_signatures import COMMIT, with_header
 from tests.remotes.shims import Shim
 from tests.repositories import Repository
@@ -48,7 +48,7 @@ class Scene:
     async def verify(self, head: RefHead) -> None:
         """Ask."""
         mirror = self.repository.path / ".git"
-        await verifying.verify_head(head, signers.read_signers(self.file), mirror=mirror, program=self._program)
+        await verification.verify_head(head, verification.read_signers(self.file), mirror=mirror, program=self._program)
 
     async def refuses(self, head: RefHead, why: str) -> None:
         """The head is not applied, for this reason."""
@@ -177,13 +177,13 @@ async def test_is_refused_when_its_tag_leads_elsewhere(scene: Scene) -> None:
 async def test_is_refused_when_tags_of_tags_do_not_end(scene: Scene) -> None:
     head = scene.commit(scene.ada)
     scene.tag("v0", None)
-    for number in range(verifying.MOST_TAGS):
+    for number in range(verification.MOST_TAGS):
         last = scene.tag(f"v{number + 1}", None, f"v{number}")
     await scene.refuses(head._replace(tag=last), f"the tag {last[:12]} does not lead to {head.commit[:12]}")
 
 
 async def test_is_refused_when_it_is_larger_than_a_commit_is(scene: Scene) -> None:
-    head = scene.stored(COMMIT + b"x" * verifying.MOST_OBJECT_BYTES)
+    head = scene.stored(COMMIT + b"x" * verification.MOST_OBJECT_BYTES)
     await scene.refuses(head, f"the commit {head.commit[:12]} has more than 1048576 bytes")
 
 
@@ -241,7 +241,7 @@ def left(home: Path) -> tuple[int, list[Path]]:
 def unusable(path: Path) -> str:
     """Why a file of signers cannot be used."""
     with pytest.raises(GitFault) as caught:
-        signers.read_signers(path)
+        verification.read_signers(path)
     assert caught.value.state is RepositoryState.UNSIGNED
     return caught.value.message.removeprefix(f"the file of signers {path} ").removesuffix(
         "; until then no new head is applied"
@@ -256,7 +256,7 @@ def test_a_file_of_signers_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     assert unusable(path) == nobody
     path.write_text(" \n# a@x ssh-ed25519 AAAA\n\t\n")
     assert unusable(path) == nobody
-    path.write_bytes(b"a\n" * signers.MOST_BYTES)
+    path.write_bytes(b"a\n" * verification.MOST_BYTES)
     assert unusable(path) == "has more than 1048576 bytes; name fewer signers"
     path.unlink()
     os.mkfifo(path)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import watchfiles
 
-from reconciler.remotes import watching
-from reconciler.remotes.watching import WatchEnded, Watcher
+from reconciler.git.remotes import watching
+from reconciler.git.remotes.watching import WatchEnded, Watcher
 from tests.repositories import Repository
 
 pytestmark = pytest.mark.anyio

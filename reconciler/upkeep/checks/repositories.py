@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.git.refs import RefHead
+from reconciler.git.remotes.following import Remotes
+from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.sources import Source
 from reconciler.model.errors import ReconcilerError
-from reconciler.remotes.following import Remotes
-from reconciler.remotes.sharing import RemotePlace
-from reconciler.remotes.sources import Source
 from reconciler.upkeep.findings import DoctorFinding, error, ok
 
 NAME = "repositories"

@@ -1,0 +1,142 @@
+"""Which files of a tree are read as documents, and which are ignored."""
+
+import codecs
+from collections.abc import Mapping, Sequence
+
+from reconciler.git import trees
+from reconciler.model import documents, gitignore
+from reconciler.model.errors import Refused
+from reconciler.model.gitignore import Pattern
+
+# Which paths the `.serviceignore` files of a tree leave out: gitignore(5), at any depth.
+#
+# Pure: the files' texts come in. The pattern language of one line is in `patterns`.
+
+FILE_NAME = ".serviceignore"
+MAX_IGNORE_BYTES = 64 * 1024  # of one ignore file; the reader refuses a larger one
+MAX_PATTERNS = 1000  # in one ignore file: every file below is held against each of them
+
+
+def decoded_ignore_file(data: bytes) -> str:
+    """Return the text of an ignore file.
+
+    Raises Refused for text that is not UTF-8. It must not count as empty: what it leaves out would be applied.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(_wrong_text(data, f"byte 0x{data[error.start]:02X}")) from None
+    if "\0" in text:  # so has UTF-16 without a mark, which is valid UTF-8 where all of it is ASCII
+        raise Refused(_wrong_text(data, "a NUL character"))
+    return text
+
+
+def _wrong_text(data: bytes, found: str) -> str:
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data
+    told = "is UTF-16, which PowerShell writes" if is_wide else "is not UTF-8"
+    return f"its text {told} ({found}); save it as UTF-8"
+
+
+class IgnoreRules:
+    """The ignore files below `root`, the configured folder.
+
+    `texts` has them by their folder's path from the repository's root ('' for the root). Raises Refused for one with
+    too many patterns. Answers are remembered, so keep it for one read.
+    """
+
+    def __init__(self, texts: Mapping[str, str], *, root: str = "") -> None:
+        self.root = tuple(trees.parts(root))
+        self._patterns = {tuple(trees.parts(folder)): _parse(folder, text) for folder, text in texts.items()}
+        self._folders: dict[tuple[str, ...], bool] = {}
+
+    @property
+    def count(self) -> int:
+        """How many patterns there are."""
+        return sum(map(len, self._patterns.values()))
+
+    def ignored(self, path: str) -> bool:
+        """Whether a file is left out, by itself or with a folder above it."""
+        if not self._patterns:
+            return False
+        names = tuple(path.split("/"))
+        return self._folder_ignored(names[:-1]) or self._last_word(names, is_folder=False)
+
+    def ignored_folder(self, path: str) -> bool:
+        """Whether a folder is left out, by itself or with one above it: whatever stands below is, too."""
+        return bool(self._patterns) and self._folder_ignored(tuple(trees.parts(path)))
+
+    def _folder_ignored(self, names: tuple[str, ...]) -> bool:
+        # Below an ignored folder nothing is taken in again, as in Git, which does not even look there.
+        if len(names) <= len(self.root):
+            return False
+        known = self._folders.get(names)
+        if known is None:
+            known = self._folder_ignored(names[:-1]) or self._last_word(names, is_folder=True)
+            self._folders[names] = known
+        return known
+
+    def _last_word(self, names: tuple[str, ...], *, is_folder: bool) -> bool:
+        """What the last line that matches says, in the nearest ignore file that has one."""
+        for depth in range(len(names) - 1, -1, -1):
+            for pattern in self._patterns.get(names[:depth], ()):
+                if pattern.matches(names[depth:], is_folder=is_folder):
+                    return not pattern.included
+        return False
+
+
+def _parse(folder: str, text: str) -> tuple[Pattern, ...]:
+    """The patterns of one ignore file, the last line first."""
+    lines = text.removeprefix("\ufeff").split("\n")
+    found = [pattern for line in lines if (pattern := gitignore.parse(line)) is not None]
+    if len(found) > MAX_PATTERNS:
+        path = "/".join([*trees.parts(folder), FILE_NAME])
+        raise Refused(f"{path} has {len(found)} patterns, and at most {MAX_PATTERNS} are allowed; use wildcards")
+    return tuple(reversed(found))
+
+
+# Which files of a tree are read as documents. Pure; whether such a file can be read is not decided here.
+
+
+def _lines(patterns: Sequence[str], root: str) -> IgnoreRules:
+    return IgnoreRules({root: "\n".join(patterns)} if patterns else {}, root=root)
+
+
+class FileGlobs:
+    """What the settings say of files: `include` and `exclude`, gitignore(5) patterns relative to the folder `root`.
+
+    Answers are remembered, so keep it for one read.
+    """
+
+    def __init__(self, *, include: Sequence[str] = (), exclude: Sequence[str] = (), root: str = "") -> None:
+        self._include = _lines(include, root) if include else None
+        self._exclude = _lines(exclude, root)
+
+    def choose(self, path: str) -> bool:
+        """Whether a file counts: it is included, by itself or with a folder above it, and not excluded."""
+        return (self._include is None or self._include.ignored(path)) and not self.excluded(path)
+
+    def excluded(self, path: str) -> bool:
+        """Whether a file is excluded, by itself or with a folder above it."""
+        return self._exclude.ignored(path)
+
+    def excluded_folder(self, path: str) -> bool:
+        """Whether whatever stands in a folder, or below it, is excluded with it."""
+        return self._exclude.ignored_folder(path)
+
+
+EVERYTHING = FileGlobs()
+
+
+def is_considered(path: str, ignore: IgnoreRules, globs: FileGlobs = EVERYTHING) -> bool:
+    """Whether a file counts: a document by its ending, in no folder that begins with a dot, chosen and not ignored.
+
+    Symlinks, submodules and files with hostile names are considered by the same rule. Since their content is never
+    taken (`File.readable`), one of them is a file that cannot be read, not one that is absent.
+    """
+    if documents.syntax_of(path) is None:
+        return False
+    if path.startswith(".") or "/." in path:
+        folders = path.split("/")[len(ignore.root) : -1]
+        if any(folder.startswith(".") for folder in folders):
+            return False
+    return globs.choose(path) and not ignore.ignored(path)

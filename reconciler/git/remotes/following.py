@@ -1,0 +1,171 @@
+"""Which remotes are followed, by which repository, and until when."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import Followed, RefHead, RefKind
+from reconciler.git.remotes import mirrors
+from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteTally
+from reconciler.git.remotes.proposals import Proposals, Proposing
+from reconciler.git.remotes.shared import Address, Remote, RemotePlace
+from reconciler.git.remotes.sources import Source
+from reconciler.git.remotes.verification import AllowedSigners
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 64  # git programs that talk to remotes; and as many that read repositories and mirrors on this machine
+OF_ONE_HOST = 8  # of those that talk to remotes: a host that does not answer takes no more of them
+INSISTING = 8  # on top of either, for what a person waits for when no other is free
+PROPOSED = 8  # remotes that are asked for what is proposed at a time; and as many repositories on this machine
+PROPOSED_OF_ONE_HOST = 4
+RECALLS = 3  # for one mirror: a server may refuse in words that nobody knows, and that must not last
+REFUSED = frozenset(
+    {RepositoryState.BRANCH_MISSING, RepositoryState.UNSUPPORTED_FORMAT}
+)  # of a commit that is fetched by its id
+
+
+class Following:
+    """One repository's side of a remote."""
+
+    def __init__(self, remote: Remote, source: Source, proposals: Proposals) -> None:
+        self.proposing = Proposing(proposals, source)
+        self._remote = remote
+        self._follows = source.follows
+        self._taken = float("-inf")  # when the last look that it was told of began
+        self._recalled_to: int | None = None  # the generation of the mirror that need not be filled any more
+        self._recalls_failed = 0  # since one came to an end
+
+    @property
+    def path(self) -> Path:
+        """The mirror's folder."""
+        return self._remote.place.mirror
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the mirror was made, or found, by this process."""
+        return self._remote.is_ready
+
+    @property
+    def generation(self) -> int:
+        """Which mirror it is, for `rebuild`."""
+        return self._remote.generation
+
+    async def look(self, *, patience: float = 0.0, insists: bool = False) -> RefHead:
+        """Where what is followed is now. Raises GitFault.
+
+        A look that another repository's began less than `patience` seconds ago counts too, but each only once. Who
+        `insists` asks a remote that wants to be left alone. A commit is where it is: nobody is asked.
+        """
+        if self._follows.is_fixed:
+            return RefHead(self._follows.full, self._follows.name)
+        since = max(self._remote.clock() - patience, self._taken) if patience else self._remote.clock()
+        answer = await self._remote.look(self._follows, since=since, insists=insists)
+        self._taken = answer.began
+        return answer.value()
+
+    async def bring(self, head: RefHead, *, insists: bool = False) -> RefHead:
+        """Have the mirror hold the head with all its history; the answer is what it holds. Raises GitFault."""
+        return await self._remote.bring(self._follows, head, insists=insists)
+
+    async def recall(self, commit: str, *, insists: bool = False) -> None:
+        """Have the mirror hold a commit that was brought once, though nothing may lead to it any more. Raises GitFault.
+
+        Asked once for each mirror, for nothing is ever dropped from one. It is no fault that the remote does not have
+        the commit any more, or gives none out by its id: then the mirror lacks it.
+        """
+        generation = self._remote.generation
+        if self._recalled_to == generation:
+            return
+        if not self._remote.has_head(commit):
+            await self._fetch_again(Followed(RefKind.COMMIT, commit), insists=insists)
+        self._recalled_to, self._recalls_failed = generation, 0
+
+    async def _fetch_again(self, wanted: Followed, *, insists: bool) -> None:
+        try:
+            await self._remote.bring(wanted, RefHead(wanted.full, wanted.name), insists=insists)
+        except GitFault as fault:
+            if fault.state in REFUSED or fault.of_head:
+                return
+            if fault.retry_after is None:
+                self._recalls_failed += 1
+            if self._recalls_failed < RECALLS:
+                raise
+
+    async def verify(self, head: RefHead, allowed: AllowedSigners) -> None:
+        """Return when a head that was brought is signed by one of these. Raises GitFault, Transient."""
+        await self._remote.verify(head, allowed)
+
+    async def rebuild(self, generation: int) -> None:
+        """Make the mirror of `generation` anew, once for all who share it. Raises GitFault."""
+        await self._remote.rebuild(generation)
+
+
+class Remotes:
+    """Every remote that is followed. `places` says where the files of each are; `clock` is monotonic, in seconds."""
+
+    def __init__(self, places: Callable[[Source], RemotePlace], *, clock: Callable[[], float]) -> None:
+        self._places = places
+        self._clock = clock
+        self._remotes: dict[Address, Remote] = {}
+        self.tally = RemoteTally()
+        # Apart, so that slow remotes never delay what is on this machine.
+        self._remote_slots = ConcurrencyLimit(AT_ONCE, each=OF_ONE_HOST, beyond=INSISTING)
+        self._local_slots = ConcurrencyLimit(AT_ONCE, beyond=INSISTING)
+        self._proposals: dict[Address, Proposals] = {}
+        # Apart from these, so that what is proposed never delays what is followed.
+        self._remote_proposal_slots = ConcurrencyLimit(PROPOSED, each=PROPOSED_OF_ONE_HOST)
+        self._local_proposal_slots = ConcurrencyLimit(PROPOSED)
+
+    def follow(self, source: Source) -> Following:
+        """Begin to follow something of a remote; `keep` says when it ends."""
+        address = source.url, source.credentials
+        if address not in self._remotes:
+            slots = self._local_slots if source.is_local else self._remote_slots
+            remote = self._remotes[address] = Remote(
+                address,
+                self._places(source),
+                slots=slots,
+                own_slots=self._local_slots,
+                clock=self._clock,
+                tally=self.tally,
+            )
+            slots = self._local_proposal_slots if source.is_local else self._remote_proposal_slots
+            self._proposals[address] = Proposals(remote, slots=slots)
+        remote = self._remotes[address]
+        remote.sources |= {source}
+        return Following(remote, source, self._proposals[address])
+
+    async def keep(self, sources: Iterable[Source]) -> None:
+        """Follow exactly these from now on; nobody may wait for anything else, and what was fetched of it goes."""
+        kept: dict[Address, list[Source]] = {}
+        for source in sources:
+            kept.setdefault((source.url, source.credentials), []).append(source)
+        unused = self._remotes.keys() - kept.keys()
+        gone = [self._remotes.pop(address) for address in unused]
+        proposals = [self._proposals.pop(address) for address in unused]
+        for address, remote in self._remotes.items():
+            remote.follow(kept[address])
+        await asyncio.gather(*(each.close() for each in proposals))
+        await _close(gone)
+        folders = [folder for remote in gone for folder in (remote.place.mirror, remote.place.home)]
+        folders += [folder for each in proposals for folder in each.folders]
+        mirrors.remove_retired(await asyncio.to_thread(mirrors.retire_folder, folders))
+
+    async def close(self) -> None:
+        """Follow nothing any more; the mirrors stay for the next process."""
+        gone, proposals = list(self._remotes.values()), list(self._proposals.values())
+        self._remotes.clear()
+        self._proposals.clear()
+        await asyncio.gather(*(each.close() for each in proposals))
+        await _close(gone)
+
+
+async def _close(remotes: list[Remote]) -> None:
+    """Close them together, for each may take seconds; a fault of one keeps no other from its end."""
+    ends = await asyncio.gather(*(remote.close() for remote in remotes), return_exceptions=True)
+    for remote, end in zip(remotes, ends, strict=True):
+        if end is not None:
+            log.error("What was kept for %s did not end as it should.", remote.url, exc_info=end)

@@ -1,0 +1,519 @@
+"""A mirror: a bare repository of our own, fetched, swept and retired."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import re
+import shutil
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from reconciler.git import refs, trees
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.refs import Followed, RefHead
+from reconciler.git.remotes import credentials, errors
+from reconciler.git.remotes.program import GitProgram, Limits, Output
+from reconciler.git.remotes.sources import Source
+
+# Files of a mirror that no git uses any more: what killed ones left, and what is being replaced.
+#
+# What a mirror is, and when it is swept, is in `mirrors`.
+
+# What a killed git leaves behind. Nobody else writes into a mirror, so whatever is found is stale.
+LEFTOVERS = (
+    "*.lock",
+    "refs/**/*.lock",
+    "objects/tmp_*",
+    "objects/incoming-*",
+    "objects/[0-9a-f][0-9a-f]",  # a fetch brings packs; single objects come by a protocol that nobody checks
+    "objects/pack/tmp_*",
+    "objects/pack/.tmp-*",
+    "objects/pack/*.lock",
+    "objects/pack/*.keep",
+)
+
+
+def sweep_mirror(mirror: Path) -> None:
+    """Remove what killed git programs left in a mirror. Nobody may write there meanwhile."""
+    for pattern in LEFTOVERS:
+        for leftover in mirror.glob(pattern):
+            remove_files(leftover)
+
+
+def pack_files(mirror: Path) -> Set[str]:
+    """The names of what there is of packs."""
+    return frozenset(file.name for file in (mirror / "objects/pack").glob("pack-*"))
+
+
+def measure_packs(mirror: Path) -> tuple[int, int]:
+    """How many packs there are, and the bytes in them."""
+    sizes = [file.stat().st_size for file in (mirror / "objects/pack").glob("*.pack")]
+    return len(sizes), sum(sizes)
+
+
+def keep_pack(mirror: Path, *, packs: Set[str]) -> None:
+    """Remove all objects but those of these packs. Nobody may write there meanwhile."""
+    sweep_mirror(mirror)
+    for file in (mirror / "objects/pack").glob("pack-*"):
+        if file.name not in packs:
+            remove_files(file)
+
+
+def swap_packs(fresh: Path, *, path: Path, old: Path) -> None:
+    """Put `fresh` where `path` is. Between the two renames there is none, which is taken as not yet made."""
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(old)
+    fresh.rename(path)
+
+
+def remove_files(path: Path) -> None:
+    """Remove a file or a whole folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# A further commit of a repository on this machine, brought into our mirror by those steps of a fetch that are needed.
+#
+# What is not whole never counts, since a commit is judged by what leads to it: all that is new is compared with what a
+# ref of ours leads to, which is whole, and whatever differs must be there. Objects that nothing leads to may lie about.
+
+MAX_PACK_BYTES = 8 << 20  # 8 MiB, not compressed: a folder of 160,000 names; a larger change is for `git fetch`
+MAX_CHANGED_BYTES = 1 << 20  # 1 MiB of names of what changed: some 10,000 files
+
+# What `git upload-pack` would run there, and with no more of that repository's configuration. To compress a folder of
+# many files, or to find what changed in it, takes longer than all else, and is done once for many commits, when
+# packs are joined. Such a folder may stand there as a chain of differences: with git's own limit, 96 MiB, each step
+# of it takes fresh memory of the system's, which costs more than the step.
+BASES = "core.deltaBaseCacheLimit=16m"
+PACK = ("-c", "pack.compression=0", "-c", BASES, "pack-objects", "--revs", "--window=0", "--stdout", "--quiet")
+STORE = ("index-pack", "--stdin", "--fsck-objects")
+# Every entry, folders too, in which each new commit differs from each of its parents.
+CHANGED = ("log", "--raw", "-z", "-r", "-t", "-m", "--root", "--no-renames", "--no-abbrev", "--format=")
+HAS = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+
+OBJECTS_AT = slice(8, 12)  # of the header of a pack, how many it holds
+
+
+class AskMirror(Protocol):
+    """Runs git within the limits of a source."""
+
+    async def __call__(self, *arguments: str, stdin: bytes, output_bytes: int) -> Output:
+        """Raises GitFault when git cannot be run, or takes too long."""
+
+
+async def local_fetch(ask: AskMirror, source: Source, mirror: Path, *, commit: str, known: str) -> bool:
+    """Have a mirror hold a commit with all its history; `known` is one that it holds, best the one before. False when
+    that cannot be done in this way, for whatever reason; objects that came may stay then.
+    """
+    output = await ask(
+        f"--git-dir={_place(source)}", *PACK, stdin=f"{commit}\n^{known}\n".encode(), output_bytes=MAX_PACK_BYTES
+    )
+    objects = int.from_bytes(output.stdout[OBJECTS_AT], "big")
+    if output.status != 0 or output.truncated or objects > source.max_objects:
+        return False
+    at = f"--git-dir={mirror}"
+    if objects and (await ask(at, *STORE, stdin=output.stdout, output_bytes=MAX_CHANGED_BYTES)).status != 0:
+        return False
+    return await _is_whole(ask, at, commit)
+
+
+async def _is_whole(ask: AskMirror, at: str, commit: str) -> bool:
+    """Whether all is there that a commit leads to beyond what our refs lead to."""
+    told = await ask(at, *CHANGED, f"{commit}^{{commit}}", "--not", "--all", stdin=b"", output_bytes=MAX_CHANGED_BYTES)
+    if told.status != 0 or told.truncated:
+        return False
+    try:
+        needed = sorted({(commit, "commit"), *leads_to(told.stdout)})
+    except ValueError:
+        return False
+    asked = "".join(f"{name}\n" for name, _ in needed).encode()
+    found = await ask(at, *HAS, stdin=asked, output_bytes=2 * MAX_CHANGED_BYTES)
+    return found.stdout.decode("ascii", "replace").splitlines() == [f"{name} {kind}" for name, kind in needed]
+
+
+def leads_to(changed: bytes) -> set[tuple[str, str]]:
+    """The objects that are new by what CHANGED tells, with their kinds; commits of submodules are elsewhere. Raises
+    ValueError for anything else.
+    """
+    found = set()
+    fields = iter(changed.split(b"\0"))
+    for field in fields:
+        if not field:
+            continue  # between two commits, and at the end
+        _, mode, _, name, _ = field.split(b" ")
+        path = next(fields, None)  # which may be any
+        if path is None or not field.startswith(b":"):
+            raise ValueError("not a change")
+        kind = int(mode, 8) & trees.KIND
+        if kind not in {0, trees.SUBMODULE}:
+            found.add((name.decode("ascii"), "tree" if kind == trees.FOLDER else "blob"))
+    return found
+
+
+def _place(source: Source) -> Path:
+    """What git would open: the folder that has a worktree keeps its repository in one below, or names it there."""
+    assert source.folder is not None
+    inside = source.folder / ".git"
+    return inside if inside.exists() else source.folder
+
+
+# A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
+#
+# Nothing is ever checked out, and the other repository is only read. Where it is now is asked in `looking`; reading
+# what was fetched is in `snapshots`. At most one task may write a mirror at a time: `sharing` sees to that.
+
+log = logging.getLogger(__name__)
+
+OWN_SECONDS = 60.0  # for what git does in our own mirror alone
+TIDY_SECONDS = 300.0  # for joining packs, which writes most of them again
+REFS_BYTES = 16 << 20  # of a list of our own refs
+MOST_FETCHED = 256  # names in one command line, so that it stays below what the system takes
+MANY_PACKS = 50  # every fetch adds one pack, and a read looks into all of them
+MANY_BYTES = 256 << 20  # 256 MiB, since they were joined: a pack may hold a copy of a whole large folder
+FETCH = (
+    "fetch",
+    "--progress",  # by which objects are counted
+    "--no-tags",
+    "--no-write-fetch-head",
+    "--no-recurse-submodules",
+    "--no-auto-maintenance",
+)
+OF_ONE = frozenset(
+    {RepositoryState.BRANCH_MISSING, RepositoryState.UNSUPPORTED_FORMAT}
+)  # states that say nothing of what else is fetched
+
+SLOW_DISK = "look whether its disk hangs, or raise `timeout`"
+SLOW = "look whether the network or the server hangs, or raise `timeout`"
+SLOW_OWN = "look whether the disk of `stateDir` hangs"
+
+
+class Mirror:
+    """One bare repository under the state directory. Its content can be fetched again at any time.
+
+    What the mirror beside it called `borrows` holds is not fetched, but read there.
+    """
+
+    def __init__(self, path: Path, program: GitProgram, *, url: str, borrows: str = "") -> None:
+        self.path = path
+        self.program = program
+        self.url = url  # for what people read
+        self._borrows = borrows
+        self._untidy_packs = 0  # as many as there were when they could not be joined
+        self._tidy_bytes: int | None = None  # of all packs, when that was last tried
+        self._brought: dict[str, str] = {}  # by our refs, the commits that they led to when they were last written here
+
+    async def ensure(self) -> None:
+        """Make the mirror exist and be free of what a killed process left. Call it before anything else."""
+        for leftover in (self._beside("new"), self._beside("old")):
+            await _to_its_end(remove_files, leftover)
+        if errors.is_mirror(self.path):
+            await _to_its_end(sweep_mirror, self.path)
+        else:
+            await self.rebuild()
+
+    async def rebuild(self) -> None:
+        """Start again with an empty mirror. Killed at any point, the next `ensure` ends what was begun."""
+        fresh, old = self._beside("new"), self._beside("old")
+        self._brought.clear()
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        await _to_its_end(remove_files, fresh)
+        await self._own("init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", str(fresh))
+        if self._borrows:  # from our folder of objects, so that no name of a folder above is in the file
+            (fresh / "objects/info/alternates").write_text(f"../../{self._borrows}/objects\n", encoding="utf-8")
+        await _to_its_end(remove_files, old)
+        swap_packs(fresh, path=self.path, old=old)
+        await _to_its_end(remove_files, old)
+
+    async def heads(self, private_refs: Collection[str] = (refs.PRIVATE,)) -> dict[str, RefHead]:
+        """Where our refs are, all of them when none are named; what leads to no commit is left out."""
+        fields = "--format=%(refname) %(objecttype) %(objectname)"
+        output = await self._in_mirror("for-each-ref", fields, "--", *sorted(private_refs), output_bytes=REFS_BYTES)
+        lines = [line.split(" ") for line in output.stdout.decode("ascii", "replace").splitlines()]
+        peeled = await self._peeled([target for _, kind, target in lines if kind == "tag"])
+        commits = {target: target for _, kind, target in lines if kind == "commit"} | peeled
+        return {
+            ref: RefHead(ref, commits[target], tag="" if kind == "commit" else target)
+            for ref, kind, target in lines
+            if target in commits
+        }
+
+    async def reaches(self, commit: str) -> bool:
+        """Whether one of our refs leads to this commit. That the object is there says nothing of who may have it."""
+        if (await self._peeled([commit])).get(commit) != commit:
+            return False
+        lacking = await self._in_mirror("rev-list", "--max-count=1", commit, "--not", f"--glob={refs.PRIVATE}*")
+        return not lacking.stdout
+
+    async def drop(self, private_refs: Collection[str]) -> None:
+        """Follow these no longer. Their commits stay."""
+        if private_refs:
+            self._brought.clear()
+            orders = "".join(f"delete {ref}\n" for ref in sorted(private_refs))
+            await self._in_mirror("update-ref", "--stdin", stdin=orders)
+
+    async def adopt(self, followed: Followed, commit: str) -> bool:
+        """Follow a commit that the mirror holds with all its history, without a fetch; False when it does not."""
+        try:
+            await self._in_mirror("rev-list", "--objects", "--quiet", commit, "--not", "--all")
+        except GitFault:
+            return False
+        if commit not in (await self._peeled([commit])).values():
+            return False
+        await self._in_mirror("update-ref", followed.private_ref, commit)
+        self._brought[followed.private_ref] = commit
+        return True
+
+    async def fetch(self, source: Source, wanted: Mapping[Followed, RefHead]) -> Mapping[Followed, RefHead | Exception]:
+        """Bring the whole history of each into the mirror; the answer is what came, maybe newer than the head given.
+
+        Raises GitFault for what concerns them all; what only one of them meets is its own. `source` gives the URL and
+        the limits.
+        """
+        asked = sorted(wanted)
+        if source.is_local and len(asked) == 1 and await self._take(source, asked[0], wanted[asked[0]]):
+            await self._tidy()
+            return {one: RefHead(head.ref, head.commit) for one, head in wanted.items()}
+        if len(asked) > MOST_FETCHED:
+            first, rest = ({one: wanted[one] for one in part} for part in (asked[:MOST_FETCHED], asked[MOST_FETCHED:]))
+            return {**await self.fetch(source, first), **await self.fetch(source, rest)}
+        output = await self._fetch(source, [one.refspec(wanted[one]) for one in asked])
+        if output.status == 0:
+            return await self._came(source, wanted)
+        own = [fault for one in asked if (fault := errors.vanished(source, one, output)) is not None]
+        fault = own[0] if own else await errors.explained_fault(source, output, mirror=self.path, program=self.program)
+        if len(asked) > 1 and (fault.of_head or fault.state in OF_ONE):
+            return await self._one_by_one(source, wanted)
+        raise fault
+
+    async def _take(self, source: Source, followed: Followed, head: RefHead) -> bool:
+        """Bring a branch of a repository on this machine, which is the one way that is taken all day. False when it was
+        not brought: what else there is, and whatever went wrong, is for `fetch` to do and to explain.
+
+        `fetch` goes through all that the mirror holds once more, which with 100,000 files takes longer than all the
+        rest. A history that is cut off is not whole, and is refused here.
+        """
+        before = pack_files(self.path)
+        is_usual = before and not self._borrows and not followed.is_fixed and not head.tag
+        if not is_usual or (self.path / "shallow").exists():
+            return False
+        known = await self._at(followed.private_ref)
+        ask = partial(self.ask_apart, source)
+        has_come = False
+        try:
+            has_come = known is not None and await local_fetch(ask, source, self.path, commit=head.commit, known=known)
+        finally:
+            if not has_come:
+                await _to_its_end(partial(keep_pack, packs=before), self.path)
+        if has_come:
+            await self._in_mirror("update-ref", followed.private_ref, head.commit)
+            self._brought[followed.private_ref] = head.commit
+        return has_come
+
+    async def _at(self, private_ref: str) -> str | None:
+        """The commit to which one of our refs leads, most often known."""
+        if private_ref not in self._brought:
+            self._brought |= {ref: head.commit for ref, head in (await self.heads([private_ref])).items()}
+        return self._brought.get(private_ref)
+
+    async def ask_apart(self, source: Source, *arguments: str, stdin: bytes, output_bytes: int) -> Output:
+        """Run git within the limits of a source, in no repository; what it ends with is the caller's to judge. Raises
+        GitFault when it cannot be run, or takes too long.
+        """
+        limits = Limits(seconds=source.timeout, output_bytes=output_bytes, file_bytes=source.max_bytes)
+        with credentials.open_memory_file(stdin) as told:
+            return await self._limited(source, *arguments, limits=limits, stdin=told)
+
+    async def _one_by_one(
+        self, source: Source, wanted: Mapping[Followed, RefHead]
+    ) -> Mapping[Followed, RefHead | Exception]:
+        """One of several has a fault of its own, which must not keep the others from being fetched."""
+        found: dict[Followed, RefHead | Exception] = {}
+        for one, head in wanted.items():
+            try:
+                found |= await self.fetch(source, {one: head})
+            except GitFault as fault:
+                if not fault.of_head and fault.state not in OF_ONE:
+                    raise
+                found[one] = fault
+        return found
+
+    async def _fetch(self, source: Source, refspecs: Sequence[str]) -> Output:
+        limits = Limits(seconds=source.timeout, file_bytes=source.max_bytes, objects=source.max_objects)
+        # Without either, git ends well and leaves out what a shallow repository cuts off. What was cut off once would
+        # stay so, although the repository has it by now.
+        depth = "--unshallow" if (self.path / "shallow").exists() else "--update-shallow"
+        status, packs = None, pack_files(self.path)
+        try:
+            output = await self._run(source, *FETCH, depth, "--", source.operand, *refspecs, limits=limits)
+            if output.strayed:
+                await self._forget(packs)
+            status = output.status
+            return output
+        finally:
+            if status != 0:  # a killed fetch leaves a lock that would stop the next one
+                sweep_mirror(self.path)
+
+    async def _forget(self, packs: Set[str]) -> None:
+        """Of a fetch that brought what nobody checked, keep nothing: neither objects nor the refs to them."""
+        await _to_its_end(partial(keep_pack, packs=packs), self.path)
+        named = await self._in_mirror("for-each-ref", "--format=%(refname) %(objectname)", output_bytes=REFS_BYTES)
+        refs_of = [line.split(" ") for line in named.stdout.decode("ascii", "replace").splitlines()]
+        held = await self._peeled([target for _, target in refs_of])
+        await self.drop([ref for ref, target in refs_of if target not in held])
+
+    async def _came(self, source: Source, wanted: Mapping[Followed, RefHead]) -> dict[Followed, RefHead | Exception]:
+        held = await self.heads([one.private_ref for one in wanted])
+        self._brought |= {ref: head.commit for ref, head in held.items()}
+        await self._tidy()
+        return {
+            one: held[one.private_ref]._replace(ref=head.ref)
+            if one.private_ref in held and (not one.is_fixed or held[one.private_ref].commit == one.name)
+            else errors.no_commit(source, one)
+            for one, head in wanted.items()
+        }
+
+    async def ask(self, source: Source, *arguments: str, output_bytes: int = 1 << 20) -> Output:
+        """Run git against the source, in the mirror; every way to fail becomes a GitFault."""
+        limits = Limits(seconds=source.timeout, output_bytes=output_bytes)
+        output = await self._run(source, *arguments, limits=limits)
+        if output.status != 0 and not output.truncated:
+            raise await errors.explained_fault(source, output, mirror=self.path, program=self.program)
+        return output
+
+    async def _run(self, source: Source, *arguments: str, limits: Limits) -> Output:
+        return await self._limited(source, f"--git-dir={self.path}", *arguments, limits=limits)
+
+    async def _limited(
+        self, source: Source, *arguments: str, limits: Limits, stdin: int = asyncio.subprocess.DEVNULL
+    ) -> Output:
+        try:
+            return await self.program.run(*arguments, limits=limits, remote=True, stdin=stdin)
+        except TimeoutError:
+            why = SLOW_DISK if source.is_local else SLOW
+            told = f"{source.url} did not answer within {source.timeout:g} seconds; {why}"
+            raise GitFault(RepositoryState.UNREACHABLE, told) from None
+
+    async def _peeled(self, objects: Sequence[str]) -> dict[str, str]:
+        """The commit that each object is, or that a tag leads to in the end; what leads to none is left out."""
+        if not objects:
+            return {}
+        asked = "".join(f"{one}^{{commit}}\n" for one in objects)
+        arguments = ("cat-file", "--batch-check=%(objectname)")
+        output = await self._in_mirror(*arguments, stdin=asked, output_bytes=REFS_BYTES)
+        answers = output.stdout.decode("ascii", "replace").splitlines()
+        return {one: commit for one, commit in zip(objects, answers, strict=True) if refs.OBJECT_ID.fullmatch(commit)}
+
+    async def _tidy(self) -> None:
+        """Join small packs when there are many. Nothing is dropped: commits that a force-push removed are still wanted
+        for diffs. What came is of use as it is, so a fault is told and waits until as many packs again have come.
+        """
+        packs, size = await asyncio.to_thread(measure_packs, self.path)
+        if self._tidy_bytes is None:
+            self._tidy_bytes = size
+        if packs <= MANY_PACKS + self._untidy_packs and size <= self._tidy_bytes + MANY_BYTES:
+            return
+        self._untidy_packs, self._tidy_bytes = packs, size
+        try:
+            await self._in_mirror("repack", "--quiet", "--geometric=2", "-d", seconds=TIDY_SECONDS)
+            self._untidy_packs, self._tidy_bytes = 0, None
+        except GitFault as fault:
+            log.warning("The packs of the mirror of %s were not joined: %s", self.url, fault.message)
+        finally:
+            if self._untidy_packs:  # a killed repack leaves what it has written
+                sweep_mirror(self.path)
+
+    async def _in_mirror(
+        self, *arguments: str, stdin: str = "", output_bytes: int = 1 << 20, seconds: float | None = None
+    ) -> Output:
+        return await self._own(
+            f"--git-dir={self.path}", *arguments, stdin=stdin, output_bytes=output_bytes, seconds=seconds
+        )
+
+    async def _own(
+        self, *arguments: str, stdin: str = "", output_bytes: int = 1 << 20, seconds: float | None = None
+    ) -> Output:
+        """Run git on our own files alone, for at most OWN_SECONDS if nothing is said. Raises GitFault."""
+        limits = Limits(seconds=seconds or OWN_SECONDS, output_bytes=output_bytes)
+        try:
+            with credentials.open_memory_file(stdin.encode()) as told:
+                output = await self.program.run(*arguments, limits=limits, stdin=told)
+        except TimeoutError:
+            # Nothing says that it is damaged, and to make it anew would only add to what is slow.
+            told_person = f"git did not end in the mirror of {self.url} within {limits.seconds:g} seconds"
+            raise GitFault(RepositoryState.UNREACHABLE, f"{told_person}; {SLOW_OWN}") from None
+        if output.status != 0:
+            raise errors.of_mirror(self.url, output, mirror=self.path)
+        return output
+
+    def _beside(self, suffix: str) -> Path:
+        # A leading dot: names of mirrors have none, so this is nobody's mirror.
+        return self.path.with_name(f".{self.path.name}.{suffix}")
+
+
+async def _to_its_end(act: Callable[[Path], None], path: Path) -> None:
+    """Change files in a thread. Cancelled, it returns no sooner: nothing ends a thread, and whoever comes next writes
+    the same files.
+    """
+    acting = asyncio.ensure_future(asyncio.to_thread(act, path))
+    try:
+        await asyncio.shield(acting)
+    except asyncio.CancelledError:
+        await asyncio.wait({acting})
+        raise
+
+
+# Folders that nobody uses any more, mirrors above all: renamed at once, and removed in their own time.
+
+GONE = re.compile(r"\..+\.[0-9]+\.gone")
+
+
+def retire_folder(folders: Iterable[Path]) -> list[Path]:
+    """Rename those that are there; under which names. What comes again under its own name cannot meet its removal."""
+    aside: list[Path] = []
+    problems: list[OSError] = []
+    for folder in folders:
+        if folder.is_dir() and not folder.is_symlink():
+            try:
+                aside.append(folder.rename(_unused(folder)))
+            except OSError as problem:
+                problems.append(problem)
+    _tell(problems)
+    return aside
+
+
+def remove_retired(folders: Sequence[Path]) -> None:
+    """Remove folders, in a thread that holds up neither the start nor a stop: the next start goes on with the rest."""
+    if folders:
+        threading.Thread(target=_remove, args=(folders,), name="remove-leftovers", daemon=True).start()
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    problems: list[OSError] = []
+    for folder in folders:
+        try:
+            shutil.rmtree(folder)
+        except OSError as problem:
+            problems.append(problem)
+    _tell(problems)
+
+
+def _tell(problems: Sequence[OSError]) -> None:
+    """One line, however many there are: nothing depends on the removal but the disk's space."""
+    if problems:
+        log.warning(
+            "Folders of repositories that are no longer in the settings could not be removed (%d, the first: %s); "
+            "mend the permissions, and the next start removes them.",
+            len(problems),
+            problems[0],
+        )
+
+
+def _unused(path: Path) -> Path:
+    names = (path.with_name(f".{path.name.removeprefix('.')}.{number}.gone") for number in itertools.count())
+    return next(name for name in names if not name.exists())

@@ -1,0 +1,323 @@
+"""Running the `git` program with an environment, configuration and limits of our own."""
+
+import asyncio
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.remotes import credentials, processes
+from reconciler.git.remotes.credentials import ANONYMOUS, Credentials
+from reconciler.git.remotes.https import Access, Https, Transport, quoted_path
+from reconciler.git.remotes.processes import Command, Finished, FolderGone
+from reconciler.git.remotes.sources import CONTROL, MAX_MEMORY_BYTES
+from reconciler.git.remotes.ssh import Ssh
+from reconciler.model import clock
+from reconciler.model.clock import Clock
+from reconciler.model.errors import Refused, Transient
+
+# How many objects a fetch brings, read off what git tells of its progress, so that too many can be refused early.
+#
+# Pure: bytes in, a reason to stop out.
+
+TAIL_BYTES = 200  # of a piece, for a line that goes on in the next one
+
+# Git's own lines stand at the beginning; before what the remote says of its side there is `remote: `.
+_RECEIVING = re.compile(rb"[\r\n](?:Receiving|Unpacking|Indexing) objects: +[0-9]+% \([0-9]+/([0-9]{1,18})\)")
+
+
+class ObjectLimit:
+    """Watches one fetch with `--progress`; called with each piece of its standard error."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._tail = b"\n"
+
+    def __call__(self, piece: bytes) -> str | None:
+        """Why the fetch has to be stopped; None as long as it may go on."""
+        text = self._tail + piece
+        self._tail = text[-TAIL_BYTES:]
+        coming = max((int(found) for found in _RECEIVING.findall(text)), default=0)
+        if coming <= self._most:
+            return None
+        return f"it sends {coming} objects, and one fetch may bring {self._most}"
+
+
+# Running the `git` program, with an environment and configuration of ours alone and with every resource bounded.
+#
+# No user's or system's configuration, no hooks, no prompts, and no protocol but local files; with `remote`, that of the
+# repository's URL instead, with its credentials. How a transport uses them is in `https` and `ssh`; what the arguments
+# mean, and what git's answers mean, is the caller's business.
+
+# In a file, since options given with -c do not reach the upload-pack that git starts for the other repository.
+# Names that would be hostile in a working tree are let through: nothing is ever checked out, snapshots report them
+# by name, and one such file must not keep every other file from being read. Git would take memory for each processor.
+CONFIGURATION = """\
+[core]
+	hooksPath = /dev/null
+	logAllRefUpdates = false
+	bigFileThreshold = 32m
+	fsmonitor = false
+[init]
+	defaultRefFormat = files
+[fetch]
+	fsckObjects = true
+	unpackLimit = 1
+	writeCommitGraph = false
+[fetch "fsck"]
+	hasDot = ignore
+	hasDotdot = ignore
+	hasDotgit = ignore
+	fullPathname = ignore
+	zeroPaddedFilemode = ignore
+	badTimezone = ignore
+[pack]
+	threads = 2
+	windowMemory = 64m
+[transfer]
+	bundleURI = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[protocol "ext"]
+	allow = never
+"""
+
+
+FAILED = 128  # the status with which git ends when it cannot go on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one run of git may take."""
+
+    seconds: float
+    output_bytes: int = 1 << 20
+    file_bytes: int | None = None  # the largest file it may write: a fetch writes one pack
+    objects: int | None = None  # the most that a fetch with --progress may bring
+    memory_bytes: int = MAX_MEMORY_BYTES  # of each process, when it talks to a remote
+
+
+class Output(NamedTuple):
+    """How a run of git ended.
+
+    `truncated`: it wrote more than its limit and was stopped; `stdout` is the beginning. `stderr` is bounded, and as
+    it came: any of the `secrets` of the run may be in it. `retry_after`: the seconds that the remote asks to wait
+    before it is asked again; None when it did not say. `notes`: what we know ourselves, of why git was stopped, where
+    it was redirected, what ended it; where a redirect leads is the remote's to say. `strayed`: git may have been given
+    objects that nobody checked, or more than it may bring, so that nothing of this run may be used.
+    """
+
+    status: int
+    stdout: bytes
+    stderr: str
+    truncated: bool
+    retry_after: float | None = None
+    notes: tuple[str, ...] = ()
+    secrets: frozenset[bytes] = frozenset()
+    strayed: bool = False
+
+
+class GitProgram:
+    """The git program as this service runs it. `home` belongs to this object: nothing else may write there.
+
+    The local repositories of `safe_directories`, and no others, it reads even when another user owns them. Nothing is
+    written until the first run.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        safe_directories: Iterable[Path] = (),
+        url: str = "",
+        credentials: Credentials = ANONYMOUS,
+        now: Clock = clock.now,
+    ) -> None:
+        self.home = home
+        self.configuration = home / "gitconfig"
+        self._now = now
+        self._url = url
+        self._safe = _safe_section(safe_directories)
+        self._transport = _transport(url, credentials, home=home)
+        self._installing = threading.Lock()  # a caller that is cancelled leaves its thread behind
+        self._is_installed = False
+
+    def environment(self, *, protocol: str = "file") -> dict[str, str]:
+        """The variables that every run sees; nothing is inherited but the search path for programs."""
+        return {
+            **processes.environment(self.home),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": str(self.configuration),
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ALLOW_PROTOCOL": protocol,
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_ADVICE": "0",
+            "GIT_DEFAULT_HASH": "sha1",
+            "GIT_DEFAULT_REF_FORMAT": "files",
+            "GIT_PROTOCOL": "version=2",  # of an upload-pack that we start: git tells it to those that it starts
+        }
+
+    async def run(
+        self, *arguments: str, limits: Limits, remote: bool = False, stdin: int = asyncio.subprocess.DEVNULL
+    ) -> Output:
+        """Run `git arguments...` to its end; `remote`: it may talk to the URL, with the credentials as they are now.
+        `stdin`: a descriptor that it reads from where that stands.
+
+        Raises TimeoutError when it takes longer than its limit, and GitFault: unreachable when git cannot be started,
+        and with `remote` unauthorized for a file of credentials that cannot be used. However this call ends, no process
+        of it stays.
+        """
+        try:
+            async with asyncio.timeout(limits.seconds):
+                if remote:
+                    return await self._remotely(arguments, limits, stdin)
+                return await self._locally(arguments, limits, stdin)
+        except FolderGone as gone:
+            self._is_installed = False
+            await self.close()
+            raise GitFault(RepositoryState.UNREACHABLE, gone.message) from gone
+        except Transient as fault:
+            raise GitFault(RepositoryState.UNREACHABLE, fault.message) from fault
+        except Refused as refused:
+            raise GitFault(RepositoryState.UNREACHABLE, refused.message, lasting=True) from refused
+
+    async def close(self) -> None:
+        """End what was kept for later runs: an agent that holds a key."""
+        await self._transport.close()
+
+    async def _locally(self, arguments: tuple[str, ...], limits: Limits, stdin: int) -> Output:
+        await self._ready()
+        return self._output(await self._run(arguments, limits, Access(), protocol="file", stdin=stdin), Access())
+
+    async def _remotely(self, arguments: tuple[str, ...], limits: Limits, stdin: int) -> Output:
+        await self._ready()
+        async with self._transport.access() as access:
+            finished = await self._run(
+                arguments,
+                limits,
+                access,
+                protocol=self._transport.protocol,
+                stdin=stdin,
+                data_bytes=limits.memory_bytes,
+            )
+        return self._output(finished, access)
+
+    async def _ready(self) -> None:
+        if not self._is_installed:
+            await asyncio.to_thread(self._install)
+
+    def _install(self) -> None:
+        """Write what every run needs. No run comes before it: git takes a missing configuration for an empty one."""
+        with self._installing:
+            if self._is_installed:
+                return
+            try:
+                self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _replace(self.configuration, CONFIGURATION + self._transport.install() + self._safe)
+            except OSError as error:
+                told = f"the folder {self.home} cannot be written ({os.strerror(error.errno or 0)})"
+                raise Transient(f"{told}; mend that, and it is made") from error
+            self._is_installed = True
+
+    async def _run(
+        self,
+        arguments: tuple[str, ...],
+        limits: Limits,
+        access: Access,
+        *,
+        protocol: str,
+        stdin: int = asyncio.subprocess.DEVNULL,
+        data_bytes: int | None = None,
+    ) -> Finished:
+        return await processes.run_command(
+            Command(
+                arguments=("git", *arguments),
+                folder=self.home,
+                environment={**self.environment(protocol=protocol), **access.environment},
+                descriptors=access.descriptors,
+                stdin=stdin,
+                seconds=limits.seconds,
+                output_bytes=limits.output_bytes,
+                file_bytes=limits.file_bytes,
+                data_bytes=data_bytes,
+                halt=access.halt,
+                watch=None if limits.objects is None else ObjectLimit(limits.objects),
+            )
+        )
+
+    def _output(self, finished: Finished, access: Access) -> Output:
+        answers = access.answers
+        led = None if answers is None else answers.redirect(self._url)
+        notes = [finished.stopped, None if led is None else f"redirected to {led}"]
+        if finished.stopped is not None and finished.status == 0:
+            finished = finished._replace(status=FAILED)  # it ended by itself before the signal reached it
+        strayed = answers is not None and answers.has_strayed
+        if answers is not None and (strayed or (finished.status == 0 and answers.is_foreign)):
+            # Git takes any page for a repository of the oldest kind, which has no refs: it would seem to be empty.
+            notes.append("the remote does not speak Git's smart protocol")
+            finished = finished._replace(status=FAILED, stdout=b"")
+        notes.append(_killed(finished))
+        waiting = None if answers is None else answers.retry_after(self._now())
+        stderr = credentials.joined_lines(finished.errors, finished.last_errors).decode("utf-8", "replace")
+        told = tuple(note for note in notes if note is not None)
+        return Output(
+            finished.status,
+            finished.stdout,
+            stderr,
+            finished.truncated,
+            waiting,
+            told,
+            access.secrets,
+            strayed or finished.stopped is not None,  # the signal may have come when all was there
+        )
+
+
+def _killed(finished: Finished) -> str | None:
+    """By which signal somebody else ended git, which says nothing itself then."""
+    if finished.status >= 0 or finished.truncated or finished.stopped is not None:
+        return None
+    try:
+        name = signal.Signals(-finished.status).name
+    except ValueError:  # one of those for real time
+        name = str(-finished.status)
+    return f"the signal {name} ended git"
+
+
+def _transport(url: str, credentials: Credentials, *, home: Path) -> Transport:
+    scheme = urlsplit(url).scheme or "file"
+    if scheme in {"https", "http"}:
+        return Https(url, credentials, home=home)
+    return Ssh(credentials, home=home) if scheme == "ssh" else Transport(scheme)
+
+
+def _safe_section(directories: Iterable[Path]) -> str:
+    # Git compares with what it opened: of an ordinary repository and of a linked worktree, that is `.git`.
+    paths = sorted({str(place) for folder in directories for place in (folder, folder / ".git")})
+    return "[safe]\n" + "".join(f"\tdirectory = {_trusted(path)}\n" for path in paths)
+
+
+def _trusted(path: str) -> str:
+    # A lone or trailing asterisk would trust more than one folder, and a control character could end the line.
+    if not path.startswith("/") or path.endswith("/*") or CONTROL.search(path):
+        raise Refused(f"{path!r} cannot be trusted as the folder of a repository; give an absolute path")
+    return quoted_path(path)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a whole file or none of it: git may be started at any moment, or the machine may stop."""
+    temporary = path.with_name(f"{path.name}.new")
+    with temporary.open("w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

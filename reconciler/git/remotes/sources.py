@@ -1,0 +1,86 @@
+"""Sources: the URL of a repository and the ref that is followed.
+
+What is there is not looked at here. What the parts of the answer are called is in `refs`.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from reconciler.git import refs
+from reconciler.git.refs import Followed, shown_name
+from reconciler.git.remotes.credentials import ANONYMOUS, Credentials
+from reconciler.model.errors import Refused
+from reconciler.settings import scalars
+
+MAX_FETCH_BYTES = 2 << 30  # 2 GiB: the first fetch of a large repository's whole history
+MAX_FETCH_OBJECTS = 5_000_000
+# 1.5 GiB: git takes up to 300 bytes for each object, and does not count the files that it maps.
+MAX_MEMORY_BYTES = 3 << 29
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What one repository asks of one remote. Raises Refused for a URL that git must not be given."""
+
+    url: str
+    follows: Followed = refs.HEAD
+    credentials: Credentials = ANONYMOUS
+    timeout: float = 60.0  # seconds, for each run of git
+    max_bytes: int = MAX_FETCH_BYTES
+    max_objects: int = MAX_FETCH_OBJECTS
+
+    def __post_init__(self) -> None:
+        if self.is_local:
+            local_path(self.url)
+        else:
+            _check_remote(self.url)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the repository is a folder on this machine."""
+        return self.url.startswith(("/", "file:"))
+
+    @property
+    def folder(self) -> Path | None:
+        """The repository's folder, of the working tree or the bare repository itself; None for a remote."""
+        return local_path(self.url) if self.is_local else None
+
+    @property
+    def operand(self) -> str:
+        """The repository as git is told it. The slash keeps a file from being taken for a bundle of objects."""
+        return f"{self.folder}/" if self.is_local else self.url
+
+
+def local_path(url: str) -> Path:
+    """The absolute path that a path or a `file://` URL names; Refused for anything else."""
+    path = url
+    if url.startswith("file:"):
+        parts = urlsplit(url)
+        if parts.netloc not in {"", "localhost"} or parts.query or parts.fragment:
+            raise Refused(f"the repository URL {shown_name(url)} is not of the form file:///path")
+        path = unquote(parts.path, errors="surrogateescape")
+    if not path.startswith("/") or CONTROL.search(path) or not path.isprintable():
+        raise Refused(f"the repository {shown_name(url)} is neither an absolute path nor a file:///path URL")
+    return Path(path)
+
+
+def host_of(url: str) -> str:
+    """Which host a checked URL leads to: `https://host:port`, in small letters and without user; '' for this
+    machine's own disk.
+    """
+    if url.startswith(("/", "file:")):
+        return ""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+
+
+def _check_remote(url: str) -> None:
+    try:
+        scalars.repository_url(url)  # the rule is one, for the settings and for git
+    except ValueError as error:
+        why = str(error) or "must be an absolute path or an https, ssh or file URL"
+        raise Refused(f"the URL of the repository {why}") from None  # unquoted: it may hold a password

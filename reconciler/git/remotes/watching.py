@@ -1,0 +1,254 @@
+"""Watching repositories on this machine for new commits; the only module that imports watchfiles.
+
+An event says "look again" and nothing more: refs are packed, deleted and written again, and none of that is a news by
+itself. Events can be lost (network disks, overlays), so whoever listens polls too. One thread and one watch of the
+kernel's serve all repositories: a user may have 128 of these on many systems, for all programs together.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import watchfiles
+from watchfiles.main import FileChange
+
+from reconciler.git.remotes import local_repositories
+from reconciler.git.remotes.local_repositories import RefFact, RefIdentity, RefPlaces
+from reconciler.model.errors import Transient
+
+log = logging.getLogger(__name__)
+
+STEP_MILLISECONDS = 10  # how long refs must be quiet before an event is told; 5 would cost 1 % of a core
+DEBOUNCE_MILLISECONDS = 100  # when refs are never quiet, an event is told after so long
+TICK_MILLISECONDS = 200  # how often the few files outside `refs` are looked at
+REPOSITORIES_A_TICK = 5  # whose few files are looked at in one tick; with more, each is looked at more rarely
+THREAD_NAME = "watch repositories"
+ERRORS = (OSError, RuntimeError, ValueError)  # watchfiles' own error is a RuntimeError
+
+
+class WatchEnded(Transient):
+    """The repository cannot be watched (any longer): it vanished, was replaced, or the system refuses. Poll it."""
+
+
+class Watcher:
+    """Watches any number of repositories. Its thread is there as long as one is watched."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watches: dict[Watch, None] = {}  # in the order in which they came
+        self._thread: threading.Thread | None = None
+
+    async def events(self, path: Path, *, stop: asyncio.Event) -> AsyncGenerator[None, None]:
+        """Yield once when the watch stands, since what came before it is unknown, then after every change of a ref.
+
+        Changes that come together, or while the consumer is busy, are one event. Ends soon after `stop` is set. Raises
+        WatchEnded when the repository cannot be watched (any longer); poll until a new watch can be had.
+        """
+        loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody listens any more
+                loop.call_soon_threadsafe(woken.set)
+
+        watch = Watch(path, wake)
+        stopped = asyncio.create_task(stop.wait(), name=f"stop watching {path}")
+        stopped.add_done_callback(lambda _: woken.set())
+        self._add(watch)
+        try:
+            while True:
+                await woken.wait()
+                woken.clear()
+                if stop.is_set():
+                    return
+                if watch.failure is not None:
+                    raise watch.failure
+                yield
+        finally:
+            self._remove(watch)
+            stopped.cancel()
+
+    def is_set(self) -> bool:
+        """Whether to end: also when the program ends and nobody could say so, since Python waits for this thread."""
+        return not self._watches or not threading.main_thread().is_alive()
+
+    def _add(self, watch: "Watch") -> None:
+        with self._lock:
+            self._watches[watch] = None
+            if self._thread is None:
+                # A thread of its own: watchfiles' own asynchronous way holds one of the 40 that all of anyio shares.
+                self._thread = threading.Thread(target=self._run, name=THREAD_NAME)
+                self._thread.start()
+
+    def _remove(self, watch: "Watch") -> None:
+        with self._lock:
+            del self._watches[watch]
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._serve()
+            except Exception as error:
+                # Whatever it is: a thread that died unseen would tell nobody of anything any more.
+                if not isinstance(error, ERRORS):
+                    log.exception("Watching repositories met a fault of the program; they are polled.")
+                self._fail(error)
+            with self._lock:
+                if self.is_set():
+                    self._thread = None
+                    return
+
+    def _fail(self, error: Exception) -> None:
+        with self._lock:
+            watches = list(self._watches)
+        for watch in watches:
+            watch.fail(error)
+
+    def _serve(self) -> None:
+        """Until there is nothing to watch. Raises ERRORS."""
+        standing: Standing | None = None
+        try:
+            while not self.is_set():
+                with self._lock:
+                    watches = list(self._watches)
+                if any(watch.is_new for watch in watches):
+                    standing = self._renewed(standing, watches)
+                if standing is None:
+                    time.sleep(TICK_MILLISECONDS / 1000)  # what cannot be watched is about to be removed
+                else:
+                    standing.tick()
+        finally:
+            if standing is not None:
+                standing.close()
+
+    def _renewed(self, standing: "Standing | None", watches: "list[Watch]") -> "Standing | None":
+        """A watch of the kernel's with the new ones too. It stands before the old one ends: nothing is missed."""
+        kept = [watch for watch in watches if watch.is_there() and watch.is_closed()]
+        try:
+            fresh = Standing(kept, stop=self) if kept else None
+        except ERRORS as error:
+            for watch in kept:
+                if watch.is_new:
+                    watch.fail(error)
+            return standing
+        if standing is not None:
+            standing.tick()
+            standing.close()
+        for watch in kept:
+            watch.begin()
+        return fresh
+
+
+class Standing:
+    """One watch of the kernel's over the refs of many repositories."""
+
+    def __init__(self, watches: "list[Watch]", *, stop: Watcher) -> None:
+        """Returns when it stands. Raises ERRORS."""
+        # A folder that has two paths would be told under one of them alone.
+        places: dict[RefIdentity, str] = {}
+        self._by_refs: dict[str, list[Watch]] = {}
+        for watch in watches:
+            refs = places.setdefault(watch.refs_identity, str(watch.places.refs))
+            self._by_refs.setdefault(refs, []).append(watch)
+        self._turn = deque(watches)
+        self._changes = watchfiles.watch(
+            *self._by_refs,
+            watch_filter=None,  # the default one leaves out everything in `.git`
+            debounce=DEBOUNCE_MILLISECONDS,
+            step=STEP_MILLISECONDS,
+            rust_timeout=TICK_MILLISECONDS,
+            yield_on_timeout=True,
+            stop_event=stop,
+            raise_interrupt=False,
+            force_polling=False,
+        )
+        self._first: set[FileChange] | None = next(self._changes, set())
+
+    def tick(self) -> None:
+        """Tell what changed since the last tick; takes as long as nothing does, but a tenth of a second at most."""
+        changed = self._first if self._first is not None else next(self._changes, set())
+        self._first = None
+        for _, name in changed:
+            if not name.endswith(".lock"):
+                for watch in self._concerned(name):
+                    watch.wake()
+        for _ in range(min(REPOSITORIES_A_TICK, len(self._turn))):
+            self._turn[0].look()
+            self._turn.rotate(-1)
+
+    def close(self) -> None:
+        """End it."""
+        self._changes.close()
+
+    def _concerned(self, name: str) -> "list[Watch]":
+        folder = name
+        while folder not in self._by_refs and len(folder) > 1:
+            folder = os.path.dirname(folder)  # noqa: PTH120 - thousands of these a second after a push
+        return self._by_refs.get(folder, [])
+
+
+class Watch:
+    """One repository, as the thread knows it."""
+
+    places: RefPlaces
+    refs_identity: RefIdentity
+
+    def __init__(self, path: Path, wake: Callable[[], None]) -> None:
+        self.path = path
+        self.wake = wake  # whoever listens; from any thread
+        self.failure: WatchEnded | None = None
+        self.is_new = True
+        self._identities: list[RefIdentity] = []
+        self._facts: list[RefFact] = []
+
+    def is_there(self) -> bool:
+        """Whether it is where it was, and watched by nobody's error; of a new one, whether it is a repository."""
+        if self.failure is None:
+            try:
+                self._check()
+            except ERRORS as error:
+                self.fail(error)
+        return self.failure is None
+
+    def is_closed(self) -> bool:
+        """Whether its folder of refs leads nowhere else, so that the kernel is told of nothing else."""
+        try:
+            local_repositories.check_refs(self.places.refs)
+        except ERRORS as error:
+            self.fail(error)
+        return self.failure is None
+
+    def begin(self) -> None:
+        """The kernel watches it: whatever was before is unknown."""
+        if self.is_new:
+            self.is_new = False
+            self.wake()
+
+    def look(self) -> None:
+        """Look at what the kernel does not tell of."""
+        if self.is_there():
+            before, self._facts = self._facts, [local_repositories.ref_fact(file) for file in self.places.files]
+            if self._facts != before:
+                self.wake()
+
+    def fail(self, error: Exception) -> None:
+        """It cannot be watched any longer."""
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        self.failure = WatchEnded(f"{self.path} cannot be watched ({reason}); it is polled instead")
+        self.is_new = False
+        self.wake()
+
+    def _check(self) -> None:
+        if not self._identities:
+            self.places = local_repositories.find_ref_places(self.path)
+            self._identities = [local_repositories.ref_identity(folder) for folder in self.places.folders]
+            self.refs_identity = local_repositories.ref_identity(self.places.refs)
+            self._facts = [local_repositories.ref_fact(file) for file in self.places.files]
+        elif self._identities != [local_repositories.ref_identity(folder) for folder in self.places.folders]:
+            raise FileNotFoundError(0, "its folder was removed or replaced")
