@@ -14,7 +14,7 @@ from starlette.responses import Response
 from api import auditing, errors, objects, queries
 from api.answers import Json
 from api.calls import Call
-from reconciler.delivery import contract, showing
+from reconciler.delivery import reporting, status
 from reconciler.model import components, names, principals, text
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
@@ -66,11 +66,11 @@ async def _shown(call: Call, name: str) -> dict[str, Any]:
     """A destination's delivery; a webhook that nothing is delivered to has one, too. Raises UnknownDestination."""
     try:
         return call.services.deliveries.shown(call.project, name, answers=_may_see_answers(call))
-    except contract.UnknownDestination:
+    except reporting.UnknownDestination:
         stored = await call.services.store.get(call.project, Key("Destination", name))
         if stored is None or components.type_name_of(json.loads(stored)["spec"]) != WEBHOOK.name:
             raise
-        return showing.idle_delivery(name)
+        return status.idle_delivery(name)
 
 
 def _may_see_answers(call: Call) -> bool:

@@ -31,9 +31,9 @@ from starlette.responses import Response
 
 from api.answers import Header, Json
 from reconciler.access import changing
-from reconciler.delivery import contract
+from reconciler.delivery import reporting
+from reconciler.delivery.otlp import models
 from reconciler.model import errors
-from reconciler.otlp import refusals
 from reconciler.reading import client
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.signing_in.passwords import Throttled
@@ -205,7 +205,7 @@ def _unknown_encoding(exception: Exception, _request: str) -> Told:
 
 
 def _full(exception: Exception, _request: str) -> Told:
-    assert isinstance(exception, contract.QueueFull)
+    assert isinstance(exception, reporting.QueueFull)
     return Told(503, (exception.message,), (retry_after(exception.seconds),))
 
 
@@ -253,11 +253,11 @@ TABLE: Mapping[type, Answering] = {
     client.Busy: _busy,
     client.Overdue: _overdue,
     Throttled: _throttled,
-    refusals.RequestTooLarge: partial(_told, status=413),
-    refusals.UnknownEncoding: _unknown_encoding,
-    contract.UnknownDestination: partial(_told, status=404),
-    contract.QueueFull: _full,
-    contract.NotTaken: _not_taken,
+    models.RequestTooLarge: partial(_told, status=413),
+    models.UnknownEncoding: _unknown_encoding,
+    reporting.UnknownDestination: partial(_told, status=404),
+    reporting.QueueFull: _full,
+    reporting.NotTaken: _not_taken,
     Damaged: _damaged,
     StoreFault: _outside,
     Moved: _moved,

@@ -17,11 +17,10 @@ from starlette.types import Receive
 from api import begun, disconnects, errors, judging, queries, rpc
 from api.answers import Header
 from api.calls import Call
-from reconciler.delivery import limiting
-from reconciler.delivery.limiting import IntakeRoom
-from reconciler.otlp import encodings, reading
-from reconciler.otlp.models import MOST_BYTES
-from reconciler.otlp.refusals import MalformedRequest, RequestTooLarge, UnknownEncoding
+from reconciler.delivery import intake
+from reconciler.delivery.intake import IntakeRoom
+from reconciler.delivery.otlp import reading
+from reconciler.delivery.otlp.models import MOST_BYTES, MalformedRequest, RequestTooLarge, UnknownEncoding
 
 READ_SECONDS = 60.0  # for a whole body
 FULL_SECONDS = 1  # after which there may be room for a body again
@@ -57,13 +56,13 @@ async def take(call: Call) -> Response:
             judging.again(call)
         if encoding:
             held.change(held.size + MOST_BYTES)
-            body = await encodings.decode_body(body, encoding)
+            body = await reading.decode_body(body, encoding)
         else:
             _refuse_compressed(body)
         held.change(len(body))
         logs = await reading.read(body, json=json)
     except REFUSALS:
-        services.rates.charge(sender, limiting.request_cost(held.size), now=monotonic())
+        services.rates.charge(sender, intake.request_cost(held.size), now=monotonic())
         raise
     else:
         _wait(services.rates.take(sender, logs.records or 1, now=monotonic()))

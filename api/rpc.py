@@ -10,11 +10,11 @@ from starlette.responses import Response
 from api.answers import Header
 from api.at_once import AtOnce
 from api.errors import Told
-from reconciler.delivery.contract import TakenRecords
-from reconciler.otlp import answers
-from reconciler.otlp.answers import OtlpAnswer
+from reconciler.delivery.otlp import models
+from reconciler.delivery.otlp.models import OtlpAnswer
+from reconciler.delivery.reporting import TakenRecords
 
-TYPES = {answers.PROTOBUF.encode(): False, answers.JSON.encode(): True}
+TYPES = {models.PROTOBUF.encode(): False, models.JSON.encode(): True}
 """Whether a media type is JSON, of those that there are."""
 
 
@@ -34,7 +34,7 @@ def is_json(headers: Iterable[Header]) -> bool | None:
     return TYPES.get(found[0].partition(b";")[0].strip().lower()) if known is None else known
 
 
-SUCCESS = (Message(answers.success_answer(json=False)), Message(answers.success_answer(json=True)))
+SUCCESS = (Message(models.success_answer(json=False)), Message(models.success_answer(json=True)))
 """The answer to records that were all taken in, in protobuf and in JSON."""
 
 
@@ -42,12 +42,12 @@ def taken_message(said: TakenRecords, *, json: bool) -> Response:
     """The answer to records that were taken in, with those that nobody takes."""
     if not said.rejected and not said.message:
         return SUCCESS[json]
-    return Message(answers.partial_success_answer(rejected=said.rejected, message=said.message, json=json))
+    return Message(models.partial_success_answer(rejected=said.rejected, message=said.message, json=json))
 
 
 def failure_message(headers: Iterable[Header], said: Told) -> Message:
     """The answer to a request of these headers that failed. Whose encoding is unknown gets JSON."""
     after = next((float(value) for name, value in said.headers if name == b"retry-after"), None)
     json = is_json(headers) is not False
-    answer = answers.failure_answer(said.status, " ".join(said.sentences), json=json, retry_after=after)
+    answer = models.failure_answer(said.status, " ".join(said.sentences), json=json, retry_after=after)
     return Message(answer, status=said.status, headers=said.headers)

@@ -16,9 +16,9 @@ from api.rpc import Message
 from api.senders import Sender, Senders
 from reconciler.daemon.services import Services
 from reconciler.daemon.whole_requests import WholeRequest
-from reconciler.delivery.contract import NotTaken
-from reconciler.otlp import reading
-from reconciler.otlp.models import Logs
+from reconciler.delivery.otlp import reading
+from reconciler.delivery.otlp.models import Logs
+from reconciler.delivery.reporting import NotTaken
 
 ENDED = "The service stops; send the records again."
 

@@ -1,6 +1,6 @@
 """How many requests of one credential are under way at a time, on every listener.
 
-Belongs here: counting them. Does not: what they are, the room for their bodies (`reconciler.delivery.limiting`).
+Belongs here: counting them. Does not: what they are, the room for their bodies (`reconciler.delivery.intake`).
 """
 
 from typing import TypeAlias

@@ -12,8 +12,8 @@ from pathlib import Path
 from benchmarks import delivery_bodies, processes, sink
 from benchmarks.delivery_daemon import MOST_BATCHES, MOST_BYTES, NAME, Receiver, receiving
 from benchmarks.figures import Figure
+from reconciler.delivery.queue.queues import Queues
 from reconciler.model.routes import Storage, Sync
-from reconciler.queueing.queues import Queues
 
 RECORDS = 1_000  # of a request
 TOGETHER = 100  # appends under way

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from benchmarks import delivery_bodies
 from benchmarks.figures import Figure, machine, table
-from reconciler.otlp import bodies, encodings, reading, wire
+from reconciler.delivery.otlp import protobuf, reading, wire
 
 RECORDS = 1_000
 ROUNDS = 50
@@ -58,7 +58,7 @@ def walks(request: bytes) -> Figure:
 
 def writes(what: str, request: bytes, *, least: int | None = None) -> Figure:
     """Bodies made into JSON, and joined."""
-    seconds = _best(lambda: [b",".join(part) for part in bodies.body_fragments(request)])
+    seconds = _best(lambda: [b",".join(part) for part in protobuf.body_fragments(request)])
     rate = RECORDS / seconds
     beside, ratio = ("", "") if least is None else (f"at least {least:,}/s", f"{rate / least:.2f}")
     return Figure(f"bodies as JSON, {what}", f"{rate:,.0f}/s", beside, ratio, missed=least is not None and rate < least)
@@ -76,7 +76,7 @@ def reads_json(request: bytes) -> Figure:
 
 def decodes(encoding: str, body: bytes) -> Figure:
     """A compressed request."""
-    seconds = asyncio.run(_awaited(lambda: encodings.decode_body(body, encoding)))
+    seconds = asyncio.run(_awaited(lambda: reading.decode_body(body, encoding)))
     return Figure(f"decoding {RECORDS:,} records, {encoding}", f"{RECORDS / seconds:,.0f}/s", "", "")
 
 
@@ -91,7 +91,7 @@ def holds(request: bytes) -> Figure:
 def documents(records: int) -> bytes:
     """A request whose records are lines that are JSON: the maps of eight keys, written as text."""
     request = ExportLogsServiceRequest.FromString(delivery_bodies.maps(records))
-    texts = [text.decode() for part in bodies.body_fragments(request.SerializeToString()) for text in part]
+    texts = [text.decode() for part in protobuf.body_fragments(request.SerializeToString()) for text in part]
     for record, text in zip(request.resource_logs[0].scope_logs[0].log_records, texts, strict=True):
         record.body.string_value = text
     return request.SerializeToString()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from reconciler.queueing.disk import DiskQueue
-from reconciler.queueing.queues import Queues
+from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.queue.queues import Queues
 
 SENDERS = 64
 SMALL_BYTES = 250  # of one record, as OTLP

@@ -1,7 +1,7 @@
 """`reconciler queue peek`: what queue files on this machine hold, read beside a service that runs, or without one.
 
-Belongs here: which queue is meant, and how its batches are shown. Does not: the files (`reconciler.queueing.peeking`),
-what a record's body is as JSON (`reconciler.otlp.bodies`).
+Belongs here: which queue is meant, and how its batches are shown. Does not: the files (`reconciler.delivery.queue.peeking`),
+what a record's body is as JSON (`reconciler.delivery.otlp.protobuf`).
 """
 
 import json
@@ -22,9 +22,9 @@ from reconciler.model.text import visible
 from reconciler.model.values import Value
 
 if TYPE_CHECKING:
-    from reconciler.queueing.contract import Obituary
-    from reconciler.queueing.identities import FoundIdentity
-    from reconciler.queueing.peeking import Peeked
+    from reconciler.delivery.queue.contract import Obituary
+    from reconciler.delivery.queue.folders import FoundIdentity
+    from reconciler.delivery.queue.peeking import Peeked
 
 HEADER = ("NUMBER", "STATE", "RECORDS", "SIZE", "TAKEN", "ATTEMPTS", "STATUS", "REASON")
 LIMIT = 20
@@ -100,17 +100,17 @@ def _state_dir(config: Path | None) -> Path:
 
 
 def _in(folder: Path) -> "FoundIdentity":
-    from reconciler.queueing import identities  # noqa: PLC0415 - only for those who peek
+    from reconciler.delivery.queue import folders  # noqa: PLC0415 - only for those who peek
 
-    found = identities.read_identity(folder)
+    found = folders.read_identity(folder)
     if found is None:
-        raise Refused(f"{folder} is not the folder of a queue: it has no {identities.FILE} that can be read")
+        raise Refused(f"{folder} is not the folder of a queue: it has no {folders.FILE} that can be read")
     return found
 
 
 def _of(destination: str, state_dir: Path, project: str | None) -> "list[FoundIdentity]":
     """All queues of a destination: a change of its storage leaves one behind, until that is empty. Raises Refused."""
-    from reconciler.queueing import peeking  # noqa: PLC0415 - likewise
+    from reconciler.delivery.queue import peeking  # noqa: PLC0415 - likewise
 
     found = [one for one in peeking.found(state_dir / "queues") if project in (None, one.project)]
     mine = [one for one in found if one.name == destination]
@@ -126,7 +126,7 @@ def _of(destination: str, state_dir: Path, project: str | None) -> "list[FoundId
 
 def _peeked(queues: "list[FoundIdentity]", *, dead: bool) -> "Iterator[Peeked]":
     """What has not left, queue by queue."""
-    from reconciler.queueing import peeking  # noqa: PLC0415 - likewise
+    from reconciler.delivery.queue import peeking  # noqa: PLC0415 - likewise
 
     wanted = peeking.State.DEAD if dead else peeking.State.QUEUED
     return (one for queue in queues for one in peeking.walk(queue) if one.state is wanted)
@@ -141,11 +141,11 @@ def _with_bodies(found: "Iterator[Peeked]", *, most: int) -> Iterator[Batch]:
 
 
 def _bodies(payload: bytes, *, most: int) -> tuple[str, ...] | None:
-    from reconciler.otlp import bodies  # noqa: PLC0415 - protobuf takes its time
-    from reconciler.otlp.refusals import MalformedRequest  # noqa: PLC0415
+    from reconciler.delivery.otlp import protobuf  # noqa: PLC0415 - protobuf takes its time
+    from reconciler.delivery.otlp.models import MalformedRequest  # noqa: PLC0415
 
     try:
-        found = islice((body for some in bodies.body_fragments(payload) for body in some), most)
+        found = islice((body for some in protobuf.body_fragments(payload) for body in some), most)
         return tuple(body.decode("utf-8", "replace") for body in found)
     except MalformedRequest:
         return None

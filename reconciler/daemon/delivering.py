@@ -15,20 +15,19 @@ from ipaddress import ip_address
 
 from reconciler.applying import Applier
 from reconciler.daemon.routing import RouteFollowing
-from reconciler.delivery import expiring
-from reconciler.delivery.expiring import ExpiryMoment
+from reconciler.delivery import draining, egress
+from reconciler.delivery import secrets as delivery_secrets
+from reconciler.delivery.draining import ExpiryMoment
+from reconciler.delivery.egress import EgressPolicy, Listener
+from reconciler.delivery.exporter import Exporter
+from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.manager import Manager
-from reconciler.egress import machine
-from reconciler.egress.client import HttpClient
-from reconciler.egress.networks import EgressPolicy, Listener
+from reconciler.delivery.queue.contract import Queue
+from reconciler.delivery.queue.queues import Queues
+from reconciler.delivery.retry import SendEnvironment, system_clock
 from reconciler.model.routes import Destination
-from reconciler.queueing.contract import Queue
-from reconciler.queueing.queues import Queues
 from reconciler.schedules import Schedules
-from reconciler.secrets import sources
-from reconciler.sending.environment import SendEnvironment, system_clock
-from reconciler.sending.exporter import Exporter
-from reconciler.sending.outlet import HttpSender
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 
@@ -55,7 +54,7 @@ def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> Egr
     """Where deliveries may go: never to a listener of the service itself."""
     return EgressPolicy(
         listeners=tuple(_listener(one) for one in listeners),
-        is_local=machine.machine_has,
+        is_local=egress.machine_has,
         allow=settings.delivery.egress.allow,
         deny=settings.delivery.egress.deny,
     )
@@ -71,7 +70,7 @@ async def delivering(
     """
     delivery = settings.delivery
     chance = random.Random()  # noqa: S311 (it spreads waits)
-    secrets = sources.configured_sources(settings, environment=environment)
+    secrets = delivery_secrets.configured_sources(settings, environment=environment)
     queues = Queues(settings.state_dir / QUEUES, reserve=delivery.free_bytes, clock=system_clock)
     to = egress_policy(settings, listeners)
     async with HttpClient(policy=to, proxy=settings.outbound.proxy, connections=_most_connections()) as client:
@@ -124,14 +123,14 @@ class Upkeep:
     async def expire(self) -> None:
         """Forget dead letters that are too old, by the time that passed where the clock was set ahead."""
         now = self._now()
-        is_ahead = expiring.is_ahead(self._first, now)
+        is_ahead = draining.is_ahead(self._first, now)
         if is_ahead and not self._is_ahead:
             log.warning(
                 "The clock was set ahead by more than an hour: dead letters age as if it had not been, until the "
                 "service is restarted."
             )
         self._is_ahead = is_ahead
-        await self._manager.expire(before=expiring.believed_moment(self._first, now) - int(self._max_age * 1000))
+        await self._manager.expire(before=draining.believed_moment(self._first, now) - int(self._max_age * 1000))
 
     async def look_at_disk(self) -> None:
         """Say when the disk is down to what queues leave free, and when there is room again."""

@@ -13,8 +13,9 @@ from datetime import timedelta
 from reconciler.accounts import Accounts
 from reconciler.applying import Applier
 from reconciler.daemon import delivering, leftovers
+from reconciler.delivery import secrets as delivery_secrets
+from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.manager import Manager
-from reconciler.egress.client import HttpClient
 from reconciler.model import clock
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.telling import AlertFilter
@@ -25,7 +26,6 @@ from reconciler.notifying.targets import AlertTarget
 from reconciler.notifying.watching import ObserverLoop
 from reconciler.operations.contract import Operations
 from reconciler.reconciling.repositories import Repositories
-from reconciler.secrets import sources
 from reconciler.settings.models import Alert, Settings
 from reconciler.store.contract import Store
 
@@ -86,7 +86,7 @@ async def build_notifying(
     changes = configurations.ConfigurationObserver(store_, monotonic=time.monotonic)
     applier.listen(changes.heard)
     own = certificates.OwnCertificates(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
-    secrets = sources.configured_sources(settings, environment=environment)
+    secrets = delivery_secrets.configured_sources(settings, environment=environment)
     ends = certificates.CertificateObserver(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
     damage = store.DamageObserver(store_)
     observers = (

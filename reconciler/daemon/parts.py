@@ -25,7 +25,8 @@ from reconciler.daemon.delivering import Delivering
 from reconciler.daemon.ending import ShutdownDeadline
 from reconciler.daemon.notifying import Notifying
 from reconciler.daemon.services import Services
-from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.delivery import secrets as delivery_secrets
+from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.git.remotes.following import Remotes
 from reconciler.metrics.sources import Measured
 from reconciler.model import clock
@@ -35,7 +36,6 @@ from reconciler.operations.sqlite import SqliteOperations
 from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
 from reconciler.reviewing.asking import Reviewing
-from reconciler.secrets import available, sources
 from reconciler.settings.models import Settings
 from reconciler.signing_in.passwords import SigningIn
 from reconciler.signing_in.sessions import Sessions
@@ -100,7 +100,9 @@ async def build_parts(
             max_resources=settings.api.max_resources,
             refuse_unknown=settings.resources.refuse_unknown,
         )
-        secrets = partial(available.available_secrets, sources.configured_sources(settings, environment=environment))
+        secrets = partial(
+            delivery_secrets.available_secrets, delivery_secrets.configured_sources(settings, environment=environment)
+        )
         applier = Applier(kept.store, reader, store_path=path, limits=limits, secrets=secrets, clock=clock.now)
         auditing = AuditUpkeep(kept.store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
         applier.listen(auditing.heard)

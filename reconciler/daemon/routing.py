@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from reconciler.applying import AppliedChange
-from reconciler.delivery.contract import Behind
+from reconciler.delivery.reporting import Behind
 from reconciler.model import errors
 from reconciler.model.routes import Routes
 

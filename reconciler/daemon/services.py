@@ -13,8 +13,8 @@ from reconciler.applying import Applier
 from reconciler.auditing.refusals import RefusedAttempts
 from reconciler.daemon import headers
 from reconciler.daemon.headers import Header
-from reconciler.delivery.contract import Delivery
-from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.delivery.intake import IntakeRoom, RecordRates
+from reconciler.delivery.reporting import Delivery
 from reconciler.git.hooks import HookMemory
 from reconciler.metrics.sources import Measured
 from reconciler.model.clock import Clock

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.delivery.figures import DeliveryFigures, PastFigures, fullness
 from reconciler.delivery.lanes import Lane
+from reconciler.delivery.queue.contract import Depth
+from reconciler.delivery.status import DeliveryFigures, PastFigures, fullness
 from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
-from reconciler.queueing.contract import Depth
 
 OF_ONE = ("project", "destination")
 

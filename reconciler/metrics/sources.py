@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from reconciler.delivery.figures import DeliveryFigures
+from reconciler.delivery.status import DeliveryFigures
 from reconciler.metrics.families import Step
 from reconciler.metrics.notifications import NotificationTally
 from reconciler.metrics.traffic import Traffic

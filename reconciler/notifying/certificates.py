@@ -16,14 +16,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from reconciler.delivery.figures import DeliveryFigures
+from reconciler.delivery import http_sender
+from reconciler.delivery.secrets import SecretSources
+from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Endpoint
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.reconciling.reconciler import Reconciler
-from reconciler.secrets.sources import SecretSources
-from reconciler.sending import tls, validity
 from reconciler.settings import bounded_io
 
 SOON = timedelta(days=14)
@@ -140,8 +140,10 @@ class CertificateObserver:
             if endpoint.scheme != "https" or not (endpoint.ca_file or endpoint.mutual_tls):
                 continue
             try:
-                files = tls.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
-            except tls.UnusableFile:  # nothing can be sent, which is told elsewhere, and nothing is known of the end
+                files = http_sender.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
+            except (
+                http_sender.UnusableFile
+            ):  # nothing can be sent, which is told elsewhere, and nothing is known of the end
                 for file in ("cert_file", "ca_file"):
                     cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} {file}", project)
                     yield Finding(cause, Severity.WARNING, {}, fading=True)
@@ -200,7 +202,7 @@ def _text(path: Path) -> str:
 
 
 def _leaf(pem: str) -> datetime | None:
-    span = validity.certificate_span(pem)
+    span = http_sender.certificate_span(pem)
     return None if span is None else span.until
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from reconciler.delivery.figures import DeliveryFigures, fullness
 from reconciler.delivery.lanes import Lane
+from reconciler.delivery.queue.contract import Depth
+from reconciler.delivery.reporting import ExporterState, ReportSnapshot
+from reconciler.delivery.status import DeliveryFigures, fullness
 from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
-from reconciler.queueing.contract import Depth
-from reconciler.sending.reporting import ExporterState, ReportSnapshot
 
 NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
 FAILING = timedelta(seconds=30)  # that requests fail and none arrives

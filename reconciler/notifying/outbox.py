@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from reconciler.egress.client import HttpClient
+from reconciler.delivery.http_client import HttpClient
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted

@@ -18,13 +18,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from reconciler.egress.client import HttpClient
-from reconciler.egress.exchange import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
+from reconciler.delivery import retry
+from reconciler.delivery.egress import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
+from reconciler.delivery.http_client import HttpClient
 from reconciler.git import hooks
 from reconciler.model import errors
 from reconciler.notifications import alerts
 from reconciler.notifications.telling import AlertFilter
-from reconciler.sending import verdicts
 from reconciler.settings import bounded_io
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def judged(answer: HttpAnswer, *, now_ms: int) -> AlertOutcome:
     status = answer.status
     if 200 <= status < 300:
         return AlertOutcome(status)
-    asked = verdicts.retry_after(answer, now_ms=now_ms)
+    asked = retry.retry_after(answer, now_ms=now_ms)
     why = f"it answered {status}: {_meaning(status)}"
     return AlertOutcome(status, why, asked, is_refused=300 <= status < 500 and status not in LATER)
 

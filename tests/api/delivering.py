@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.delivery.contract import TakenRecords, UnknownDestination
-from reconciler.otlp.models import Logs
+from reconciler.delivery.otlp.models import Logs
+from reconciler.delivery.reporting import TakenRecords, UnknownDestination
 
 SHOWN: dict[str, Any] = {
     "destination": "siem",
@@ -50,7 +50,7 @@ async def _taken(_project: str, _logs: Logs) -> TakenRecords:
 
 @dataclass
 class Kept:
-    """See `reconciler.delivery.contract.Delivery`. `known` are names, `done` is what operators asked for."""
+    """See `reconciler.delivery.reporting.Delivery`. `known` are names, `done` is what operators asked for."""
 
     known: set[str] = field(default_factory=set)
     taking: Callable[[str, Logs], Awaitable[TakenRecords]] = _taken

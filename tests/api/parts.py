@@ -18,7 +18,7 @@ from reconciler.accounts import Accounts
 from reconciler.applying import Applier, ApplyLimits
 from reconciler.daemon import leftovers
 from reconciler.daemon.services import Services
-from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.shared import RemotePlace
 from reconciler.git.remotes.sources import Source

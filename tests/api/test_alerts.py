@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.daemon.services import Services
-from reconciler.egress.client import HttpClient
-from reconciler.egress.networks import EgressPolicy
+from reconciler.delivery.egress import EgressPolicy
+from reconciler.delivery.http_client import HttpClient
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.targets import AlertTarget

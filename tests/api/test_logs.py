@@ -21,10 +21,10 @@ from api import errors, logs
 from api.under_way import MOST as IN_FLIGHT
 from reconciler.access import changing
 from reconciler.daemon.services import Services
-from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
-from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.delivery.intake import IntakeRoom, RecordRates
+from reconciler.delivery.otlp.models import MOST_BYTES, MOST_RECORDS, Logs
+from reconciler.delivery.reporting import NotTaken, QueueFull, TakenRecords
 from reconciler.model.principals import Role, Scope
-from reconciler.otlp.models import MOST_BYTES, MOST_RECORDS, Logs
 from tests.api import parts
 from tests.api.callers import ask
 from tests.api.conftest import connect, make_key

@@ -13,8 +13,8 @@ from opentelemetry.exporter.otlp.proto.http import Compression
 import api.app
 from reconciler.daemon import serving
 from reconciler.daemon.services import Services
-from reconciler.delivery.contract import QueueFull, TakenRecords
-from reconciler.otlp.models import Logs
+from reconciler.delivery.otlp.models import Logs
+from reconciler.delivery.reporting import QueueFull, TakenRecords
 from tests import otlp_client
 from tests.api import parts
 from tests.api.conftest import until

@@ -18,11 +18,11 @@ from api.shortcut import Shortcut
 from reconciler.access import changing
 from reconciler.daemon.services import Services
 from reconciler.daemon.whole_requests import WholeRequest
-from reconciler.delivery.contract import NotTaken
-from reconciler.delivery.limiting import IntakeRoom, RecordRates
+from reconciler.delivery.intake import IntakeRoom, RecordRates
+from reconciler.delivery.otlp.wire import SMALL
+from reconciler.delivery.reporting import NotTaken
 from reconciler.model.clock import rfc3339
 from reconciler.model.principals import LOCAL, Role, Scope
-from reconciler.otlp.small import SMALL
 from tests.api import parts
 from tests.api.conftest import make_key
 from tests.api.delivering import Kept

@@ -7,10 +7,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address, ip_network
 
-from reconciler.egress import machine
-from reconciler.egress.client import HttpClient
-from reconciler.egress.exchange import AnswerLimits, Denied, HttpRequest, HttpTarget, Unanswered, Unsendable
-from reconciler.egress.networks import EgressPolicy, Listener
+from reconciler.delivery import egress
+from reconciler.delivery.egress import (
+    AnswerLimits,
+    Denied,
+    EgressPolicy,
+    HttpRequest,
+    HttpTarget,
+    Listener,
+    Unanswered,
+    Unsendable,
+)
+from reconciler.delivery.http_client import HttpClient
 from tests.attacks.scene import component, resource
 from tests.attacks.table import Attack, Attempt, Holds
 from tests.egress.servers import OK, Server, answers, listening, says
@@ -90,7 +98,7 @@ async def rebound(server: Server) -> str:
 
 async def to_itself(server: Server) -> str:
     """A request to the service's own listener, by a name."""
-    own = EgressPolicy(listeners=(Listener(ip_address("127.0.0.1"), server.port),), is_local=machine.machine_has)
+    own = EgressPolicy(listeners=(Listener(ip_address("127.0.0.1"), server.port),), is_local=egress.machine_has)
     return await send(HttpRequest(HttpTarget("http", "hook.example", server.port)), policy=own, led=[["127.0.0.1"]])
 
 

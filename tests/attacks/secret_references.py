@@ -6,12 +6,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from reconciler.delivery import secrets
+from reconciler.delivery.secrets import SecretDirectory, SecretSources, UnusableSecretFile, resolve_secrets
 from reconciler.model.errors import Refused
 from reconciler.model.type_checks import BROKEN_REFERENCE
-from reconciler.secrets import directory
-from reconciler.secrets.directory import SecretDirectory, UnusableSecretFile
-from reconciler.secrets.resolving import resolve_secrets
-from reconciler.secrets.sources import SecretSources
 from tests.attacks.scene import FILE_SECRET, Scene, component, resource
 from tests.attacks.table import Attack, Attempt, Holds
 
@@ -60,7 +58,7 @@ def reading(name: str) -> Attempt:
 
     def attempt(scene: Scene) -> str:
         try:
-            return f"read {len(directory.read_secret_file(_secrets(scene), name, project='default'))} characters"
+            return f"read {len(secrets.read_secret_file(_secrets(scene), name, project='default'))} characters"
         except UnusableSecretFile:
             return "unusable"
 
@@ -101,7 +99,7 @@ def racing(swap: Callable[[Path, Path], None]) -> Attempt:
         try:
             for _ in range(ROUNDS):
                 try:
-                    read.add(directory.read_secret_file(_secrets(scene), "raced", project="default"))
+                    read.add(secrets.read_secret_file(_secrets(scene), "raced", project="default"))
                 except UnusableSecretFile:
                     continue
         finally:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reconciler.delivery.otlp import protobuf
+from reconciler.delivery.queue.contract import Obituary, Reason
+from reconciler.delivery.queue.queues import Queues
 from reconciler.model.routes import Storage
-from reconciler.otlp import made_up
-from reconciler.queueing.contract import Obituary, Reason
-from reconciler.queueing.queues import Queues
 from reconciler.settings import loading
 from tests import hostile_text
 from tests.cli.conftest import Program
@@ -44,7 +44,7 @@ def fill(
         await queues.start()
         queue = await queues.open(project=project, name=name, storage=Storage(), max_batches=1000, dead_bytes=1 << 20)
         for text in texts:
-            await queue.append([made_up.test_request(text, at=AT)], records=1, at=AT)
+            await queue.append([protobuf.test_request(text, at=AT)], records=1, at=AT)
         for batch in queue.claim(most_records=max(dead, 1), most_bytes=1 << 20)[:dead]:
             payload = await queue.payload(batch)
             assert payload is not None

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.applying import AppliedChange
 from reconciler.daemon.routing import RouteFollowing
-from reconciler.delivery.contract import Behind
+from reconciler.delivery.reporting import Behind
 from reconciler.model import errors
 from reconciler.model.routes import Routes
 from tests.waiting import until

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery import showing
-from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
-from reconciler.delivery.gathering import SmallRequests
+from reconciler.delivery import status
+from reconciler.delivery.lanes import SmallRequests
 from reconciler.delivery.manager import Manager
+from reconciler.delivery.otlp import protobuf, reading
+from reconciler.delivery.otlp.models import Logs, RecordGroup, RequestTooLarge
+from reconciler.delivery.queue import disk
+from reconciler.delivery.queue.contract import Piece
+from reconciler.delivery.queue.files import System
+from reconciler.delivery.reporting import NotTaken, QueueFull, TakenRecords
 from reconciler.metrics import delivery as metrics
 from reconciler.metrics.families import Sample
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull, Storage, Sync
-from reconciler.otlp import made_up, reading
-from reconciler.otlp.models import Logs, RecordGroup
-from reconciler.otlp.refusals import RequestTooLarge
-from reconciler.queueing import disk
-from reconciler.queueing.contract import Piece
-from reconciler.queueing.system import System
 from tests.delivery.test_manager import LOGS, PROJECT, managing, routes, webhook
 from tests.queueing.test_faults import DOUBTFUL, Failing, Hanging
 from tests.servers import sinks
@@ -63,12 +62,12 @@ async def test_what_the_disk_refuses_is_told_to_the_sender_in_the_log_in_the_met
         with pytest.raises(NotTaken):
             await manager.take(PROJECT, LOGS)
         shown = manager.shown(PROJECT, "siem", answers=False)
-        assert (shown["queue"]["refused"], shown["message"]) == (True, showing.REFUSED)
+        assert (shown["queue"]["refused"], shown["message"]) == (True, status.REFUSED)
         assert (shown["queue"]["batches"], shown["counts"]["taken"], faults(manager)) == (0, 0, 2)
         system.write_error = None
         assert await manager.take(PROJECT, LOGS) == TakenRecords()
         shown = manager.shown(PROJECT, "siem", answers=False)
-        assert (shown["queue"]["refused"], shown["message"] == showing.REFUSED) == (False, False)
+        assert (shown["queue"]["refused"], shown["message"] == status.REFUSED) == (False, False)
         assert (shown["queue"]["batches"], shown["counts"]["taken"], faults(manager)) == (1, 3, 2)
     folder = folder_of_queue(tmp_path)
     assert caplog.messages == [
@@ -87,7 +86,7 @@ async def test_a_disk_that_hangs_is_told_in_the_log_in_the_metrics_and_where_del
 
     def shown(manager: Manager) -> tuple[bool, bool]:
         one = manager.shown(PROJECT, "drops", answers=False)
-        return one["queue"]["refused"], one["message"] == showing.REFUSED
+        return one["queue"]["refused"], one["message"] == status.REFUSED
 
     async with managing(tmp_path, system=system) as manager:
         await manager.change(routes(drops))
@@ -177,7 +176,7 @@ async def test_of_a_full_disk_nothing_that_was_accepted_is_lost_and_there_is_roo
 ) -> None:
     monkeypatch.setattr(disk, "REFUSED_SECONDS", 0.0)
     texts = [f"{number} {'x' * (64 << 10)}" for number in range(4)]  # none of them shares a batch
-    requests = [await reading.read(made_up.test_request(text, at=1), json=False) for text in texts]
+    requests = [await reading.read(protobuf.test_request(text, at=1), json=False) for text in texts]
     with sinks.listening() as first, sinks.listening() as second:
         async with managing(tmp_path, system=Small(tmp_path / "queues", 5 * (66 << 10))) as manager:
             await manager.change(routes(webhook("a"), webhook("b")))

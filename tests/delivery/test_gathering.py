@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from reconciler.delivery.contract import NotTaken
-from reconciler.delivery.gathering import MOST_BYTES, MOST_RECORDS, SmallRequests
-from reconciler.delivery.splitting import RecordShare
-from reconciler.queueing.contract import Piece, QueueFault, Shortage
-from reconciler.queueing.memory import MemoryQueue
+from reconciler.delivery.lanes import MOST_BYTES, MOST_RECORDS, RecordShare, SmallRequests
+from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
+from reconciler.delivery.queue.memory import MemoryQueue
+from reconciler.delivery.reporting import NotTaken
 
 pytestmark = pytest.mark.anyio
 AT = 1_700_000_000_000

@@ -5,12 +5,11 @@ import random
 
 import pytest
 
-from reconciler.delivery.contract import NotTaken
-from reconciler.delivery.gathering import SmallRequests
 from reconciler.delivery.intake import Intake
-from reconciler.delivery.lanes import Lane, LaneCounts
+from reconciler.delivery.lanes import Lane, LaneCounts, SmallRequests
+from reconciler.delivery.queue.contract import QueueFault
+from reconciler.delivery.reporting import NotTaken
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull
-from reconciler.queueing.contract import QueueFault
 from tests.delivery.test_gathering import AT, SlowQueue, share
 from tests.waiting import until
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.delivery.contract import QueueFull, TakenRecords
+from reconciler.delivery.queue import committer
+from reconciler.delivery.queue.contract import QueueFault
+from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.reporting import QueueFull, TakenRecords
 from reconciler.model.routes import Routes
-from reconciler.queueing import committer
-from reconciler.queueing.contract import QueueFault
-from reconciler.queueing.disk import DiskQueue
 from tests.delivery.test_manager import IN_MEMORY, LOGS, PROJECT, managing, routes, webhook
 from tests.queueing import places
 from tests.queueing.test_faults import Hanging

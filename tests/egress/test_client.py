@@ -17,19 +17,20 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.egress import machine, networks
-from reconciler.egress.client import MOST_ADDRESSES, HttpClient
-from reconciler.egress.exchange import (
+from reconciler.delivery import egress
+from reconciler.delivery.egress import (
     AnswerLimits,
     Denied,
+    EgressPolicy,
     FailureCause,
     HttpAnswer,
     HttpRequest,
     HttpTarget,
+    Listener,
     Unanswered,
     Unsendable,
 )
-from reconciler.egress.networks import EgressPolicy, Listener
+from reconciler.delivery.http_client import MOST_ADDRESSES, HttpClient
 from reconciler.model import hosts
 from tests import needs
 from tests.egress.servers import OK, Server, answers, free_port, listening, says
@@ -48,7 +49,7 @@ def target(server: Server, host: str = "127.0.0.1", path: str = "/hook") -> Http
 
 def own(server: Server, address: str = "127.0.0.1") -> EgressPolicy:
     """The policy of a service that listens where the server does."""
-    return EgressPolicy(listeners=(Listener(ip_address(address), server.port),), is_local=machine.machine_has)
+    return EgressPolicy(listeners=(Listener(ip_address(address), server.port),), is_local=egress.machine_has)
 
 
 async def send(
@@ -281,7 +282,7 @@ async def test_the_services_own_listener_is_refused_by_every_name(host: str, bou
         with pytest.raises(Denied) as caught:
             await send(HttpRequest(target(server, host)), own(server, bound), resolve=answers(["127.0.0.1"]))
 
-        assert caught.value.rule == networks.OWN_LISTENER
+        assert caught.value.rule == egress.OWN_LISTENER
         assert server.connections == 0
 
 
@@ -325,7 +326,7 @@ async def test_a_name_that_leads_elsewhere_the_next_time_is_judged_the_next_time
             with pytest.raises(Denied) as caught:
                 await client.send(request, limits=LIMITS)
 
-        assert caught.value.rule == (networks.OWN_LISTENER if then == "own" else hosts.METADATA)
+        assert caught.value.rule == (egress.OWN_LISTENER if then == "own" else hosts.METADATA)
         assert (len(server.heads), api.connections) == (1, 0)
 
 
@@ -338,7 +339,9 @@ def test_of_several_addresses_the_refused_ones_are_skipped(backend: str, caplog:
                 answer = await send(HttpRequest(target(server, "mixed.example")), resolve=resolve)
 
             assert (answer.status, len(server.heads)) == (200, 1)
-            told = [record.getMessage() for record in caplog.records if record.name == "reconciler.egress.client"]
+            told = [
+                record.getMessage() for record in caplog.records if record.name == "reconciler.delivery.http_client"
+            ]
             assert (
                 f"mixed.example:{server.port} led to {METADATA}, which {hosts.METADATA}; it was not connected to"
                 in (told)
@@ -360,7 +363,7 @@ async def test_a_name_with_refused_addresses_alone_says_which_rule_and_not_which
     assert caught.value.message == (
         "nothing is sent to bad.example:80, since its address is denied by `delivery.egress`; name another host"
     )
-    assert [record.getMessage() for record in caplog.records if record.name == "reconciler.egress.client"] == [
+    assert [record.getMessage() for record in caplog.records if record.name == "reconciler.delivery.http_client"] == [
         f"bad.example:80 led to {address}, which is denied by `delivery.egress`; it was not connected to"
         for address in ("10.1.2.3", "fd00::7")
     ]

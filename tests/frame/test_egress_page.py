@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_network
 
 import yaml
 
-from reconciler.egress import client, exchange, networks, receiving
-from reconciler.egress.exchange import Denied, HttpTarget
-from reconciler.egress.networks import EgressPolicy
+from reconciler.delivery import egress as delivery_egress
+from reconciler.delivery import http_client
+from reconciler.delivery.egress import Denied, EgressPolicy, HttpTarget
 from reconciler.model import hosts, webhooks
 from reconciler.settings.models import Egress
 from tests.frame import pages
@@ -38,8 +38,10 @@ def test_the_worked_rows_come_out_as_they_say() -> None:
     for row in pages.table(pages.section(PAGE, "`allow` and `deny`")):
         allow, deny = (tuple(map(ip_network, quoted(row[column]))) for column in ("`allow`", "`deny`"))
         [address] = quoted(row["address"])
-        found = networks.egress_refusal(ip_address(address), port=443, policy=EgressPolicy(allow=allow, deny=deny))
-        verdict = "allowed" if found is None else "denied" if found == networks.DENIED else "refused"
+        found = delivery_egress.egress_refusal(
+            ip_address(address), port=443, policy=EgressPolicy(allow=allow, deny=deny)
+        )
+        verdict = "allowed" if found is None else "denied" if found == delivery_egress.DENIED else "refused"
         assert row[""].startswith(verdict), row
 
 
@@ -54,22 +56,25 @@ def test_the_first_example_is_a_setting() -> None:
     egress = Egress.model_validate(yaml.safe_load(example)["delivery"]["egress"])
     policy = EgressPolicy(allow=egress.allow, deny=egress.deny)
     reached = [
-        networks.egress_refusal(ip_address(address), port=443, policy=policy) is None
+        delivery_egress.egress_refusal(ip_address(address), port=443, policy=policy) is None
         for address in ("192.0.2.9", "2001:db8:10::1", "10.1.2.3", "10.1.2.4", "127.0.0.1", "::1")
     ]
     assert reached == [True, True, True, False, False, False]
 
 
 def test_the_error_is_as_it_is_shown() -> None:
-    error = Denied(HttpTarget("https", "siem.example.com", 443), networks.DENIED)
+    error = Denied(HttpTarget("https", "siem.example.com", 443), delivery_egress.DENIED)
     assert f"\n{error.message}\n" in PAGE
 
 
 def test_the_numbers_are_those_of_the_program() -> None:
     text = " ".join(PAGE.split())
-    assert f"the first {client.MOST_ADDRESSES} of them" in text
-    assert f"up to {receiving.MOST_HEADERS} headers, each of at most {round(receiving.LONGEST_LINE / 1024)} KiB" in text
-    assert f"the first {exchange.AnswerLimits().answer_bytes // 1024} KiB as they come" in text
+    assert f"the first {http_client.MOST_ADDRESSES} of them" in text
+    assert (
+        f"up to {http_client.MOST_HEADERS} headers, each of at most {round(http_client.LONGEST_LINE / 1024)} KiB"
+        in text
+    )
+    assert f"the first {delivery_egress.AnswerLimits().answer_bytes // 1024} KiB as they come" in text
 
 
 def test_the_webhooks_page_has_every_header_that_is_refused_and_the_bounds() -> None:

@@ -11,7 +11,9 @@ from api.pages import pacing as page_pacing
 from reconciler.access import attempts, changing, paces, sessions
 from reconciler.auditing import refusals as audited
 from reconciler.daemon import connections
-from reconciler.delivery import gathering, limiting, manager
+from reconciler.delivery import intake, lanes, manager
+from reconciler.delivery.otlp import models as otlp
+from reconciler.delivery.queue import contract, memory
 from reconciler.git import file_selection, snapshots, trees
 from reconciler.git import hooks as git_hooks
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
@@ -19,8 +21,6 @@ from reconciler.model import cron, names, positions, type_definitions, validator
 from reconciler.oidc import callbacks, flows, leaving, limits, spent
 from reconciler.oidc import signatures as oidc_keys
 from reconciler.operations import sqlite
-from reconciler.otlp import models as otlp
-from reconciler.queueing import contract, memory
 from reconciler.reading import allowances, children, confining, crew, deaths, inflow, requests, routings, sharing
 from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
@@ -71,7 +71,7 @@ PROVIDER = limits.LIMITS
             f"{audited.MOST} a minute of strangers, {audited.MOST_OF_ONE} of each caller who is known, "
             f"of {audited.CALLERS} callers",
         ),
-        ("a disk of queues that does not answer", f"{2 * gathering.LOOK_SECONDS:g} s"),
+        ("a disk of queues that does not answer", f"{2 * lanes.LOOK_SECONDS:g} s"),
         (
             "a queue in memory",
             f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, {memory.MOST_BATCHES:,} batches, `sending_queue_queue_size` "
@@ -200,7 +200,7 @@ PROVIDER = limits.LIMITS
             "heads of requests with log records that are remembered",
             f"{senders.MOST:,}, until somebody's access changes, or the last use of keys is written",
         ),
-        ("callers whose log records are counted", f"{limiting.MOST:,}, and those that owe"),
+        ("callers whose log records are counted", f"{intake.MOST:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{addresses.HOPS}"),
         (
             "sign-ins that are begun, and that come back, from one address",

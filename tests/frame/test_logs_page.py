@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from api import logs, under_way
-from reconciler.otlp import models
+from reconciler.delivery.otlp import models
 from reconciler.settings.models import Delivery
 from tests import daemons, needs
 from tests.api.contracts import DOCUMENT

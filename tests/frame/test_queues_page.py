@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.cli import queue_tables
 from reconciler.cli.tables import COLOURS
-from reconciler.sending.reporting import ExporterState
+from reconciler.delivery.reporting import ExporterState
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.delivery import endpoints, webhooks

@@ -5,9 +5,9 @@ import re
 
 import yaml
 
+from reconciler.delivery import secrets
 from reconciler.model import secret_references, type_checks
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
-from reconciler.secrets import available, directory
 from reconciler.settings.models import Secrets
 from tests import worlds
 from tests.frame import pages
@@ -39,9 +39,9 @@ def test_the_example_is_stored_with_the_variable_and_the_files_that_the_page_nam
 def test_the_bounds_are_those_of_the_code() -> None:
     numbers = {
         f"at most {secret_references.LONGEST_NAME} characters",
-        f"at most {directory.MOST_BYTES // 1024} KiB",
-        f"at most {available.MOST_FILES:,} of a project, {available.MOST_LEVELS} levels deep",
-        f"more than {available.MOST_FILES:,} files, or more than {available.MOST_LEVELS} levels",
+        f"at most {secrets.MOST_BYTES // 1024} KiB",
+        f"at most {secrets.MOST_FILES:,} of a project, {secrets.MOST_LEVELS} levels deep",
+        f"more than {secrets.MOST_FILES:,} files, or more than {secrets.MOST_LEVELS} levels",
     }
     assert [told for told in sorted(numbers) if told not in PAGE] == []
 

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 
 from reconciler.applying import AppliedChange
-from reconciler.delivery.figures import DeliveryFigures, PastFigures
 from reconciler.delivery.lanes import Lane
+from reconciler.delivery.queue.contract import Depth
+from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
+from reconciler.delivery.secrets import SecretDirectory, SecretSources
+from reconciler.delivery.status import DeliveryFigures, PastFigures
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications.models import Look
 from reconciler.notifying import certificates, configurations, delivery, store
-from reconciler.queueing.contract import Depth
-from reconciler.secrets.directory import SecretDirectory
-from reconciler.secrets.sources import SecretSources
-from reconciler.sending.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
 from reconciler.store.contract import Attention, DeprecatedRow, Some, StoreFault
 from reconciler.store.figures import CommitFigures, StoreFigures
 from tests import entries

@@ -18,8 +18,8 @@ from unittest.mock import ANY
 import pytest
 
 from reconciler.daemon.notifying import CONNECTIONS
-from reconciler.egress.client import HttpClient
-from reconciler.egress.networks import EgressPolicy
+from reconciler.delivery.egress import EgressPolicy
+from reconciler.delivery.http_client import HttpClient
 from reconciler.model.notification_types import Severity
 from reconciler.notifications.telling import AlertFilter
 from reconciler.notifying import targets

@@ -9,8 +9,8 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
-from reconciler.otlp import answers
-from reconciler.otlp.answers import OtlpAnswer
+from reconciler.delivery.otlp import models
+from reconciler.delivery.otlp.models import OtlpAnswer
 
 NAMES = {
     400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 405: "UNIMPLEMENTED",
@@ -20,14 +20,14 @@ NAMES = {
 
 
 def test_success_is_an_empty_response() -> None:
-    assert answers.success_answer(json=False) == OtlpAnswer(b"", "application/x-protobuf")
-    assert answers.success_answer(json=True) == OtlpAnswer(b"{}", "application/json")
-    assert answers.success_answer(json=False).body == ExportLogsServiceResponse().SerializeToString()
+    assert models.success_answer(json=False) == OtlpAnswer(b"", "application/x-protobuf")
+    assert models.success_answer(json=True) == OtlpAnswer(b"{}", "application/json")
+    assert models.success_answer(json=False).body == ExportLogsServiceResponse().SerializeToString()
 
 
 def test_partial_success_tells_how_many_and_why() -> None:
-    binary = answers.partial_success_answer(rejected=2**40, message="No destination takes “them”.", json=False)
-    text = answers.partial_success_answer(rejected=2**40, message="No destination takes “them”.", json=True)
+    binary = models.partial_success_answer(rejected=2**40, message="No destination takes “them”.", json=False)
+    text = models.partial_success_answer(rejected=2**40, message="No destination takes “them”.", json=True)
     message = ExportLogsServiceResponse.FromString(binary.body)
     assert message.partial_success.rejected_log_records == 2**40
     assert message.partial_success.error_message == "No destination takes “them”."
@@ -39,8 +39,8 @@ def test_partial_success_tells_how_many_and_why() -> None:
 @pytest.mark.parametrize("status", NAMES)
 @pytest.mark.parametrize("retry_after", [None, 0.0, 2.1, 30.0])
 def test_failure_is_a_status_in_either_encoding(status: int, retry_after: float | None) -> None:
-    binary = answers.failure_answer(status, "It failed; try “again”.", json=False, retry_after=retry_after)
-    text = answers.failure_answer(status, "It failed; try “again”.", json=True, retry_after=retry_after)
+    binary = models.failure_answer(status, "It failed; try “again”.", json=False, retry_after=retry_after)
+    text = models.failure_answer(status, "It failed; try “again”.", json=True, retry_after=retry_after)
     message = Status.FromString(binary.body)
     assert (Code.Name(message.code), message.message) == (NAMES[status], "It failed; try “again”.")
     assert json_format.Parse(text.body, Status()) == message

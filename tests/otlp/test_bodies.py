@@ -14,8 +14,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs, ScopeLogs
 
 from benchmarks import delivery_bodies
-from reconciler.otlp import bodies
-from reconciler.otlp.refusals import MalformedRequest
+from reconciler.delivery.otlp import protobuf
+from reconciler.delivery.otlp.models import MalformedRequest
 from tests.otlp.requests import REQUESTS, field, group, nested, pair, records, request
 
 FLOATS = strategies.floats(allow_nan=False, allow_infinity=False)
@@ -27,7 +27,7 @@ JSON = strategies.recursive(
 
 
 def fragments(payload: bytes) -> list[bytes]:
-    return [text for part in bodies.body_fragments(payload) for text in part]
+    return [text for part in protobuf.body_fragments(payload) for text in part]
 
 
 def of(body: str | AnyValue) -> str:
@@ -208,14 +208,14 @@ BESIDE = {
 
 @pytest.mark.parametrize("what", BESIDE)
 def test_what_is_no_record_is_work_too(what: str) -> None:
-    parts = [*bodies.body_fragments(BESIDE[what])]
+    parts = [*protobuf.body_fragments(BESIDE[what])]
     assert [text for part in parts for text in part] == [b'"hello"']
     assert len(parts) >= (19 if "scopes" in what else 90)
 
 
 def test_work_is_divided() -> None:
-    texts = sizes(bodies.body_fragments(delivery_bodies.texts(2_500)))
+    texts = sizes(protobuf.body_fragments(delivery_bodies.texts(2_500)))
     assert (sum(texts), len(texts), max(texts) <= 1_000) == (2_500, 3, True)
-    assert max(sizes(bodies.body_fragments(delivery_bodies.maps(1_000)))) < 150
-    assert sizes(bodies.body_fragments(request(group(*["x" * 1_100_000] * 3)))) == [1, 1, 1]
-    assert sizes(bodies.body_fragments(b"")) == []
+    assert max(sizes(protobuf.body_fragments(delivery_bodies.maps(1_000)))) < 150
+    assert sizes(protobuf.body_fragments(request(group(*["x" * 1_100_000] * 3)))) == [1, 1, 1]
+    assert sizes(protobuf.body_fragments(b"")) == []

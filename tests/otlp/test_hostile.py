@@ -7,9 +7,8 @@ from functools import partial
 
 import pytest
 
-from reconciler.otlp import reading
-from reconciler.otlp.models import MOST_BYTES
-from reconciler.otlp.refusals import MalformedRequest, RequestTooLarge
+from reconciler.delivery.otlp import reading
+from reconciler.delivery.otlp.models import MOST_BYTES, MalformedRequest, RequestTooLarge
 from tests.otlp.requests import field, group, nested, request, varint
 
 

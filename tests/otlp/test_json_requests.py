@@ -11,8 +11,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
-from reconciler.otlp import json_requests
-from reconciler.otlp.refusals import RequestTooLarge
+from reconciler.delivery.otlp import json_requests
+from reconciler.delivery.otlp.models import RequestTooLarge
 from tests.otlp.requests import REQUESTS, as_json, group, parsed, records
 
 

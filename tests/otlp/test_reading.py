@@ -12,8 +12,8 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from benchmarks import delivery_bodies
-from reconciler.otlp import reading, small
-from reconciler.otlp.models import MOST_BYTES, Logs
+from reconciler.delivery.otlp import reading, wire
+from reconciler.delivery.otlp.models import MOST_BYTES, Logs
 from tests.otlp.requests import REQUESTS, group, pair, parsed, records, request
 
 
@@ -46,7 +46,7 @@ async def test_what_is_read_at_once_is_what_is_read(message: ExportLogsServiceRe
         logs = reading.at_once(body)
         read = await reading.read(body, json=False)
         assert logs in (None, read)
-        assert (logs is not None) == (len(one.resource_logs) == 1 and read.records > 0 and len(body) < small.SMALL)
+        assert (logs is not None) == (len(one.resource_logs) == 1 and read.records > 0 and len(body) < wire.SMALL)
 
 
 @pytest.mark.anyio

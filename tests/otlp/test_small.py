@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from reconciler.delivery.otlp import wire
+from reconciler.delivery.otlp.wire import Cut
 from reconciler.model import errors
-from reconciler.otlp import small, wire
-from reconciler.otlp.wire import Cut
 from tests.otlp.requests import REQUESTS, group, request
 
 
@@ -22,12 +22,12 @@ def walked(data: bytes) -> list[Cut] | None:
 @given(REQUESTS)
 def test_what_exporters_write_is_cut_at_once_and_alike(message: ExportLogsServiceRequest) -> None:
     data = message.SerializeToString()
-    assert small.cut_small(data) in (walked(data), None)
+    assert wire.cut_small(data) in (walked(data), None)
 
 
 def test_the_usual_form_needs_no_walk() -> None:
     data = request(group("one", "two" * 100, service="checkout"), group(), group("three"))
-    found = small.cut_small(data)
+    found = wire.cut_small(data)
     assert found is not None
     assert found == walked(data)
     assert [cut.records for cut in found] == [2, 1]
@@ -42,13 +42,13 @@ def test_what_was_changed_is_cut_alike_or_left_to_the_walk(
         if data:
             data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     changed = bytes(data[: draw.draw(st.integers(0, len(data)))])
-    found = small.cut_small(changed)
+    found = wire.cut_small(changed)
     assert found is None or found == walked(changed)
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_cut_alike_or_left_to_the_walk(data: bytes) -> None:
-    found = small.cut_small(data)
+    found = wire.cut_small(data)
     assert found is None or found == walked(data)
 
 
@@ -66,4 +66,4 @@ def test_any_bytes_are_cut_alike_or_left_to_the_walk(data: bytes) -> None:
     ],
 )
 def test_whatever_else_is_left_to_the_walk(data: bytes) -> None:
-    assert small.cut_small(data) is None
+    assert wire.cut_small(data) is None

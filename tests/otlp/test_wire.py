@@ -7,10 +7,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from reconciler.otlp import wire
-from reconciler.otlp.models import MOST_RECORDS
-from reconciler.otlp.refusals import MalformedRequest, RequestTooLarge
-from reconciler.otlp.wire import Cut, Run
+from reconciler.delivery.otlp import wire
+from reconciler.delivery.otlp.models import MOST_RECORDS, MalformedRequest, RequestTooLarge
+from reconciler.delivery.otlp.wire import Cut, Run
 from tests.otlp.requests import REQUESTS, field, group, pair, parsed, records, request, varint
 
 

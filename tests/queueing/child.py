@@ -10,8 +10,8 @@ import random
 import sys
 from pathlib import Path
 
-from reconciler.queueing.contract import QueueFault
-from reconciler.queueing.disk import DiskQueue
+from reconciler.delivery.queue.contract import QueueFault
+from reconciler.delivery.queue.disk import DiskQueue
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Wanted
 

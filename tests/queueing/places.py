@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing.contract import Batch, Obituary, Queue, Reason
-from reconciler.queueing.disk import DiskQueue
-from reconciler.queueing.queues import Queues
-from reconciler.queueing.system import System
+from reconciler.delivery.queue.contract import Batch, Obituary, Queue, Reason
+from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.queue.files import System
+from reconciler.delivery.queue.queues import Queues
 
 NOW = 1_790_000_000_000
 PLENTY = 1 << 30

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing import disk, line, payloads
-from reconciler.queueing.contract import Depth
-from reconciler.queueing.disk import DiskQueue
+from reconciler.delivery.queue import disk, journal, line
+from reconciler.delivery.queue.contract import Depth
+from reconciler.delivery.queue.disk import DiskQueue
 from tests.queueing import places
 from tests.queueing.places import NOW, Wanted, claimed
 
@@ -46,10 +46,10 @@ async def test_what_is_appended_to_a_backlog_is_held_by_the_disk_alone(tmp_path:
     async with places.opened(tmp_path) as queue:
         await append(queue, BATCHES, size=2000)
         parts = queue._shared
-        kept = payloads.KEPT_BYTES - parts.kept._room
-        assert 0 < kept <= min(payloads.KEPT_OF_ONE, 2 * line.READY * 2007)
+        kept = journal.KEPT_BYTES - parts.kept._room
+        assert 0 < kept <= min(journal.KEPT_OF_ONE, 2 * line.READY * 2007)
         queue.delivered(await claimed(queue))
-        assert parts.kept._room == payloads.KEPT_BYTES
+        assert parts.kept._room == journal.KEPT_BYTES
 
 
 async def test_space_comes_back_by_segment_also_when_an_old_batch_waits(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing.contract import Batch, DeadLetter, Depth, Obituary, Queue, Reason, Shortage
-from reconciler.queueing.memory import MemoryQueue
+from reconciler.delivery.queue.contract import Batch, DeadLetter, Depth, Obituary, Queue, Reason, Shortage
+from reconciler.delivery.queue.memory import MemoryQueue
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
 

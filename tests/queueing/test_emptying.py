@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing import journals, segments
-from reconciler.queueing.contract import Piece
-from reconciler.queueing.disk import DiskQueue
-from reconciler.queueing.system import System
+from reconciler.delivery.queue import frames, journal
+from reconciler.delivery.queue.contract import Piece
+from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.queue.files import System
 from tests.queueing import places
 from tests.queueing.places import OBITUARY, Wanted, claimed, fill, payloads
 from tests.waiting import until
@@ -42,7 +42,7 @@ class Stopping(System):
             self._act()
 
     def open(self, path: Path, *, make: bool = False) -> int:
-        self._before("open", applies=path.suffix == segments.SUFFIX)
+        self._before("open", applies=path.suffix == frames.SUFFIX)
         return super().open(path, make=make)
 
     def write(self, descriptor: int, pieces: Sequence[Piece], offset: int, *, synced: bool) -> int:
@@ -50,11 +50,11 @@ class Stopping(System):
         return super().write(descriptor, pieces, offset, synced=synced)
 
     def cut(self, descriptor: int, length: int) -> None:
-        self._before("cut", applies=length == segments.HEADER_BYTES)
+        self._before("cut", applies=length == frames.SEGMENT_HEADER_BYTES)
         super().cut(descriptor, length)
 
     def remove(self, path: Path) -> None:
-        self._before("remove", applies=path.suffix == segments.ACKNOWLEDGED)
+        self._before("remove", applies=path.suffix == frames.ACKNOWLEDGED)
         super().remove(path)
 
 
@@ -110,7 +110,7 @@ async def test_a_file_that_cannot_be_emptied_is_told_once_and_what_left_it_stays
     step: str, is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`is_own` is a file that this very process appended to; else one that was there before."""
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(journal, "AGAIN_SECONDS", 0.01)
     root, copy = tmp_path / "root", tmp_path / "copy"
     if not is_own:
         await fill_and_close(root)
@@ -135,15 +135,15 @@ async def test_a_file_that_cannot_be_emptied_is_told_once_and_what_left_it_stays
 async def test_a_file_that_could_not_be_emptied_at_first_is_emptied_later(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(journal, "AGAIN_SECONDS", 0.01)
     await fill_and_close(tmp_path)
     system = Stopping(step, fail)
     async with places.opened(tmp_path, system=system, reserve=NO_ROOM) as queue:
         [path] = queue.folder.glob("*.seg")
         await use_up(queue, system)
         system.is_armed = False
-        await until(lambda: queue.depth().disk == segments.HEADER_BYTES)
-        assert [one.stat().st_size for one in queue.folder.glob("*.*[gk]")] == [segments.HEADER_BYTES]
+        await until(lambda: queue.depth().disk == frames.SEGMENT_HEADER_BYTES)
+        assert [one.stat().st_size for one in queue.folder.glob("*.*[gk]")] == [frames.SEGMENT_HEADER_BYTES]
         await fill(queue, b"after", b"last")
         await until(lambda: not path.exists())
         queue.delivered((await claimed(queue))[:1])

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.delivery.queue import committer, disk, files, line
+from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
+from reconciler.delivery.queue.files import System
+from reconciler.delivery.queue.frames import QueueEntry
+from reconciler.delivery.queue.line import JournalWalk
 from reconciler.model import errors
-from reconciler.queueing import committer, disk, line, reading
-from reconciler.queueing.contract import Piece, QueueFault, Shortage
-from reconciler.queueing.entries import QueueEntry
-from reconciler.queueing.system import System
-from reconciler.queueing.walking import JournalWalk
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
 from tests.waiting import until
@@ -308,7 +308,7 @@ async def test_too_many_open_files_lose_nothing_and_begin_no_second_queue(
         segment = next(queue.folder.glob("*.seg"))
     refused = places.refusing(monkeypatch, errno.EMFILE)
     refused.add(queue.folder / "queue.json")
-    monkeypatch.setattr(reading, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(files, "AGAIN_SECONDS", 0.01)
     with pytest.raises(QueueFault, match="Too many open files"):
         async with places.opened(tmp_path):
             pass

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from reconciler.queueing.contract import QueueFault, Shortage
-from reconciler.queueing.disk import DiskQueue
+from reconciler.delivery.queue.contract import QueueFault, Shortage
+from reconciler.delivery.queue.disk import DiskQueue
 from tests import needs
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, claimed

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing.contract import Piece, QueueFault, Shortage
-from reconciler.queueing.disk import DiskQueue
-from reconciler.queueing.system import System
+from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
+from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.queue.files import System
 from tests.queueing import places
 from tests.queueing.places import Wanted, fill, payloads
 from tests.queueing.test_faults import DOUBTFUL

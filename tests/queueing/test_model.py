@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from reconciler.queueing.contract import Batch
-from reconciler.queueing.disk import DiskQueue
-from reconciler.queueing.queues import Queues
+from reconciler.delivery.queue.contract import Batch
+from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.queue.queues import Queues
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Wanted, claimed
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing import acknowledging, journals, noting, used_files
-from reconciler.queueing.number_sets import NumberSet
-from reconciler.queueing.segments import Progress, Segment, SegmentTotals
-from reconciler.queueing.system import System
+from reconciler.delivery.queue import acknowledgements, journal
+from reconciler.delivery.queue.files import System
+from reconciler.delivery.queue.frames import NumberSet, Progress, Segment, SegmentTotals
 from tests.queueing import places
 from tests.queueing.places import Wanted, claimed, fill, payloads
 from tests.waiting import until
@@ -48,7 +47,7 @@ class Refusing(System):
 async def test_a_file_that_cannot_be_written_keeps_no_other_from_it_is_told_once_and_written_when_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(journal, "AGAIN_SECONDS", 0.01)
     system = Refusing(FIRST)
     async with places.opened(tmp_path, WANTED, system=system) as queue:
         await fill(queue, *TEXTS)
@@ -97,7 +96,7 @@ async def test_what_could_not_be_written_at_the_end_is_tried_once_more_although_
 async def test_what_the_disk_refuses_keeps_no_other_acknowledgement_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 3600.0)
+    monkeypatch.setattr(journal, "AGAIN_SECONDS", 3600.0)
     system = Refusing(SECOND)
     system.removes = False
     async with places.opened(tmp_path, WANTED, system=system) as queue:
@@ -116,27 +115,27 @@ def tried(folder: Path, number: int) -> Segment:
     )
     segment.done.add(number)
     segment.progress[number + 1] = Progress(1, 0, b"")
-    segment.unwritten, segment.unsaved = [acknowledging.done(number, segment.gone, mark=MARK)], {number + 1}
+    segment.unwritten, segment.unsaved = [acknowledgements.done(number, segment.gone, mark=MARK)], {number + 1}
     return segment
 
 
 def test_a_file_that_could_not_be_written_anew_lacks_what_it_lacked_before(tmp_path: Path) -> None:
     segment = tried(tmp_path, 1)
-    unwritten, segment.acknowledged = [*segment.unwritten], acknowledging.REWRITE_BYTES
-    write = noting.pending_acknowledgement(segment, mark=MARK)
+    unwritten, segment.acknowledged = [*segment.unwritten], acknowledgements.REWRITE_BYTES
+    write = acknowledgements.pending_acknowledgement(segment, mark=MARK)
     assert write is not None
     assert (write.is_anew, segment.unwritten, segment.unsaved) == (True, [], set())
     segment.unwritten.append(b"later")
-    noting.take_back_acknowledgement(write)
+    acknowledgements.take_back_acknowledgement(write)
     assert (segment.unwritten, segment.unsaved, segment.acknowledged) == ([*unwritten, b"later"], {2}, 1 << 20)
 
 
 def test_one_write_that_fails_keeps_no_other_from_being_made(tmp_path: Path) -> None:
-    writes = [noting.pending_acknowledgement(tried(tmp_path, number), mark=MARK) for number in (1, 3, 5)]
+    writes = [acknowledgements.pending_acknowledgement(tried(tmp_path, number), mark=MARK) for number in (1, 3, 5)]
     made = [write for write in writes if write is not None]
     written: set[Segment] = set()
     with pytest.raises(OSError, match="Input/output error"):
-        used_files.put_all(Refusing(FIRST), made, written)
+        acknowledgements.put_all(Refusing(FIRST), made, written)
     assert (len(made), written) == (3, {write.segment for write in made[1:]})
     for write in made[1:]:
         assert write.segment.acknowledgements.read_bytes() == write.data

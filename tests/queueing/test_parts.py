@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.queueing import acknowledging, committer, frames, number_sets, obituaries, segments
-from reconciler.queueing.contract import Obituary, Reason
-from reconciler.queueing.frames import Frame
-from reconciler.queueing.number_sets import NumberSet
-from reconciler.queueing.segments import Progress, SegmentHeader, SegmentTotals
+from reconciler.delivery.queue import acknowledgements, committer, frames
+from reconciler.delivery.queue.contract import Obituary, Reason
+from reconciler.delivery.queue.frames import Frame, NumberSet, Progress, SegmentHeader, SegmentTotals
 
 MARK = 77
 SHORT = st.binary(max_size=60)
@@ -54,7 +52,7 @@ def test_a_scan_of_a_torn_region_ends_with_its_last_whole_frame(payloads: list[b
 @given(st.binary(max_size=300))
 def test_nothing_that_was_not_written_is_taken_for_a_frame(region: bytes) -> None:
     assert frames.scan(region, 0, mark=MARK).frames == []
-    assert acknowledging.read_acknowledgements(region, first=1, mark=MARK).totals == SegmentTotals()
+    assert acknowledgements.read_acknowledgements(region, first=1, mark=MARK).totals == SegmentTotals()
 
 
 def test_a_frame_with_another_mark_is_none() -> None:
@@ -74,16 +72,16 @@ def test_a_frame_with_another_mark_is_none() -> None:
     )
 )
 def test_a_header_comes_back_as_it_was(header: SegmentHeader) -> None:
-    data = segments.encode_segment(header)
-    assert (len(data), segments.decode_segment(data)) == (segments.HEADER_BYTES, header)
+    data = frames.encode_segment(header)
+    assert (len(data), frames.decode_segment(data)) == (frames.SEGMENT_HEADER_BYTES, header)
 
 
 def test_a_header_of_a_newer_version_is_told_from_a_damaged_one() -> None:
-    data = segments.encode_segment(SegmentHeader(1, MARK, 1, SegmentTotals(), 0))
-    with pytest.raises(segments.UnknownVersion):
-        segments.decode_segment(data[:8] + b"\x02\x00" + data[10:])
-    assert segments.decode_segment(data[:20] + b"\x02" + data[21:]) is None
-    assert segments.decode_segment(data[:-1]) is None
+    data = frames.encode_segment(SegmentHeader(1, MARK, 1, SegmentTotals(), 0))
+    with pytest.raises(frames.UnknownVersion):
+        frames.decode_segment(data[:8] + b"\x02\x00" + data[10:])
+    assert frames.decode_segment(data[:20] + b"\x02" + data[21:]) is None
+    assert frames.decode_segment(data[:-1]) is None
 
 
 @given(st.integers(0, 100), st.frozensets(st.integers(100, 300)), st.integers(0, 300), st.binary(max_size=20))
@@ -92,7 +90,7 @@ def test_numbers_are_a_set(first: int, added: frozenset[int], begins: int, bits:
     for number in added:
         numbers.add(number)
     numbers.add_bits(begins, bits)
-    more = {begins + place for place in number_sets.unpack_numbers(bits) if begins + place >= first}
+    more = {begins + place for place in frames.unpack_numbers(bits) if begins + place >= first}
     assert {number for number in range(700) if number in numbers} == added | more
     assert (len(numbers), numbers.highest()) == (len(added | more), max(added | more, default=None))
     with pytest.raises(ValueError, match="below the first"):
@@ -101,33 +99,33 @@ def test_numbers_are_a_set(first: int, added: frozenset[int], begins: int, bits:
 
 @given(st.frozensets(st.integers(0, 500)))
 def test_places_come_back_as_they_were(places: frozenset[int]) -> None:
-    assert number_sets.unpack_numbers(number_sets.pack_numbers(places)) == places
+    assert frames.unpack_numbers(frames.pack_numbers(places)) == places
 
 
 def test_acknowledgements_add_up_once_each() -> None:
     parts = [
-        acknowledging.MAGIC,
-        acknowledging.progressed(4, Progress(1, 2, b""), mark=MARK),
-        acknowledging.done(3, SegmentTotals(1, 10, 100), mark=MARK),
-        acknowledging.done(3, SegmentTotals(1, 10, 100), mark=MARK),
-        acknowledging.done(1, SegmentTotals(1, 7, 7), mark=MARK),  # below the first
-        acknowledging.progressed(4, Progress(5, 6, b"\x01"), mark=MARK),
-        acknowledging.progressed(3, Progress(1, 1, b""), mark=MARK),  # has left
-        acknowledging.several(6, b"\x03", SegmentTotals(2, 20, 200), mark=MARK),
+        acknowledgements.MAGIC,
+        acknowledgements.progressed(4, Progress(1, 2, b""), mark=MARK),
+        acknowledgements.done(3, SegmentTotals(1, 10, 100), mark=MARK),
+        acknowledgements.done(3, SegmentTotals(1, 10, 100), mark=MARK),
+        acknowledgements.done(1, SegmentTotals(1, 7, 7), mark=MARK),  # below the first
+        acknowledgements.progressed(4, Progress(5, 6, b"\x01"), mark=MARK),
+        acknowledgements.progressed(3, Progress(1, 1, b""), mark=MARK),  # has left
+        acknowledgements.several(6, b"\x03", SegmentTotals(2, 20, 200), mark=MARK),
     ]
-    found = acknowledging.read_acknowledgements(b"".join(parts) + b"torn", first=2, mark=MARK)
+    found = acknowledgements.read_acknowledgements(b"".join(parts) + b"torn", first=2, mark=MARK)
     assert (found.totals, found.progress) == (SegmentTotals(3, 30, 300), {4: Progress(5, 6, b"\x01")})
     assert [number for number in range(10) if number in found.done] == [3, 6, 7]
     assert found.end == sum(map(len, parts))
-    assert acknowledging.read_acknowledgements(b"".join(parts), first=2, mark=MARK + 1).totals == SegmentTotals()
+    assert acknowledgements.read_acknowledgements(b"".join(parts), first=2, mark=MARK + 1).totals == SegmentTotals()
 
 
 @given(st.binary(max_size=1024), st.integers(100, 599) | st.none(), st.booleans(), SHORT)
 def test_an_obituary_comes_back_as_it_was(answer: bytes, status: int | None, outage: bool, payload: bytes) -> None:
     obituary = Obituary(Reason.NO_RETRY, 9, 2, "Why; ü.", status, answer, outage)
-    data = b"".join(obituaries.encode_dead_letter(obituary, [payload], taken_at=4))
-    assert obituaries.decode_dead_letter(data) == (obituary, 4, payload)
-    assert obituaries.decode_dead_letter(data[:20]) is None
+    data = b"".join(frames.encode_dead_letter(obituary, [payload], taken_at=4))
+    assert frames.decode_dead_letter(data) == (obituary, 4, payload)
+    assert frames.decode_dead_letter(data[:20]) is None
 
 
 @given(st.lists(SHORT, max_size=5), st.data())
@@ -160,9 +158,9 @@ def test_a_whole_header_of_a_newer_version_or_for_too_much_is_none(version: int,
 def test_a_file_of_acknowledgements_is_never_longer_than_is_read(batches: int, records: int) -> None:
     """At its longest when it was not quite to be written anew, and then of each batch all is written at once."""
     held = SegmentTotals(batches, records * batches, 0)
-    before = acknowledging.rewrite_at(2 * batches, batches // 8 + 1) - 1
+    before = acknowledgements.rewrite_at(2 * batches, batches // 8 + 1) - 1
     places = frozenset(range(records))
-    tried = acknowledging.progressed(1, Progress(1, 1, number_sets.pack_numbers(places)), mark=MARK)
-    left = acknowledging.done(1, SegmentTotals(1, records, 1), mark=MARK)
-    dead = acknowledging.replayed(1, 1, mark=MARK)
-    assert before + (len(tried) + len(left) + len(dead)) * batches <= acknowledging.longest(held)
+    tried = acknowledgements.progressed(1, Progress(1, 1, frames.pack_numbers(places)), mark=MARK)
+    left = acknowledgements.done(1, SegmentTotals(1, records, 1), mark=MARK)
+    dead = acknowledgements.replayed(1, 1, mark=MARK)
+    assert before + (len(tried) + len(left) + len(dead)) * batches <= acknowledgements.longest(held)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing import peeking
-from reconciler.queueing.peeking import Peeked, State
+from reconciler.delivery.queue import peeking
+from reconciler.delivery.queue.peeking import Peeked, State
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Wanted, claimed, fill
 

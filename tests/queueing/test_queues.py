@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.delivery.queue import folders
+from reconciler.delivery.queue.contract import QueueFault, Shortage
 from reconciler.model import errors
-from reconciler.queueing import identities
-from reconciler.queueing.contract import QueueFault, Shortage
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Storage, Wanted, claimed, fill
 
@@ -222,13 +222,13 @@ async def test_whose_folders_are_is_read_once_for_any_number_of_queues(
         await places.open_queue(queues, Wanted(name=name))
     await queues.close()
     read: list[Path] = []
-    real = identities.read_identity
+    real = folders.read_identity
 
-    def counting(folder: Path) -> identities.FoundIdentity | None:
+    def counting(folder: Path) -> folders.FoundIdentity | None:
         read.append(folder)
         return real(folder)
 
-    monkeypatch.setattr(identities, "read_identity", counting)
+    monkeypatch.setattr(folders, "read_identity", counting)
     queues = places.make(tmp_path)
     await queues.start()
     for name in [*names, "another"]:
@@ -248,7 +248,7 @@ async def test_a_queue_that_cannot_be_read_for_now_is_no_missing_one_and_others_
     await fill(other, b"too")
     await queues.close()
     refused = places.refusing(monkeypatch)
-    refused.add(queue.folder / identities.FILE)
+    refused.add(queue.folder / folders.FILE)
     queues = places.make(tmp_path)
     await queues.start()
     told = (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing import committer
-from reconciler.queueing.contract import QueueFault
-from reconciler.queueing.disk import DiskQueue
+from reconciler.delivery.queue import committer
+from reconciler.delivery.queue.contract import QueueFault
+from reconciler.delivery.queue.disk import DiskQueue
 from tests.queueing import places
 from tests.queueing.places import NOW, Wanted, fill, payloads
 from tests.queueing.test_faults import Hanging

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.queueing import payloads
-from reconciler.queueing.contract import Shortage
-from reconciler.queueing.disk import DiskQueue
+from reconciler.delivery.queue import journal
+from reconciler.delivery.queue.contract import Shortage
+from reconciler.delivery.queue.disk import DiskQueue
 from tests.queueing import places
 from tests.queueing.places import NOW, OBITUARY, Wanted, claimed, fill
 from tests.waiting import until
@@ -163,7 +163,7 @@ async def test_an_empty_queue_has_the_room_that_its_own_file_gave_back_a_moment_
 async def test_a_short_damaged_file_of_which_all_left_is_given_back_before_the_limit_is_passed(tmp_path: Path) -> None:
     size = MIB - OVERHEAD
     async with places.opened(tmp_path, Wanted().with_storage(max_bytes=MIB, sync="none")) as queue:
-        queue._shared.kept.take(payloads.KEPT_BYTES)  # so that it is read from the file
+        queue._shared.kept.take(journal.KEPT_BYTES)  # so that it is read from the file
         await fill(queue, bytes(60_000))  # less than the end of a segment
         with next(queue.folder.glob("*.seg")).open("r+b") as file:
             file.seek(1000)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing import reading
-from reconciler.queueing.contract import QueueFault
+from reconciler.delivery.queue import files
+from reconciler.delivery.queue.contract import QueueFault
 from tests.queueing import places
 from tests.queueing.places import Wanted, claimed, fill, payloads
 from tests.waiting import until
@@ -33,8 +33,8 @@ class Reads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.code = 0
         self.failing: set[Path] = set()
-        self._gathered: Callable[..., tuple[bytes, bool]] = reading.read_gathered
-        monkeypatch.setattr(reading, "read_gathered", self.gathered)
+        self._gathered: Callable[..., tuple[bytes, bool]] = files.read_gathered
+        monkeypatch.setattr(files, "read_gathered", self.gathered)
 
     def gathered(self, path: Path, *, limit: int) -> tuple[bytes, bool]:
         if path in self.failing:

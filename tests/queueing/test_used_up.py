@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing import journals
-from reconciler.queueing.contract import Piece, QueueFault, Shortage
-from reconciler.queueing.disk import DiskQueue
-from reconciler.queueing.system import System
+from reconciler.delivery.queue import journal as queue_journal
+from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
+from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.queue.files import System
 from tests.queueing import places
 from tests.queueing.places import Wanted, claimed, fill, payloads
 from tests.waiting import until
@@ -45,7 +45,7 @@ class Sticking(System):
 @asynccontextmanager
 async def sticking(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Sticking, DiskQueue]]:
     """A queue of full segments on a disk that removes none of them, which is tried again soon."""
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(queue_journal, "AGAIN_SECONDS", 0.01)
     system = Sticking()
     system.removes = False
     async with places.opened(folder, WANTED, system=system) as queue:
@@ -150,7 +150,7 @@ async def test_what_stands_behind_a_file_that_cannot_be_removed_is_emptied_and_w
 async def test_a_file_that_could_not_be_emptied_is_emptied_although_an_append_was_refused_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(queue_journal, "AGAIN_SECONDS", 0.01)
     system = Refusing()
     async with places.opened(tmp_path, system=system, reserve=1 << 60) as queue:
         journal = queue._journal
@@ -174,7 +174,7 @@ async def test_a_file_that_could_not_be_emptied_is_emptied_although_an_append_wa
 async def test_what_left_a_file_in_the_middle_that_cannot_be_emptied_is_not_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(journals, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(queue_journal, "AGAIN_SECONDS", 0.01)
     system = Sticking()
     async with places.opened(tmp_path, WANTED, system=system) as queue:
         await fill(queue, *TEXTS)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reconciler.queueing.waiters import Waiters
+from reconciler.delivery.queue.contract import Waiters
 
 pytestmark = pytest.mark.anyio
 

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.remotes import ssh as remotes_ssh
+from reconciler.git.remotes import ssh
 from reconciler.git.remotes.ssh import SOCKET, Agent
 from reconciler.model.errors import Refused, Transient
 from reconciler.settings import bounded_io
 from tests import needs
 from tests.canaries import leaks
-from tests.servers import processes, ssh
+from tests.servers import processes
+from tests.servers import ssh as servers_ssh
 from tests.waiting import is_alive, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -29,7 +30,7 @@ POLL_SECONDS = 10  # how often ssh-agent looks whether its parent is there
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, key: ssh.Key, *, passphrase: str = PASSPHRASE) -> AsyncIterator[Agent]:
+async def running(folder: Path, key: servers_ssh.Key, *, passphrase: str = PASSPHRASE) -> AsyncIterator[Agent]:
     """An agent for a key, not yet ready; its home is `folder/home`."""
     needs.require("ssh-agent")
     home = folder / "home"
@@ -70,11 +71,11 @@ def keys(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> ssh.Key:
-    return ssh.make_key(tmp_path_factory.mktemp("key") / "key", passphrase=PASSPHRASE)
+def key(tmp_path_factory: pytest.TempPathFactory) -> servers_ssh.Key:
+    return servers_ssh.make_key(tmp_path_factory.mktemp("key") / "key", passphrase=PASSPHRASE)
 
 
-async def test_holds_the_one_key_until_it_is_closed(tmp_path: Path, key: ssh.Key) -> None:
+async def test_holds_the_one_key_until_it_is_closed(tmp_path: Path, key: servers_ssh.Key) -> None:
     async with running(tmp_path, key) as agent:
         await agent.ready()
         assert keys(tmp_path) == [key.public]
@@ -89,7 +90,9 @@ async def test_holds_the_one_key_until_it_is_closed(tmp_path: Path, key: ssh.Key
         assert keys(tmp_path) == [key.public]
 
 
-async def test_lives_in_a_folder_whose_path_is_longer_than_a_sockets_may_be(tmp_path: Path, key: ssh.Key) -> None:
+async def test_lives_in_a_folder_whose_path_is_longer_than_a_sockets_may_be(
+    tmp_path: Path, key: servers_ssh.Key
+) -> None:
     folder = tmp_path / ("long" * 20) / ("path" * 20)
     async with running(folder, key) as agent:
         await agent.ready()
@@ -97,10 +100,10 @@ async def test_lives_in_a_folder_whose_path_is_longer_than_a_sockets_may_be(tmp_
 
 
 async def test_takes_the_new_key_when_the_file_was_replaced(tmp_path: Path) -> None:
-    old = ssh.make_key(tmp_path / "key", passphrase=PASSPHRASE)
+    old = servers_ssh.make_key(tmp_path / "key", passphrase=PASSPHRASE)
     async with running(tmp_path, old) as agent:
         await agent.ready()
-        new = ssh.make_key(tmp_path / "new", passphrase="canary-other")
+        new = servers_ssh.make_key(tmp_path / "new", passphrase="canary-other")
         new.private.replace(old.private)
         with pytest.raises(GitFault, match="does not open the key"):
             await agent.ready()
@@ -110,7 +113,7 @@ async def test_takes_the_new_key_when_the_file_was_replaced(tmp_path: Path) -> N
         assert keys(tmp_path) == [new.public]
 
 
-async def test_says_that_the_passphrase_is_wrong_and_asks_once(tmp_path: Path, key: ssh.Key) -> None:
+async def test_says_that_the_passphrase_is_wrong_and_asks_once(tmp_path: Path, key: servers_ssh.Key) -> None:
     async with running(tmp_path, key, passphrase="canary-wrong") as agent:
         with pytest.raises(GitFault) as caught:
             await agent.ready()
@@ -122,7 +125,7 @@ async def test_says_that_the_passphrase_is_wrong_and_asks_once(tmp_path: Path, k
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_starts_again_after_either_process_was_killed(tmp_path: Path, key: ssh.Key, which: int) -> None:
+async def test_starts_again_after_either_process_was_killed(tmp_path: Path, key: servers_ssh.Key, which: int) -> None:
     async with running(tmp_path, key) as agent:
         await agent.ready()
         before = started()
@@ -155,7 +158,7 @@ MOMENTS = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 async def test_leaves_nothing_behind_when_its_caller_is_cancelled(
-    tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch, moment: str
+    tmp_path: Path, key: servers_ssh.Key, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     program, script = MOMENTS[moment]
     async with running(tmp_path, key) as agent:
@@ -173,9 +176,9 @@ async def test_leaves_nothing_behind_when_its_caller_is_cancelled(
 
 
 async def test_says_that_the_key_takes_too_long_to_open(
-    tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, key: servers_ssh.Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remotes_ssh, "ADD_SECONDS", 0.5)
+    monkeypatch.setattr(ssh, "ADD_SECONDS", 0.5)
     async with running(tmp_path, key) as agent:
         with monkeypatch.context() as patched:
             shim(tmp_path, "ssh-add", patched, script='[ "$2" = -D ] || sleep 987')
@@ -186,29 +189,29 @@ async def test_says_that_the_key_takes_too_long_to_open(
             f"{key.private}, the file of credentials.sshKeyFile, takes more than 0.5 seconds to open; make the key anew"
             " with fewer rounds (`ssh-keygen -a`)"
         )
-        monkeypatch.setattr(remotes_ssh, "ADD_SECONDS", 30.0)
+        monkeypatch.setattr(ssh, "ADD_SECONDS", 30.0)
         await agent.ready()
         assert keys(tmp_path) == [key.public]
 
 
 async def test_starts_an_agent_again_that_does_not_answer(
-    tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, key: servers_ssh.Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remotes_ssh, "ADD_SECONDS", 0.5)
+    monkeypatch.setattr(ssh, "ADD_SECONDS", 0.5)
     async with running(tmp_path, key) as agent:
         with monkeypatch.context() as patched:
             shim(tmp_path, "ssh-add", patched, script="sleep 987")
             with pytest.raises(Transient, match=r"ssh-agent did not answer within 0\.5 seconds; it is started again"):
                 await agent.ready()
         assert started() == []
-        monkeypatch.setattr(remotes_ssh, "ADD_SECONDS", 30.0)
+        monkeypatch.setattr(ssh, "ADD_SECONDS", 30.0)
         await agent.ready()
         assert keys(tmp_path) == [key.public]
 
 
 @pytest.mark.parametrize("after", [0, 1])
 async def test_nothing_stays_of_a_start_that_fails_half_way(
-    tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch, after: int
+    tmp_path: Path, key: servers_ssh.Key, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     opened: list[int] = []
     real = os.pidfd_open
@@ -230,7 +233,7 @@ async def test_nothing_stays_of_a_start_that_fails_half_way(
 
 
 async def test_says_that_a_program_of_ssh_is_missing(
-    tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, key: servers_ssh.Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, key) as agent:
         with monkeypatch.context() as patched:
@@ -240,7 +243,7 @@ async def test_says_that_a_program_of_ssh_is_missing(
 
 
 async def test_a_disk_that_hangs_stops_none_but_the_agents_callers(
-    tmp_path: Path, key: ssh.Key, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, key: servers_ssh.Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging, real = threading.Event(), bounded_io.file_identity
 
@@ -273,7 +276,7 @@ asyncio.run(main())
 """
 
 
-def test_no_agent_outlives_a_daemon_that_was_killed(tmp_path: Path, key: ssh.Key) -> None:
+def test_no_agent_outlives_a_daemon_that_was_killed(tmp_path: Path, key: servers_ssh.Key) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "passphrase").write_text(PASSPHRASE)
     command = [sys.executable, "-c", OWNER, str(tmp_path / "home"), str(key.private), str(tmp_path / "passphrase")]

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from reconciler.git.remotes import processes as remotes_processes
+from reconciler.git.remotes import processes
 from reconciler.git.remotes.processes import Child, ChildPipe
-from tests.servers import processes
+from tests.servers import processes as servers_processes
 
 pytestmark = pytest.mark.anyio
 SECONDS = 10.0
@@ -25,7 +25,7 @@ PROGRAMS = 300  # enough to meet it nearly always
 async def start(folder: Path, script: str) -> Child:
     environment = {"PATH": os.environ["PATH"], "WORD": "hello"}
     arguments = ("/bin/sh", "-c", script)
-    return await remotes_processes.start_child(
+    return await processes.start_child(
         arguments, folder=folder, environment=environment, descriptors=(), stdin=asyncio.subprocess.DEVNULL
     )
 
@@ -136,7 +136,7 @@ async def test_a_hundred_at_a_time(tmp_path: Path) -> None:
 async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     before = descriptors()
     with pytest.raises(FileNotFoundError):
-        await remotes_processes.start_child(
+        await processes.start_child(
             ("no-such-program",), folder=tmp_path, environment={"PATH": "/bin"}, descriptors=(), stdin=-3
         )
     assert descriptors() == before
@@ -160,7 +160,7 @@ class Failing:
 async def test_nothing_stays_of_a_start_that_fails_half_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
-    before, others = descriptors(), processes.descendants(os.getpid())  # what other tests of this process share
+    before, others = descriptors(), servers_processes.descendants(os.getpid())  # what other tests of this process share
     if part == "its end cannot be watched":
         monkeypatch.setattr(os, "pidfd_open", Failing(os.pidfd_open, after=0))
     else:
@@ -171,7 +171,7 @@ async def test_nothing_stays_of_a_start_that_fails_half_way(
             await start(tmp_path, "sleep 987 & wait")
     await asyncio.sleep(0)
     monkeypatch.undo()
-    assert processes.descendants(os.getpid()) == others
+    assert servers_processes.descendants(os.getpid()) == others
     assert descriptors() == before
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from reconciler.delivery import retry
+from reconciler.delivery.retry import DeliveryWindow, delivery_window
 from reconciler.model import cron
 from reconciler.model.cron import Cron
 from reconciler.model.routes import Schedule
-from reconciler.routing import windows
-from reconciler.routing.windows import DeliveryWindow, delivery_window
 
 MINUTE = timedelta(minutes=1)
 
@@ -96,7 +96,7 @@ STARTS = st.sampled_from([at("03-28T18:00"), at("10-24T18:00"), at("04-04T10:00"
 def test_it_is_open_in_the_minutes_in_which_one_of_all_windows_is(
     text: str, zone: str, length: int, near: datetime, minutes: int
 ) -> None:
-    windows._known.clear()  # of windows that meet without end, an earlier answer ends earlier
+    retry._known.clear()  # of windows that meet without end, an earlier answer ends earlier
     schedule, now = Schedule(cron=text, window=length, timezone=zone), near + MINUTE * minutes
     began, begins = now - MINUTE * length, set()
     named, end = Cron.read(text, timezone=zone), now + timedelta(days=2)
@@ -106,7 +106,7 @@ def test_it_is_open_in_the_minutes_in_which_one_of_all_windows_is(
     def is_open(minute: datetime) -> bool:
         return any(begin <= minute < begin + MINUTE * length for begin in begins)
 
-    seen = windows._window(schedule, now)
+    seen = retry._window(schedule, now)
     assert delivery_window(schedule, now) == seen
     assert seen.open == is_open(now)
     edge = min(seen.until or seen.next, end)
@@ -124,10 +124,10 @@ def test_it_is_open_in_the_minutes_in_which_one_of_all_windows_is(
 
 def test_one_schedule_too_many_is_forgotten_and_no_other() -> None:
     now = at("03-02T08:30")
-    schedules = [Schedule(cron="0 22 * * *", window=minutes) for minutes in range(1, windows.MOST_KNOWN + 2)]
+    schedules = [Schedule(cron="0 22 * * *", window=minutes) for minutes in range(1, retry.MOST_KNOWN + 2)]
     seen = [delivery_window(schedule, now) for schedule in schedules]
     assert [delivery_window(schedule, now) is told for schedule, told in zip(schedules[1:], seen[1:], strict=True)] == [
         True
-    ] * windows.MOST_KNOWN
+    ] * retry.MOST_KNOWN
     assert delivery_window(schedules[0], now) == seen[0]
     assert delivery_window(schedules[0], now) is not seen[0]

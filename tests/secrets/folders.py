@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from reconciler.secrets.directory import SecretDirectory
-from reconciler.secrets.sources import SecretSources
+from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from tests import needs
 
 OUTSIDE = "canary-from-outside"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.secrets import allowing
+from reconciler.delivery import secrets
 from reconciler.settings.models import Secrets
 
 DEFAULT = Secrets().env
@@ -45,7 +45,7 @@ NAMES = frozenset(
     ],
 )
 def test_a_project_may_see_what_matches(patterns: list[str], project: str, found: set[str]) -> None:
-    assert allowing.allowed_variables(NAMES, patterns=patterns, project=project) == found
+    assert secrets.allowed_variables(NAMES, patterns=patterns, project=project) == found
 
 
 PROJECT = st.from_regex(r"[a-z0-9]{1,3}(-[a-z0-9]{1,3}){0,2}", fullmatch=True)
@@ -56,11 +56,11 @@ def test_the_default_pattern_of_one_project_never_covers_what_another_calls_its_
     one: str, other: str, name: str
 ) -> None:
     variable = f"DESTINATION_{one.upper().replace('-', '_')}__{name.lstrip('_')}"
-    seen = allowing.allowed_variables([variable], patterns=DEFAULT, project=other)
+    seen = secrets.allowed_variables([variable], patterns=DEFAULT, project=other)
     assert seen == ({variable} if one == other else set())
 
 
 @given(st.text(max_size=12), st.lists(st.text("ABSERVIC_*", max_size=12), max_size=3))
 def test_whatever_the_pattern_the_services_own_are_never_seen(rest: str, patterns: list[str]) -> None:
     names = [f"SERVICE_{rest}", f"service_{rest}", f"Service_{rest}"]
-    assert allowing.allowed_variables(names, patterns=["*", *patterns], project="default") == set()
+    assert secrets.allowed_variables(names, patterns=["*", *patterns], project="default") == set()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.delivery import secrets
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.secrets import available
 from reconciler.settings.models import Secrets
 from tests.secrets.folders import OUTSIDE, sources, write
 
@@ -29,14 +29,14 @@ def test_the_names_are_those_of_files_that_can_be_read(tmp_path: Path) -> None:
     (folder / "folder").symlink_to(tmp_path / "other")
     (folder / "hard").hardlink_to(tmp_path / "outside")
     os.mkfifo(folder / "pipe")
-    found = available.available_secrets(sources(tmp_path), PROJECT)
+    found = secrets.available_secrets(sources(tmp_path), PROJECT)
     assert found == AvailableSecrets(files=frozenset({"token", "a/b/token", "a.b-c_D", "1"}))
 
 
 def test_nothing_is_there_without_a_folder(tmp_path: Path) -> None:
-    assert available.available_secrets(sources(tmp_path / "gone"), PROJECT) == AvailableSecrets()
-    assert available.available_secrets(sources(tmp_path), PROJECT) == AvailableSecrets()
-    assert available.available_secrets(sources(tmp_path / "gone", flat=True), PROJECT) == AvailableSecrets(flat=True)
+    assert secrets.available_secrets(sources(tmp_path / "gone"), PROJECT) == AvailableSecrets()
+    assert secrets.available_secrets(sources(tmp_path), PROJECT) == AvailableSecrets()
+    assert secrets.available_secrets(sources(tmp_path / "gone", flat=True), PROJECT) == AvailableSecrets(flat=True)
 
 
 def test_variables_are_those_that_match_and_hold_text() -> None:
@@ -48,7 +48,7 @@ def test_variables_are_those_that_match_and_hold_text() -> None:
         "SERVICE_API_KEY": "x",
         "PATH": "/bin",
     }
-    found = available.available_secrets(sources(Path("/nowhere"), environment, patterns=Secrets().env), "web")
+    found = secrets.available_secrets(sources(Path("/nowhere"), environment, patterns=Secrets().env), "web")
     assert found == AvailableSecrets(env=frozenset({"DESTINATION_WEB__TOKEN"}))
 
 
@@ -56,37 +56,37 @@ def test_a_flat_folder_gives_each_project_what_begins_with_its_name(tmp_path: Pa
     for name in ("web_token", "web_a_b", "web-shop_token", "web_.hidden", "web_", "token", "web_folder/token"):
         write(tmp_path / name)
     (tmp_path / "web_link").symlink_to(tmp_path / "token")
-    found = available.available_secrets(sources(tmp_path, flat=True), "web")
+    found = secrets.available_secrets(sources(tmp_path, flat=True), "web")
     assert found == AvailableSecrets(files=frozenset({"token", "a_b"}), flat=True)
-    assert available.available_secrets(sources(tmp_path, flat=True), "web-shop").files == {"token"}
+    assert secrets.available_secrets(sources(tmp_path, flat=True), "web-shop").files == {"token"}
 
 
 def test_folders_count_down_to_a_level(tmp_path: Path) -> None:
-    levels = ["a"] * available.MOST_LEVELS
-    for depth in range(1, available.MOST_LEVELS + 2):
+    levels = ["a"] * secrets.MOST_LEVELS
+    for depth in range(1, secrets.MOST_LEVELS + 2):
         write(tmp_path.joinpath(PROJECT, *["a"] * (depth - 1), "f"))
-    found = available.available_secrets(sources(tmp_path), PROJECT).files
-    assert found == {"/".join([*levels[:depth], "f"]) for depth in range(available.MOST_LEVELS)}
+    found = secrets.available_secrets(sources(tmp_path), PROJECT).files
+    assert found == {"/".join([*levels[:depth], "f"]) for depth in range(secrets.MOST_LEVELS)}
 
 
 def test_only_so_many_files_count_in_the_order_of_their_names(tmp_path: Path) -> None:
-    names = [f"{number:04}" for number in range(available.MOST_FILES + 5)]
+    names = [f"{number:04}" for number in range(secrets.MOST_FILES + 5)]
     for name in reversed(names):
         write(tmp_path / PROJECT / name)
-    assert available.available_secrets(sources(tmp_path), PROJECT).files == set(names[: available.MOST_FILES])
+    assert secrets.available_secrets(sources(tmp_path), PROJECT).files == set(names[: secrets.MOST_FILES])
 
 
 def test_only_so_many_entries_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(available, "MOST_ENTRIES", 6)
+    monkeypatch.setattr(secrets, "MOST_ENTRIES", 6)
     for number in range(3):
         write(tmp_path / PROJECT / f"a{number}" / "f")
     for number in range(4):
         write(tmp_path / PROJECT / "a0" / f"g{number}")
-    assert len(available.available_secrets(sources(tmp_path), PROJECT).files) == 3
+    assert len(secrets.available_secrets(sources(tmp_path), PROJECT).files) == 3
 
 
 def test_no_value_is_in_what_is_shown(tmp_path: Path) -> None:
     write(tmp_path / PROJECT / "token", "canary")
     one = sources(tmp_path, {"A1": "canary"}, patterns=("A*",))
-    assert available.available_secrets(one, PROJECT) == AvailableSecrets(frozenset({"A1"}), frozenset({"token"}))
-    assert "canary" not in repr(one) + repr(available.available_secrets(one, PROJECT))
+    assert secrets.available_secrets(one, PROJECT) == AvailableSecrets(frozenset({"A1"}), frozenset({"token"}))
+    assert "canary" not in repr(one) + repr(secrets.available_secrets(one, PROJECT))

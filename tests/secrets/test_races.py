@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.secrets import available, directory
-from reconciler.secrets.directory import SecretDirectory, UnusableSecretFile
+from reconciler.delivery import secrets
+from reconciler.delivery.secrets import SecretDirectory, UnusableSecretFile
 from tests.secrets.folders import OUTSIDE, sources, write
 
 ROUNDS = 3_000
@@ -68,7 +68,7 @@ def seen(folder: Path, name: str, *, expected: set[str | None]) -> set[str | Non
     while time.monotonic() < end and (number < ROUNDS or not found >= expected):
         number += 1
         try:
-            found.add(directory.read_secret_file(SecretDirectory(folder), name, project="default"))
+            found.add(secrets.read_secret_file(SecretDirectory(folder), name, project="default"))
         except UnusableSecretFile:
             found.add(None)
     return found
@@ -108,7 +108,5 @@ def test_a_list_that_is_made_meanwhile_names_nothing_from_outside(tmp_path: Path
     write(outside / "stolen", OUTSIDE)
     inside = write(tmp_path / "secrets" / "default" / "a" / "token", INSIDE).parent
     with swapping(SWAP_FOLDERS, inside, outside, inside.with_name("spare")):
-        lists = [
-            available.available_secrets(sources(tmp_path / "secrets"), "default").files for _ in range(ROUNDS // 5)
-        ]
+        lists = [secrets.available_secrets(sources(tmp_path / "secrets"), "default").files for _ in range(ROUNDS // 5)]
     assert {name for names in lists for name in names} <= {"a/token", "spare/token"}

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.delivery import secrets
+from reconciler.delivery.secrets import SecretSources, UnresolvableSecret
 from reconciler.model.errors import Refused
-from reconciler.secrets import resolving, sources
-from reconciler.secrets.resolving import UnresolvableSecret
-from reconciler.secrets.sources import SecretSources
 from reconciler.settings import loading
 from tests.secrets import folders
 from tests.secrets.folders import OUTSIDE, write
@@ -39,7 +38,7 @@ def known(tmp_path: Path) -> SecretSources:
 
 
 def resolve(text: str, known: SecretSources) -> str:
-    return resolving.resolve_secrets(text, sources=known, project=PROJECT).text
+    return secrets.resolve_secrets(text, sources=known, project=PROJECT).text
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_a_file_that_is_not_to_be_had_is_told_with_its_place_whatever_the_cause(
 def test_what_is_malformed_is_told_without_repeating_it(known: SecretSources, text: str) -> None:
     with pytest.raises(UnresolvableSecret) as told:
         resolve(text, known)
-    assert told.value.message == resolving.MALFORMED
+    assert told.value.message == secrets.MALFORMED
 
 
 def test_no_error_holds_a_value(known: SecretSources) -> None:
@@ -134,11 +133,11 @@ def test_a_changed_file_counts_at_the_next_use(known: SecretSources) -> None:
 
 def test_a_text_cannot_ask_for_any_amount(known: SecretSources) -> None:
     write(known.directory.path / PROJECT / "large", "x" * 65536)
-    assert len(resolve("${file:large}" * 16, known)) == resolving.MOST_CHARACTERS
+    assert len(resolve("${file:large}" * 16, known)) == secrets.MOST_CHARACTERS
     with pytest.raises(UnresolvableSecret) as told:
         resolve("${file:large}" * 16 + "y", known)
-    assert told.value.message == resolving.TOO_LONG
-    assert f"{resolving.MOST_CHARACTERS:,}" in resolving.TOO_LONG
+    assert told.value.message == secrets.TOO_LONG
+    assert f"{secrets.MOST_CHARACTERS:,}" in secrets.TOO_LONG
 
 
 def test_the_settings_say_where_secrets_are(tmp_path: Path) -> None:
@@ -149,7 +148,7 @@ def test_the_settings_say_where_secrets_are(tmp_path: Path) -> None:
     def token(config: str, **environment: str) -> str:
         file = write(tmp_path / "config.yaml", f"stateDir: {tmp_path}/state\n{config}")
         settings = loading.load(config=file, environment={}, overrides={}).settings
-        return resolve("${file:token}", sources.configured_sources(settings, environment=environment))
+        return resolve("${file:token}", secrets.configured_sources(settings, environment=environment))
 
     credentials = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
     assert token("") == "by default"
@@ -160,7 +159,7 @@ def test_the_settings_say_where_secrets_are(tmp_path: Path) -> None:
 def test_the_settings_say_which_variables(tmp_path: Path) -> None:
     config = write(tmp_path / "config.yaml", "secrets: {env: [TOKEN_OF_<PROJECT>]}\n")
     settings = loading.load(config=config, environment={}, overrides={}).settings
-    known = sources.configured_sources(settings, environment={"TOKEN_OF_DEFAULT": "x", TOKEN: "y"})
+    known = secrets.configured_sources(settings, environment={"TOKEN_OF_DEFAULT": "x", TOKEN: "y"})
     assert resolve("${env:TOKEN_OF_DEFAULT}", known) == "x"
     with pytest.raises(UnresolvableSecret):
         resolve(f"${{env:{TOKEN}}}", known)

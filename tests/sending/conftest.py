@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.queueing.contract import Queue
-from reconciler.queueing.memory import MemoryQueue
+from reconciler.delivery.queue.contract import Queue
+from reconciler.delivery.queue.memory import MemoryQueue
 from tests.queueing import places
 
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from reconciler.queueing.contract import Batch, DeadLetter, Obituary, Piece, QueueFault
-from reconciler.queueing.memory import MemoryQueue
+from reconciler.delivery.queue.contract import Batch, DeadLetter, Obituary, Piece, QueueFault
+from reconciler.delivery.queue.memory import MemoryQueue
 
 PLENTY = 1 << 40
 

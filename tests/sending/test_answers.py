@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from reconciler.delivery.http_sender import ENCODED
+from reconciler.delivery.retry import ANSWER_BYTES
 from reconciler.model.routes import Retry
-from reconciler.sending.outlet import ENCODED
-from reconciler.sending.verdicts import ANSWER_BYTES
 from tests import canaries
 from tests.queueing import places
 from tests.sending.queues import ListQueue

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from reconciler.delivery.exporter import Exporter
+from reconciler.delivery.queue.contract import Queue
 from reconciler.model.routes import Retry
-from reconciler.queueing.contract import Queue
-from reconciler.sending.exporter import Exporter
 from tests.sending.worlds import Time, destination, exporting, pass_time, put, quiet, sent, settle, single
 from tests.servers import sinks
 from tests.servers.sinks import Sink

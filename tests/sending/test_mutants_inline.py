@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from reconciler.delivery.exporter import Undelivered
+from reconciler.delivery.reporting import ExporterState
+from reconciler.delivery.retry import SendEnvironment
 from reconciler.model.routes import Retry, Schedule
-from reconciler.sending.environment import SendEnvironment
-from reconciler.sending.exporter import Undelivered
-from reconciler.sending.reporting import ExporterState
 from tests.sending.worlds import Time, destination, exporting, otlp, refusing_for_an_hour, settle, single
 from tests.servers import sinks
 

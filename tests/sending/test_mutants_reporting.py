@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
+from reconciler.delivery.queue.contract import Obituary, Reason
+from reconciler.delivery.reporting import TELL_SECONDS, SendReport
 from reconciler.model.routes import Retry
-from reconciler.queueing.contract import Obituary, Reason
-from reconciler.sending.reporting import TELL_SECONDS, SendReport
 from tests.sending.queues import ListQueue
 from tests.sending.worlds import Time, destination, exporting, put, sent
 from tests.servers import sinks

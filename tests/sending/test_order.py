@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from reconciler.delivery.queue.contract import Queue
+from reconciler.delivery.reporting import ExporterState
 from reconciler.model.routes import Retry
-from reconciler.queueing.contract import Queue
-from reconciler.sending.reporting import ExporterState
 from tests.sending.worlds import Time, attempts, destination, exporting, pass_time, put, sent, settle, single
 from tests.servers import sinks
 from tests.servers.sinks import Received, Reply

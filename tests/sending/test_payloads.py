@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from reconciler.otlp.fields import sized
-from reconciler.sending import payloads
+from reconciler.delivery import http_sender
+from reconciler.delivery.otlp.wire import sized
 from tests.sending.worlds import otlp
 
 pytestmark = pytest.mark.anyio
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_the_loop_is_let_go_though_nothing_was_found_yet() -> None:
     scopes = b"\x12\x00" * 19_000
-    reading = asyncio.create_task(payloads.record_bodies(b"\x0a" + sized(len(scopes)) + scopes + otlp("1")))
+    reading = asyncio.create_task(http_sender.record_bodies(b"\x0a" + sized(len(scopes)) + scopes + otlp("1")))
     turns = 0
     while not reading.done():
         await asyncio.sleep(0)
@@ -30,4 +30,4 @@ class Scarce(bytes):
 
 async def test_what_there_is_no_memory_for_is_not_told_to_be_unreadable() -> None:
     with pytest.raises(MemoryError):
-        await payloads.record_bodies(Scarce(otlp("1")))
+        await http_sender.record_bodies(Scarce(otlp("1")))

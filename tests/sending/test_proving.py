@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from reconciler.delivery.exporter import Exporter, Undelivered
+from reconciler.delivery.reporting import ExporterState
 from reconciler.model.routes import Retry
-from reconciler.sending.exporter import Exporter, Undelivered
-from reconciler.sending.reporting import ExporterState
 from tests.sending.queues import ListQueue
 from tests.sending.worlds import Time, destination, exporting, otlp, pass_time, put, settle, when_told
 from tests.servers import sinks

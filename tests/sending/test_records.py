@@ -4,9 +4,9 @@ from collections import defaultdict
 
 import pytest
 
+from reconciler.delivery.queue.contract import Obituary, Queue, QueueFault, Reason
+from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.model.routes import Retry
-from reconciler.queueing.contract import Obituary, Queue, QueueFault, Reason
-from reconciler.queueing.memory import MemoryQueue
 from tests.sending.worlds import Time, bodies, destination, exporting, pass_time, put, quiet, settle, single
 from tests.servers import sinks
 from tests.servers.sinks import Received, Reply

@@ -2,9 +2,9 @@
 
 import pytest
 
+from reconciler.delivery.queue.contract import Queue
+from reconciler.delivery.reporting import ExporterState
 from reconciler.model.routes import Retry
-from reconciler.queueing.contract import Queue
-from reconciler.sending.reporting import ExporterState
 from tests.sending.worlds import Time, destination, exporting, pass_time, put, quiet, settle
 from tests.servers import sinks
 

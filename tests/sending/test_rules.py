@@ -8,15 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.egress import exchange
-from reconciler.egress.exchange import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
+from reconciler.delivery import batches, egress, http_sender
+from reconciler.delivery import retry as delivery_retry
+from reconciler.delivery.batches import RecordFailure
+from reconciler.delivery.egress import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
+from reconciler.delivery.queue.contract import Batch
+from reconciler.delivery.retry import (
+    CLOSED,
+    LONGEST_RETRY_AFTER,
+    OPENS_AFTER,
+    AnswerVerdict,
+    Breaker,
+    BreakerPhase,
+    RetryDecision,
+)
 from reconciler.model.routes import Endpoint, Retry
-from reconciler.queueing.contract import Batch
-from reconciler.sending import breaker, parcels, remains, requests, retrying, rounds, verdicts
-from reconciler.sending.breaker import CLOSED, OPENS_AFTER, Breaker, BreakerPhase
-from reconciler.sending.retrying import LONGEST_RETRY_AFTER, RetryDecision
-from reconciler.sending.rounds import RecordFailure
-from reconciler.sending.verdicts import AnswerVerdict
 from tests.sending.worlds import BEGAN, bodies, otlp
 
 ENDPOINT = Endpoint(host="hook.example", port=443)
@@ -37,7 +43,7 @@ chances = st.integers(0, 1 << 32).map(random.Random)
 def test_an_interval_grows_by_half_is_randomised_by_half_and_then_cut(
     retry: Retry, attempts: int, chance: random.Random
 ) -> None:
-    wait = retrying.retry_interval(retry, attempts=attempts, chance=chance)
+    wait = delivery_retry.retry_interval(retry, attempts=attempts, chance=chance)
 
     assert wait <= retry.max_interval
     grown = retry.initial_interval * 1.5 ** min(attempts - 1, 100)
@@ -48,7 +54,7 @@ def test_an_interval_grows_by_half_is_randomised_by_half_and_then_cut(
 def test_time_spent_never_passes_the_longest_and_what_was_asked_for_is_waited(
     retry: Retry, attempts: int, spent: float, asked: float, chance: random.Random
 ) -> None:
-    decision = retrying.decide_retry(retry, attempts=attempts, spent=spent, retry_after=asked, chance=chance)
+    decision = delivery_retry.decide_retry(retry, attempts=attempts, spent=spent, retry_after=asked, chance=chance)
 
     if decision is None:
         assert retry.max_elapsed > 0
@@ -64,13 +70,13 @@ def test_time_spent_never_passes_the_longest_and_what_was_asked_for_is_waited(
 def test_a_retry_after_beyond_the_longest_time_gives_nothing_up(
     retry: Retry, asked: float, chance: random.Random
 ) -> None:
-    decision = retrying.decide_retry(retry, attempts=1, spent=0.5, retry_after=asked, chance=chance)
+    decision = delivery_retry.decide_retry(retry, attempts=1, spent=0.5, retry_after=asked, chance=chance)
 
     assert decision == RetryDecision(max(3600.0, decision.delay if isinstance(decision, RetryDecision) else 0), 0.5)
 
 
 def test_without_retry_the_first_failure_is_the_last() -> None:
-    decision = retrying.decide_retry(
+    decision = delivery_retry.decide_retry(
         Retry(enabled=False),
         attempts=1,
         spent=1.0,
@@ -87,32 +93,32 @@ def test_without_retry_the_first_failure_is_the_last() -> None:
 def test_only_failures_in_a_row_open_it_and_then_one_probe_at_a_time_goes() -> None:
     now = CLOSED
     for _ in range(OPENS_AFTER - 1):
-        now = breaker.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
+        now = delivery_retry.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
         assert now.is_closed
-    now = breaker.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
+    now = delivery_retry.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
     assert (now.phase, now.may_probe(14.9), now.may_probe(15.0)) == (BreakerPhase.OPEN, False, True)
 
-    now = breaker.begin_probe(now)
+    now = delivery_retry.begin_probe(now)
     assert not now.may_probe(1e9)
     # What was in flight when it opened:
-    late = breaker.breaker_failed(now, is_probe=False, now=16.0, delay=9.0, retry_after=0.0)
+    late = delivery_retry.breaker_failed(now, is_probe=False, now=16.0, delay=9.0, retry_after=0.0)
     assert late == now
-    now = breaker.breaker_failed(now, is_probe=True, now=16.0, delay=9.0, retry_after=0.0)
+    now = delivery_retry.breaker_failed(now, is_probe=True, now=16.0, delay=9.0, retry_after=0.0)
     assert (now.may_probe(24.9), now.may_probe(25.0), now.failures) == (False, True, OPENS_AFTER + 1)
 
 
 def test_what_the_endpoint_asks_for_is_waited_whichever_request_it_answers_so() -> None:
     opened = Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=15.0)
-    late = breaker.breaker_failed(opened, is_probe=False, now=11.0, delay=5.0, retry_after=300.0)
+    late = delivery_retry.breaker_failed(opened, is_probe=False, now=11.0, delay=5.0, retry_after=300.0)
     assert late == Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=311.0)
-    assert breaker.breaker_failed(late, is_probe=False, now=12.0, delay=5.0, retry_after=1.0) == late
+    assert delivery_retry.breaker_failed(late, is_probe=False, now=12.0, delay=5.0, retry_after=1.0) == late
 
-    probing = breaker.breaker_failed(
-        breaker.begin_probe(opened), is_probe=False, now=16.0, delay=5.0, retry_after=300.0
+    probing = delivery_retry.breaker_failed(
+        delivery_retry.begin_probe(opened), is_probe=False, now=16.0, delay=5.0, retry_after=300.0
     )
     asked = Breaker(BreakerPhase.OPEN, OPENS_AFTER + 1, probe_at=316.0)
-    assert breaker.breaker_failed(probing, is_probe=True, now=17.0, delay=5.0, retry_after=0.0) == asked
-    assert breaker.breaker_abandoned(probing, at=17.0) == Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=316.0)
+    assert delivery_retry.breaker_failed(probing, is_probe=True, now=17.0, delay=5.0, retry_after=0.0) == asked
+    assert delivery_retry.breaker_abandoned(probing, at=17.0) == Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=316.0)
 
 
 STEPS = st.tuples(
@@ -128,28 +134,28 @@ def test_whatever_happens_a_probe_is_always_ahead_or_under_way(steps: list[tuple
         if step == "ok":
             state, probing = CLOSED, False
         elif step == "probe" and state.may_probe(now):
-            state, probing = breaker.begin_probe(state), True
+            state, probing = delivery_retry.begin_probe(state), True
         elif step == "abandon":
-            state, probing = breaker.breaker_abandoned(state, at=now), False
+            state, probing = delivery_retry.breaker_abandoned(state, at=now), False
         elif step == "fail":
-            state = breaker.breaker_failed(state, is_probe=probing, now=now, delay=30.0, retry_after=asked)
+            state = delivery_retry.breaker_failed(state, is_probe=probing, now=now, delay=30.0, retry_after=asked)
             probing = False
         assert state.is_closed or state.phase is BreakerPhase.PROBING or state.may_probe(now + 30.0)
         assert state.is_closed == (state.failures < OPENS_AFTER)
 
 
 def test_an_abandoned_probe_lets_another_go_at_once() -> None:
-    assert breaker.breaker_abandoned(Breaker(BreakerPhase.PROBING, 9, 1.0), at=5.0).may_probe(5.0)
-    assert breaker.breaker_abandoned(CLOSED, at=5.0) == CLOSED
+    assert delivery_retry.breaker_abandoned(Breaker(BreakerPhase.PROBING, 9, 1.0), at=5.0).may_probe(5.0)
+    assert delivery_retry.breaker_abandoned(CLOSED, at=5.0) == CLOSED
 
 
 # What answers mean
 
 
-def said(status: int, *, retry_after: str | None = None, body: bytes = b"") -> verdicts.AnswerVerdict:
+def said(status: int, *, retry_after: str | None = None, body: bytes = b"") -> delivery_retry.AnswerVerdict:
     headers = () if retry_after is None else (("retry-after", retry_after),)
     answer = HttpAnswer(status, "", headers, body)
-    return verdicts.judge_answer(answer, endpoint=ENDPOINT, name="siem", now_ms=BEGAN)
+    return delivery_retry.judge_answer(answer, endpoint=ENDPOINT, name="siem", now_ms=BEGAN)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
@@ -234,7 +240,7 @@ def test_no_retry_after_breaks_anything(text: str) -> None:
 )
 def test_no_answer_is_an_outage_with_a_likely_cause(cause: FailureCause, words: str) -> None:
     problem = Unanswered(HttpTarget("https", "hook.example", 443), cause, "did something")
-    verdict = verdicts.judge_failure(problem, endpoint=ENDPOINT, name="siem")
+    verdict = delivery_retry.judge_failure(problem, endpoint=ENDPOINT, name="siem")
 
     assert (verdict.delivered, verdict.outage, verdict.status) == (False, True, None)
     assert verdict.cause.startswith("The destination siem (https://hook.example:443) did something: ")
@@ -243,7 +249,7 @@ def test_no_answer_is_an_outage_with_a_likely_cause(cause: FailureCause, words: 
 
 def test_what_may_not_be_connected_to_is_an_outage() -> None:
     problem = Denied(HttpTarget("https", "hook.example", 443), "is link-local")
-    verdict = verdicts.judge_failure(problem, endpoint=ENDPOINT, name="siem")
+    verdict = delivery_retry.judge_failure(problem, endpoint=ENDPOINT, name="siem")
 
     assert verdict.outage
     assert "its address is link-local" in verdict.cause
@@ -264,7 +270,7 @@ def test_what_may_not_be_connected_to_is_an_outage() -> None:
     ],
 )
 def test_one_slash_stands_between_port_and_path_and_the_query_is_kept(path: str, sent: str) -> None:
-    assert requests.request_target(Endpoint(host="h", path=path)).path == sent
+    assert http_sender.request_target(Endpoint(host="h", path=path)).path == sent
 
 
 def test_content_type_and_our_own_headers_win_and_each_is_sent_once() -> None:
@@ -275,9 +281,9 @@ def test_content_type_and_our_own_headers_win_and_each_is_sent_once() -> None:
         ("X-Service-Attempt", "0"),
         ("User-Agent", "theirs"),
     )
-    to = requests.request_target(wanted)
-    common = exchange.common(requests.request_headers(wanted, given_ones), target=to)
-    request = requests.make_request(wanted, to=to, common=common, body=b"[]", delivery="a/b/1:1-2", attempt=3)
+    to = http_sender.request_target(wanted)
+    common = egress.common(http_sender.request_headers(wanted, given_ones), target=to)
+    request = http_sender.make_request(wanted, to=to, common=common, body=b"[]", delivery="a/b/1:1-2", attempt=3)
 
     assert (*request.common.headers, *request.headers) == (
         ("Content-Type", "application/x-ndjson"),
@@ -288,29 +294,29 @@ def test_content_type_and_our_own_headers_win_and_each_is_sent_once() -> None:
 
 
 def test_a_delivery_id_holds_what_headers_may_hold_and_tells_a_new_queue_from_an_old_one() -> None:
-    one = requests.endpoint_origin(project="acme", destination="collect:0 ü", at=BEGAN)
+    one = http_sender.endpoint_origin(project="acme", destination="collect:0 ü", at=BEGAN)
 
     assert one == f"acme/collect%3A0%20%C3%BC/{BEGAN:x}"
-    assert one != requests.endpoint_origin(project="acme", destination="collect:0 ü", at=BEGAN + 1)
+    assert one != http_sender.endpoint_origin(project="acme", destination="collect:0 ü", at=BEGAN + 1)
 
 
 def test_parts_of_a_batch_have_ids_of_their_own() -> None:
-    whole = parcels.merge_batches([parcels.lease(Batch(7, 5, 100, BEGAN))])[0]
-    first, second = parcels.halve_batch(whole)
-    ids = [parcels.delivery_id(one, project="p", destination="d") for one in (whole, first, second)]
-    holed = parcels.merge_batches([parcels.lease(Batch(7, 5, 100, BEGAN, done=frozenset({2})))])[0]
+    whole = batches.merge_batches([batches.lease(Batch(7, 5, 100, BEGAN))])[0]
+    first, second = batches.halve_batch(whole)
+    ids = [batches.delivery_id(one, project="p", destination="d") for one in (whole, first, second)]
+    holed = batches.merge_batches([batches.lease(Batch(7, 5, 100, BEGAN, done=frozenset({2})))])[0]
 
     start = f"p/d/{BEGAN:x}:7"
     assert ids == [f"{start}-7", f"{start}:0-1", f"{start}:2-4"]
-    assert parcels.delivery_id(holed, project="p", destination="d").startswith(f"{start}:0-4.")
-    assert parcels.delivery_id(whole, project="p", destination="d", place=3) == f"{start}:3"
+    assert batches.delivery_id(holed, project="p", destination="d").startswith(f"{start}:0-4.")
+    assert batches.delivery_id(whole, project="p", destination="d", place=3) == f"{start}:3"
 
 
 def test_batches_that_were_tried_before_go_with_their_like_and_new_ones_together() -> None:
     tried = [Batch(number, 1, 10, BEGAN, attempts=9, spent=290_000) for number in (1, 2)]
     new = [Batch(number, 1, 10, BEGAN) for number in (3, 4, 5)]
     begun = [Batch(number, 2, 10, BEGAN, attempts=1, spent=5, done=frozenset({0})) for number in (6, 7)]
-    made = parcels.merge_batches([parcels.lease(one) for one in (*tried, *new, *begun)])
+    made = batches.merge_batches([batches.lease(one) for one in (*tried, *new, *begun)])
 
     assert [([one.batch.number for one in parcel.held], parcel.attempts, parcel.spent) for parcel in made] == [
         ([1, 2], 9, 290.0),
@@ -325,7 +331,7 @@ def test_what_waits_together_for_an_outage_to_end_waits_as_long_as_any_of_it_was
         AnswerVerdict(False, outage=True, status=503, retry_after=300.0),
         AnswerVerdict(False, outage=True, status=500),
     )
-    together, untried = rounds.joined_failures([RecordFailure(asked, [1]), RecordFailure(other, [2])], (3,))
+    together, untried = batches.joined_failures([RecordFailure(asked, [1]), RecordFailure(other, [2])], (3,))
 
     assert [(one.verdict, one.places) for one in together] == [(asked, [3, 1, 2])]
     assert untried == ()
@@ -340,7 +346,7 @@ def test_what_is_left_of_a_batch_is_a_request_with_those_records(groups: list[li
     texts = [text for group in groups for text in group]
     keep = data.draw(st.sets(st.sampled_from(range(len(texts))))) if texts else set()
 
-    left = b"".join(remains.only_records(payload, keep))
+    left = b"".join(batches.only_records(payload, keep))
 
     assert bodies(left) == [text for place, text in enumerate(texts) if place in keep]
     assert keep or not left
@@ -349,4 +355,4 @@ def test_what_is_left_of_a_batch_is_a_request_with_those_records(groups: list[li
 @given(st.binary(max_size=200))
 def test_what_is_no_request_is_told(payload: bytes) -> None:
     with suppress(ValueError):
-        remains.only_records(payload, {0})
+        batches.only_records(payload, {0})

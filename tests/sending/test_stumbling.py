@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import pytest
 
+from reconciler.delivery.attempts import STUMBLED_SECONDS
+from reconciler.delivery.exporter import Exporter
+from reconciler.delivery.http_sender import Channel, HttpSender
+from reconciler.delivery.queue.memory import MemoryQueue
+from reconciler.delivery.reporting import ExporterState
+from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.routes import Destination, Retry
-from reconciler.queueing.memory import MemoryQueue
-from reconciler.sending.attempting import STUMBLED_SECONDS
-from reconciler.sending.exporter import Exporter
-from reconciler.sending.outlet import Channel, HttpSender
-from reconciler.sending.reporting import ExporterState
-from reconciler.sending.verdicts import AnswerVerdict
 from tests.sending.worlds import Time, destination, pass_time, put, single
 
 pytestmark = pytest.mark.anyio

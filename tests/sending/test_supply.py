@@ -6,17 +6,13 @@ from typing import NamedTuple
 
 import pytest
 
+from reconciler.delivery import batches
+from reconciler.delivery.batches import Leases
+from reconciler.delivery.queue.contract import Batch
+from reconciler.delivery.queue.memory import MemoryQueue
+from reconciler.delivery.retry import OPENS_AFTER, AnswerVerdict, SendEnvironment, SendGate
+from reconciler.delivery.supply import Supply, Waiting
 from reconciler.model.routes import Retry
-from reconciler.queueing.contract import Batch
-from reconciler.queueing.memory import MemoryQueue
-from reconciler.sending import parcels
-from reconciler.sending.breaker import OPENS_AFTER
-from reconciler.sending.environment import SendEnvironment
-from reconciler.sending.gate import SendGate
-from reconciler.sending.holdings import Leases
-from reconciler.sending.supply import Supply
-from reconciler.sending.verdicts import AnswerVerdict
-from reconciler.sending.waiting import Waiting
 from tests.sending.worlds import BEGAN, Time, destination, exporting, otlp, pass_time, put, settle
 from tests.servers import sinks
 
@@ -187,7 +183,7 @@ async def test_a_probe_that_was_under_way_when_the_endpoint_was_corrected_is_fol
 
 def test_the_next_probe_is_what_was_not_tried_for_longest_whenever_it_is_due() -> None:
     waiting = Waiting()
-    made = parcels.each([parcels.lease(Batch(number, 1, 10, BEGAN)) for number in range(1, 5)])
+    made = batches.each([batches.lease(Batch(number, 1, 10, BEGAN)) for number in range(1, 5)])
     for parcel, tried, due in zip(made, (3.0, 1.0, 4.0, 2.0), (10.0, 40.0, 20.0, 30.0), strict=True):
         parcel.tried = tried
         waiting.put(parcel, due=due)

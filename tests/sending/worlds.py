@@ -15,15 +15,14 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 
-from reconciler.egress.client import HttpClient
-from reconciler.egress.networks import EgressPolicy
+from reconciler.delivery.egress import EgressPolicy
+from reconciler.delivery.exporter import Exporter
+from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_sender import HttpSender
+from reconciler.delivery.queue.contract import Queue
+from reconciler.delivery.retry import SendEnvironment, Timer
+from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.model.routes import Buffering, Destination, Endpoint, Format, Retry, Schedule
-from reconciler.queueing.contract import Queue
-from reconciler.secrets.directory import SecretDirectory
-from reconciler.secrets.sources import SecretSources
-from reconciler.sending.environment import SendEnvironment, Timer
-from reconciler.sending.exporter import Exporter
-from reconciler.sending.outlet import HttpSender
 from tests.servers import sinks
 from tests.servers.sinks import Reply, Sink
 from tests.waiting import until

@@ -1,0 +1,117 @@
+"""Export requests of log records, refusals of them, and answers to senders."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]  # nobody publishes their types
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsPartialSuccess, ExportLogsServiceResponse
+
+from reconciler.model import errors
+
+# What an export request of log records is to the rest of the service: counted pieces of the bytes that came.
+
+MOST_RECORDS = 10_000  # of one request
+MOST_BYTES = 8 << 20  # of one request, decoded
+
+
+class RecordGroup(NamedTuple):
+    """The records of one resource.
+
+    `data` is the ResourceLogs with the tag and length that it has in a request, so that any groups one after another
+    are an ExportLogsServiceRequest in protobuf. `attributes` are the resource's, those that are scalars, as text: true
+    and false, decimal integers.
+    """
+
+    data: bytes | memoryview
+    records: int
+    attributes: Mapping[str, str]
+
+
+class Logs(NamedTuple):
+    """One export request that was found to be sound. `size` is the bytes of all groups."""
+
+    groups: tuple[RecordGroup, ...]
+    records: int
+    size: int
+
+
+# Why a request is not taken, named by what its sender is answered.
+
+
+class MalformedRequest(errors.Refused):
+    """It is not what its headers say: 400."""
+
+
+class RequestTooLarge(errors.Refused):
+    """It is over a limit, and would be in parts of it that are under: 413."""
+
+
+class UnknownEncoding(errors.Refused):
+    """Its Content-Encoding is none that the service reads: 415."""
+
+
+# What senders of log records are answered, in the encoding in which they asked.
+
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
+
+CODES: Final = {
+    400: 3,  # INVALID_ARGUMENT
+    401: 16,  # UNAUTHENTICATED
+    403: 7,  # PERMISSION_DENIED
+    404: 5,  # NOT_FOUND
+    405: 12,  # UNIMPLEMENTED
+    413: 8,  # RESOURCE_EXHAUSTED, as gRPC says of a message over its limit; without RetryInfo it means: not again
+    415: 3,
+    429: 8,
+    500: 13,  # INTERNAL
+    503: 14,  # UNAVAILABLE
+}
+"""The code of google.rpc.Status for a status of HTTP. OTLP/HTTP gives it no meaning; it helps who looks for a fault."""
+
+_RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
+
+
+class OtlpAnswer(NamedTuple):
+    """A response's body and its Content-Type."""
+
+    body: bytes
+    media_type: str
+
+
+_SUCCESS: Final = (OtlpAnswer(b"", PROTOBUF), OtlpAnswer(b"{}", JSON))
+
+
+def success_answer(*, json: bool) -> OtlpAnswer:
+    """All was taken, or there was nothing to take."""
+    return _SUCCESS[json]
+
+
+def partial_success_answer(*, rejected: int, message: str, json: bool) -> OtlpAnswer:
+    """So many records were not taken and are not to be sent again; `message` says why."""
+    if json:
+        told = {"rejectedLogRecords": str(rejected), "errorMessage": message}  # 64-bit integers are strings in it
+        return OtlpAnswer(msgspec.json.encode({"partialSuccess": told}), JSON)
+    told_so = ExportLogsPartialSuccess(rejected_log_records=rejected, error_message=message)
+    return OtlpAnswer(ExportLogsServiceResponse(partial_success=told_so).SerializeToString(), PROTOBUF)
+
+
+def failure_answer(status: int, message: str, *, json: bool, retry_after: float | None = None) -> OtlpAnswer:
+    """A google.rpc.Status for a status of HTTP. `retry_after` is in seconds, rounded up like the header beside it."""
+    code = CODES.get(status, 3 if status < 500 else 13)
+    seconds = None if retry_after is None else math.ceil(retry_after)
+    if json:
+        told: dict[str, Any] = {"code": code, "message": message}
+        if seconds is not None:
+            told["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{seconds}s"}]
+        return OtlpAnswer(msgspec.json.encode(told), JSON)
+    answer = Status(code=code, message=message)
+    if seconds is not None:
+        info = RetryInfo(retry_delay=Duration(seconds=seconds))
+        answer.details.append(AnyMessage(type_url=_RETRY_INFO, value=info.SerializeToString()))
+    return OtlpAnswer(answer.SerializeToString(), PROTOBUF)

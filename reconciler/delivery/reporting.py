@@ -1,0 +1,253 @@
+"""Counts and the last outcomes of one exporter, and the interface of delivery for the API."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from reconciler.delivery.otlp.models import Logs
+from reconciler.delivery.queue.contract import Obituary
+from reconciler.delivery.retry import AnswerVerdict, DeliveryWindow, SendEnvironment, Timer
+from reconciler.model import errors
+from reconciler.model.text import counted
+
+# What came of sending, for those who look: counts, the last success and failure, dead letters in the log.
+
+log = logging.getLogger(__name__)
+
+TELL_SECONDS = 10.0  # between two log lines about dead letters
+
+
+class ExporterState(StrEnum):
+    """What a destination is doing."""
+
+    IDLE = "idle"
+    SENDING = "sending"
+    WAITING = "waiting"  # something failed, and waits for another attempt
+    DOWN = "down"  # the endpoint is; it is probed
+    CLOSED = "closed"  # outside of its window
+    HELD = "held"  # nothing is sent until a version can deliver
+
+
+class SendFailure(NamedTuple):
+    """The last one: `at` in Unix ms; `answer` is the first kilobyte of the endpoint's, a stranger's text."""
+
+    at: int
+    status: int | None
+    cause: str
+    answer: bytes
+
+
+class TestOutcome(NamedTuple):
+    """What came of one made-up record. `answer` as in Failure."""
+
+    delivered: bool
+    status: int | None
+    seconds: float
+    message: str
+    answer: bytes
+
+
+@dataclass(slots=True)
+class SendCounts:
+    """Records since the start: those that arrived, those of requests that failed, those that were sent once more, those
+    that became dead letters.
+    """
+
+    delivered: int = 0
+    failed: int = 0
+    retried: int = 0
+    dead: int = 0
+
+    def add(self, other: "SendCounts") -> None:
+        """Take over what somebody counted who ends."""
+        self.delivered += other.delivered
+        self.failed += other.failed
+        self.retried += other.retried
+        self.dead += other.dead
+
+
+class ReportSnapshot(NamedTuple):
+    """One moment. `since`, `last_success` and `failing_since` are Unix ms; `in_flight` and `waiting` count batches.
+
+    `failing_since` is when the first request failed of those after which nothing arrived, as long as there is something
+    to send: `since` is another at each attempt.
+    """
+
+    state: ExporterState
+    message: str
+    since: int
+    in_flight: int
+    waiting: int
+    counts: SendCounts
+    last_success: int | None
+    last_failure: SendFailure | None
+    failing_since: int | None
+    window: DeliveryWindow | None
+
+
+class SendReport:
+    """Of one destination."""
+
+    def __init__(self, environment: SendEnvironment, *, project: str, name: str) -> None:
+        self._environment = environment
+        self._who = f"{name} in the project {project}"
+        self._state = ExporterState.IDLE
+        self.since = environment.clock()
+        self.counts = SendCounts()
+        self.last_success: int | None = None
+        self.last_failure: SendFailure | None = None
+        self.failing_since: int | None = None
+        self._untold = 0  # records
+        self._cause = ""  # of the last of them
+        self._telling: Timer | None = None  # while a line was written lately
+
+    def change(self, state: ExporterState) -> None:
+        """It is doing this now."""
+        if state is ExporterState.IDLE:
+            self.failing_since = None  # nothing is left that could fail
+        if state is not self._state:
+            self._state = state
+            self.since = self._environment.clock()
+
+    def outcome(self, verdict: AnswerVerdict, *, records: int) -> None:
+        """What came of one request."""
+        now = self._environment.clock()
+        if verdict.delivered:
+            self.counts.delivered += records
+            self.last_success = now
+            self.failing_since = None
+        else:
+            self.counts.failed += records
+            self.last_failure = SendFailure(now, verdict.status, verdict.cause, verdict.answer)
+            if self.failing_since is None:
+                self.failing_since = now
+
+    def down(self, cause: str) -> None:
+        """The breaker opened."""
+        log.warning("Sending to %s waits until its endpoint is back: %s", self._who, cause)
+
+    def up(self) -> None:
+        """The breaker closed."""
+        log.info("The endpoint of %s is back; sending goes on.", self._who)
+
+    def replayed(self, batches: int, records: int) -> None:
+        """Dead letters of an outage are queued again. Those that were not told of yet are told first: the last line
+        says what they are now.
+        """
+        self._log_dead()
+        letters, held = counted(batches, "dead letter"), counted(records, "record")
+        log.info("Of %s, %s (%s) %s queued again.", self._who, letters, held, "is" if batches == 1 else "are")
+
+    def buried(self, records: int, obituary: Obituary) -> None:
+        """Records became a dead letter. A line tells of them: at once, or after a while when there was one lately."""
+        self.counts.dead += records
+        self._untold += records
+        self._cause = obituary.cause
+        if self._telling is None:
+            self._tell()
+
+    def stop(self) -> None:
+        """Nothing more becomes of anything: tell what was not told."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        self._log_dead()
+
+    def _tell(self) -> None:
+        """Log what there is, and look again after a while, until there is nothing."""
+        has_told = self._log_dead()
+        self._telling = self._environment.later(TELL_SECONDS, self._tell) if has_told else None
+
+    def _log_dead(self) -> bool:
+        if not self._untold:
+            return False
+        records, are = counted(self._untold, "record"), "is a dead letter" if self._untold == 1 else "are dead letters"
+        log.warning("%s for %s %s: %s", records, self._who, are, self._cause)
+        self._untold = 0
+        return True
+
+
+# What the doors see of delivery: taking log records in, and looking after one destination's queue.
+
+
+class QueueFull(errors.Transient):
+    """A destination cannot take more now, and nothing of the request was kept. `seconds` is when to try again."""
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class NotTaken(errors.Transient):
+    """A destination without a queue did not get the records, or the disk did not take them, or did not answer for half
+    a minute and may still take them: the sender keeps them.
+    """
+
+
+class UnknownDestination(errors.Refused):
+    """The project has no such destination, and no queue of that name is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRecords:
+    """What became of a request: how many of its records nobody takes, and why, in a sentence ('' for none)."""
+
+    rejected: int = 0
+    message: str = ""
+
+
+ALL = TakenRecords()
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The routes of a project are older than what is stored: too old to be used when `is_late`.
+
+    `changed_endpoints` are the webhooks that were disabled, deleted or pointed elsewhere meanwhile.
+    """
+
+    is_late: bool = False
+    changed_endpoints: frozenset[str] = frozenset()
+
+
+class Delivery(Protocol):
+    """Log records in, and what operators do. Names of destinations are as in `routing.models.Destination`."""
+
+    async def take(self, project: str, logs: Logs) -> TakenRecords:
+        """Route and queue. When it returns, the records are where the settings of each destination promise (on disk,
+        in memory, delivered). Raises Full, NotTaken, TooLarge.
+        """
+
+    def enqueue(self, project: str, logs: Logs) -> asyncio.Future[None] | None:
+        """`take` without a wait, for a request that is for queues alone and that they have room for: ends when `take`
+        would return `ALL`, and raises NotTaken. None, and nothing was taken, where `take` has more to do or to say.
+        """
+
+    def sends_at_once(self, project: str) -> bool:
+        """Whether a destination of the project has no queue, so that `take` may wait for its endpoint. Who gives that
+        up cancels `take`.
+        """
+
+    def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
+        """One destination's delivery as the API shows it; what endpoints answered only with `answers`. Raises
+        UnknownDestination, and, like all that follow, Full while the project's Configurations are being read.
+        """
+
+    def all(self, project: str, *, answers: bool) -> dict[str, Any]:
+        """Every destination of a project that something is delivered to or queued for, sorted by name, and the records
+        that no Configuration took.
+        """
+
+    def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
+        """Queue its dead letters again: how many batches and records, of one queue after the other, so that what was
+        done is known when a later one fails. Raises UnknownDestination, and Full when the disk does not answer.
+        """
+
+    def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
+        """Forget what is queued, or dead: how many batches and records, as above. Raises as above."""
+
+    async def test(self, project: str, name: str) -> dict[str, Any]:
+        """Send one made-up record past the queue, once: what came of it. Raises UnknownDestination."""
