@@ -43,9 +43,9 @@ from api.pages import failures, lost
 from api.pages import routes as pages
 from api.places import RequestPlaces, path_pattern
 from api.shortcut import Shortcut
-from reconciler import browsing
 from reconciler.daemon.services import Services
 from reconciler.model.principals import Permission
+from reconciler.store import resource_queries
 
 HANDLE = Permission.HANDLE_DELIVERIES
 READ, CHANGE, APPROVE, SUSPEND = Permission.READ, Permission.CHANGE, Permission.APPROVE, Permission.SUSPEND
@@ -158,7 +158,7 @@ class Application(Starlette):
 def build(services: Services) -> Application:
     """The ASGI application that serves `services`."""
     openapi.encoded_document()  # made now, so that a fault in the document stops the start and no request waits for it
-    browsing.built_in_digest()  # likewise
+    resource_queries.built_in_digest()  # likewise
     return _built((*ROUTES, *pages.ROUTES), services, otherwise=unknown, is_lost=is_lost)
 
 

@@ -1,6 +1,6 @@
 """Resources: list, get, raw text, delete by name and history.
 
-What a change does is decided behind the applier, what a reader sees in `reconciler.browsing`.
+What a change does is decided behind the applier, what a reader sees in `reconciler.store.resource_queries`.
 """
 
 from collections.abc import AsyncGenerator
@@ -12,10 +12,10 @@ from api import answers, changes, disconnects, errors, etags, judging, queries, 
 from api.answers import Header, Json
 from api.at_once import AtOnce
 from api.calls import Call
-from reconciler import browsing
 from reconciler.model import names
 from reconciler.model.names import Key, Selector
 from reconciler.model.principals import Permission
+from reconciler.store import resource_queries
 
 LIST_PARAMETERS = frozenset({"limit", "after", "selector"})
 LARGEST_PAGE = 10_000  # resources
@@ -25,11 +25,11 @@ CONFIGURATION = "Configuration"  # the one kind that may have a text of its own
 async def get(call: Call) -> Response:
     """GET /v1/resources/{kind}/{name}"""
     key = key_of(call)
-    resource = await call.services.store.get(call.project, key) or browsing.built_in(key)
+    resource = await call.services.store.get(call.project, key) or resource_queries.built_in(key)
     if resource is None:
         raise missing(key)
     resource = _shown(call, resource, kind=key.kind)
-    etag = etags.of_version(resource, version=browsing.version(resource))
+    etag = etags.of_version(resource, version=resource_queries.version(resource))
     body = answers.json_member(b"resource", resource)
     return etags.not_modified(call, etag) or AtOnce(body, media_type=answers.JSON, headers=(etag,))
 
@@ -37,18 +37,26 @@ async def get(call: Call) -> Response:
 async def list_kind(call: Call) -> Response:
     """GET /v1/resources/{kind}"""
     query = queries.Query(call.query, known=LIST_PARAMETERS, strict=False)
-    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=browsing.ALL)
+    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=resource_queries.ALL)
     after, selector = _after(query), _selector(query)
     query.check()
     kind = _kind(call)
     project = call.project
-    facts = (project, kind, after, limit, query.text("selector") or "", browsing.built_in_digest(), _hides(call, kind))
+    facts = (
+        project,
+        kind,
+        after,
+        limit,
+        query.text("selector") or "",
+        resource_queries.built_in_digest(),
+        _hides(call, kind),
+    )
     etag = await _list_etag(call, *facts)
     held = etags.not_modified(call, etag)
     if held is not None:
         return held
-    wanted = browsing.WantedResources(project, kind, after=after, limit=limit, selector=selector)
-    pages = browsing.list_pages(call.services.store, wanted)
+    wanted = resource_queries.WantedResources(project, kind, after=after, limit=limit, selector=selector)
+    pages = resource_queries.list_pages(call.services.store, wanted)
     return streams.Streamed(streams.stream_array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
 
 
@@ -60,7 +68,7 @@ async def raw(call: Call) -> Response:
     resource = await call.services.store.get(call.project, key)
     if resource is None:
         raise missing(key)
-    found = browsing.raw_text(resource)
+    found = resource_queries.raw_text(resource)
     if found.text is None:
         raise errors.NotFound(f"The {CONFIGURATION} {key.name} has no `raw` in its spec.")
     if not found.ready:
@@ -82,7 +90,7 @@ async def delete(call: Call) -> Response:
 async def history(call: Call) -> Response:
     """GET /v1/{kind}/{name}/history"""
     key = key_of(call)
-    pages = browsing.history_pages(call.services.store, project=call.project, key=key)
+    pages = resource_queries.history_pages(call.services.store, project=call.project, key=key)
     return streams.Streamed(streams.stream_array(b"versions", _all_shown(call, _existing(pages, key), kind=key.kind)))
 
 
@@ -94,7 +102,7 @@ def _hides(call: Call, kind: str) -> bool:
 
 
 def _shown(call: Call, resource: bytes, *, kind: str) -> bytes:
-    return browsing.without_raw(resource) if _hides(call, kind) else resource
+    return resource_queries.without_raw(resource) if _hides(call, kind) else resource
 
 
 def _all_shown(call: Call, pages: AsyncGenerator[list[bytes], None], *, kind: str) -> AsyncGenerator[list[bytes], None]:
@@ -104,7 +112,7 @@ def _all_shown(call: Call, pages: AsyncGenerator[list[bytes], None], *, kind: st
 async def _without_raw(pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[list[bytes], None]:
     async with aclosing(pages):
         async for page in pages:
-            yield [browsing.without_raw(resource) for resource in page]
+            yield [resource_queries.without_raw(resource) for resource in page]
 
 
 async def _existing(pages: AsyncGenerator[list[bytes], None], key: Key) -> AsyncGenerator[list[bytes], None]:

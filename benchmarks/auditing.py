@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import corpus
 from benchmarks.daemons import daemon, first_run, resource
 from benchmarks.figures import Figure
-from reconciler.auditing import verifying
+from reconciler.store import audit
 from reconciler.store.contract import ChangeRow, Changes, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
@@ -36,7 +36,7 @@ def measure(*, files: int) -> list[Figure]:
                 runs.append(first_run(running, folder / "corpus.git", files=files))
             audits.append(asyncio.run(_audited(place / "audit.db", files=files)))
         begun = time.perf_counter()
-        verifying.verify(folder / "0" / "audit.db")
+        audit.verify(folder / "0" / "audit.db")
         verified = time.perf_counter() - begun
     return [_share(runs, audits, files=files), _of_verifying(verified, files=files)]
 

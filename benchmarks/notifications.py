@@ -31,7 +31,7 @@ from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.targets import AlertTarget
-from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store.operations import SqliteOperations
 
 PATH = "/v1/api/notifications"
 LIST_LIMIT = 0.1  # seconds

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler import browsing
-from reconciler.browsing import RawText, WantedResources
 from reconciler.model import names as model_names
 from reconciler.model import values
 from reconciler.model.names import Key
-from reconciler.store import sqlite
+from reconciler.store import resource_queries, sqlite
 from reconciler.store.contract import Changes, Record
+from reconciler.store.resource_queries import RawText, WantedResources
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 
@@ -58,13 +57,13 @@ def wanted(kind: str = TYPE, *, selector: str = "", **more: Any) -> WantedResour
 
 
 async def names(store: Any, asked: WantedResources) -> list[str]:
-    found = [json.loads(shown) async for page in browsing.list_pages(store, asked) for shown in page]
+    found = [json.loads(shown) async for page in resource_queries.list_pages(store, asked) for shown in page]
     return [resource["metadata"]["name"] for resource in found]
 
 
 async def history(store: SqliteStore, key: Key) -> list[tuple[str, int, bool]]:
     """Where each version is from, its number, and whether it is the latest."""
-    pages = browsing.history_pages(store, project=rows.PROJECT, key=key)
+    pages = resource_queries.history_pages(store, project=rows.PROJECT, key=key)
     found = [json.loads(shown) async for page in pages for shown in page]
     return [
         (one["status"]["source"]["type"], one["metadata"]["version"], one["status"].get("latest", False))
@@ -73,9 +72,9 @@ async def history(store: SqliteStore, key: Key) -> list[tuple[str, int, bool]]:
 
 
 def test_nothing_else_is_built_in() -> None:
-    assert [browsing.built_in(key) for key in (Key(TYPE, "none"), Key("Source", "otlp"), Key(TYPE, "OTLP"))] == [
-        None
-    ] * 3
+    assert [
+        resource_queries.built_in(key) for key in (Key(TYPE, "none"), Key("Source", "otlp"), Key(TYPE, "OTLP"))
+    ] == [None] * 3
 
 
 async def test_a_list_holds_both_in_byte_order(store: SqliteStore) -> None:
@@ -88,12 +87,12 @@ async def test_a_list_holds_both_in_byte_order(store: SqliteStore) -> None:
 
 async def test_what_is_stored_shadows_what_is_built_in_until_it_is_deleted(store: SqliteStore) -> None:
     await store.commit([stored(TYPE, ["file"])], record=Record(), planned_at=0)
-    pages = browsing.list_pages(store, wanted())
+    pages = resource_queries.list_pages(store, wanted())
     found = [json.loads(shown)["status"]["source"]["type"] async for page in pages for shown in page]
     assert (await names(store, wanted()), found) == (BUILT_IN, ["builtin", "api", "builtin"])
     assert await names(store, wanted(selector="!x")) == BUILT_IN
     await store.commit([removed(TYPE, "file")], record=Record(), planned_at=1)
-    pages = browsing.list_pages(store, wanted())
+    pages = resource_queries.list_pages(store, wanted())
     assert [json.loads(shown)["status"]["source"]["type"] async for page in pages for shown in page] == ["builtin"] * 3
 
 
@@ -129,7 +128,7 @@ async def test_a_selected_list_is_one_revision_although_others_write(store: Sqli
     parts = [stored(TYPE, chosen, labels={"a": "b"}), stored(TYPE, others)]
     await store.commit(parts, record=Record(), planned_at=0)
     found, revision = [], 1
-    async for page in browsing.list_pages(store, wanted(selector="a=b")):
+    async for page in resource_queries.list_pages(store, wanted(selector="a=b")):
         found += [json.loads(shown)["metadata"]["name"] for shown in page]
         new, gone = stored(TYPE, [f"3{revision:03}x"], labels={"a": "b"}), removed(TYPE, f"{3_900 + 2 * revision:04}")
         revision = await store.commit([new, gone], record=Record(), planned_at=revision)
@@ -157,7 +156,7 @@ async def test_a_long_list_leaves_the_loop_to_others(store: SqliteStore, selecto
 @pytest.mark.parametrize("asked", [wanted(selector="a"), wanted(limit=1), wanted(after="otlp")])
 async def test_a_list_that_is_left_early_ends_its_read_at_once(store: SqliteStore, asked: WantedResources) -> None:
     await store.commit([stored(TYPE, [*MANY, "z"], labels={"a": "b"})], record=Record(), planned_at=0)
-    pages = browsing.list_pages(store, asked)
+    pages = resource_queries.list_pages(store, asked)
     await anext(pages)
     await store.commit([stored(TYPE, ["new"])], record=Record(), planned_at=1)
     await pages.aclose()
@@ -167,7 +166,7 @@ async def test_a_list_that_is_left_early_ends_its_read_at_once(store: SqliteStor
 
 async def test_a_history_that_is_left_early_ends_its_read_at_once(store: SqliteStore) -> None:
     await store.commit([stored(TYPE, ["file"])], record=Record(), planned_at=0)
-    pages = browsing.history_pages(store, project=rows.PROJECT, key=Key(TYPE, "file"))
+    pages = resource_queries.history_pages(store, project=rows.PROJECT, key=Key(TYPE, "file"))
     await anext(pages)
     await store.commit([stored(TYPE, ["new"])], record=Record(), planned_at=1)
     await pages.aclose()
@@ -185,7 +184,7 @@ async def test_a_history_that_is_left_early_ends_its_read_at_once(store: SqliteS
     ],
 )
 def test_a_raw_text_is_that_of_the_spec(resource: Any, expected: RawText) -> None:
-    assert browsing.raw_text(values.canonical_json(resource)) == expected
+    assert resource_queries.raw_text(values.canonical_json(resource)) == expected
 
 
 class Pages:
@@ -211,7 +210,7 @@ NAMES = st.sampled_from(["Z", "a", "custom", "customs", "file", "fila", "otl", "
     found=st.dictionaries(NAMES, st.sampled_from(["", "edge", "core"])),
     size=st.integers(1, 4),
     after=st.just("") | NAMES,
-    limit=st.integers(1, 12) | st.just(browsing.ALL),
+    limit=st.integers(1, 12) | st.just(resource_queries.ALL),
     selector=st.sampled_from(["", "team", "!team", "team=edge", "team!=edge"]),
 )
 @example(found={"file": "edge"}, size=1, after="custom", limit=1, selector="!team")
@@ -225,6 +224,6 @@ async def test_a_list_is_what_is_left_of_both_sorted(
     ]
     store: Any = Pages(found, size)
     asked = wanted(after=after, limit=limit, selector=selector)
-    pages = [page async for page in browsing.list_pages(store, asked)]
+    pages = [page async for page in resource_queries.list_pages(store, asked)]
     assert [] not in pages
     assert [json.loads(one)["metadata"]["name"] for page in pages for one in page] == expected[:limit]

@@ -43,9 +43,9 @@ from reconciler.reading.messages import (
 )
 from reconciler.reconciling import verdicts
 from reconciler.reconciling.verdicts import RunFindings
-from reconciler.store import connections, migrating, queries, staging, writing
+from reconciler.store import database, staging, writing
+from reconciler.store.conflict_detection import RecentCommits
 from reconciler.store.contract import Changes, Record, RepositoryRow
-from reconciler.store.moving import RecentCommits
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.staging import Staged
 
@@ -193,11 +193,11 @@ class World:
         self.path = folder / "store.db"
         self.recent = RecentCommits()  # what the last commits touched
         is_new = not self.path.exists()
-        self._writer = connections.open_writer(self.path)
+        self._writer = database.open_writer(self.path)
         self._writer.execute("pragma synchronous = off")  # these stores need not survive a power cut
         if is_new:
-            migrating.migrate(self._writer, steps=migrating.migrations())
-            self._writer.execute(queries.load_queries()["create_project"], (PROJECT, rfc3339(BEGIN)))
+            database.migrate(self._writer, steps=database.migrations())
+            self._writer.execute(database.load_queries()["create_project"], (PROJECT, rfc3339(BEGIN)))
         self.view = PlanningView.open(self.path)
 
     def close(self) -> None:
@@ -291,9 +291,9 @@ class World:
 
     def restart(self) -> None:
         """A new process knows what is stored, and looks where it cannot be sure."""
-        sql = queries.load_queries()
+        sql = database.load_queries()
         self.due.clear()
-        with contextlib.closing(connections.open_reader(self.path)) as reader:
+        with contextlib.closing(database.open_reader(self.path)) as reader:
             for name in self.heads:
                 found = reader.execute(sql["repository"], (name,)).fetchone()
                 row = None if found is None else RepositoryRow(*found)
@@ -372,7 +372,7 @@ class World:
 
     def all(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
         """What a statement finds, rows as dictionaries."""
-        with contextlib.closing(connections.open_reader(self.path)) as reader:
+        with contextlib.closing(database.open_reader(self.path)) as reader:
             reader.row_factory = sqlite3.Row
             return [dict(row) for row in reader.execute(statement, arguments)]
 

@@ -13,7 +13,7 @@ from reconciler.auditing.refusals import RefusedAttempts
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
 from reconciler.schedules import Schedules
-from reconciler.store.chaining import ZERO, ChainAnchor, ChainHead
+from reconciler.store.audit_chain import ZERO, ChainAnchor, ChainHead
 from reconciler.store.contract import AuditRow, Store, StoreFault
 
 log = logging.getLogger(__name__)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from reconciler.auditing import verifying
-from reconciler.auditing.verifying import VerifiedChain
 from reconciler.cli import output, words
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.settings import loading
-from reconciler.store.chaining import ChainAnchor
+from reconciler.store import audit
+from reconciler.store.audit import VerifiedChain
+from reconciler.store.audit_chain import ChainAnchor
 from reconciler.upkeep import databases
 
 
@@ -27,7 +27,7 @@ def verify(known: str | None, retention: str | None, config: Path | None, state_
 
     Without --head, nobody can tell that the end was cut off, or that an older copy of the store took its place.
     """
-    head = None if known is None else verifying.head(known)
+    head = None if known is None else audit.head(known)
     # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
     overrides = {"stateDir": state_dir, "auth.type": "local", "audit.retention": retention}
     settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
@@ -35,7 +35,7 @@ def verify(known: str | None, retention: str | None, config: Path | None, state_
     if not path.is_file():
         raise Refused(f"there is no store at {path}; {databases.ELSEWHERE}")
     since = clock.rfc3339(clock.now() - timedelta(seconds=settings.audit.retention))
-    verified = verifying.verify(path, known=head, since=since)
+    verified = audit.verify(path, known=head, since=since)
     for line in (*_lines(verified), f"store: {path}"):
         output.line(line)
     if head is None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from reconciler.accounts import Accounts
 from reconciler.model import errors
 from reconciler.model.directory import Amendment, Audited, Directory
-from reconciler.operations.contract import Operations
 from reconciler.store.contract import Store
+from reconciler.store.operations import Operations
 
 log = logging.getLogger(__name__)
 

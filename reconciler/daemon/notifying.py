@@ -24,10 +24,10 @@ from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.targets import AlertTarget
 from reconciler.notifying.watching import ObserverLoop
-from reconciler.operations.contract import Operations
 from reconciler.reconciling.repositories import Repositories
 from reconciler.settings.models import Alert, Settings
 from reconciler.store.contract import Store
+from reconciler.store.operations import Operations
 
 CONNECTIONS = 2  # for each target: an alert and a test, so that those that hang keep no other waiting
 

@@ -32,13 +32,13 @@ from reconciler.metrics.sources import Measured
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
-from reconciler.operations.sqlite import SqliteOperations
 from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
 from reconciler.reviewing.asking import Reviewing
 from reconciler.settings.models import Settings
 from reconciler.signing_in.passwords import SigningIn
 from reconciler.signing_in.sessions import Sessions
+from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from reconciler.upkeep import databases, upgrading
 

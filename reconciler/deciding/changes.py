@@ -20,7 +20,7 @@ from reconciler.model.rendering import Prepared
 from reconciler.model.resource import Draft
 from reconciler.model.type_checks import Fit
 from reconciler.model.values import Pointer, Value
-from reconciler.store import origins
+from reconciler.store import rows
 from reconciler.store.contract import (
     ChangeRow,
     Changes,
@@ -64,7 +64,7 @@ class Origin:
 
     def row_of(self, source: Mapping[str, Value]) -> OriginRow:
         """Where what comes from this source comes from, which has no `path` and `line` either."""
-        return origins.origin_row(source, actor=self.actor, run=self.run, request=self.request, created_at=self.at)
+        return rows.origin_row(source, actor=self.actor, run=self.run, request=self.request, created_at=self.at)
 
 
 class Origins:

@@ -15,7 +15,7 @@ from reconciler.metrics.notifications import NotificationTally
 from reconciler.metrics.traffic import Traffic
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.reconciling.repositories import Repositories
-from reconciler.store import figures
+from reconciler.store import contract
 
 
 class MeasuredStore(Protocol):
@@ -24,7 +24,7 @@ class MeasuredStore(Protocol):
     async def revision(self) -> int:
         """Raises StoreFault."""
 
-    def figures(self) -> figures.StoreFigures:
+    def figures(self) -> contract.StoreFigures:
         """What it counts of itself."""
 
 

@@ -6,7 +6,7 @@ Belongs here: their names, and where their values are. Does not: counting (`stor
 from collections.abc import Iterator
 
 from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
-from reconciler.store.figures import StoreFigures
+from reconciler.store.contract import StoreFigures
 
 SECONDS = MetricFamily(
     "reconciler_store_commit_duration_seconds",

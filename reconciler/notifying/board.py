@@ -35,7 +35,7 @@ from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.rendered import RenderedNotifications
 from reconciler.notifying.turns import QUICK, SLICE, in_slices
 from reconciler.notifying.writing import Writer
-from reconciler.operations.contract import AlertRow, Noted, NotificationRow, NotificationStatusRow, Operations
+from reconciler.store.operations import AlertRow, Noted, NotificationRow, NotificationStatusRow, Operations
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import msgspec
 from reconciler.model.clock import rfc3339
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Notification, NotificationState, UserStatus
-from reconciler.operations.contract import NotificationRow, NotificationStatusRow
+from reconciler.store.operations import NotificationRow, NotificationStatusRow
 
 log = logging.getLogger(__name__)
 

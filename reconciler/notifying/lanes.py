@@ -15,7 +15,7 @@ import msgspec
 
 from reconciler.notifications import alerts
 from reconciler.notifying.targets import AlertOutcome, AlertTarget
-from reconciler.operations.contract import AlertRow
+from reconciler.store.operations import AlertRow
 
 log = logging.getLogger(__name__)
 

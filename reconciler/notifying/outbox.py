@@ -31,7 +31,7 @@ from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifying.lanes import AlertLane
 from reconciler.notifying.targets import WHOLE, AlertOutcome, AlertSender, AlertTarget
 from reconciler.notifying.turns import QUICK, in_slices
-from reconciler.operations.contract import AlertRow, Operations
+from reconciler.store.operations import AlertRow, Operations
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,7 @@ from typing import Protocol
 from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Finding, Look
-from reconciler.store.contract import DamagedVersion, StoreFault
-from reconciler.store.figures import StoreFigures
+from reconciler.store.contract import DamagedVersion, StoreFault, StoreFigures
 
 log = logging.getLogger(__name__)
 

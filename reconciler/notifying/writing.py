@@ -12,8 +12,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from reconciler.operations.contract import AlertRow, Noted, NotificationRow, Operations
 from reconciler.store.contract import StoreFault
+from reconciler.store.operations import AlertRow, Noted, NotificationRow, Operations
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.model.clock import rfc3339
 from reconciler.model.values import Value
 from reconciler.reading.messages import LineageFound, LineageJob
-from reconciler.store import origins
+from reconciler.store import rows
 from reconciler.store.contract import Changes, LineageRow, OriginRow
 from reconciler.store.planning_view import PlanningView, Unexplained
 
@@ -147,7 +147,7 @@ class _Origins:
         told = self._told.get((origin, commit))
         if told is None:
             before = self._rows[origin]
-            told = self._told[origin, commit] = origins.origin_row(
+            told = self._told[origin, commit] = rows.origin_row(
                 {**self._sources[origin], "changedBy": changed_by},
                 actor=before.actor,
                 run=before.run,

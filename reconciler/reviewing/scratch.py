@@ -19,9 +19,9 @@ from reconciler.reading import commits
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.messages import CommitJob, Context
 from reconciler.reading.terms import PlanMode
-from reconciler.store import connections, migrating, queries, writing
+from reconciler.store import database, writing
+from reconciler.store.conflict_detection import RecentCommits
 from reconciler.store.contract import Changes, Record, RepositoryRow
-from reconciler.store.moving import RecentCommits
 from reconciler.store.planning_view import PlanningView
 
 SEED_BYTES = 16
@@ -37,15 +37,15 @@ class ScratchStore(AbstractContextManager["ScratchStore"]):
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="reconciler-plan-"))
         self._path = Path(folder) / "store.db"
         try:
-            self._writer = self._stack.enter_context(closing(connections.open_writer(self._path)))
+            self._writer = self._stack.enter_context(closing(database.open_writer(self._path)))
             # It is lost with the process anyway.
             self._writer.execute("pragma synchronous = off")
-            migrating.migrate(self._writer, steps=migrating.migrations())
+            database.migrate(self._writer, steps=database.migrations())
             self.view = self._stack.enter_context(closing(PlanningView.open(self._path)))
         except BaseException:
             self._stack.close()
             raise
-        (key,) = self._writer.execute(queries.load_queries()["hmac_key"]).fetchone()
+        (key,) = self._writer.execute(database.load_queries()["hmac_key"]).fetchone()
         self.rules = CandidateRules(api_versions=api_versions, hmac_key=bytes(key))
 
     def __exit__(
@@ -56,7 +56,7 @@ class ScratchStore(AbstractContextManager["ScratchStore"]):
     def context(self, project: str) -> Context:
         """What a plan in this store is told; the project is made."""
         at = rfc3339(self._now)
-        self._writer.execute(queries.load_queries()["create_project"], (project, at))
+        self._writer.execute(database.load_queries()["create_project"], (project, at))
         return Context(
             store=str(self._path),
             project=project,

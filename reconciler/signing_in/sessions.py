@@ -20,8 +20,8 @@ from reconciler.accounts import Accounts
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Directory, User
 from reconciler.oidc import leaving
-from reconciler.operations.contract import Operations, SessionRow
 from reconciler.store.contract import StoreFault
+from reconciler.store.operations import Operations, SessionRow
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,8 @@
-"""The checksum that is kept with each stored version, and versions that are damaged.
+"""The checksum of each stored version, and versions that are damaged.
 
 It is zlib's CRC-32: it finds every flipped bit, and takes less than a microsecond for a body of some kilobytes, so that
 each read can look. It guards against disks and memory, not against people: whoever can write the file can write a
 checksum too.
-
-Belongs here: the checksum, judging versions from before there were any, finding damaged ones. Does not: what is shown
-of them (`resources.rendering`), what restores them (`deciding.changes`).
 """
 
 import hashlib
@@ -20,7 +17,7 @@ import msgspec
 from reconciler.model import components, values
 from reconciler.model.rendering import MARK
 from reconciler.model.values import Value
-from reconciler.store import connections, queries
+from reconciler.store import database
 from reconciler.store.contract import DamagedVersion
 
 log = logging.getLogger(__name__)
@@ -52,12 +49,12 @@ def judge_version(body: bytes, secrets: bytes | None, *, kind: str, name: str, v
 
 def judge_all(connection: sqlite3.Connection) -> Iterator[None]:
     """Give each version that has no checksum one, some in each step. Raises `StoreFault`."""
-    sql = queries.load_queries()
+    sql = database.load_queries()
     while True:
         with (
-            connections.faults("checked"),
-            connections.unsynced(connection),
-            connections.transaction(connection, kind="immediate"),
+            database.faults("checked"),
+            database.unsynced(connection),
+            database.transaction(connection, kind="immediate"),
         ):
             rows = connection.execute(sql["unchecked"], (JUDGED,)).fetchall()
             judged = [
@@ -74,7 +71,7 @@ def damaged(connection: sqlite3.Connection) -> Iterator[list[DamagedVersion]]:
     """Every damaged version, in the order in which they were stored: those of some hundred versions in each step, often
     none. Versions that have no checksum yet are judged here, too. Raises sqlite3.Error.
     """
-    sql = queries.load_queries()
+    sql = database.load_queries()
     last = 0
     while True:
         found = []

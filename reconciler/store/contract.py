@@ -1,46 +1,72 @@
-"""What the store promises, whatever engine keeps it. Its rules about resources: none; it keeps what it is given.
-
-The promises, which one suite of tests proves:
-
-- A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or none is there.
-- `commit` compares the revision that the change was planned against with the present one, inside the transaction, and
-  raises `Moved` without writing when they differ, unless every commit since is known to have touched nothing of the
-  plan's footprint (see `footprints`). Known are some of the last changes by this process. Of one that is large, was
-  written ahead or redacts, it is the project, all of which is touched; one that suspends, resumes or releases a
-  repository, or is of another process, touches everything. Nothing here assumes that only one process writes.
-- The revision grows with every commit that changes what a plan or a reader sees, and never otherwise: a run's record
-  and statuses alone do not. It grows by one, and by a distance when the change was written ahead.
-- Nobody sees what is written ahead before the commit that shows it, and then all of it: no reader, no plan, and no
-  other process. What was dropped, or left by a process that died, is never seen. A commit between that writes the same
-  resource or id wins, and so does one that touches everything or rewrites versions, or a user who opens the store: the
-  change that was written ahead is void, and its commit raises `Moved`.
-- Reads see a whole commit or nothing of it. What comes in pages (a list, a history, a run) is one revision from its
-  first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
-- Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the store
-  may keep whatever is written over, so that whoever hands them out limits how long that can be.
-- What a commit that rewrites versions wrote over is in none of the store's files any more once `erase_traces` said so.
-  That it is still to be said survives a crash.
-- A version that is not what was stored is never shown as if it were: `get` raises `Damaged`, and in lists, histories
-  and events something else stands for it, by which the others are not touched. A plan that compares it is told.
-- Every output has one order: lists by name in byte order, history and runs newest first.
-- Every transaction that shows audit events adds a link to their chain (see `chaining`), in the order of the commits.
-- A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
-  step in one transaction with its record.
-- A write to a store that was removed or replaced meanwhile raises `StoreFault`: it is never acknowledged.
-- When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads go on.
-"""
+"""The contract of the store, and the rows that it takes and returns."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Protocol
 
 from reconciler.model import errors
 from reconciler.model.directory import Amendment, Directory
+from reconciler.model.histogram import Histogram
 from reconciler.model.names import Key
 from reconciler.model.outcomes import EVERYTHING
-from reconciler.store.chaining import ChainAnchor, ChainHead
-from reconciler.store.figures import StoreFigures
+from reconciler.store.audit_chain import ChainAnchor, ChainHead
+
+# What a store counts of itself, for whoever looks at the service from outside.
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+@dataclass(slots=True)
+class CommitFigures:
+    """Those since it was opened: how long each took in seconds, its wait for its turn included, how many were refused
+    because the store had moved, and how many failed.
+    """
+
+    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    moved: int = 0
+    failed: int = 0
+
+
+class StoreFigures(NamedTuple):
+    """One moment. `file` and `log` are bytes on the disk, None when they cannot be asked for."""
+
+    commits: CommitFigures
+    file: int | None
+    log: int | None
+
+
+# What the store promises, whatever engine keeps it. Its rules about resources: none; it keeps what it is given.
+#
+# The promises, which one suite of tests proves:
+#
+# - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or none is
+#   there.
+# - `commit` compares the revision that the change was planned against with the present one, inside the transaction, and
+#   raises `Moved` without writing when they differ, unless every commit since is known to have touched nothing of the
+#   plan's footprint (see `footprints`). Known are some of the last changes by this process. Of one that is large, was
+#   written ahead or redacts, it is the project, all of which is touched; one that suspends, resumes or releases a
+#   repository, or is of another process, touches everything. Nothing here assumes that only one process writes.
+# - The revision grows with every commit that changes what a plan or a reader sees, and never otherwise: a run's record
+#   and statuses alone do not. It grows by one, and by a distance when the change was written ahead.
+# - Nobody sees what is written ahead before the commit that shows it, and then all of it: no reader, no plan, and no
+#   other process. What was dropped, or left by a process that died, is never seen. A commit between that writes the
+#   same resource or id wins, and so does one that touches everything or rewrites versions, or a user who opens the
+#   store: the change that was written ahead is void, and its commit raises `Moved`.
+# - Reads see a whole commit or nothing of it. What comes in pages (a list, a history, a run) is one revision from its
+#   first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
+# - Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the
+#   store may keep whatever is written over, so that whoever hands them out limits how long that can be.
+# - What a commit that rewrites versions wrote over is in none of the store's files any more once `erase_traces` said
+#   so. That it is still to be said survives a crash.
+# - A version that is not what was stored is never shown as if it were: `get` raises `Damaged`, and in lists, histories
+#   and events something else stands for it, by which the others are not touched. A plan that compares it is told.
+# - Every output has one order: lists by name in byte order, history and runs newest first.
+# - Every transaction that shows audit events adds a link to their chain (see `chaining`), in the order of the commits.
+# - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time,
+#   each step in one transaction with its record.
+# - A write to a store that was removed or replaced meanwhile raises `StoreFault`: it is never acknowledged.
+# - When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads go on.
 
 
 class StoreFault(errors.Transient):

@@ -1,4 +1,4 @@
-"""What a plan reads of the store: one revision, on a connection that cannot write.
+"""One revision of the store for planning, on a connection that only reads.
 
 Synchronous: the reader child uses it, and nothing that serves requests does.
 """
@@ -14,7 +14,8 @@ from msgspec import structs
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
-from reconciler.store import checksums, connections, queries, resource_rows
+from reconciler.store import checksums, database
+from reconciler.store import rows as store_rows
 from reconciler.store.contract import FileRow, HeldRow, OriginRow, QuoteRow, RepositoryRow, WantedRow
 
 BATCH = 1_000  # keys in one statement
@@ -98,17 +99,17 @@ class PlanningView:
 
     def __init__(self, reader: sqlite3.Connection) -> None:
         self._reader = reader
-        self._sql = queries.load_queries()
+        self._sql = database.load_queries()
 
     @classmethod
     def open(cls, path: Path) -> "PlanningView":
         """A view on a connection of its own. Raises `StoreFault` when the store cannot be opened."""
-        return cls(connections.open_reader(path))
+        return cls(database.open_reader(path))
 
     @contextmanager
     def snapshot(self) -> Iterator[int]:
         """Hold one revision for as long as the context lasts; yields its number."""
-        with connections.faults("read"), connections.transaction(self._reader, kind="deferred"):
+        with database.faults("read"), database.transaction(self._reader, kind="deferred"):
             yield int(self._reader.execute(self._sql["revision"]).fetchone()[0])
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
@@ -137,7 +138,7 @@ class PlanningView:
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         """The stored resources among these keys as a reader gets them, with `status`."""
         rows = self._keyed("bodies", project, keys)
-        return {Key(*row[8:10]): resource_rows.shown(row, damaged=lambda *_: None) for row in rows}
+        return {Key(*row[8:10]): store_rows.shown(row, damaged=lambda *_: None) for row in rows}
 
     def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredDocument]:
         """The stored resources among these keys, whole."""

@@ -1,7 +1,4 @@
-"""The store on SQLite. Point reads are inline on the event loop, since they take microseconds; one thread writes.
-
-Rules about resources do not belong here, nor does SQL: see `queries.sql`.
-"""
+"""The store on SQLite."""
 
 import asyncio
 import json
@@ -15,51 +12,121 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+import msgspec
+
 from reconciler.model import rendering
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
 from reconciler.model.outcomes import EVERYTHING
-from reconciler.store import (
-    access,
-    attending,
-    auditing,
-    checksums,
-    connections,
-    erasing,
-    migrating,
-    overtaking,
-    queries,
-    rendering_events,
-    rendering_runs,
-    resource_rows,
-    sweeping,
-    writing,
-)
-from reconciler.store.ahead import SqliteAhead
-from reconciler.store.chaining import ChainAnchor, ChainHead
+from reconciler.store import audit, checksums, database, directory_rows, staging, writing, writing_ahead
+from reconciler.store import rows as store_rows
+from reconciler.store.audit_chain import ChainAnchor, ChainHead
 from reconciler.store.checksums import Damage
+from reconciler.store.conflict_detection import RecentCommits
 from reconciler.store.contract import (
     Ahead,
     Attention,
     AuditRow,
     AuditWanted,
     Changes,
+    CommitFigures,
     Damaged,
     DamagedVersion,
+    DeprecatedRow,
     Held,
     Moved,
     Record,
     Remembered,
     RepositoryRow,
     RunRow,
+    Some,
     StatusRow,
     StoreFault,
+    StoreFigures,
     SuspensionRow,
     Traces,
 )
-from reconciler.store.figures import CommitFigures, StoreFigures
-from reconciler.store.moving import RecentCommits
-from reconciler.store.sweeper import Sweeper
+from reconciler.store.writing_ahead import SqliteAhead, Sweeper
+
+# What somebody should look at in a project, as it is stored: what is incomplete, Configurations whose present version
+# cannot deliver, and what is deprecated and in use.
+
+MOST_DEPRECATED = 100  # that are told of
+LONGEST = 500  # characters of a message that are told; one more says that there was more
+
+
+def read_attention(connection: sqlite3.Connection, project: str, *, named: int) -> Attention:
+    """See `contract.Store.attention`. Raises sqlite3.Error."""
+    sql = database.load_queries()
+    connection.execute("begin deferred")
+    incomplete = [str(name) for (name,) in connection.execute(sql["incomplete_configurations"], (project,))]
+    stale = [str(name) for (name,) in connection.execute(sql["stale_configurations"], (project,))]
+    others = [f"{kind} {name}" for kind, name in connection.execute(sql["incomplete_others"], (project,))]
+    deprecated = []
+    for kind, name, body in connection.execute(sql["deprecated_in_use"], (project, MOST_DEPRECATED)).fetchall():
+        users = [f"{user_kind} {user}" for user_kind, user in connection.execute(sql["users"], (project, kind, name))]
+        info = json.loads(body)["metadata"].get("additionalInfo")
+        deprecated.append(DeprecatedRow(kind, name, _message(info), Some(len(users), tuple(users[:named]))))
+    return Attention(
+        incomplete=Some(len(incomplete), tuple(incomplete[:named])),
+        deprecated=tuple(deprecated),
+        stale=Some(len(stale), tuple(stale[:named])),
+        others=Some(len(others), tuple(others[:named])),
+    )
+
+
+def _message(info: object) -> str:
+    message = info.get("message") if isinstance(info, dict) else None
+    return message[: LONGEST + 1] if isinstance(message, str) else ""
+
+
+# A recorded run as JSON, as the API shows it: the run, and each of its statuses, apart.
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Status(msgspec.Struct, omit_defaults=True):
+    """A struct, since there are many: a mapping of each took three times as long to make and to write."""
+
+    kind: str | None
+    name: str | None
+    status: str
+    reason: str | None = None
+    path: str | None = None
+    line: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def render_run(row: RunRow) -> bytes:
+    """The run, without its statuses."""
+    shown: dict[str, object] = {
+        "id": row.id,
+        "repository": row.repository,
+        "project": row.project,
+        "trigger": row.trigger,
+        "actor": row.actor,
+        "phase": "finished",
+        "commit": row.commit,
+        "outcome": row.outcome,
+        "message": row.message,
+        "counts": msgspec.Raw(row.counts),
+        "rewound": bool(row.rewound),
+        "startedAt": row.started_at,
+        "finishedAt": row.finished_at,
+        "durationMs": row.duration_ms,
+    }
+    return _encoder.encode(shown)
+
+
+def render_run_status(row: StatusRow) -> bytes:
+    """One status; `reason`, `path`, `line` and `notes` are left out when there are none."""
+    notes = () if row.notes is None else tuple(row.notes.split("\n"))
+    return _encoder.encode(_Status(row.kind, row.name, row.status, row.reason, row.path, row.line, notes))
+
+
+# The store on SQLite. Point reads are inline on the event loop, since they take microseconds; one thread writes.
+#
+# Rules about resources do not belong here, nor does SQL: see `queries.sql`.
 
 log = logging.getLogger(__name__)
 
@@ -87,12 +154,12 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         """Open or make the file and bring it to this version. Raises `StoreFault`, `NewerStore`."""
         self.path = path
-        self._sql = queries.load_queries()
-        self._writer = connections.open_writer(path)
+        self._sql = database.load_queries()
+        self._writer = database.open_writer(path)
         try:
-            with connections.faults("migrated"):
-                migrating.migrate(self._writer, steps=migrating.migrations())
-            self._reader = connections.open_reader(path)
+            with database.faults("migrated"):
+                database.migrate(self._writer, steps=database.migrations())
+            self._reader = database.open_reader(path)
         except BaseException:
             self._writer.close()
             raise
@@ -109,9 +176,9 @@ class SqliteStore:
     def _give_up_others(self) -> None:
         """What a process wrote ahead that is gone, or another's that is not: that one plans again."""
         try:
-            with connections.faults("written"):
+            with database.faults("written"):
                 if self._writer.execute(self._sql["all_staged"]).fetchone() is not None:
-                    overtaking.mark_others(self._writer, None)
+                    staging.mark_others(self._writer, None)
         except StoreFault as fault:
             # Nobody sees it, and the next large change gives it up: a full disk keeps nobody from reading.
             log.warning("%s", fault)
@@ -143,7 +210,7 @@ class SqliteStore:
 
     async def create_project(self, name: str, *, at: str) -> None:
         def create() -> None:
-            with connections.faults("written"), self._writer:
+            with database.faults("written"), self._writer:
                 self._writer.execute(self._sql["create_project"], (name, at))
 
         await self._written(create)
@@ -152,7 +219,7 @@ class SqliteStore:
         row = self._first("get", project, key.kind, key.name)
         if row is None:
             return None
-        if resource_rows.is_damaged(row):
+        if store_rows.is_damaged(row):
             self._damage.note(DamagedVersion(project, *row[8:]))
             raise Damaged(rendering.DAMAGED.format(kind=key.kind, name=key.name))
         return rendering.shown(row[:6])
@@ -161,13 +228,13 @@ class SqliteStore:
         wanted, damaged = (project, kind, after, limit), self._noting(project)
         with self._snapshot() as reader, _paged_bodies(reader, self._sql["list_page"], wanted) as pages:
             for rows in pages:
-                yield [resource_rows.shown(row, damaged=damaged) for row in rows]
+                yield [store_rows.shown(row, damaged=damaged) for row in rows]
 
     async def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         wanted, damaged = (project, key.kind, key.name), self._noting(project)
         with self._snapshot() as reader, _paged_bodies(reader, self._sql["history"], wanted) as pages:
             for rows in pages:
-                yield [resource_rows.shown(row, damaged=damaged) for row in rows]
+                yield [store_rows.shown(row, damaged=damaged) for row in rows]
 
     async def commit(
         self,
@@ -231,7 +298,7 @@ class SqliteStore:
         return StoreFigures(self._commits, _size(self.path), _size(self.path.with_name(f"{self.path.name}-wal")))
 
     async def examine(self) -> None:
-        with closing(connections.open_reader(self.path)) as reader:
+        with closing(database.open_reader(self.path)) as reader:
             steps = checksums.damaged(reader)
             while (found := await _interruptible(reader, lambda: next(steps, None))) is not None:
                 for one in found:
@@ -247,7 +314,7 @@ class SqliteStore:
 
     def _is_damaged(self, one: DamagedVersion) -> bool:
         row = self._first("version_shown", *one)
-        return row is not None and resource_rows.is_damaged(row)
+        return row is not None and store_rows.is_damaged(row)
 
     def _noting(self, project: str) -> Callable[[str, str, int], None]:
         return lambda kind, name, version: self._damage.note(DamagedVersion(project, kind, name, version))
@@ -259,12 +326,12 @@ class SqliteStore:
             # What does not count any more may hold what is to be erased. So a sweep from its beginning must have found
             # nothing, and nobody written since.
             nonlocal steps
-            if not erasing.is_erasing_due(self._writer):
+            if not writing.is_erasing_due(self._writer):
                 return Traces.NONE
             if next(steps, self) is self:
-                steps = sweeping.sweep_everything(self._writer)
+                steps = writing_ahead.sweep_everything(self._writer)
                 if next(steps, self) is self:
-                    return erasing.erase_traces(self._writer, folder=self.path.parent)
+                    return writing.erase_traces(self._writer, folder=self.path.parent)
             return None
 
         while (erased := await asyncio.get_running_loop().run_in_executor(self._thread, step)) is None:
@@ -274,13 +341,13 @@ class SqliteStore:
     async def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
         with self._snapshot() as reader:
             with _paged(reader, self._sql["run"], (run,), size=1) as found:
-                shown = [rendering_runs.render_run(RunRow(*row)) for rows in found for row in rows]
+                shown = [render_run(RunRow(*row)) for rows in found for row in rows]
             if not shown:
                 return
             yield shown
             with _paged(reader, self._sql["run_statuses"], (run,), size=STATUSES_PAGE) as pages:
                 for rows in pages:
-                    yield [rendering_runs.render_run_status(StatusRow(*row)) for row in rows]
+                    yield [render_run_status(StatusRow(*row)) for row in rows]
 
     async def runs_pages(
         self, *, repository: str | None, projects: frozenset[str] | None, limit: int
@@ -288,7 +355,7 @@ class SqliteStore:
         sql, wanted = _runs(self._sql, repository=repository, projects=projects)
         with self._snapshot() as reader, _paged(reader, sql, (*wanted, limit), size=RUNS_PAGE) as pages:
             for rows in pages:
-                yield [rendering_runs.render_run(RunRow(*row)) for row in rows]
+                yield [render_run(RunRow(*row)) for row in rows]
 
     async def runs(self, *, repository: str | None, limit: int) -> list[bytes]:
         pages = self.runs_pages(repository=repository, projects=None, limit=limit)
@@ -312,7 +379,7 @@ class SqliteStore:
 
     async def remembered(self, name: str, *, held: int) -> Remembered:
         # None of these suspends, so nobody else reads on this connection meanwhile.
-        with connections.faults("read"), connections.transaction(self._reader, kind="deferred"):
+        with database.faults("read"), database.transaction(self._reader, kind="deferred"):
             return Remembered(
                 row=await self.repository(name),
                 suspension=await self.suspension(name),
@@ -326,15 +393,15 @@ class SqliteStore:
 
     async def drift(self, repository: str, *, project: str) -> int:
         def count() -> int:
-            with closing(connections.open_reader(self.path)) as reader, connections.faults("read"):
+            with closing(database.open_reader(self.path)) as reader, database.faults("read"):
                 return int(reader.execute(self._sql["drift"], (repository, project)).fetchone()[0])
 
         return await asyncio.to_thread(count)
 
     async def attention(self, project: str, *, named: int) -> Attention:
         def found() -> Attention:
-            with closing(connections.open_reader(self.path)) as reader, connections.faults("read"):
-                return attending.read_attention(reader, project, named=named)
+            with closing(database.open_reader(self.path)) as reader, database.faults("read"):
+                return read_attention(reader, project, named=named)
 
         return await asyncio.to_thread(found)
 
@@ -342,13 +409,13 @@ class SqliteStore:
         return [row[0] for row in self._all("repositories")]
 
     async def directory(self) -> Directory:
-        return access.directory(self._reader)
+        return directory_rows.directory(self._reader)
 
     async def amend(self, amendment: Amendment, *, audit: AuditRow) -> None:
-        await self._written(lambda: access.amend(self._writer, amendment, audit=audit))
+        await self._written(lambda: directory_rows.amend(self._writer, amendment, audit=audit))
 
     async def tell(self, events: Sequence[AuditRow]) -> None:
-        await self._written(lambda: access.tell(self._writer, events))
+        await self._written(lambda: directory_rows.tell(self._writer, events))
 
     async def event_pages(
         self, wanted: AuditWanted, *, limit: int, documents: bool
@@ -356,29 +423,29 @@ class SqliteStore:
         left, after = limit, wanted.after
         # No read is open while a page is on its way. Pages of several moments are one list all the same: events never
         # move, new ones come before the first page, and what goes meanwhile goes from the end.
-        with closing(connections.open_reader(self.path)) as reader:
+        with closing(database.open_reader(self.path)) as reader:
             while left > 0:
                 behind = wanted._replace(after=after)
-                work = partial(rendering_events.render_event_page, reader, behind, limit=left, documents=documents)
+                work = partial(audit.render_event_page, reader, behind, limit=left, documents=documents)
                 page, after = await _interruptible(reader, work)
                 left = left - len(page) if after is not None else 0
                 if page:
                     yield page
 
     async def audit_head(self) -> ChainHead:
-        with connections.faults("read"):
-            return auditing.chain_head(self._reader)
+        with database.faults("read"):
+            return audit.chain_head(self._reader)
 
     async def audit_anchor(self) -> ChainAnchor:
-        with connections.faults("read"):
-            anchor = auditing.read_anchor(self._reader)
+        with database.faults("read"):
+            anchor = audit.read_anchor(self._reader)
         if anchor is None:
             raise StoreFault("The audit has lost its anchor, the hash that its first link follows: restore a backup.")
         return anchor
 
     async def forget_events(self, *, before: str) -> bool:
         return await asyncio.get_running_loop().run_in_executor(
-            self._thread, lambda: auditing.forget(self._writer, before=before)
+            self._thread, lambda: audit.forget(self._writer, before=before)
         )
 
     async def auth_type(self) -> str | None:
@@ -386,10 +453,10 @@ class SqliteStore:
         return None if row is None else str(row[0])
 
     async def put_auth_type(self, auth_type: str) -> None:
-        await self._written(lambda: access.put_auth_type(self._writer, auth_type))
+        await self._written(lambda: directory_rows.put_auth_type(self._writer, auth_type))
 
     async def touch_keys(self, used: Mapping[str, str]) -> None:
-        await self._written(lambda: access.touch(self._writer, used))
+        await self._written(lambda: directory_rows.touch(self._writer, used))
 
     async def close(self) -> None:
         self._sweeper.end()
@@ -403,8 +470,8 @@ class SqliteStore:
 
         While it is open, no page of the log that was written since can be taken into the file, and the log grows.
         """
-        with closing(connections.open_reader(self.path)) as reader:
-            with connections.faults("read"):
+        with closing(database.open_reader(self.path)) as reader:
+            with database.faults("read"):
                 reader.execute("begin deferred")
             yield reader
 
@@ -413,7 +480,7 @@ class SqliteStore:
         try:
             return self._reader.execute(self._sql[name], arguments).fetchall()
         except sqlite3.Error as fault:
-            raise connections.fault("read", fault) from fault
+            raise database.fault("read", fault) from fault
 
     def _first(self, name: str, *arguments: object) -> tuple | None:  # type: ignore[type-arg]
         rows = self._all(name, *arguments)
@@ -439,7 +506,7 @@ async def _interruptible(reader: sqlite3.Connection, work: Callable[[], T]) -> T
 
 
 def _faulting(work: Callable[[], T]) -> T:
-    with connections.faults("read"):
+    with database.faults("read"):
         return work()
 
 
@@ -478,7 +545,7 @@ def _paged(
 
     def pages() -> Generator[Rows, None, None]:
         # A cursor that is left open would keep the transaction, even when its connection is closed.
-        with connections.faults("read"), closing(reader.execute(sql, arguments)) as cursor:
+        with database.faults("read"), closing(reader.execute(sql, arguments)) as cursor:
             while rows := cursor.fetchmany(size):
                 yield rows
 
@@ -491,7 +558,7 @@ def _paged_bodies(
     """The same for rows that begin with a body; a page ends, too, when its bodies are large."""
 
     def pages() -> Generator[Rows, None, None]:
-        with connections.faults("read"), closing(reader.execute(sql, arguments)) as cursor:
+        with database.faults("read"), closing(reader.execute(sql, arguments)) as cursor:
             page: Rows = []
             size = 0
             for row in cursor:

@@ -1,21 +1,22 @@
-"""A change that is written ahead: its rows count from a revision that is far above the present one, and that the store
-takes on when the change is shown.
-
-What it replaces or removes is told until when it counts. So the state that this change makes is there beside the
-present one, and showing it is one number. A row of `staged` in the store says that it is under way; whoever overtakes
-it (see `overtaking`), or opens the store again, marks it dropped there, and `sweeping` takes it away.
-
-Belongs here: writing and showing it. Does not: when, and between what else (`ahead`).
-"""
+"""Large changes, written ahead in rows that nobody sees yet."""
 
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from time import monotonic
+from typing import TypeAlias
 
-from reconciler.store import connections, events, listing, parts, queries, resource_rows
-from reconciler.store.contract import Changes, Moved, Record
-from reconciler.store.events import EventGroup
+from reconciler.store import database, rows
+from reconciler.store.contract import Changes, HeadRow, HeadStatusRow, KeyRow, LineageRow, Moved, Record, VersionRow
+from reconciler.store.rows import EventGroup
+
+# A change that is written ahead: its rows count from a revision that is far above the present one, and that the store
+# takes on when the change is shown.
+#
+# What it replaces or removes is told until when it counts. So the state that this change makes is there beside the
+# present one, and showing it is one number. A row of `staged` in the store says that it is under way; whoever overtakes
+# it (see `overtaking`), or opens the store again, marks it dropped there, and `sweeping` takes it away.
 
 # More than the commits that there can be while it is written and, if need be, swept away: as long as its number is
 # above the revision, nobody sees it.
@@ -45,7 +46,7 @@ def stage_step(connection: sqlite3.Connection, staged: Staged, coming: Iterator[
     Nothing more is taken of a change that is void. Raises `StoreFault`, and whatever taking a part does.
     """
     try:
-        with connections.faults("written"), connections.unsynced(connection):
+        with database.faults("written"), database.unsynced(connection):
             return _step(connection, staged, coming)
     except BaseException:
         staged.is_void = True
@@ -54,7 +55,7 @@ def stage_step(connection: sqlite3.Connection, staged: Staged, coming: Iterator[
 
 def _step(connection: sqlite3.Connection, staged: Staged, coming: Iterator[Changes]) -> bool:
     try:
-        with connections.transaction(connection, kind="immediate"):
+        with database.transaction(connection, kind="immediate"):
             if staged.number is None:
                 staged.number = _begin(connection)
             elif not is_alive(connection, staged):
@@ -67,15 +68,15 @@ def _step(connection: sqlite3.Connection, staged: Staged, coming: Iterator[Chang
 
 
 def _begin(connection: sqlite3.Connection) -> int:
-    number = listing.reserve_list(connection, distance=DISTANCE)
-    sql = queries.load_queries()
+    number = rows.reserve_list(connection, distance=DISTANCE)
+    sql = database.load_queries()
     connection.execute(sql["insert_staged"], (number,))
     return number
 
 
 def is_alive(connection: sqlite3.Connection, staged: Staged) -> bool:
     """Whether nobody overtook the change, or took it for one that a process left."""
-    sql = queries.load_queries()
+    sql = database.load_queries()
     row = connection.execute(sql["staged"], (staged.number,)).fetchone()
     return row is not None and not row[0]
 
@@ -90,13 +91,13 @@ def _write_some(connection: sqlite3.Connection, staged: Staged, coming: Iterator
 
 
 def _write(connection: sqlite3.Connection, staged: Staged, part: Changes) -> None:
-    sql = queries.load_queries()
+    sql = database.load_queries()
     number = staged.number
     assert number is not None
     part = _keep(connection, staged, part)
-    staged.is_seen = staged.is_seen or parts.is_seen(part)
+    staged.is_seen = staged.is_seen or rows.is_seen(part)
     _write_resources(connection, part, number=number)
-    events.write_events(
+    rows.write_events(
         connection, staged.group, since=number, origins=part.origins, changed=part.changed, audit=part.audit
     )
     if staged.is_whole:
@@ -133,7 +134,7 @@ def _keep(connection: sqlite3.Connection, staged: Staged, part: Changes) -> Chan
 
 
 def _is_index_of_one(staged: Staged, part: Changes) -> bool:
-    repositories = parts.indexed_repositories(part)
+    repositories = rows.indexed_repositories(part)
     if not repositories:
         return True
     if staged.index_of is None:
@@ -154,13 +155,13 @@ def _is_of_one_run(connection: sqlite3.Connection, staged: Staged, part: Changes
     runs = {row.run for row in part.statuses}
     if runs and staged.run is None:
         staged.run = min(runs)
-        sql = queries.load_queries()
+        sql = database.load_queries()
         connection.execute(sql["put_staged_run"], (staged.run, staged.number))
     return runs <= {staged.run}
 
 
 def _write_resources(connection: sqlite3.Connection, part: Changes, *, number: int) -> None:
-    sql = queries.load_queries()
+    sql = database.load_queries()
     gone = [(*row, number) for row in part.removed]
     connection.executemany(sql["end_head"], gone)
     connection.executemany(sql["forget_staged_head"], gone)
@@ -170,11 +171,11 @@ def _write_resources(connection: sqlite3.Connection, part: Changes, *, number: i
     connection.executemany(sql["end_references"], replaced)
     connection.executemany(sql["forget_staged_references"], replaced)
     connection.executemany(sql["insert_origin"], part.origins)
-    ids = resource_rows.write_versions(connection, part.versions, since=number)
+    ids = rows.write_versions(connection, part.versions, since=number)
     connection.executemany(sql["insert_reference"], ((*row, number) for row in part.references))
     named = ((row.project, row.kind, row.name) for row in part.heads)
     connection.executemany(sql["end_head"], ((*head, number) for head in named if head not in new))
-    heads = resource_rows.head_rows(connection, part, versions=ids, revision=number)
+    heads = rows.head_rows(connection, part, versions=ids, revision=number)
     connection.executemany(sql["stage_head"], heads)
     restated = [(*row[:3], number) for row in part.head_statuses]
     connection.executemany(sql["copy_head"], restated)
@@ -185,17 +186,17 @@ def _write_resources(connection: sqlite3.Connection, part: Changes, *, number: i
 
 def _write_whole_index(connection: sqlite3.Connection, part: Changes, *, number: int) -> None:
     """The list is of nobody until it is shown, so that its rows may count always."""
-    sql = queries.load_queries()
-    forgotten = [(number, path, parts.ALWAYS) for _, path in part.forgotten_files]
+    sql = database.load_queries()
+    forgotten = [(number, path, rows.PART_ALWAYS) for _, path in part.forgotten_files]
     connection.executemany(sql["forget_staged_wanted"], forgotten)
     connection.executemany(sql["forget_staged_file"], forgotten)
-    connection.executemany(sql["stage_file"], ((number, *row[1:], parts.ALWAYS) for row in part.files))
-    connection.executemany(sql["stage_wanted"], ((number, *row[1:], parts.ALWAYS) for row in part.wanted))
+    connection.executemany(sql["stage_file"], ((number, *row[1:], rows.PART_ALWAYS) for row in part.files))
+    connection.executemany(sql["stage_wanted"], ((number, *row[1:], rows.PART_ALWAYS) for row in part.wanted))
 
 
 def _write_index(connection: sqlite3.Connection, part: Changes, *, repository: str, number: int) -> None:
-    sql = queries.load_queries()
-    index = listing.list_number(connection, repository, listing.INDEX)
+    sql = database.load_queries()
+    index = rows.list_number(connection, repository, rows.INDEX)
     forgotten = [(index, path, number) for _, path in part.forgotten_files]
     connection.executemany(sql["end_wanted"], forgotten)
     connection.executemany(sql["forget_staged_wanted"], forgotten)
@@ -209,7 +210,7 @@ def _write_index(connection: sqlite3.Connection, part: Changes, *, repository: s
 
 def show_staged(connection: sqlite3.Connection, staged: Staged, *, revision: int) -> int:
     """Have it count, in a transaction; the revision from then on. Raises `Moved` when it is void."""
-    sql = queries.load_queries()
+    sql = database.load_queries()
     number = staged.number
     if number is None:
         return revision
@@ -231,10 +232,74 @@ def show_staged_lists(connection: sqlite3.Connection, staged: Staged, record: Re
     if staged.number is None:
         return
     if staged.is_whole and staged.index_of is not None:
-        listing.put_list(connection, staged.index_of, listing.INDEX, staged.number)
+        rows.put_list(connection, staged.index_of, rows.INDEX, staged.number)
     if staged.held_of is not None and staged.held_of == record.forget_held_of:
-        listing.put_list(connection, staged.held_of, listing.HELD, staged.number)
+        rows.put_list(connection, staged.held_of, rows.HELD, staged.number)
     elif staged.held_of is not None:
-        before = listing.list_number(connection, staged.held_of, listing.HELD)
-        sql = queries.load_queries()
+        before = rows.list_number(connection, staged.held_of, rows.HELD)
+        sql = database.load_queries()
         connection.execute(sql["merge_held"], (before, staged.number))
+
+
+# What a commit does to changes that are written ahead: one that touches what such a change writes makes it void.
+#
+# The commit always wins. What it writes never meets the rows of the other but in two places, the number of a version
+# and the id of a run, where those rows go at once; all else of a void change is swept.
+
+NO_CHANGE = 0  # no change has this number
+
+Named: TypeAlias = VersionRow | HeadRow | HeadStatusRow | KeyRow | LineageRow
+
+
+def mark_others(connection: sqlite3.Connection, own: int | None) -> None:
+    """No change but the one of this number, None for no such one, can be shown any more."""
+    sql = database.load_queries()
+    connection.execute(sql["mark_others_dropped"], (NO_CHANGE if own is None else own,))
+
+
+class Overtaking:
+    """One commit beside the changes that are under way, which are most often none."""
+
+    def __init__(self, connection: sqlite3.Connection, *, own: int | None, revision: int) -> None:
+        """`own` is the number of the commit's own change; `revision` the one before the commit."""
+        self._connection = connection
+        self._sql = database.load_queries()
+        self._own = own
+        self._revision = revision
+        rows = connection.execute(self._sql["all_staged"]).fetchall()
+        self._others = [row for row in rows if row[0] != own]
+        self._runs = {row[3] for row in self._others}
+
+    def record(self, record: Record) -> None:
+        """What the record does, before it is written."""
+        if record.run is not None:
+            self._forget_statuses({record.run.id})
+
+    def part(self, part: Changes) -> None:
+        """What a part does, before it is written."""
+        if not self._others:
+            return
+        if self._meets_resources(part):
+            mark_others(self._connection, self._own)
+        self._forget_statuses({row.run for row in part.statuses})
+
+    def _meets_resources(self, part: Changes) -> bool:
+        rows: Iterator[Named] = chain(part.versions, part.heads, part.head_statuses, part.removed, part.lineages)
+        keys = {(row.project, row.kind, row.name) for row in rows}
+        met = [key for key in keys if self._is(self._sql["meets_staged"], *key)]
+        ids = [True for row in part.heads if self._is(self._sql["meets_staged_id"], row.project, row.resource_id)]
+        for row in part.versions:
+            if (row.project, row.kind, row.name) in met:
+                gone = (row.project, row.kind, row.name, self._revision)
+                self._connection.execute(self._sql["forget_staged_versions"], gone)
+        return bool(met or ids)
+
+    def _is(self, question: str, *arguments: object) -> bool:
+        return bool(self._connection.execute(question, (*arguments, self._revision)).fetchone()[0])
+
+    def _forget_statuses(self, runs: set[str]) -> None:
+        """The run is planned anew: what a change that was dropped said of it goes."""
+        for run in runs & self._runs:
+            self._connection.execute(self._sql["forget_run_statuses"], (run,))
+            self._connection.execute(self._sql["forget_staged_run"], (run,))
+            self._runs.discard(run)

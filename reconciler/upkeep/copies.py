@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.model.errors import Refused
-from reconciler.store import connections, queries
+from reconciler.store import database
 from reconciler.upkeep import databases, files
 from reconciler.upkeep.databases import DatabaseIdentity, DatabaseKind
 from reconciler.upkeep.watches import ProgressWatch
@@ -30,7 +30,7 @@ class CopiedDatabase:
 
 def look_at_copy(path: Path, kind: DatabaseKind) -> DatabaseIdentity:
     """What a file is that this program may have. Raises Refused, NewerStore, StoreFault."""
-    with _reading(path) as connection, connections.faults("read", of=kind.name):
+    with _reading(path) as connection, database.faults("read", of=kind.name):
         found = databases.database_identity(connection)
     databases.check_database(found, kind, path)
     return found
@@ -45,7 +45,7 @@ def copy_database(
     Raises Refused, NewerStore, StoreFault.
     """
     try:
-        with connections.faults("copied", OSError, of=kind.name):
+        with database.faults("copied", OSError, of=kind.name):
             files.make_private_file(target)
             before = _copy(source, target, kind=kind, watch=watch)
             copied = _verified(target, before, kind=kind, watch=watch, is_quick=is_quick)
@@ -80,7 +80,7 @@ def _forget(writer: sqlite3.Connection, kind: DatabaseKind) -> None:
     tables = databases.count_rows(writer) if kind.forgotten else {}
     if "session" not in tables:
         return
-    sql = queries.load_queries(databases.PACKAGE)
+    sql = database.load_queries(databases.PACKAGE)
     for name in kind.forgotten:
         writer.execute(sql[name])
     writer.execute("vacuum")
@@ -113,7 +113,7 @@ def copy_verdict(connection: sqlite3.Connection, *, name: str, watch: ProgressWa
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    with contextlib.closing(connections.open_reader(path)) as connection:
+    with contextlib.closing(database.open_reader(path)) as connection:
         yield connection
 
 

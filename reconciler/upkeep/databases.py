@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.model.errors import Refused
-from reconciler.operations import sqlite as operations
 from reconciler.settings.models import Settings
-from reconciler.store import migrating, queries
+from reconciler.store import database, operations
 from reconciler.store.contract import NewerStore
 
 PACKAGE = "reconciler.upkeep"
@@ -32,12 +31,12 @@ class DatabaseKind:
     forgotten: tuple[str, ...] = ()
 
 
-STORE = DatabaseKind("store.db", "store", migrating.APPLICATION_ID, migrating.migrations()[-1].number)
+STORE = DatabaseKind("store.db", "store", database.APPLICATION_ID, database.migrations()[-1].number)
 OPERATIONS = DatabaseKind(
     "ops.db",
     "database of sessions and notifications",
     operations.APPLICATION_ID,
-    migrating.migrations(operations.PACKAGE)[-1].number,
+    database.migrations(operations.PACKAGE)[-1].number,
     forgotten=("forget_sessions", "forget_flow_key"),
 )
 KINDS = (STORE, OPERATIONS)
@@ -128,7 +127,7 @@ def check_version(version: int, kind: DatabaseKind, path: Path) -> None:
 
 def count_rows(connection: sqlite3.Connection) -> Mapping[str, int]:
     """How many rows each table has, sorted by name."""
-    names = [name for (name,) in connection.execute(queries.load_queries(PACKAGE)["tables"])]
+    names = [name for (name,) in connection.execute(database.load_queries(PACKAGE)["tables"])]
     return {name: connection.execute(f"select count(*) from {_quoted(name)}").fetchone()[0] for name in names}  # noqa: S608 - a name of the schema, quoted
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from reconciler.model.clock import rfc3339
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
-from reconciler.store import access, connections
+from reconciler.store import database, directory_rows
 from reconciler.store.contract import AuditRow
 from reconciler.upkeep import copies, databases, files, manifests
 from reconciler.upkeep.copies import CopiedDatabase
@@ -123,8 +123,8 @@ def _tell(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: st
         request=None,
         detail=json.dumps(detail, ensure_ascii=False),
     )
-    with connections.faults("written"), contextlib.closing(connections.open_writer(incoming)) as connection:
-        access.tell(connection, [event])
+    with database.faults("written"), contextlib.closing(database.open_writer(incoming)) as connection:
+        directory_rows.tell(connection, [event])
         connection.execute("pragma journal_mode = delete").fetchone()  # one file, without a log beside it
     files.force_to_disk(incoming)
 

@@ -1,7 +1,7 @@
 """A copy of a database before this version of the program changes it: the way back to the version before.
 
 Belongs here: when there is one, under which name, which of them stay. Does not: the change itself
-(`reconciler.store.migrating`).
+(`reconciler.store.database`).
 """
 
 import logging

@@ -26,13 +26,13 @@ from reconciler.model import principals
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.notifications.rendering import NotificationPlace as Shown
 from reconciler.notifying.board import Board
-from reconciler.operations.sqlite import SqliteOperations
 from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
 from reconciler.reconciling.watched import WatchedRepository
 from reconciler.reviewing.asking import Reviewing
 from reconciler.signing_in.passwords import SigningIn
 from reconciler.signing_in.sessions import Sessions
+from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from tests import entries
 from tests.api.delivering import Kept

@@ -14,7 +14,7 @@ from reconciler.delivery.http_client import HttpClient
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.targets import AlertTarget
-from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store.operations import SqliteOperations
 from tests.api.conftest import connect
 from tests.servers import sinks
 from tests.waiting import until

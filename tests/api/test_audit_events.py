@@ -9,13 +9,13 @@ import httpx2
 import pytest
 
 import api.app
-from reconciler.auditing import verifying
 from reconciler.auditing.keeping import AuditUpkeep
-from reconciler.auditing.verifying import RedactedEvents
 from reconciler.daemon.services import Services
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import Role
 from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.store import audit
+from reconciler.store.audit import RedactedEvents
 from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
 from tests.api.callers import OTHER, OWN, UNKNOWN, ask
@@ -322,7 +322,7 @@ async def test_a_redaction_leaves_a_chain_that_says_so(
     assert secret not in (await client.get("/v1/audit-events", headers=LINES)).text
     (redacted,) = await events(client, "name=a&action=redacted")
     assert isinstance(services.store, SqliteStore)
-    assert verifying.verify(services.store.path).redacted[-1] == RedactedEvents(1, f"event {redacted['id']}")
+    assert audit.verify(services.store.path).redacted[-1] == RedactedEvents(1, f"event {redacted['id']}")
     await client.post(f"/v1/repositories/r-{project}/resume")
 
 
@@ -364,6 +364,6 @@ async def test_refused_attempts_are_counted_and_written_together(services: Servi
 async def test_the_chain_fits_whatever_was_done(services: Services, client: httpx2.AsyncClient) -> None:
     await apply(client, "a")
     assert isinstance(services.store, SqliteStore)
-    verified = verifying.verify(Path(services.store.path))
+    verified = audit.verify(Path(services.store.path))
     assert verified.head == await services.store.audit_head()
     assert verified.events > 0

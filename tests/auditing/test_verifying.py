@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.auditing import verifying
-from reconciler.auditing.verifying import BrokenChain, RedactedEvents
 from reconciler.model.errors import Refused
-from reconciler.store import chaining
-from reconciler.store.chaining import ZERO, ChainedEvent, ChainHead
+from reconciler.store import audit, audit_chain
+from reconciler.store.audit import BrokenChain, RedactedEvents
+from reconciler.store.audit_chain import ZERO, ChainedEvent, ChainHead
 from reconciler.store.contract import AuditWanted, Record, StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests.auditing import chains
@@ -35,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 def broken(path: Path, *, known: ChainHead | None = None) -> str:
     with pytest.raises(BrokenChain) as raised:
-        verifying.verify(path, known=known)
+        audit.verify(path, known=known)
     return raised.value.message
 
 
@@ -53,11 +52,11 @@ def count(path: Path, table: str) -> int:
 
 
 def test_a_chain_that_fits_is_counted(path: Path) -> None:
-    found = verifying.verify(path)
+    found = audit.verify(path)
     assert (found.anchor.head, found.links, found.events, found.unchecked) == (ChainHead(0, ZERO), 5, 10, 0)
     assert (found.head.number, found.first_at, found.last_at) == (5, rows.AT, rows.AT)
     assert found.redacted == [RedactedEvents(1, "event 5-10")]
-    assert verifying.verify(path, known=found.head) == found
+    assert audit.verify(path, known=found.head) == found
 
 
 def test_a_file_that_is_damaged_is_told_as_that(path: Path) -> None:
@@ -65,7 +64,7 @@ def test_a_file_that_is_damaged_is_told_as_that(path: Path) -> None:
         file.seek(4096)
         file.write(b"\xff" * (path.stat().st_size - 4096))
     with pytest.raises(StoreFault) as raised:
-        verifying.verify(path)
+        audit.verify(path)
     assert raised.value.message == (
         "The store could not be read (database disk image is malformed): its file is damaged, or is something else; "
         "restore a backup (docs/recovery.md)."
@@ -77,19 +76,19 @@ async def test_it_is_verified_while_the_service_has_the_file_open_and_writes(pat
     ahead = store.ahead()
     assert ahead is not None
     await ahead.write([rows.stored("f", "g")])
-    assert verifying.verify(path).events == 10
+    assert audit.verify(path).events == 10
     await ahead.drop()
     await store.tell([chains.told("more")])
-    assert verifying.verify(path).events == 11
+    assert audit.verify(path).events == 11
     await store.close()
-    assert verifying.verify(path).links == 6
+    assert audit.verify(path).links == 6
 
 
 async def test_an_empty_store_fits(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     assert await store.audit_head() == ChainHead(0, ZERO)
     await store.close()
-    found = verifying.verify(tmp_path / "store.db", known=ChainHead(0, ZERO))
+    found = audit.verify(tmp_path / "store.db", known=ChainHead(0, ZERO))
     assert (found.links, found.events, found.head) == (0, 0, ChainHead(0, ZERO))
 
 
@@ -160,7 +159,7 @@ def test_a_redaction_that_no_link_holds_excuses_nothing(path: Path) -> None:
     """The hashes before and after are right, and so is the chain: but nobody redacted that event."""
     event, salt = _event(path, 8)
     changed = event._replace(actor="user:eve")
-    before, after = chaining.leaf(event, salt).hex(), chaining.leaf(changed, salt).hex()
+    before, after = audit_chain.leaf(event, salt).hex(), audit_chain.leaf(changed, salt).hex()
     tamper(
         path,
         "update audit_row set actor = 'user:eve' where id = 8",
@@ -170,7 +169,7 @@ def test_a_redaction_that_no_link_holds_excuses_nothing(path: Path) -> None:
 
 
 def test_cutting_the_end_is_found_by_a_head_that_was_kept(path: Path) -> None:
-    kept = verifying.verify(path).head
+    kept = audit.verify(path).head
     tamper(
         path,
         "delete from audit_row where id = 10",
@@ -181,7 +180,7 @@ def test_cutting_the_end_is_found_by_a_head_that_was_kept(path: Path) -> None:
         "delete from audit_span where link = 4",
         "delete from audit_link where number = 4",
     )
-    assert verifying.verify(path).links == 3
+    assert audit.verify(path).links == 3
     assert broken(path, known=kept) == (
         "The audit ends at link 3, before the given link 5: events were cut off, or an older copy was put in the "
         "store's place."
@@ -195,7 +194,7 @@ async def test_an_older_copy_is_found_by_a_head_that_was_kept(path: Path, tmp_pa
     await store.tell([chains.told("more")])
     kept = await store.audit_head()
     await store.close()
-    assert verifying.verify(path, known=kept).head == kept
+    assert audit.verify(path, known=kept).head == kept
     assert broken(copy, known=kept).startswith("The audit ends at link 5, before the given link 6: ")
     # Whoever goes on with it gets another chain, whatever its length.
     store = SqliteStore(copy)
@@ -209,7 +208,7 @@ async def test_what_is_redacted_twice_fits_and_its_secret_is_gone(path: Path) ->
     await chains.redact(store, by="redacted again")
     await store.erase_traces()
     await store.close()
-    found = verifying.verify(path)
+    found = audit.verify(path)
     assert (found.redacted, found.rewrites) == ([RedactedEvents(1, "event 5-10"), RedactedEvents(1, "event 6-11")], 2)
     assert files_holding(path.parent, chains.SECRET) == []
     with closing(sqlite3.connect(path)) as connection:
@@ -224,7 +223,7 @@ async def test_what_is_over_goes_from_the_beginning_and_the_rest_fits(path: Path
     await store.tell([chains.told("late for its time")])
     assert await forget(store, LATER) > 1
     await store.close()
-    found = verifying.verify(path, known=head)
+    found = audit.verify(path, known=head)
     assert (found.anchor.head, found.anchor.events, found.links, found.events) == (head, 10, 2, 2)
     assert (count(path, "audit_row"), count(path, "audit_span"), count(path, "audit_rewrite")) == (2, 2, 0)
     assert broken(path, known=ChainHead(3, ZERO)).startswith("The given link 3 is older than the anchor, link 5, ")
@@ -234,10 +233,10 @@ async def test_what_is_over_goes_from_the_beginning_and_the_rest_fits(path: Path
 async def test_it_fits_after_every_step_of_removing(path: Path) -> None:
     store = SqliteStore(path)
     await store.tell([chains.told(f"many-{number}") for number in range(1_200)])
-    before = verifying.verify(path)
+    before = audit.verify(path)
     links = []
     while await store.forget_events(before=LATER):
-        found = verifying.verify(path, known=before.head)
+        found = audit.verify(path, known=before.head)
         links.append((found.anchor.head.number, found.events, count(path, "audit_row")))
     assert links[0] == (6, 0, 1_210)
     assert links[-1] == (6, 0, 0)
@@ -247,7 +246,7 @@ async def test_it_fits_after_every_step_of_removing(path: Path) -> None:
     await store.close()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("select id from audit_row").fetchall() == [(1_211,)]
-    assert verifying.verify(path, known=before.head).links == 1
+    assert audit.verify(path, known=before.head).links == 1
 
 
 async def test_what_went_before_its_time_is_told_whoever_moved_the_anchor(path: Path) -> None:
@@ -255,9 +254,9 @@ async def test_what_went_before_its_time_is_told_whoever_moved_the_anchor(path: 
     await store.tell([chains.told("recent", at=LATER)])
     await forget(store, LATER)
     await store.close()
-    assert verifying.verify(path, since=LATER).anchor.last_at == rows.AT
+    assert audit.verify(path, since=LATER).anchor.last_at == rows.AT
     with pytest.raises(BrokenChain, match=f"^Removed early: the events up to link 5, of {rows.AT}, are gone, and "):
-        verifying.verify(path, since=rows.AT)
+        audit.verify(path, since=rows.AT)
 
 
 async def test_links_from_before_their_content_was_kept_prove_their_time_as_they_go(path: Path) -> None:
@@ -266,7 +265,7 @@ async def test_links_from_before_their_content_was_kept_prove_their_time_as_they
     await store.tell([chains.told("recent", at=LATER)])
     await forget(store, LATER)
     await store.close()
-    assert verifying.verify(path, since=LATER).anchor.last_at == rows.AT
+    assert audit.verify(path, since=LATER).anchor.last_at == rows.AT
 
 
 MOVED = {
@@ -325,7 +324,7 @@ async def test_a_large_change_that_was_dropped_leaves_no_stray_event(path: Path)
     await store.commit([rows.stored("f")], record=Record(), planned_at=await store.revision())
     await ahead.drop()
     await store.close()
-    assert verifying.verify(path).links == 6
+    assert audit.verify(path).links == 6
 
 
 @pytest.mark.parametrize(
@@ -333,9 +332,9 @@ async def test_a_large_change_that_was_dropped_leaves_no_stray_event(path: Path)
 )
 def test_a_head_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="A head is its number"):
-        verifying.head(text)
+        audit.head(text)
 
 
 def test_a_head_is_read_as_the_log_has_it() -> None:
     head = ChainHead(17, bytes(range(32)))
-    assert verifying.head(f" {str(head).upper()}\n") == head
+    assert audit.head(f" {str(head).upper()}\n") == head

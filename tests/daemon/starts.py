@@ -10,7 +10,7 @@ from reconciler.accounts import Accounts
 from reconciler.daemon import auth_change
 from reconciler.model.directory import Directory
 from reconciler.model.errors import Refused
-from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 
 

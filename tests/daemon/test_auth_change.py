@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.directory import Directory, Project
-from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store.contract import StoreFault
+from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from tests import daemons
 from tests.access import directories

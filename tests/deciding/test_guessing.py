@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.store import connections, writing
+from reconciler.store import database, writing
+from reconciler.store.conflict_detection import RecentCommits
 from reconciler.store.contract import Record, SuspensionRow
-from reconciler.store.moving import RecentCommits
 from tests import worlds
 from tests.projects import Resource, configuration, destination, labelled, resource, type_of
 from tests.worlds import Answered, Following, Options, World
@@ -45,7 +45,7 @@ def told(world: World, repository: str) -> list[tuple[str | None, str]]:
 def suspend(world: World, repository: str) -> None:
     """An admin stops looking at a repository."""
     record = Record(suspension=SuspensionRow(repository, "night", "key:admin", "2026-01-01T00:00:00.000Z", None))
-    with contextlib.closing(connections.open_writer(world.path)) as writer:
+    with contextlib.closing(database.open_writer(world.path)) as writer:
         writing.commit(writer, (), record=record, planned_at=None, recent=RecentCommits())
 
 

@@ -20,7 +20,6 @@ from reconciler.git.remotes import following, mirrors, polls, proposals, sources
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
 from reconciler.oidc import callbacks, flows, leaving, limits, spent
 from reconciler.oidc import signatures as oidc_keys
-from reconciler.operations import sqlite
 from reconciler.reading import allowances, children, confining, crew, deaths, inflow, requests, routings, sharing
 from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
@@ -28,7 +27,7 @@ from reconciler.reviewing import asking, keeping, questions
 from reconciler.settings import repositories
 from reconciler.settings.models import Delivery
 from reconciler.signing_in import passwords
-from reconciler.store import ahead
+from reconciler.store import operations, writing_ahead
 from tests.frame import pages
 
 PAGE = pages.read(pages.ROOT / "docs/limits.md")
@@ -187,7 +186,7 @@ PROVIDER = limits.LIMITS
             f"{passwords.AT_ONCE}, {passwords.WAITING}",
         ),
         ("browsers that are signed in", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
-        ("beginnings and ends of sessions that wait to be written", f"{sqlite.WAITING:,}"),
+        ("beginnings and ends of sessions that wait to be written", f"{operations.WAITING:,}"),
         ("a body of [`/v1/logs`](logs.md), as it comes, and decoded", f"{otlp.MOST_BYTES // MEBIBYTE} MiB each"),
         ("log records in a request", f"{otlp.MOST_RECORDS:,}"),
         ("log records of one caller", f"`delivery.recordsPerSecond`, {Delivery().records_per_second:,} a second"),
@@ -254,7 +253,7 @@ PROVIDER = limits.LIMITS
             "files over which the reader child ended or hung twice",
             f"the last {deaths.MOST_FILES:,}, until the service is started again",
         ),
-        ("a disk on which a large change is written ahead", f"{ahead.ROOM_BYTES // MEBIBYTE} MiB must be free"),
+        ("a disk on which a large change is written ahead", f"{writing_ahead.ROOM_BYTES // MEBIBYTE} MiB must be free"),
         ("helpers of the reader child that say nothing", f"{sharing.SILENT_SECONDS / 60:g} minutes"),
         (
             "what one commit or request changes, what becomes masked by it included",

@@ -14,7 +14,7 @@ from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.targets import AlertTarget
-from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store.operations import SqliteOperations
 from tests.api.parts import Moment
 
 PLACE = NotificationPlace("default", "http://service")

@@ -12,9 +12,8 @@ from reconciler.notifications.models import Cause, Domain, Finding, Look, UserSt
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.targets import AlertTarget
-from reconciler.operations.contract import Noted, NotificationRow, NotificationStatusRow
-from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store.contract import StoreFault
+from reconciler.store.operations import Noted, NotificationRow, NotificationStatusRow, SqliteOperations
 from tests.notifying.boards import PLACE, World, brief, finding, look, shown
 from tests.store.engines import full
 

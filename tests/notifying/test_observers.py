@@ -20,8 +20,7 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications.models import Look
 from reconciler.notifying import certificates, configurations, delivery, store
-from reconciler.store.contract import Attention, DeprecatedRow, Some, StoreFault
-from reconciler.store.figures import CommitFigures, StoreFigures
+from reconciler.store.contract import Attention, CommitFigures, DeprecatedRow, Some, StoreFault, StoreFigures
 from tests import entries
 from tests.api.parts import Moment
 from tests.servers.certificates import Authority

@@ -27,8 +27,7 @@ from reconciler.notifying.board import Board
 from reconciler.notifying.lanes import AlertLane
 from reconciler.notifying.outbox import AlertTally, Outbox
 from reconciler.notifying.targets import AlertOutcome, AlertTarget
-from reconciler.operations.contract import AlertRow
-from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store.operations import AlertRow, SqliteOperations
 from tests.notifying.boards import PLACE, World, finding, look
 from tests.servers import sinks
 from tests.servers.certificates import Authority

@@ -17,7 +17,7 @@ from reconciler.notifications.models import UserStatus
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.targets import AlertTarget
-from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store.operations import SqliteOperations
 from tests.notifying.boards import PLACE, World, brief, finding, look
 
 pytestmark = pytest.mark.anyio

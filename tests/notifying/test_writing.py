@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.notifying.writing import Writer
-from reconciler.operations.contract import Noted, NotificationRow
-from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store.operations import Noted, NotificationRow, SqliteOperations
 from tests.store.engines import full
 
 pytestmark = pytest.mark.anyio

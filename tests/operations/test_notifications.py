@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.operations.contract import AlertRow, Noted, NotificationRow, NotificationStatusRow
-from reconciler.operations.sqlite import SqliteOperations
 from reconciler.store.contract import StoreFault
+from reconciler.store.operations import AlertRow, Noted, NotificationRow, NotificationStatusRow, SqliteOperations
 from tests.store.engines import full
 
 pytestmark = pytest.mark.anyio

@@ -4,18 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.operations import sqlite
-from reconciler.operations.sqlite import SqliteOperations
-from reconciler.store import queries
+from reconciler.store import database, operations
+from reconciler.store.operations import SqliteOperations
 from tests.store.test_queries import named_in_code
 
 pytestmark = pytest.mark.anyio
 
-STATEMENTS = queries.load_queries(sqlite.PACKAGE)
+STATEMENTS = database.load_queries(operations.PACKAGE)
 
 
 def test_every_statement_is_used_and_every_one_used_exists() -> None:
-    assert sorted(named_in_code(Path(sqlite.__file__).parent)) == sorted(STATEMENTS)
+    assert sorted(named_in_code(Path(operations.__file__).parent)) == sorted(STATEMENTS)
 
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS))

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.errors import Refused
-from reconciler.operations import sqlite
-from reconciler.operations.contract import SessionRow
-from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store import operations as store_operations
 from reconciler.store.contract import StoreFault
+from reconciler.store.operations import SessionRow, SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from tests.store.engines import full
 
@@ -30,7 +29,7 @@ LATER = "2026-11-21T07:12:00.000Z"
 KILLED = """
 import asyncio, os, sys
 from pathlib import Path
-from reconciler.operations.sqlite import SqliteOperations
+from reconciler.store.operations import SqliteOperations
 from tests.operations.test_sqlite import row
 
 async def main():
@@ -181,7 +180,7 @@ async def test_a_full_disk_keeps_what_was_there(operations: SqliteOperations) ->
 async def test_so_much_may_wait_to_be_written_and_more_is_refused(operations: SqliteOperations) -> None:
     go_on = threading.Event()
     operations._thread.submit(go_on.wait, 30)
-    waiting = [asyncio.ensure_future(operations.remove_sessions([])) for _ in range(sqlite.WAITING)]
+    waiting = [asyncio.ensure_future(operations.remove_sessions([])) for _ in range(store_operations.WAITING)]
     await asyncio.sleep(0)
     with pytest.raises(StoreFault, match=r"^Too many writes of sessions and notifications wait; try again\.$"):
         await operations.put_session(row(1))

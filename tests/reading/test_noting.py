@@ -12,7 +12,7 @@ from reconciler.model import outcomes
 from reconciler.model.names import Key
 from reconciler.model.outcomes import EVERYTHING
 from reconciler.reading.noting import RecordingView
-from reconciler.store import connections, migrating
+from reconciler.store import database
 from reconciler.store.planning_view import PlanningView
 
 NOT_NOTED = frozenset(
@@ -33,8 +33,8 @@ ONE, OTHER, BEFORE = Key("Destination", "one"), Key("Destination", "other"), Key
 @pytest.fixture
 def view(tmp_path: Path) -> Iterator[PlanningView]:
     path = tmp_path / "store.db"
-    with contextlib.closing(connections.open_writer(path)) as writer:
-        migrating.migrate(writer, steps=migrating.migrations())
+    with contextlib.closing(database.open_writer(path)) as writer:
+        database.migrate(writer, steps=database.migrations())
     opened = PlanningView.open(path)
     yield opened
     opened.close()

@@ -18,11 +18,10 @@ from reconciler.access.sessions import SessionLifetimes
 from reconciler.accounts import Accounts
 from reconciler.model.directory import Amendment, Audited, Directory, Project
 from reconciler.model.principals import Role
-from reconciler.operations.contract import SessionRow
-from reconciler.operations.sqlite import SqliteOperations
 from reconciler.signing_in.people import TIMES, Entered, People
 from reconciler.signing_in.sessions import Sessions
 from reconciler.store.contract import StoreFault
+from reconciler.store.operations import SessionRow, SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from tests.access import arrivals, directories
 from tests.access.arrivals import ADMIN, CLAIMS_DECIDE, POLICY, VERIFIED, VIEWER, code, invitation, proved

@@ -17,10 +17,9 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.directory import User
 from reconciler.model.principals import Role
 from reconciler.oidc.leaving import LONGEST_HINT
-from reconciler.operations.contract import SessionRow
-from reconciler.operations.sqlite import SqliteOperations
 from reconciler.signing_in.sessions import SessionGone, Sessions
 from reconciler.store.contract import StoreFault
+from reconciler.store.operations import SessionRow, SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories
 from tests.store.contract_access import amend, whole

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.store.chaining import ZERO, ChainHead
+from reconciler.store.audit_chain import ZERO, ChainHead
 from reconciler.store.contract import AuditPlace, AuditWanted, Changes, Record, Store, StoreFault
 from tests.store import rows
 from tests.store.engines import Engine

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.store import connections, sweeping
+from reconciler.store import database, writing_ahead
 from reconciler.store.contract import Changes, Moved, Record, RewrittenRow, SuspensionRow
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
@@ -142,7 +142,7 @@ def of_repository(step: Step, *, run: str, ordinal: int, whole: bool) -> Changes
 
 def dump(path: Path) -> list[object]:
     """All that is read of a store."""
-    with contextlib.closing(connections.open_reader(path)) as reader:
+    with contextlib.closing(database.open_reader(path)) as reader:
         seen: list[object] = [reader.execute(sql).fetchall() for sql in DUMPS]
     view = PlanningView.open(path)
     keys = [rows.key(name) for name in (*NAMES, *BETWEEN)]
@@ -180,9 +180,9 @@ async def shown(store: SqliteStore) -> list[object]:
 async def swept(store: SqliteStore) -> None:
     """Take away what does not count; then nothing is left of it."""
     await asyncio.get_running_loop().run_in_executor(
-        store._thread, lambda: list(sweeping.sweep_everything(store._writer))
+        store._thread, lambda: list(writing_ahead.sweep_everything(store._writer))
     )
-    with contextlib.closing(connections.open_reader(store.path)) as reader:
+    with contextlib.closing(database.open_reader(store.path)) as reader:
         left = [reader.execute(sql).fetchone()[0] for sql in LEFT_BEHIND]
     assert left == [0] * len(left)
 

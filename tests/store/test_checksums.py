@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store import checksums, connections, migrating
+from reconciler.store import checksums, database
 from reconciler.store.contract import Changes, Damaged, DamagedVersion, Record, RewrittenRow, Store
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
@@ -20,7 +20,7 @@ from tests.store.engines import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
-BEFORE = next(at for at, step in enumerate(migrating.migrations()) if step.name.endswith("_checksums.sql"))
+BEFORE = next(at for at, step in enumerate(database.migrations()) if step.name.endswith("_checksums.sql"))
 SECRETS = b'{"/spec/padding":"hush-hush"}'
 MARKER = "marker-of-one-body"
 
@@ -127,8 +127,8 @@ async def test_a_broken_status_or_source_breaks_no_list(engine: SqliteEngine) ->
 
 def before_checksums(path: Path, bodies: dict[str, bytes], secrets: dict[str, bytes] | None = None) -> None:
     """Make a store as an earlier version left it: one version of each name."""
-    with contextlib.closing(connections.open_writer(path)) as connection:
-        migrating.migrate(connection, steps=migrating.migrations()[:BEFORE])
+    with contextlib.closing(database.open_writer(path)) as connection:
+        database.migrate(connection, steps=database.migrations()[:BEFORE])
         origin = rows.origin()
         connection.execute("begin")
         connection.execute("insert into project values (?, ?)", (rows.PROJECT, rows.AT))
@@ -187,8 +187,8 @@ async def test_what_is_sound_gets_a_checksum_in_the_background_and_what_is_not_i
 async def test_what_has_no_checksum_yet_is_served_and_looked_through(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     before_checksums(path, {"a": rows.sound_body("a", 1), "b": rows.sound_body("b", 1).replace(b"padding", b"pbdding")})
-    with contextlib.closing(connections.open_writer(path)) as connection:
-        migrating.migrate(connection, steps=migrating.migrations())
+    with contextlib.closing(database.open_writer(path)) as connection:
+        database.migrate(connection, steps=database.migrations())
         found = [one for step in checksums.damaged(connection) for one in step]
     assert found == [DamagedVersion(rows.PROJECT, rows.KIND, "b", 1)]
     view = PlanningView.open(path)
@@ -201,9 +201,9 @@ async def test_what_has_no_checksum_yet_is_served_and_looked_through(tmp_path: P
 async def test_a_hundred_thousand_versions_are_brought_over_in_seconds(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     before_checksums(path, {f"r{number}": rows.sound_body(f"r{number}", 1, "x" * 800) for number in range(100_000)})
-    with contextlib.closing(connections.open_writer(path)) as connection:
+    with contextlib.closing(database.open_writer(path)) as connection:
         begun = time.monotonic()
-        migrating.migrate(connection, steps=migrating.migrations())
+        database.migrate(connection, steps=database.migrations())
         assert time.monotonic() - begun < 5
         for _ in checksums.judge_all(connection):
             pass

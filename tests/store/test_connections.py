@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.errors import Refused
-from reconciler.store import connections, migrating
+from reconciler.store import database
 from reconciler.store.contract import Changes, NewerStore, Record, StoreFault
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
 
 pytestmark = pytest.mark.anyio
-LATEST = migrating.migrations()[-1].number
+LATEST = database.migrations()[-1].number
 
 
 def modes(folder: Path) -> dict[str, int]:
@@ -49,11 +49,11 @@ async def test_any_path_is_that_path(tmp_path: Path, name: str) -> None:
 
 
 def test_a_write_is_on_disk_when_it_returns(tmp_path: Path) -> None:
-    connection = connections.open_writer(tmp_path / "store.db")
+    connection = database.open_writer(tmp_path / "store.db")
     names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "journal_size_limit")
     found = [connection.execute(f"pragma {name}").fetchone()[0] for name in names]
     connection.close()
-    assert found == ["wal", 2, 1, connections.BUSY_MILLISECONDS, connections.WAL_LIMIT_BYTES]
+    assert found == ["wal", 2, 1, database.BUSY_MILLISECONDS, database.WAL_LIMIT_BYTES]
 
 
 async def test_what_is_written_ahead_waits_for_no_disk_and_what_is_shown_does(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ async def test_the_log_of_what_is_written_ahead_stays_small_but_for_a_reader(tmp
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
-    connections.open_writer(tmp_path / "store.db").close()
-    reader = connections.open_reader(tmp_path / "store.db")
+    database.open_writer(tmp_path / "store.db").close()
+    reader = database.open_reader(tmp_path / "store.db")
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         reader.execute("create table other (value)")
     reader.close()

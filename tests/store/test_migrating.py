@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store import connections, migrating
+from reconciler.store import database
 from reconciler.store.contract import Record
-from reconciler.store.migrating import Migration
+from reconciler.store.database import Migration
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
-STEPS = migrating.migrations()
+STEPS = database.migrations()
 LATEST = STEPS[-1].number
 GOOD = Migration(number=LATEST + 1, name="9001_good.sql", sql="create table good (value any) strict;")
 BAD = Migration(
@@ -30,8 +30,8 @@ BAD = Migration(
 KILLED = """
 import os, sys
 from pathlib import Path
-from reconciler.store import connections, migrating
-from reconciler.store.migrating import Migration
+from reconciler.store import database as connections, database as migrating
+from reconciler.store.database import Migration
 
 def die():
     os.kill(os.getpid(), 9)
@@ -77,12 +77,12 @@ async def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> N
     seen = await looking.everything(store)
     await store.close()
 
-    connection = connections.open_writer(path)
+    connection = database.open_writer(path)
     with pytest.raises(sqlite3.OperationalError, match="nonsense"):
-        migrating.migrate(connection, steps=(*STEPS, GOOD, BAD))
+        database.migrate(connection, steps=(*STEPS, GOOD, BAD))
     assert (shape(connection), connection.in_transaction) == ((LATEST, []), False)
     repaired = Migration(number=BAD.number, name=BAD.name, sql="create table half (value any) strict;")
-    migrating.migrate(connection, steps=(*STEPS, GOOD, repaired))
+    database.migrate(connection, steps=(*STEPS, GOOD, repaired))
     assert shape(connection) == (LATEST + 2, ["good", "half"])
     connection.execute(f"pragma user_version = {LATEST}")
     connection.close()
@@ -93,9 +93,9 @@ async def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> N
 
 
 def test_a_step_may_end_in_a_comment(tmp_path: Path) -> None:
-    connection = connections.open_writer(tmp_path / "store.db")
+    connection = database.open_writer(tmp_path / "store.db")
     step = Migration(number=1, name="0001_x.sql", sql="create table good (value any) strict; -- no line after this")
-    migrating.migrate(connection, steps=(step,))
+    database.migrate(connection, steps=(step,))
     assert (shape(connection), connection.in_transaction) == ((1, ["good"]), False)
     connection.close()
 
@@ -111,19 +111,19 @@ async def test_a_process_killed_in_a_step_leaves_the_version_before_it(tmp_path:
     again = SqliteStore(path)
     assert await looking.everything(again) == seen
     await again.close()
-    connection = connections.open_writer(path)
+    connection = database.open_writer(path)
     assert shape(connection) == (LATEST, [])
     connection.close()
 
 
 def test_a_step_that_another_process_takes_meanwhile_is_taken_once(tmp_path: Path) -> None:
-    first, second = (connections.open_writer(tmp_path / "store.db") for _ in range(2))
+    first, second = (database.open_writer(tmp_path / "store.db") for _ in range(2))
     waiting = threading.Event()
     second.set_trace_callback(lambda statement: waiting.set() if statement.startswith("begin") else None)
     step = Migration(number=1, name="0001_x.sql", sql="create table good (value any) strict;")
     first.execute("begin immediate")
     with ThreadPoolExecutor(1) as executor:
-        migrated = executor.submit(migrating.migrate, second, steps=(step,))
+        migrated = executor.submit(database.migrate, second, steps=(step,))
         assert waiting.wait(10)  # it has seen the version before the step
         first.execute(step.sql)
         first.execute("pragma user_version = 1")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store import connections, migrating
+from reconciler.store import database
 from reconciler.store.contract import Changes, HeldRow, Record
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
@@ -56,8 +56,8 @@ update fact set value = 7 where key = 'revision';
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     """A store of that time, with a row of each kind."""
-    opened = connections.open_writer(tmp_path / "store.db")
-    migrating.migrate(opened, steps=migrating.migrations()[:BEFORE])
+    opened = database.open_writer(tmp_path / "store.db")
+    database.migrate(opened, steps=database.migrations()[:BEFORE])
     opened.executescript(FILLED)
     yield opened
     opened.close()
@@ -70,14 +70,14 @@ def dump(connection: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
 def test_what_was_in_the_tables_is_in_the_views(connection: sqlite3.Connection) -> None:
     before = dump(connection)
     assert all(before.values())
-    migrating.migrate(connection, steps=migrating.migrations()[:AFTER])
+    database.migrate(connection, steps=database.migrations()[:AFTER])
     assert dump(connection) == before
     assert connection.execute("pragma foreign_key_check").fetchall() == []
     assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
 
 
 def test_the_lists_of_repositories_have_numbers_of_their_own(connection: sqlite3.Connection) -> None:
-    migrating.migrate(connection, steps=migrating.migrations()[:AFTER])
+    database.migrate(connection, steps=database.migrations()[:AFTER])
     numbers = [number for (number,) in connection.execute("select number from listing order by number")]
     (reserved,) = connection.execute("select value from fact where key = 'reserved'").fetchone()
     assert (numbers, reserved) == ([1, 2, 3, 4, 5], 5)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.auditing import verifying
-from reconciler.auditing.verifying import BrokenChain
-from reconciler.store import connections, migrating
-from reconciler.store.chaining import ZERO, ChainHead
+from reconciler.store import audit, database
+from reconciler.store.audit import BrokenChain
+from reconciler.store.audit_chain import ZERO, ChainHead
 from reconciler.store.sqlite import SqliteStore
 from tests.auditing.chains import tamper
 from tests.store import rows
@@ -26,8 +25,8 @@ SHOWN, AHEAD = 1_048_576, 2_097_152  # the numbers of a large change that is sho
 def path(tmp_path: Path) -> Path:
     """Three events that readers see, one of them written ahead, and one of a change that a process left."""
     made = tmp_path / "store.db"
-    with closing(connections.open_writer(made)) as connection:
-        migrating.migrate(connection, steps=migrating.migrations()[:BEFORE])
+    with closing(database.open_writer(made)) as connection:
+        database.migrate(connection, steps=database.migrations()[:BEFORE])
         connection.execute("insert into project values (?, ?)", (rows.PROJECT, rows.AT))
         connection.execute("update fact set value = ? where key = 'revision'", (SHOWN + 1,))
         connection.execute("insert into staged values (?, 0, 0, null, 0)", (AHEAD,))
@@ -45,11 +44,11 @@ async def test_it_is_read_in_its_order_and_new_links_follow(path: Path) -> None:
     await store.tell([rows.audit("new")])
     assert await names(store) == ["new", "c", "b", "a"]
     await store.close()
-    found = verifying.verify(path)
+    found = audit.verify(path)
     assert (found.links, found.events, found.unchecked) == (2, 1, 3)
     tamper(path, "delete from audit_row where name = 'b'")
     with pytest.raises(BrokenChain, match=r"Link 1 of .* has 2 of its 3 events"):
-        verifying.verify(path)
+        audit.verify(path)
 
 
 async def test_it_goes_when_its_time_is_over(path: Path) -> None:
@@ -59,16 +58,16 @@ async def test_it_goes_when_its_time_is_over(path: Path) -> None:
         pass
     assert await names(store) == ["new"]
     await store.close()
-    found = verifying.verify(path)
+    found = audit.verify(path)
     assert (found.anchor.head, found.anchor.events, found.links, found.events) == (ChainHead(1, ZERO), 3, 1, 1)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("select name from audit_row").fetchall() == [("new",)]
 
 
 async def test_a_store_without_events_begins_with_nothing(tmp_path: Path) -> None:
-    with closing(connections.open_writer(tmp_path / "store.db")) as connection:
-        migrating.migrate(connection, steps=migrating.migrations()[:BEFORE])
+    with closing(database.open_writer(tmp_path / "store.db")) as connection:
+        database.migrate(connection, steps=database.migrations()[:BEFORE])
     store = SqliteStore(tmp_path / "store.db")
     assert await store.audit_head() == ChainHead(0, ZERO)
     await store.close()
-    assert verifying.verify(tmp_path / "store.db").links == 0
+    assert audit.verify(tmp_path / "store.db").links == 0

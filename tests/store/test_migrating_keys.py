@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.principals import Role, Scope
-from reconciler.store import connections, migrating
+from reconciler.store import database
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories
 from tests.store import rows
@@ -27,8 +27,8 @@ async def test_keys_stay_as_they_are_and_are_nobody_s_own(tmp_path: Path) -> Non
     endless = directories.key(ENDLESS, role=Role.ADMIN, scopes=scopes, created_by="user:gone")
     ending = directories.key(ENDING, identifier="K2", project=None, expires_at=directories.LATER)
     there = [endless, replace(ending, last_used_at=rows.AT)]
-    with closing(connections.open_writer(tmp_path / "store.db")) as connection:
-        migrating.migrate(connection, steps=migrating.migrations()[:BEFORE])
+    with closing(database.open_writer(tmp_path / "store.db")) as connection:
+        database.migrate(connection, steps=database.migrations()[:BEFORE])
         connection.execute("insert into project (name, created_at) values ('payments', ?)", (rows.AT,))
         for one in there:
             known = {name: getattr(one, name) for name in one.__slots__}

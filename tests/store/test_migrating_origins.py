@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model import values
 from reconciler.model.values import Value
-from reconciler.store import connections, migrating
+from reconciler.store import database
 from reconciler.store.contract import Record
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
@@ -105,8 +105,8 @@ def insert(connection: sqlite3.Connection, old: Old) -> None:
 def path(tmp_path: Path) -> Path:
     """A store as that version of the product left it."""
     made = tmp_path / "store.db"
-    with closing(connections.open_writer(made)) as connection:
-        migrating.migrate(connection, steps=migrating.migrations()[:WHOLE])
+    with closing(database.open_writer(made)) as connection:
+        database.migrate(connection, steps=database.migrations()[:WHOLE])
         connection.execute("insert into project values (?, ?)", (rows.PROJECT, rows.AT))
         for old in STORED:
             insert(connection, old)
@@ -134,7 +134,7 @@ async def seen(store: SqliteStore) -> dict[str, Any]:
     """The same of the store as it is."""
     keys = [rows.key(name) for name in sorted({old.name for old in STORED})]
     gets = {key.name: await store.get(rows.PROJECT, key) for key in keys}
-    with closing(connections.open_reader(store.path)) as connection:
+    with closing(database.open_reader(store.path)) as connection:
         audit = connection.execute("select * from audit").fetchall()
     return {
         "history": {

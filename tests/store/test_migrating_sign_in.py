@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.model.directory import Directory, Project, User
 from reconciler.model.principals import Role
-from reconciler.store import connections, migrating
+from reconciler.store import database
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 
@@ -24,8 +24,8 @@ insert into member (project, user, role) values ('payments', 'U2', 'viewer');
 
 
 def old(path: Path) -> None:
-    with closing(connections.open_writer(path)) as connection:
-        migrating.migrate(connection, steps=migrating.migrations()[:BEFORE])
+    with closing(database.open_writer(path)) as connection:
+        database.migrate(connection, steps=database.migrations()[:BEFORE])
         connection.executescript(PEOPLE)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from reconciler.model import outcomes
 from reconciler.model.names import Key
-from reconciler.store import moving
-from reconciler.store.moving import RecentCommits
+from reconciler.store import conflict_detection
+from reconciler.store.conflict_detection import RecentCommits
 
 
 def touching(number: int) -> bytes:
@@ -71,15 +71,15 @@ def test_a_plan_of_a_revision_to_come_is_void() -> None:
 
 
 def test_only_the_last_commits_are_remembered() -> None:
-    last = moving.MOST_COMMITS + 1
+    last = conflict_detection.MOST_COMMITS + 1
     recent = noted(*range(last + 1))
     assert recent.holds(ELSEWHERE, planned_at=1, revision=last)
     assert not recent.holds(ELSEWHERE, planned_at=0, revision=last)
 
 
 def test_of_what_there_is_no_room_for_the_project_is_remembered() -> None:
-    large = touching(1) * moving.MOST_KEYS
-    most = moving.MOST_BYTES // len(large)
+    large = touching(1) * conflict_detection.MOST_KEYS
+    most = conflict_detection.MOST_BYTES // len(large)
     recent = RecentCommits()
     for revision in range(1, most + 2):
         recent.note(large, whole=WHOLE, before=revision - 1, revision=revision)
@@ -97,6 +97,6 @@ def test_of_what_there_is_no_room_for_the_project_is_remembered() -> None:
 def test_what_there_is_no_room_for_and_is_of_who_knows_which_project_makes_every_plan_void() -> None:
     recent = RecentCommits()
     recent.note(outcomes.EVERYTHING, whole=outcomes.EVERYTHING, before=0, revision=1)
-    recent.note(touching(1) * moving.MOST_BYTES, whole=WHOLE, before=1, revision=2)
+    recent.note(touching(1) * conflict_detection.MOST_BYTES, whole=WHOLE, before=1, revision=2)
     elsewhere = outcomes.footprint_of("q", [Key("Destination", "one")], whole=outcomes.OF_PLAN)
     assert [recent.holds(elsewhere, planned_at=at, revision=2) for at in (0, 1)] == [False, True]

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import corpus
 from reconciler.model.values import Value
-from reconciler.store import origins
+from reconciler.store import rows as store_rows
 from reconciler.store.contract import ChangeRow, Changes, OriginRow, Record, SourcePlace, Store, StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests import worlds
@@ -34,7 +34,7 @@ GIT: dict[str, Value] = {
 
 def origin(source: dict[str, Value] = GIT, **other: str | None) -> OriginRow:
     told: dict[str, str | None] = {"run": "R1", "request": None, **other}
-    return origins.origin_row(
+    return store_rows.origin_row(
         source,
         actor=other.get("actor") or "git:telemetry",
         created_at=rows.AT,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store import connections, migrating, queries
+from reconciler.store import database
 
-FOLDER = Path(queries.__file__).parent
-STATEMENTS = queries.load_queries()
+FOLDER = Path(database.__file__).parent
+STATEMENTS = database.load_queries()
 WHOLE = {
     "all_invitations",
     "all_keys",
@@ -44,8 +44,8 @@ KEYED = sorted(set(STATEMENTS) - WHOLE - INSERTS - LOOKED_THROUGH - FILTERED - V
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
     """Of a store that holds nothing, and that nobody writes: statements are explained only."""
-    opened = connections.open_writer(tmp_path_factory.mktemp("queries") / "store.db")
-    migrating.migrate(opened, steps=migrating.migrations())
+    opened = database.open_writer(tmp_path_factory.mktemp("queries") / "store.db")
+    database.migrate(opened, steps=database.migrations())
     yield opened
     opened.close()
 
@@ -125,4 +125,4 @@ def test_what_tells_all_rows_needs_no_sorting(connection: sqlite3.Connection, na
 
 def test_a_name_that_stands_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="the statement a stands twice"):
-        queries.parse_queries("-- name: a\nselect 1;\n\n-- name: a\nselect 2;\n")
+        database.parse_queries("-- name: a\nselect 1;\n\n-- name: a\nselect 2;\n")

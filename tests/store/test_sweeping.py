@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store import connections, sweeping
+from reconciler.store import database, writing_ahead
 from reconciler.store.contract import Changes, Moved, Record, RewrittenRow, Traces
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
@@ -17,7 +17,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.anyio
 
 WAIT = 20.0  # seconds
-MANY = 6 * sweeping.VERSIONS  # so that sweeping them takes many steps
+MANY = 6 * writing_ahead.VERSIONS  # so that sweeping them takes many steps
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def dropped(store: SqliteStore) -> None:
 
 def counted(path: Path) -> tuple[int, int]:
     """Versions that are there, and changes that are under way or to be swept."""
-    with contextlib.closing(connections.open_reader(path)) as reader:
+    with contextlib.closing(database.open_reader(path)) as reader:
         [found] = reader.execute("select (select count(*) from version_row), (select count(*) from staged)").fetchall()
     return found[0], found[1]
 
@@ -63,7 +63,7 @@ async def test_it_goes_on_after_a_fault_of_ours(
         raise ValueError("a mistake")
 
     with monkeypatch.context() as patched:
-        patched.setattr(sweeping, "sweep_everything", faulty)
+        patched.setattr(writing_ahead, "sweep_everything", faulty)
         await dropped(store)
         await until(lambda: "Sweeping the store failed." in caplog.messages)
     assert counted(store.path) == (1, 1)
@@ -82,7 +82,7 @@ async def test_a_small_write_does_not_wait_until_all_is_swept_before_traces_are_
         await store.commit([rows.stored("b")], record=Record(), planned_at=2)
         left, _ = counted(store.path)
         assert not erasing.done()
-        assert left > sweeping.VERSIONS
+        assert left > writing_ahead.VERSIONS
         assert await erasing is Traces.ERASED
     assert (counted(store.path), await looking.names(store)) == ((2, 0), ["a", "b"])
 

@@ -6,11 +6,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reconciler.operations import sqlite as operations
-from reconciler.operations.contract import SessionRow
-from reconciler.operations.sqlite import SqliteOperations
-from reconciler.store import connections, migrating
+from reconciler.store import database, operations
 from reconciler.store.contract import Changes, Record
+from reconciler.store.operations import SessionRow, SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from reconciler.upkeep.databases import DatabasePlaces
 from reconciler.upkeep.watches import ProgressWatch
@@ -53,15 +51,15 @@ async def add(path: Path, part: Changes) -> None:
 
 def older(path: Path, version: int) -> None:
     """A store as a program of this version left it, without resources."""
-    with closing(connections.open_writer(path)) as connection:
-        migrating.migrate(connection, steps=migrating.migrations()[:version])
+    with closing(database.open_writer(path)) as connection:
+        database.migrate(connection, steps=database.migrations()[:version])
 
 
 def older_operations(path: Path, version: int) -> None:
     """`ops.db` as a program of this version left it, with somebody who is signed in."""
-    steps = migrating.migrations(operations.PACKAGE)[:version]
-    with closing(connections.open_writer(path)) as connection:
-        migrating.migrate(connection, steps=steps, application_id=operations.APPLICATION_ID)
+    steps = database.migrations(operations.PACKAGE)[:version]
+    with closing(database.open_writer(path)) as connection:
+        database.migrate(connection, steps=steps, application_id=operations.APPLICATION_ID)
         connection.execute("insert into session values (x'01', 'a user', 0, '', '', ?)", (TOKEN,))
 
 

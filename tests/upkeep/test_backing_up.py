@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.errors import ReconcilerError
-from reconciler.store import migrating
+from reconciler.store import database
 from reconciler.upkeep import backing_up, databases, manifests
 from reconciler.upkeep.databases import OPERATIONS, STORE, DatabasePlaces
 from reconciler.upkeep.watches import ProgressWatch
@@ -228,4 +228,4 @@ def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path) 
 
 
 def test_the_versions_are_those_that_ship() -> None:
-    assert STORE.latest == migrating.migrations()[-1].number
+    assert STORE.latest == database.migrations()[-1].number

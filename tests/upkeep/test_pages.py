@@ -9,7 +9,7 @@ from pathlib import Path
 from reconciler.cli import doctor_checks
 from reconciler.daemon import parts
 from reconciler.settings import loading
-from reconciler.store import migrating
+from reconciler.store import database
 from reconciler.upkeep import databases, holders
 from reconciler.upkeep.checks import state
 from tests import daemons
@@ -108,7 +108,7 @@ def test_the_page_about_upgrades_shows_what_a_start_says() -> None:
     assert second.startswith(
         "error: the store is of version 6, and this program knows versions up to 5: it was written by"
     )
-    [emptied] = [step for step in migrating.migrations() if step.number == 4]
+    [emptied] = [step for step in database.migrations() if step.number == 4]
     assert "drop table" in emptied.sql  # which leaves room in the file
 
 

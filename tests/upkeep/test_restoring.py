@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.auditing import verifying
 from reconciler.model.errors import ReconcilerError
+from reconciler.store import audit
 from reconciler.upkeep import backing_up, restoring
 from reconciler.upkeep.databases import STORE, DatabasePlaces
 from reconciler.upkeep.restoring import RestoredBackup
@@ -53,9 +53,9 @@ def test_it_replaces_what_is_there_and_keeps_it(backup: Path, tmp_path: Path) ->
 
 def test_its_audit_says_who_restored_what(backup: Path, tmp_path: Path) -> None:
     places = scenes.filled(tmp_path / "state", "c")
-    before = verifying.verify(backup / "store.db")
+    before = audit.verify(backup / "store.db")
     restored(backup, places)
-    after = verifying.verify(places.store, known=before.head)
+    after = audit.verify(places.store, known=before.head)
     assert (after.links, after.events) == (before.links + 1, before.events + 1)
     with closing(sqlite3.connect(places.store)) as connection:
         told = connection.execute("select at, actor, action, kind, name, detail from audit order by id desc").fetchone()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.errors import Refused
-from reconciler.store import connections, migrating
+from reconciler.store import database
 from reconciler.upkeep import copies, upgrading
 from reconciler.upkeep.databases import OPERATIONS, STORE, DatabasePlaces
 from tests.frame import pages
@@ -114,8 +114,8 @@ def test_a_copy_of_an_earlier_upgrade_makes_room_for_another(tmp_path: Path) -> 
     scenes.older(path, 2)
     copy = before(path)
     assert copy is not None
-    with closing(connections.open_writer(path)) as connection:
-        migrating.migrate(connection, steps=migrating.migrations()[:3])
+    with closing(database.open_writer(path)) as connection:
+        database.migrate(connection, steps=database.migrations()[:3])
         connection.execute("update fact set value = 7 where key = 'revision'")  # it was used since
     assert (before(path), version(copy)) == (copy, 3)
 

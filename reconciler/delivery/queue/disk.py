@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.delivery.queue import dead_letters, folders, frames
-from reconciler.delivery.queue import journal as queue_journal
+from reconciler.delivery.queue import dead_letters, folders, frames, journal
 from reconciler.delivery.queue.appending import Mode
 from reconciler.delivery.queue.committer import Committer
 from reconciler.delivery.queue.contract import (
@@ -143,7 +142,7 @@ class DiskQueue:
             return _refusal(size)
         if self._is_tight(size):
             self._journal.make_room()
-        keep = self._line.has_room and self._kept + size <= queue_journal.KEPT_OF_ONE and self._shared.kept.take(size)
+        keep = self._line.has_room and self._kept + size <= journal.KEPT_OF_ONE and self._shared.kept.take(size)
         if keep:
             self._kept += size
         self._shared.space.take(size)
@@ -191,7 +190,7 @@ class DiskQueue:
         if kept is not None:
             self._drop(held.entry)
             return kept
-        data = await queue_journal.read_payload(held.entry, self._journal, self._shared.files)
+        data = await journal.read_payload(held.entry, self._journal, self._shared.files)
         if data is None and batch.number in self._line.claimed:
             self._leave([batch.number])
             self._journal.damaged(held.entry.segment, lost=1)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.auditing import verifying
-from reconciler.auditing.verifying import BrokenChain, VerifiedChain
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.text import counted
+from reconciler.store import audit
+from reconciler.store.audit import BrokenChain, VerifiedChain
 from reconciler.store.contract import StoreFault
 from reconciler.upkeep import copies
 from reconciler.upkeep.databases import STORE
@@ -46,7 +46,7 @@ def gather_audits(path: Path, *, is_full: bool, clock: Callable[[], float] = tim
         return AuditFacts(version)
     watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
     try:
-        return AuditFacts(version, verifying.verify(path, watched=lambda connection: watch.over(connection, NAME)))
+        return AuditFacts(version, audit.verify(path, watched=lambda connection: watch.over(connection, NAME)))
     except BrokenChain as problem:
         return AuditFacts(version, broken=problem.message)
     except StoreFault as problem:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.text import counted
-from reconciler.store import checksums, connections
+from reconciler.store import checksums, database
 from reconciler.store.contract import DamagedVersion
 from reconciler.upkeep import copies, databases, files
 from reconciler.upkeep.databases import STORE, DatabaseIdentity, DatabaseKind
@@ -107,7 +107,7 @@ def _name(one: DamagedVersion) -> str:
 def _damaged(path: Path, kind: DatabaseKind, watch: ProgressWatch) -> tuple[str, tuple[DamagedVersion, ...]]:
     """What SQLite would say, which looks at no checksum of ours, and the damaged versions."""
     found: list[DamagedVersion] = []
-    with connections.faults("read", of=kind.name), closing(connections.open_reader(path)) as connection:
+    with database.faults("read", of=kind.name), closing(database.open_reader(path)) as connection:
         try:
             for step in checksums.damaged(connection):
                 watch.check(f"The look through {path}")
@@ -118,7 +118,7 @@ def _damaged(path: Path, kind: DatabaseKind, watch: ProgressWatch) -> tuple[str,
 
 
 def _verdict(path: Path, kind: DatabaseKind, is_full: bool, watch: ProgressWatch) -> str:
-    with connections.faults("read", of=kind.name), closing(connections.open_reader(path)) as connection:
+    with database.faults("read", of=kind.name), closing(database.open_reader(path)) as connection:
         databases.database_identity(connection)
         try:
             return copies.copy_verdict(connection, name=kind.file, watch=watch, is_quick=not is_full)

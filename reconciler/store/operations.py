@@ -1,26 +1,134 @@
-"""`ops.db` on SQLite: one connection, and one thread that uses it.
-
-Belongs here: rows and statements, and what is said of a file that cannot be used. Does not: when a session counts
-(`reconciler.access.sessions`). How files are opened and migrated is the store's (`store.connections`,
-`store.migrating`).
-"""
+"""Sessions, notifications and alerts, in a database of their own."""
 
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from reconciler.model import errors
-from reconciler.operations.contract import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
-from reconciler.store import connections, migrating, queries
+from reconciler.store import database
 from reconciler.store.contract import NewerStore, StoreFault
 
-PACKAGE = "reconciler.operations"
+# What is kept beside the resources, in a file of its own (`ops.db`), so that a sign-in never waits for a large commit.
+#
+# What is taken from somebody ends their sessions without this file: the store counts it with the person, in the same
+# transaction, and a session counts only with the number that it began with. So nobody is removed later because this
+# file cannot be written, and no session comes back with a file that was not.
+
+
+class SessionRow(NamedTuple):
+    """A browser that is signed in. Instants are RFC 3339, UTC, as everywhere."""
+
+    digest: bytes  # SHA-256 of what its cookie holds
+    user: str  # an id
+    losses: int  # those of the person when it began
+    created_at: str
+    seen_at: str
+    id_token: str  # of the provider, for its own sign-out; empty for a person with a password
+
+    def __repr__(self) -> str:
+        return f"SessionRow(user={self.user!r}, created_at={self.created_at!r})"
+
+
+class NotificationRow(NamedTuple):
+    """A notification that is kept; `body` is JSON, which `reconciler.notifying.keeping` reads and writes."""
+
+    id: str
+    body: bytes
+
+
+class NotificationStatusRow(NamedTuple):
+    """What somebody did with a notification. Of one that they have not looked at there is no row."""
+
+    notification: str
+    user: str
+    status: str
+
+
+class AlertRow(msgspec.Struct, frozen=True, gc=False):
+    """An alert that is still to be sent: to which target, and the body as it is sent at each attempt.
+
+    One look may make 20,000 of them. They refer to nothing that could refer to them, so that the garbage collector,
+    which holds everything up, need not go through them.
+    """
+
+    id: str
+    target: str
+    body: bytes
+    made_at: str
+
+    def __repr__(self) -> str:
+        return f"AlertRow(id={self.id!r}, target={self.target!r})"
+
+
+class Noted(NamedTuple):
+    """What one look changed: rows to put, the ids of notifications to forget with all that people did with them, those
+    of notifications that nobody has read any more, and alerts to send. `targets` are the names of all that alerts go to
+    from now on; None leaves those that are kept.
+    """
+
+    put: Sequence[NotificationRow] = ()
+    forget: Collection[str] = ()
+    unread: Collection[str] = ()
+    alerts: Sequence[AlertRow] = ()
+    targets: Collection[str] | None = None
+
+
+class Operations(Protocol):
+    """The file. Each method raises `StoreFault` (`reconciler.store.contract`) when the disk or SQLite does, and where
+    too much waits to be written.
+    """
+
+    async def flow_key(self) -> bytes:
+        """The key of sealed sign-ins (`reconciler.oidc.flows`), 32 random bytes that were made once."""
+
+    async def sessions(self) -> list[SessionRow]:
+        """Every session, by its age."""
+
+    async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
+        """Keep a new one and forget those with these digests, both or neither, on the disk before this returns."""
+
+    async def remove_sessions(self, digests: Collection[bytes]) -> None:
+        """Forget these, on the disk before this returns."""
+
+    async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
+        """When these were seen last; nobody waits for the disk."""
+
+    async def notifications(self) -> list[NotificationRow]:
+        """Every notification, by its id."""
+
+    async def notification_statuses(self) -> list[NotificationStatusRow]:
+        """What people did with them, by notification and person."""
+
+    async def alerts(self) -> list[AlertRow]:
+        """The alerts that are still to be sent, in the order in which they were made."""
+
+    async def alert_targets(self) -> list[str]:
+        """The names of all that alerts went to when they were noted last, sorted."""
+
+    async def note(self, noted: Noted) -> None:
+        """Keep what a look changed, all of it or nothing, on the disk before this returns."""
+
+    async def put_notification_status(self, row: NotificationStatusRow) -> None:
+        """Keep what somebody did with a notification, in place of what they did before; `unread` removes that. On the
+        disk before this returns.
+        """
+
+    async def remove_alerts(self, ids: Collection[str]) -> None:
+        """Forget alerts that are sent, or given up, on the disk before this returns."""
+
+    async def close(self) -> None:
+        """End with what is under way."""
+
+
+# `ops.db` on SQLite: one connection, and one thread that uses it.
+
+PACKAGE = "reconciler.store.ops_db"
 APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database it is
 WAITING = 1_000  # what waits to be written; more is refused
 FLOW_KEY_BYTES = 32
@@ -35,7 +143,7 @@ class SqliteOperations:
 
     def __init__(self, path: Path) -> None:
         """Open or make the file and bring it to this version. Raises Refused for one that cannot be used."""
-        self._sql = queries.load_queries(PACKAGE)
+        self._sql = database.load_queries(PACKAGE)
         self._connection = _opened(path)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="operations")
         self._waiting = 0
@@ -44,7 +152,7 @@ class SqliteOperations:
         sql = self._sql
 
         def make() -> bytes:
-            with connections.transaction(self._connection, kind="immediate"):
+            with database.transaction(self._connection, kind="immediate"):
                 self._connection.execute(sql["make_fact"], ("flow_key", os.urandom(FLOW_KEY_BYTES)))
                 (key,) = self._connection.execute(sql["fact"], ("flow_key",)).fetchone()
             return bytes(key)
@@ -57,7 +165,7 @@ class SqliteOperations:
 
     async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
         def put() -> None:
-            with connections.transaction(self._connection, kind="immediate"):
+            with database.transaction(self._connection, kind="immediate"):
                 self._remove(without)
                 self._connection.execute(self._sql["insert_session"], row)
 
@@ -65,7 +173,7 @@ class SqliteOperations:
 
     async def remove_sessions(self, digests: Collection[bytes]) -> None:
         def remove() -> None:
-            with connections.transaction(self._connection, kind="immediate"):
+            with database.transaction(self._connection, kind="immediate"):
                 self._remove(digests)
 
         await self._run("written", remove)
@@ -75,8 +183,8 @@ class SqliteOperations:
 
         def touch() -> None:
             with (
-                connections.unsynced(self._connection),
-                connections.transaction(self._connection, kind="immediate"),
+                database.unsynced(self._connection),
+                database.transaction(self._connection, kind="immediate"),
             ):
                 self._connection.executemany(self._sql["touch_session"], rows)
 
@@ -99,7 +207,7 @@ class SqliteOperations:
 
         def note() -> None:
             forgotten = [(one,) for one in sorted(forget)]
-            with connections.transaction(self._connection, kind="immediate"):
+            with database.transaction(self._connection, kind="immediate"):
                 self._connection.executemany(self._sql["put_notification"], noted.put)
                 self._connection.executemany(self._sql["remove_notification"], forgotten)
                 self._connection.executemany(self._sql["remove_notification_statuses"], forgotten)
@@ -115,7 +223,7 @@ class SqliteOperations:
 
     async def put_notification_status(self, row: NotificationStatusRow) -> None:
         def put() -> None:
-            with connections.transaction(self._connection, kind="immediate"):
+            with database.transaction(self._connection, kind="immediate"):
                 if row.status == UNREAD:
                     self._connection.execute(self._sql["remove_notification_status"], row[:2])
                 else:
@@ -125,7 +233,7 @@ class SqliteOperations:
 
     async def remove_alerts(self, ids: Collection[str]) -> None:
         def remove() -> None:
-            with connections.transaction(self._connection, kind="immediate"):
+            with database.transaction(self._connection, kind="immediate"):
                 self._connection.executemany(self._sql["remove_alert"], ((one,) for one in sorted(ids)))
 
         await self._run("written", remove, of=ALERTS)
@@ -146,7 +254,7 @@ class SqliteOperations:
             raise StoreFault("Too many writes of sessions and notifications wait; try again.")
 
         def guarded() -> T:
-            with connections.faults(done, of=of):
+            with database.faults(done, of=of):
                 return work()
 
         self._waiting += 1
@@ -163,11 +271,11 @@ def _opened(path: Path) -> sqlite3.Connection:
     moment. Raises Refused.
     """
     try:
-        connection = connections.open_writer(path)
+        connection = database.open_writer(path)
         try:
-            with connections.faults("migrated"):
-                steps = migrating.migrations(PACKAGE)
-                migrating.migrate(connection, steps=steps, application_id=APPLICATION_ID)
+            with database.faults("migrated"):
+                steps = database.migrations(PACKAGE)
+                database.migrate(connection, steps=steps, application_id=APPLICATION_ID)
                 # It is small, and damage that is found later would be found by whoever signs in.
                 (found,) = connection.execute("pragma quick_check(1)").fetchone()
             if found != "ok":

@@ -1,12 +1,9 @@
-"""What the last commits touched, so that a plan that looked at nothing of it need not be made again.
+"""What a plan read and what commits changed, to detect a conflict.
 
 It is in the memory of the process that writes, on the thread that does. What is not known counts as everything: what
 is older than the last commits, and what another process wrote. So do a suspension and a repository that is released. Of
 what is large, was written ahead, or has no room any more, the project alone is known, and it counts as everything
 there.
-
-Belongs here: what a commit touches, looked up before it is written, and whether a plan outlives the commits since.
-Does not: what a plan looked at (`reading.noting`), how facts are held against each other (`planning.footprints`).
 """
 
 import sqlite3
@@ -19,7 +16,8 @@ import msgspec
 
 from reconciler.model import outcomes
 from reconciler.model.names import Key
-from reconciler.store import parts, queries
+from reconciler.store import database
+from reconciler.store import rows as store_rows
 from reconciler.store.contract import (
     AuditRow,
     ChangeRow,
@@ -107,7 +105,7 @@ class CommitTouches:
         told: Iterator[AuditRow | ChangeRow] = chain(part.audit, part.changed)
         named = [(row.project, row.kind, row.name) for row in rows]
         self._projects |= {project for project, _, _ in named} | {row.project for row in told}
-        self._repositories |= parts.indexed_repositories(part)
+        self._repositories |= store_rows.indexed_repositories(part)
         self._repositories |= {row.repository for row in part.held} | {row.repository for row in part.pruned}
         if self._is_all:
             return
@@ -166,7 +164,7 @@ class CommitTouches:
 
     def _keyed(self, name: str, project: str, keys: Iterable[Key]) -> list[tuple[str, ...]]:
         asked = msgspec.json.encode(list(keys)).decode()
-        return self._connection.execute(queries.load_queries()[name], (project, asked)).fetchall()
+        return self._connection.execute(database.load_queries()[name], (project, asked)).fetchall()
 
 
 def _of_record(record: Record) -> set[str]:

@@ -1,13 +1,10 @@
-"""The chain of the audit: what is hashed of an event, and of a link, which is what one transaction shows. Pure.
-
-Belongs here: bytes and hashes, for whoever writes the chain and whoever verifies it. Does not: rows and statements
-(`events`), looking for what does not fit (`reconciler.auditing.verifying`).
+r"""The hash chain of the audit. Pure.
 
     leaf(event)  = SHA-256 of the event as a JSON array, in the order of `Event`, its salt (base64 or null) last
     content      = SHA-256 of the leaves in the order of their numbers, then of each redaction [event, before, after]
     hash(link)   = SHA-256 of the hash before it, the JSON array [number, events, firstAt, lastAt, address], the content
 
-JSON is written without spaces, in UTF-8; only `"`, `\\` and control characters are escaped. The first link follows 32
+JSON is written without spaces, in UTF-8; only `"`, `\` and control characters are escaped. The first link follows 32
 bytes of zero.
 
 Why an event is hashed by itself: when a secret has to go out of the text of one, its hash stays for the link, and the

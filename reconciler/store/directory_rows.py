@@ -1,7 +1,4 @@
-"""Who may do what, as rows: reading all of it, and writing one change with its audit event.
-
-Belongs here: rows and statements. Does not: the rules (`access.changing`).
-"""
+"""People, memberships, projects and keys as rows."""
 
 import sqlite3
 from collections import defaultdict
@@ -9,16 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.model.directory import Amendment, Directory, Invitation, Key, Project, ProviderIdentity, User
 from reconciler.model.principals import Role, Scope
-from reconciler.store import connections, events, queries
+from reconciler.store import database
+from reconciler.store import rows as store_rows
 from reconciler.store.contract import AuditRow
-from reconciler.store.events import EventGroup
+from reconciler.store.rows import EventGroup
 
 
 def directory(connection: sqlite3.Connection) -> Directory:
     """Everybody, as of one revision. Raises StoreFault."""
-    sql = queries.load_queries()
+    sql = database.load_queries()
     members: dict[str, dict[str, Role]] = defaultdict(dict)
-    with connections.faults("read"), connections.transaction(connection, kind="deferred"):
+    with database.faults("read"), database.transaction(connection, kind="deferred"):
         for project, user, role in connection.execute(sql["all_members"]):
             members[project][user] = Role(role)
         projects = (Project(*row) for row in connection.execute(sql["all_projects"]))
@@ -36,8 +34,8 @@ def directory(connection: sqlite3.Connection) -> Directory:
 
 def amend(connection: sqlite3.Connection, amendment: Amendment, *, audit: AuditRow) -> None:
     """Write one change in one transaction. Raises StoreFault."""
-    sql = queries.load_queries()
-    with connections.faults("written"), connections.transaction(connection, kind="immediate"):
+    sql = database.load_queries()
+    with database.faults("written"), database.transaction(connection, kind="immediate"):
         connection.executemany(sql["put_project"], ((one.name, one.created_at) for one in amendment.projects))
         connection.executemany(sql["remove_user"], ((one.id,) for one in amendment.removed_users))
         connection.executemany(sql["put_user"], map(_user_row, amendment.users))
@@ -56,28 +54,28 @@ def amend(connection: sqlite3.Connection, amendment: Amendment, *, audit: AuditR
 
 def tell(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
     """Write events of what the store itself does not hold. Raises StoreFault."""
-    with connections.faults("written"), connections.transaction(connection, kind="immediate"):
+    with database.faults("written"), database.transaction(connection, kind="immediate"):
         _chain(connection, rows)
 
 
 def _chain(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
     group = EventGroup()
-    events.write_events(connection, group, since=events.ALWAYS, audit=rows)
-    events.close_events(connection, group)
+    store_rows.write_events(connection, group, since=store_rows.ALWAYS, audit=rows)
+    store_rows.close_events(connection, group)
 
 
 def put_auth_type(connection: sqlite3.Connection, auth_type: str) -> None:
     """Record how people sign in. Raises StoreFault."""
-    sql = queries.load_queries()
-    with connections.faults("written"), connections.transaction(connection, kind="immediate"):
+    sql = database.load_queries()
+    with database.faults("written"), database.transaction(connection, kind="immediate"):
         connection.execute(sql["put_auth_type"], (auth_type,))
 
 
 def touch(connection: sqlite3.Connection, used: Mapping[str, str]) -> None:
     """Write when keys were used last, by their ids. Raises StoreFault."""
-    sql = queries.load_queries()
+    sql = database.load_queries()
     rows: Iterable[tuple[str, str]] = ((at, key) for key, at in sorted(used.items()))
-    with connections.faults("written"), connections.transaction(connection, kind="immediate"):
+    with database.faults("written"), database.transaction(connection, kind="immediate"):
         connection.executemany(sql["touch_key"], rows)
 
 

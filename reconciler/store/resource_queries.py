@@ -1,7 +1,4 @@
-"""What readers of resources see: what is stored, what is built in among it, and which of it a selector leaves.
-
-Belongs here: which of two resources of one name is shown, and reading names, labels and raw configurations out of
-stored bodies. Does not: HTTP, SQL, what is built in (`resources.builtins`) and what a selector means.
+"""Lists and single resources for readers: stored and built in.
 
 A point read asks the store first and `built_in` only when there is nothing: what is stored costs no look more.
 """

@@ -1,0 +1,213 @@
+"""SQLite connections, named statements and numbered migrations."""
+
+import contextlib
+import functools
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from reconciler.model.errors import Refused
+from reconciler.store.contract import NewerStore, StoreFault
+
+# Opening the store's file: one connection that writes, any number that read.
+#
+# What SQLite and the disk raise becomes a `StoreFault` here, and nowhere else.
+
+BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
+WAL_LIMIT_BYTES = 64 * 1024 * 1024
+STATEMENTS = 256  # prepared statements kept; there are fewer
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The connection that writes; it makes the file when there is none.
+
+    Only its owner may read the file, since it holds secrets.
+    """
+    with faults("opened", OSError):
+        # Only a file that nobody has open yet: closing any descriptor of a database drops SQLite's own locks on it.
+        if not path.exists():
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        return _connect(
+            f"{path.as_uri()}?mode=rw",
+            "journal_mode = wal",
+            # FULL, since an answer of 202 promises that the change survives a power cut.
+            "synchronous = full",
+            "foreign_keys = on",
+            # What is written over is gone from the file as well: it may be a secret that should not have been there.
+            "secure_delete = on",
+            f"journal_size_limit = {WAL_LIMIT_BYTES}",
+        )
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write."""
+    with faults("opened"):
+        return _connect(f"{path.as_uri()}?mode=ro", "query_only = on")
+
+
+def _connect(uri: str, *pragmas: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS
+    )
+    try:
+        for pragma in (f"busy_timeout = {BUSY_MILLISECONDS}", *pragmas):
+            connection.execute(f"pragma {pragma}").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def faults(done: str, *others: type[Exception], of: str = "store") -> Iterator[None]:
+    """Turn what SQLite raises into a `StoreFault` that says what could not be done, and of what, and `others` too.
+
+    Not every OSError: where a caller's own code runs inside, a broken pipe is no fault of the store.
+    """
+    kinds: tuple[type[Exception], ...] = (sqlite3.Error, *others)
+    try:
+        yield
+    except kinds as cause:
+        raise fault(done, cause, of=of) from cause
+
+
+def fault(done: str, cause: Exception, *, of: str = "store") -> StoreFault:
+    """The `StoreFault` for what SQLite or the disk raised."""
+    why = f"The {of} could not be {done} ({str(cause).rstrip('.')})"
+    if _is_damage(cause):
+        return StoreFault(f"{why}: its file is damaged, or is something else; restore a backup (docs/recovery.md).")
+    return StoreFault(f"{why}; nothing was changed: look at the disk's space and permissions.")
+
+
+def _is_damage(cause: Exception) -> bool:
+    # What the module itself raises has no code. The lower byte is the kind of fault, the others say more of it.
+    code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+@contextlib.contextmanager
+def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is committed meanwhile nobody waits for: the next commit that is waited for has the disk take it as well.
+
+    Outside of transactions.
+    """
+    connection.execute("pragma synchronous = normal")
+    try:
+        yield
+    finally:
+        connection.execute("pragma synchronous = full")
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
+    """`begin` of a kind (`deferred`, `immediate`), then commit; on any exception roll back."""
+    connection.execute(f"begin {kind}")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        # A full disk may have rolled back already, and then there is nothing to roll back.
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+# The statements of `queries.sql`, by name. The file is the one place that holds SQL besides the migrations, here and
+# in `reconciler.operations`.
+
+
+@functools.cache
+def load_queries(package: str = "reconciler.store") -> Mapping[str, str]:
+    """Every named statement of a package's file."""
+    text = (resources.files(package) / "queries.sql").read_text(encoding="utf-8")
+    return parse_queries(text)
+
+
+def parse_queries(text: str) -> dict[str, str]:
+    """Statements by name: each follows a line `-- name: <name>` and ends at its semicolon."""
+    statements: dict[str, str] = {}
+    for name, statement in re.findall(r"^-- name: (\w+)\n(.*?);$", text, flags=re.MULTILINE | re.DOTALL):
+        if name in statements:
+            raise ValueError(f"the statement {name} stands twice")
+        statements[name] = statement
+    return statements
+
+
+# Bringing a file of SQLite to this version: numbered files, applied with their record in one transaction.
+#
+# The sentences are of the store; `ops.db` (`reconciler.operations`) goes the same way and has its own.
+
+APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step; its number is the store's version after it."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def migrations(package: str = "reconciler.store") -> tuple[Migration, ...]:
+    """Every step that ships with this version in a package, in order."""
+    folder = resources.files(package) / "migrations"
+    found = (
+        Migration(number=int(match[1]), name=entry.name, sql=entry.read_text(encoding="utf-8"))
+        for entry in folder.iterdir()
+        if (match := re.fullmatch(r"([0-9]{4})_\w+\.sql", entry.name))
+    )
+    return tuple(sorted(found, key=lambda migration: migration.number))
+
+
+def migrate(
+    connection: sqlite3.Connection, *, steps: tuple[Migration, ...], application_id: int = APPLICATION_ID
+) -> None:
+    """Apply the steps that the store lacks. Raises `NewerStore` when it has more than this version knows,
+    Refused when it is no store at all.
+
+    A process that dies meanwhile leaves the store as it was.
+    """
+    _check_whose(connection, application_id)
+    latest = steps[-1].number
+    present = _version(connection)
+    if present > latest:
+        raise NewerStore(
+            f"The store is of version {present}, and this program knows versions up to {latest}: "
+            "it was written by a later version; install that one, or restore a backup made before the upgrade."
+        )
+    if present < latest:
+        _apply(connection, [step for step in steps if step.number > present], application_id)
+
+
+def _check_whose(connection: sqlite3.Connection, application_id: int) -> None:
+    """Refuse another program's database: ours is empty when new, and says whose it is from the first step on."""
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    if tables and application != application_id:
+        raise Refused("The store's file is another program's database; name another with `store.url`.")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    row: tuple[int] = connection.execute("pragma user_version").fetchone()
+    return row[0]
+
+
+def _apply(connection: sqlite3.Connection, steps: Sequence[Migration], application_id: int) -> None:
+    latest = steps[-1].number
+    script = "\n".join(step.sql for step in steps)
+    record = f"pragma user_version = {latest}; pragma application_id = {application_id};"
+    try:
+        # Together: for each transaction the disk is waited for, and a new store has all steps before it.
+        connection.executescript(f"begin immediate;\n{script}\n{record}\ncommit;")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.rollback()
+        # Another process that opened the store at the same moment may have taken these steps first.
+        if _version(connection) < latest:
+            raise
