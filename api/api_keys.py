@@ -14,7 +14,7 @@ from api import answers, errors, instants, judging, objects, queries
 from api.answers import Empty, Json
 from api.calls import Call
 from api.objects import Members
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.model import directory, ids, principals
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Key
@@ -75,7 +75,7 @@ async def make_key(call: Call, body: Members) -> tuple[Key, str]:
     if Scope.METRICS in key.scopes and not call.principal.organization_admin:
         raise errors.Forbidden("The scope metrics reads what is the whole service's; it takes an organization admin.")
     await call.services.accounts.amend(
-        lambda directory: changing.create_key(directory, key, now=rfc3339(now)),
+        lambda directory: changes.create_key(directory, key, now=rfc3339(now)),
         actor=call.principal.name,
         request=call.request,
     )
@@ -88,7 +88,7 @@ async def end_key(call: Call, identifier: str) -> None:
     if not _is_own(call, key):
         _check_may_manage(call, key.project)
     await call.services.accounts.amend(
-        lambda directory: changing.revoke_key(directory, key), actor=call.principal.name, request=call.request
+        lambda directory: changes.revoke_key(directory, key), actor=call.principal.name, request=call.request
     )
 
 
@@ -98,7 +98,7 @@ def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
     role = body.choice("role", list(Role), required=True)
     scopes = body.choices("scopes", list(Scope))
     is_personal = body.boolean("personal") or False
-    asked = instants.expiry(body, now=now, longest=changing.KEY_LASTS)
+    asked = instants.expiry(body, now=now, longest=changes.KEY_LASTS)
     is_organizations = "project" in body.value and body.value["project"] is None
     project = None if is_organizations else body.text("project")
     if "project" not in body.value:
@@ -113,7 +113,7 @@ def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
         scopes=frozenset(map(Scope, scopes)) if scopes is not None else frozenset({Scope.RESOURCES}),
         created_at=rfc3339(now),
         created_by=call.principal.name,
-        expires_at=instants.instant_text(changing.key_expiry(asked, is_personal=is_personal, now=now)),
+        expires_at=instants.instant_text(changes.key_expiry(asked, is_personal=is_personal, now=now)),
         owner=call.principal.user if is_personal else None,
     )
 
@@ -149,7 +149,7 @@ def _within_reach(call: Call, identifier: str) -> Key:
     for key in _reachable(call):
         if key.id == identifier:
             return key
-    raise changing.Missing(changing.NO_KEY)
+    raise changes.Missing(changes.NO_KEY)
 
 
 def _reachable(call: Call) -> list[Key]:

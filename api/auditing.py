@@ -2,7 +2,7 @@
 after queues.
 
 Belongs here: writing one, with who asked, by which request and from where. Does not: reading them (`audit_events`),
-refused attempts, which are counted (`reconciler.auditing.refusals`).
+refused attempts, which are counted (`reconciler.auth.rate_limits`).
 """
 
 import json

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope
 
 from api.answers import Header
 from api.auth import addresses
-from reconciler.access.sessions import Session
+from reconciler.auth.sessions import Session
 from reconciler.daemon.services import Services
 from reconciler.model import principals
 from reconciler.model.directory import Directory

@@ -23,7 +23,7 @@ from api.auth.authenticating import Authenticator
 from api.calls import State
 from api.errors import Told
 from api.places import RequestPlaces
-from reconciler.auditing import refusals
+from reconciler.auth import rate_limits
 from reconciler.daemon import headers as security
 from reconciler.daemon.connections import WHOLE_ANSWER
 from reconciler.daemon.services import Services
@@ -156,10 +156,10 @@ class Edge:
         """Somebody was refused: the audit has how often, and writes it by itself."""
         state: State = scope["state"]
         principal = state.get("principal")
-        actor = refusals.NOBODY if principal is None else principal.name
+        actor = rate_limits.NOBODY if principal is None else principal.name
         path, named = self.places.of(scope["path"], self.services)
         project = state.get("project") or named
-        self.services.refusals.note(refusals.RefusedAttempt(status, actor, address, path, project))
+        self.services.refusals.note(rate_limits.RefusedAttempt(status, actor, address, path, project))
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, *, is_page: bool) -> None:
         headers: list[Header] = scope["headers"]

@@ -30,13 +30,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from api.answers import Header, Json
-from reconciler.access import changing
+from reconciler.auth import changes
+from reconciler.auth.passwords import Throttled
 from reconciler.delivery import reporting
 from reconciler.delivery.otlp import models
 from reconciler.model import errors
 from reconciler.reading import client
 from reconciler.settings.bounded_io import DiskHangs
-from reconciler.signing_in.passwords import Throttled
 from reconciler.store.contract import Damaged, Moved, StoreFault
 
 logger = logging.getLogger(__name__)
@@ -247,8 +247,8 @@ Answering: TypeAlias = Callable[[Exception, str], Told]
 TABLE: Mapping[type, Answering] = {
     Problem: _problem,
     HTTPException: _http,
-    changing.Missing: partial(_told, status=404),
-    changing.Conflict: partial(_told, status=409),
+    changes.Missing: partial(_told, status=404),
+    changes.Conflict: partial(_told, status=409),
     errors.Refused: partial(_told, status=400),
     client.Busy: _busy,
     client.Overdue: _overdue,

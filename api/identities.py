@@ -8,7 +8,7 @@ from api import answers, errors, objects, queries
 from api.answers import Empty, Json
 from api.calls import Call
 from api.passwords import chosen_password
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.model.directory import Amendment, Directory, User
 from reconciler.model.principals import Principal
 
@@ -81,10 +81,10 @@ def _person(call: Call) -> User:
 
 def _with_password(directory: Directory, before: User, encoded: str) -> Amendment:
     """The change, unless somebody set another password while the present one was compared: that one stays."""
-    user = changing.user(directory, before.name)
+    user = changes.user(directory, before.name)
     if (user.id, user.password) != (before.id, before.password):
         raise _wrong()
-    return changing.change_user(directory, changing.with_password(user, encoded))
+    return changes.change_user(directory, changes.with_password(user, encoded))
 
 
 def _wrong() -> WrongPassword:

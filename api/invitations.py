@@ -10,7 +10,7 @@ from api import answers, errors, instants, objects, queries
 from api.answers import Empty, Json
 from api.calls import Call
 from api.objects import Members
-from reconciler.access import changing, inviting
+from reconciler.auth import changes, invitations
 from reconciler.model import ids
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Invitation
@@ -30,7 +30,7 @@ CLAIMS_DECIDE = (
 async def list_invitations(call: Call) -> Response:
     """GET /v1/projects/{name}/invitations"""
     now = rfc3339(call.services.clock())
-    found = inviting.waiting(call.services.accounts.directory, now=now, project=call.project)
+    found = invitations.waiting(call.services.accounts.directory, now=now, project=call.project)
     return Json(answers.json_array(b"invitations", (json.dumps(_shown(one)).encode() for one in found)))
 
 
@@ -39,11 +39,11 @@ async def create_invitation(call: Call) -> Response:
     queries.none_known(call.query)
     body = await objects.read_object(call, known=MEMBERS)
     now = call.services.clock()
-    code = "" if "email" in body.value else inviting.make_code(os.urandom(inviting.RANDOM_BYTES))
+    code = "" if "email" in body.value else invitations.make_code(os.urandom(invitations.RANDOM_BYTES))
     invitation = _read(body, code, call=call, now=now)
     _check_admits(call)
     await call.services.accounts.amend(
-        lambda directory: inviting.invite(directory, invitation, now=rfc3339(now)),
+        lambda directory: invitations.invite(directory, invitation, now=rfc3339(now)),
         actor=call.principal.name,
         request=call.request,
     )
@@ -56,7 +56,7 @@ async def withdraw_invitation(call: Call) -> Response:
     queries.none_known(call.query)
     project, identifier, now = call.project, call.parameter("id"), rfc3339(call.services.clock())
     await call.services.accounts.amend(
-        lambda directory: inviting.withdraw(directory, project=project, identifier=identifier, now=now),
+        lambda directory: invitations.withdraw(directory, project=project, identifier=identifier, now=now),
         actor=call.principal.name,
         request=call.request,
     )
@@ -76,7 +76,7 @@ def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
         created_at=rfc3339(now),
         created_by=call.principal.name,
         expires_at=rfc3339(until),
-        digest=inviting.code_digest(code),
+        digest=invitations.code_digest(code),
         email=email,
     )
 
@@ -86,17 +86,17 @@ def _email(body: Members) -> str:
     text = body.text("email")
     if text is None:
         return ""
-    email = inviting.invited_address(text)
+    email = invitations.invited_address(text)
     if email is None:
-        body.mistake("email", inviting.EMAIL_RULE)
+        body.mistake("email", invitations.EMAIL_RULE)
     return email or ""
 
 
 def _until(body: Members, *, email: str, now: datetime) -> datetime:
     """When it ends; any instant where a mistake in it was noted."""
     try:
-        return inviting.invitation_expiry(instants.expiry(body, now=now), email=email, now=now)
-    except changing.Invalid as problem:
+        return invitations.invitation_expiry(instants.expiry(body, now=now), email=email, now=now)
+    except changes.Invalid as problem:
         body.mistake("expiry", problem.message.removeprefix("The expiry ").rstrip("."))
         return now
 

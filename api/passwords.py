@@ -1,7 +1,7 @@
 """Passwords in bodies: what a new one must be."""
 
 from api.objects import Members
-from reconciler.access import changing
+from reconciler.auth import changes
 
 
 def chosen_password(body: Members, name: str, *, required: bool = True) -> str:
@@ -10,7 +10,7 @@ def chosen_password(body: Members, name: str, *, required: bool = True) -> str:
     if text is None:
         return ""
     try:
-        changing.check_password(text)
-    except changing.Invalid as problem:
+        changes.check_password(text)
+    except changes.Invalid as problem:
         body.mistake(name, problem.message[0].lower() + problem.message[1:].rstrip("."))
     return text

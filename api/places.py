@@ -1,7 +1,7 @@
 """Which documented path a request is of, and which project its path names: for what is counted of refused requests,
 also of those that no router saw.
 
-Belongs here: matching. Does not: whether somebody may (`judging`), counting (`reconciler.auditing.refusals`).
+Belongs here: matching. Does not: whether somebody may (`judging`), counting (`reconciler.auth.rate_limits`).
 """
 
 import re

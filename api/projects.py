@@ -8,7 +8,7 @@ from starlette.responses import Response
 from api import answers, judging, objects, queries
 from api.answers import Empty, Json
 from api.calls import Call
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Directory, Project
 from reconciler.model.principals import Role
@@ -30,7 +30,7 @@ async def create(call: Call) -> Response:
     body.check()
     at = rfc3339(call.services.clock())
     await call.services.accounts.amend(
-        lambda directory: changing.create_project(directory, name, at=at),
+        lambda directory: changes.create_project(directory, name, at=at),
         actor=call.principal.name,
         request=call.request,
     )
@@ -56,7 +56,7 @@ async def set_member(call: Call) -> Response:
     body.check()
     name, project = call.parameter("user"), call.project
     await call.services.accounts.amend(
-        lambda directory: changing.set_member(directory, project=project, name=name, role=role),
+        lambda directory: changes.set_member(directory, project=project, name=name, role=role),
         actor=call.principal.name,
         request=call.request,
     )
@@ -68,7 +68,7 @@ async def remove_member(call: Call) -> Response:
     queries.none_known(call.query)
     name, project = call.parameter("user"), call.project
     await call.services.accounts.amend(
-        lambda directory: changing.remove_member(directory, project=project, name=name),
+        lambda directory: changes.remove_member(directory, project=project, name=name),
         actor=call.principal.name,
         request=call.request,
     )

@@ -11,7 +11,7 @@ from api.answers import Empty, Json
 from api.calls import Call
 from api.objects import Members
 from api.passwords import chosen_password
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.model import ids
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Amendment, Directory, User
@@ -49,10 +49,10 @@ async def create(call: Call) -> Response:
     if call.services.auth_type == "oidc":
         raise errors.Conflict(BY_PROVIDER)
     if password:
-        new = changing.with_password(new, await call.services.signing_in.encode(password))
+        new = changes.with_password(new, await call.services.signing_in.encode(password))
         judging.again(call)
     await call.services.accounts.amend(
-        lambda directory: changing.create_user(directory, new), actor=call.principal.name, request=call.request
+        lambda directory: changes.create_user(directory, new), actor=call.principal.name, request=call.request
     )
     return _shown(call, new.name, status=201)
 
@@ -70,7 +70,7 @@ async def change(call: Call) -> Response:
     change = _Change(body)
     body.check()
     if password:
-        changing.check_has_password(changing.user(call.services.accounts.directory, name))
+        changes.check_has_password(changes.user(call.services.accounts.directory, name))
     encoded = await call.services.signing_in.encode(password) if password else None
     judging.again(call)
     await call.services.accounts.amend(
@@ -86,7 +86,7 @@ async def remove(call: Call) -> Response:
     queries.none_known(call.query)
     name = call.parameter("name")
     await call.services.accounts.amend(
-        lambda directory: changing.remove_user(directory, name), actor=call.principal.name, request=call.request
+        lambda directory: changes.remove_user(directory, name), actor=call.principal.name, request=call.request
     )
     return Empty(status=204)
 
@@ -100,19 +100,19 @@ class _Change:
 
     def of(self, directory: Directory, name: str, *, password: str | None) -> Amendment:
         """The change of a person as they are now. Raises what `change_user` does."""
-        after = changing.user(directory, name)
+        after = changes.user(directory, name)
         if self.display_name is not None:
             after = replace(after, display_name=self.display_name)
         if self.organization_admin is not None:
             after = replace(after, organization_admin=self.organization_admin)
         if password is not None:
-            after = changing.with_password(after, password)
-        return changing.change_user(directory, after)
+            after = changes.with_password(after, password)
+        return changes.change_user(directory, after)
 
 
 def _shown(call: Call, name: str, *, status: int = 200) -> Response:
     directory = call.services.accounts.directory
-    return Json(answers.json_member(b"user", _encoded(changing.user(directory, name), directory)), status=status)
+    return Json(answers.json_member(b"user", _encoded(changes.user(directory, name), directory)), status=status)
 
 
 def _encoded(user: User, directory: Directory) -> bytes:

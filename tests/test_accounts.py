@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.access import changing
-from reconciler.accounts import Accounts, Decide
+from reconciler.auth import changes
+from reconciler.auth.accounts import Accounts, Decide
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.principals import Role
 from reconciler.store.contract import StoreFault
@@ -62,7 +62,7 @@ def events(folder: Path) -> list[tuple[str | None, ...]]:
 
 
 def removing(name: str) -> Decide:
-    return lambda directory: changing.remove_user(directory, name)
+    return lambda directory: changes.remove_user(directory, name)
 
 
 async def test_what_changes_nothing_is_written_nowhere(accounts: Accounts, tmp_path: Path) -> None:
@@ -76,10 +76,10 @@ async def test_whoever_loses_a_role_has_that_counted_in_memory_and_in_the_store(
 ) -> None:
     for role in (Role.VIEWER, Role.ADMIN):
         await accounts.amend(
-            partial(changing.set_member, project="payments", name="una", role=role), actor="user:root", request="R1"
+            partial(changes.set_member, project="payments", name="una", role=role), actor="user:root", request="R1"
         )
     await accounts.amend(
-        partial(changing.remove_member, project="payments", name="una"), actor="user:root", request="R1"
+        partial(changes.remove_member, project="payments", name="una"), actor="user:root", request="R1"
     )
     losses = {name: user.losses for name, user in accounts.directory.users.items() if user.losses}
     assert (losses, await store.directory()) == ({"una": 2}, accounts.directory)
@@ -104,7 +104,7 @@ async def test_a_change_is_in_the_log_once_and_the_use_of_a_key_is_not(
     await accounts.amend(removing("una"), actor="user:root", request="R1")
     assert accounts.holder(directories.text(1)) is not None
     await accounts.touch()
-    with pytest.raises(changing.Conflict):
+    with pytest.raises(changes.Conflict):
         await accounts.amend(removing("root"), actor="user:root", request="R2")
     [line] = caplog.records
     assert line.getMessage() == 'user:root removed User una (organizationAdmin: false; roles: {"payments": "user"}).'
@@ -113,7 +113,7 @@ async def test_a_change_is_in_the_log_once_and_the_use_of_a_key_is_not(
 
 async def test_what_is_refused_changes_nothing(accounts: Accounts, store: SqliteStore) -> None:
     before = accounts.directory
-    with pytest.raises(changing.Conflict):
+    with pytest.raises(changes.Conflict):
         await accounts.amend(removing("root"), actor="user:root", request="R1")
     assert (accounts.directory, await store.directory()) == (before, before)
 
@@ -142,7 +142,7 @@ async def test_changes_that_come_together_are_decided_one_after_the_other(accoun
     def decide(name: str) -> Decide:
         def one(directory: Directory) -> Amendment:
             seen.append(directory)
-            return changing.remove_user(directory, name)
+            return changes.remove_user(directory, name)
 
         return one
 
@@ -156,7 +156,7 @@ async def test_a_key_is_recognised_until_it_expires_or_is_revoked(accounts: Acco
     watch.time += timedelta(days=1)
     assert accounts.holder(text) is None
     watch.time -= timedelta(days=1)
-    await accounts.amend(lambda present: changing.revoke_key(present, KEY), actor="user:root", request="R1")
+    await accounts.amend(lambda present: changes.revoke_key(present, KEY), actor="user:root", request="R1")
     assert accounts.holder(text) is None
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.access import changing, passwords
-from reconciler.access.attempts import PER_PAIR, SECONDS
-from reconciler.accounts import Accounts
-from reconciler.signing_in.passwords import AT_ONCE, REMEMBERED_SECONDS, WAITING, SigningIn, Throttled
+from reconciler.auth import changes, passwords
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.passwords import AT_ONCE, PER_PAIR, REMEMBERED_SECONDS, SECONDS, WAITING, SigningIn, Throttled
 from reconciler.store.sqlite import SqliteStore
 from tests.access import directories
 from tests.store.contract_access import amend, whole
@@ -50,8 +49,8 @@ def door(accounts: Accounts, stopwatch: Stopwatch) -> SigningIn:
 
 
 async def give_password(accounts: Accounts, password: str) -> None:
-    una = changing.with_password(accounts.directory.users["una"], passwords.encode_password(password))
-    await accounts.amend(lambda directory: changing.change_user(directory, una), actor="user:root", request="R")
+    una = changes.with_password(accounts.directory.users["una"], passwords.encode_password(password))
+    await accounts.amend(lambda directory: changes.change_user(directory, una), actor="user:root", request="R")
 
 
 async def name_of(door: SigningIn, name: str, password: str, address: str = "192.0.2.1") -> str | None:
@@ -98,14 +97,14 @@ async def test_a_new_password_ends_the_old_one_at_once(door: SigningIn, accounts
 
 async def test_whoever_was_removed_signs_in_no_more(door: SigningIn, accounts: Accounts) -> None:
     await name_of(door, "una", PASSWORD)
-    await accounts.amend(lambda directory: changing.remove_user(directory, "una"), actor="user:root", request="R")
+    await accounts.amend(lambda directory: changes.remove_user(directory, "una"), actor="user:root", request="R")
     assert await name_of(door, "una", PASSWORD) is None
 
 
 async def test_a_role_that_changes_is_another_role_at_the_next_request(door: SigningIn, accounts: Accounts) -> None:
     await name_of(door, "una", PASSWORD)
     await accounts.amend(
-        lambda directory: changing.remove_member(directory, project="payments", name="una"),
+        lambda directory: changes.remove_member(directory, project="payments", name="una"),
         actor="user:root",
         request="R",
     )

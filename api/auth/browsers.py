@@ -1,7 +1,7 @@
 """Who asks with a browser: the session that its cookie means, and the person whose it is.
 
 Belongs here: from headers to somebody signed in, for the interface and for the pages alike. Does not: cookies' form
-(`cookies`), when a session is over (`reconciler.signing_in.sessions`), what the person may do.
+(`cookies`), when a session is over (`reconciler.auth.sessions`), what the person may do.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from api.answers import Header
 from api.auth import cookies
-from reconciler.access.sessions import Session
+from reconciler.auth.sessions import Session
 from reconciler.daemon.services import Services
 from reconciler.model.directory import Directory
 from reconciler.model.principals import Principal

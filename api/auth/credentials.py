@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from api import errors
 from api.answers import Header
-from reconciler.access import inviting
+from reconciler.auth import invitations
 from reconciler.model import directory
 
 IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
@@ -67,7 +67,7 @@ def refuse_in_path(path: str) -> None:
     """Raise `BadRequest` for a key or an invitation code of ours in the path of a URL."""
     if directory.KEY_MARK in path and directory.holds_key(path):
         raise errors.BadRequest(IN_A_URL)
-    if inviting.MARK in path and inviting.holds_code(path):
+    if invitations.MARK in path and invitations.holds_code(path):
         raise errors.BadRequest(CODE_IN_A_URL)
 
 
@@ -83,7 +83,7 @@ def refuse_in_query(query: bytes, *, service_key: bytes) -> None:
     text = unquote_to_bytes(query).decode("latin-1")
     if is_named or (is_service_key and service_key) or directory.holds_key(text):
         raise errors.BadRequest(IN_A_URL)
-    if inviting.holds_code(text):
+    if invitations.holds_code(text):
         raise errors.BadRequest(CODE_IN_A_URL)
 
 

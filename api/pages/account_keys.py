@@ -13,7 +13,7 @@ from api.objects import Members
 from api.pages.forms import Form
 from api.pages.mistakes import Mistake
 from api.pages.shown import ShownPart
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Key, is_expired
 from reconciler.model.principals import Permission, Role, Scope
@@ -25,7 +25,7 @@ EXPIRIES = (
     ("720h", "in 30 days"),
     ("2160h", "in 90 days"),
     ("8760h", "in 365 days"),
-    ("", f"in {changing.KEY_LASTS.days} days; a key of your own never"),
+    ("", f"in {changes.KEY_LASTS.days} days; a key of your own never"),
 )
 OWN = "own"  # what the form says of a personal key
 SCOPES = {
@@ -99,7 +99,7 @@ async def make_form_key(call: Call, wanted: AskedKey) -> tuple[Key, str]:
     """The new key, and its text. Raises Mistaken, `NotFound`, `Forbidden`."""
     try:
         return await api_keys.make_key(call, _Fields(wanted))
-    except (changing.Invalid, changing.Conflict) as problem:
+    except (changes.Invalid, changes.Conflict) as problem:
         raise Mistaken(Mistake("key-name", problem.message)) from None
 
 

@@ -16,9 +16,9 @@ from api.pages.account_keys import AskedKey
 from api.pages.mistakes import Mistake
 from api.pages.rendering import Elsewhere, Page, page
 from api.pages.shown import ShownPart
-from reconciler.access import changing, sent_forms
+from reconciler.auth import changes, rate_limits
+from reconciler.auth.sessions import SessionGone
 from reconciler.model.directory import User
-from reconciler.signing_in.sessions import SessionGone
 
 MOST_SHOWN = 200  # projects: the page of an admin of thousands stays one that can be read
 DONE = {
@@ -51,7 +51,7 @@ async def make_key(call: Call) -> Response:
     visitors.require(call)
     form = await forms.read_form(call)
     asked, once = account_keys.read_asked(form), form.text("once")
-    if not sent_forms.is_form_token(once):
+    if not rate_limits.is_form_token(once):
         raise errors.BadRequest(NO_VALUE)
     if not call.services.sent_forms.take(call.principal.name, once):
         return Elsewhere(f"{paths.ACCOUNT}?done=sent")
@@ -109,8 +109,8 @@ async def _replace_password(call: Call, form: forms.Form) -> None:
     """Raises _Wrong, and what `identities.replace_password` does."""
     new = form.text("newPassword")
     try:
-        changing.check_password(new)
-    except changing.Invalid as problem:
+        changes.check_password(new)
+    except changes.Invalid as problem:
         raise _Wrong("new-password", problem.message) from None
     if form.text("repeated") != new:
         raise _Wrong("repeated-password", "The new password is not the same both times.")
@@ -136,10 +136,10 @@ def _page(call: Call, *, done: str = "", asked: AskedKey | None = None, mistakes
         choices=choices,
         own=account_keys.OWN,
         values=asked or account_keys.at_first(choices),
-        once=sent_forms.form_token(os.urandom(sent_forms.RANDOM_BYTES)),
+        once=rate_limits.form_token(os.urandom(rate_limits.RANDOM_BYTES)),
         has_password=call.services.auth_type == "local" and user is not None and user.password is not None,
         username="" if user is None else user.name,
-        shortest=changing.SHORTEST_PASSWORD,
+        shortest=changes.SHORTEST_PASSWORD,
     )
 
 

@@ -1,6 +1,6 @@
 """`/invitation`: a code that somebody was given, taken along through the provider.
 
-Belongs here: the form. Does not: what a code admits to (`reconciler.access.admitting`), making them.
+Belongs here: the form. Does not: what a code admits to (`reconciler.auth.admission`), making them.
 """
 
 from starlette.responses import Response
@@ -11,8 +11,8 @@ from api.pages import forms, pacing, paths
 from api.pages.mistakes import Mistake
 from api.pages.provider import leave_for_provider, unusable
 from api.pages.rendering import Page, page
-from reconciler.access import inviting
-from reconciler.oidc import faults
+from reconciler.auth import invitations
+from reconciler.auth.oidc import discovery
 
 NO_CODE = "This is no invitation code: it begins with rci_ and has 47 characters."
 
@@ -30,11 +30,11 @@ async def use_invitation(call: Call) -> Response:
     form = await forms.read_form(call)
     pacing.check_pace(call, paths.INVITATION)
     code = form.text("code").strip()
-    if inviting.code_digest(code) is None:
+    if invitations.code_digest(code) is None:
         return _invitation_form(Mistake("code", NO_CODE))
     try:
         place, cookie = await leave_for_provider(call, back=paths.ACCOUNT, invitation=code)
-    except (faults.ProviderUnreachable, faults.ProviderUnfit) as problem:
+    except (discovery.ProviderUnreachable, discovery.ProviderUnfit) as problem:
         return unusable(call, problem)
     # A redirect of a form would count as one to the provider, which `form-action` of these pages forbids.
     sentence = "Your invitation counts when the provider has signed you in."

@@ -12,7 +12,7 @@ from api.calls import Call
 from api.pages import forms, paths, visitors
 from api.pages.failures import FailureLink
 from api.pages.rendering import Elsewhere, page
-from reconciler.access.sessions import Session
+from reconciler.auth.sessions import Session
 from reconciler.store.contract import StoreFault
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """`/sign-in`: a name and a password, where people have one (`auth.type: local`).
 
 Belongs here: the form and the session that follows. Does not: comparing passwords and slowing down whoever guesses
-(`reconciler.signing_in.passwords`).
+(`reconciler.auth.passwords`).
 """
 
 from starlette.responses import Response
@@ -12,8 +12,8 @@ from api.calls import Call
 from api.pages import forms, pacing, paths, provider, visitors
 from api.pages.mistakes import Mistake
 from api.pages.rendering import Elsewhere, Page, page
-from reconciler.oidc import flows
-from reconciler.signing_in.sessions import SessionGone
+from reconciler.auth.oidc import flows
+from reconciler.auth.sessions import SessionGone
 
 WRONG = "The name or the password is wrong."
 CHANGED = "Your access was changed while you signed in; sign in once more."

@@ -1,7 +1,7 @@
 """How often pages that cost something may be asked for from one address, by whoever is unknown.
 
-Belongs here: which page has which pace. Does not: counting (`reconciler.access.paces`), passwords, whose failures are
-counted by name as well (`reconciler.signing_in.passwords`).
+Belongs here: which page has which pace. Does not: counting (`reconciler.auth.rate_limits`), passwords, whose failures are
+counted by name as well (`reconciler.auth.passwords`).
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from api import errors
 from api.calls import Call
 from api.pages import paths
-from reconciler.access.paces import RateLimit
+from reconciler.auth.rate_limits import RateLimit
 
 PACES: Mapping[str, RateLimit] = {
     paths.PROVIDER: RateLimit(burst=60, seconds=1.0),  # an office that comes to work behind one address

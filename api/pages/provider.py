@@ -1,7 +1,7 @@
 """`/oidc/sign-in` and `/oidc/redirect`: through the provider and back, where people sign in there (`auth.type: oidc`).
 
 Belongs here: the cookie that carries the way, and a page for each way that it ends. Does not: the protocol
-(`reconciler.oidc`), who is let in (`reconciler.access.admitting`).
+(`reconciler.oidc`), who is let in (`reconciler.auth.admission`).
 
 What goes wrong is told in one sentence to the person, and to the operator in the log, under the same id.
 """
@@ -19,12 +19,12 @@ from api.calls import Call
 from api.pages import pacing, paths, visitors
 from api.pages.failures import ACCOUNT, FailureLink
 from api.pages.rendering import Elsewhere, Page, page
-from reconciler.access import profiles
-from reconciler.access.admitting import AdmissionReason, NotAdmitted
+from reconciler.auth import admission
+from reconciler.auth.admission import AdmissionReason, NotAdmitted
+from reconciler.auth.oidc import discovery, flows, provider
+from reconciler.auth.oidc.flows import Flow
 from reconciler.model.directory import ProvedIdentity
 from reconciler.model.errors import ReconcilerError
-from reconciler.oidc import callbacks, faults, flows
-from reconciler.oidc.flows import Flow
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ async def lead_to_provider(call: Call, *, back: str) -> Response:
     pacing.check_pace(call, paths.PROVIDER)
     try:
         place, cookie = await leave_for_provider(call, back=back)
-    except (faults.ProviderUnreachable, faults.ProviderUnfit) as problem:
+    except (discovery.ProviderUnreachable, discovery.ProviderUnfit) as problem:
         return unusable(call, problem)
     return Elsewhere(place, headers=(cookie,))
 
@@ -86,17 +86,17 @@ async def come_back(call: Call) -> Response:
     sealed = cookies.read_cookie(call.scope["headers"], jar.flow)
     flow = flows.open_flow(sealed, key=services.flow_key, now=services.clock().timestamp()) if sealed else None
     callback = _parameters(call.query)
-    if flow is None or not callbacks.is_callback_of(callback, flow):
+    if flow is None or not provider.is_callback_of(callback, flow):
         return _of_another_way(call)
     try:
         return await _enter(call, flow, callback)
-    except faults.NotProved as problem:
+    except discovery.NotProved as problem:
         log.info("A sign-in proved nobody: %s", problem.message, extra={"fields": {"request": call.request}})
         return _not_proved(call, (problem.message,))
-    except faults.Declined as problem:
+    except discovery.Declined as problem:
         log.info("The provider signed nobody in: %s", problem.told, extra={"fields": {"request": call.request}})
         return _message(call, 403, "You are not signed in", (problem.message,), links=(AGAIN,))
-    except (faults.ProviderUnreachable, faults.ProviderUnfit) as problem:
+    except (discovery.ProviderUnreachable, discovery.ProviderUnfit) as problem:
         return unusable(call, problem)
 
 
@@ -139,7 +139,7 @@ async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted
     elsewhere = await call.services.provider.end_session(id_token=proved.id_token)
     if elsewhere is not None:
         links.append(FailureLink(elsewhere, ANOTHER))
-    came_as = f"You came as {profiles.user_name(proved, taken=())}."
+    came_as = f"You came as {admission.user_name(proved, taken=())}."
     return _message(call, 403, "No access yet", (refusal.message, came_as), links=tuple(links))
 
 
@@ -164,7 +164,7 @@ def unusable(call: Call, problem: ReconcilerError) -> Page:
     """The provider does not answer, or is not fit for use; the log has why, and the page the id to find it by."""
     asking = f"Tell whoever runs this service: its log has the cause under the id {call.request}."
     fields = {"fields": {"request": call.request}}
-    if isinstance(problem, faults.ProviderUnfit):
+    if isinstance(problem, discovery.ProviderUnfit):
         log.error("Nobody can sign in: %s", problem.message, extra=fields)
         return _message(call, 500, "Something went wrong", ("The provider cannot be used.", asking), links=(ACCOUNT,))
     log.warning("Somebody could not sign in: %s", problem.message, extra=fields)

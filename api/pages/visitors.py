@@ -8,7 +8,7 @@ from api import errors, queries
 from api.auth import authenticating, browsers, cookies
 from api.auth.cookies import Cookies
 from api.calls import Call
-from reconciler.oidc import flows
+from reconciler.auth.oidc import flows
 
 GONE = "You are not signed in any more, and nothing was changed."
 

@@ -9,7 +9,7 @@ import logging
 from datetime import timedelta
 from typing import Protocol
 
-from reconciler.auditing.refusals import RefusedAttempts
+from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
 from reconciler.schedules import Schedules

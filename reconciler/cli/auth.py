@@ -1,6 +1,6 @@
 """`reconciler auth explain`: what claims would grant, and by which rule, without a service and without signing in.
 
-Belongs here: reading the claims, and how the decision is shown. Does not: the rules (`reconciler.access.claims`), a
+Belongs here: reading the claims, and how the decision is shown. Does not: the rules (`reconciler.auth.claims`), a
 token's signature: nothing here is proved, and nobody is let in.
 """
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from reconciler.access import claim_names, claims
-from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.auth import claims
+from reconciler.auth.claims import ClaimNames, GrantedRoles, UnreadableClaims
 from reconciler.cli import exits, hidden, output, tables
 from reconciler.cli.lazy import OrderedGroup
 from reconciler.model import documents as model_documents
@@ -105,7 +105,7 @@ def _settings(config: Path | None) -> tuple[ClaimNames, bool]:
     # Otherwise the settings of a provider would have to be whole, with the client's secret, which none of this needs.
     loaded = loading.load(config=config, environment=os.environ, overrides={"auth.type": "local"})
     oidc = loaded.settings.auth.oidc
-    return claim_names.claim_names(oidc.custom_claims), oidc.disable_invitations
+    return claims.claim_names(oidc.custom_claims), oidc.disable_invitations
 
 
 def _shown_claims(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> str:

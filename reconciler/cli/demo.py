@@ -36,7 +36,7 @@ POLL_SECONDS = 0.1
 COPIED_FILES = 10_000  # a demonstration, not an import
 SHOWN_BYTES = 500  # of what arrives in one request
 TOLD_BY_THE_NARRATOR = "reconciler.reconciling"  # what becomes of each commit; in a service the log alone says it
-ACCESS = "reconciler.accounts"
+ACCESS = "reconciler.auth.accounts"
 FIRST_ADMIN = "reconciler.daemon.first_admin"  # somebody to sign in as, where the demonstration's key does
 IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
 

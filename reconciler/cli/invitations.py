@@ -2,7 +2,7 @@
 
 import click
 
-from reconciler.access import inviting
+from reconciler.auth import invitations
 from reconciler.cli import choosing, connecting, output, tables, words
 from reconciler.cli.answers import answer_objects, answer_text
 from reconciler.cli.form_option import form_option
@@ -63,7 +63,7 @@ def create_invitation(session: Session, *, role: str, email: str | None, expiry:
 @connected
 def revoke(session: Session, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
     """Revoke the invitation ID, as `invitation list` shows it: it admits nobody from now on."""
-    if id.startswith(inviting.MARK):  # a code, or its beginning: it must not be printed, nor stand in a URL
+    if id.startswith(invitations.MARK):  # a code, or its beginning: it must not be printed, nor stand in a URL
         raise Refused(NO_ID)
     with connecting.everywhere(session) as client:
         project = choosing.chosen_project(client, session)

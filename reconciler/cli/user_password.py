@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.cli import connecting, hidden, output
 from reconciler.cli.client import Client
 from reconciler.cli.sessions import Session, connected
@@ -48,7 +48,7 @@ def new(name: str, file: Path | None) -> str:
         found = hidden.ask_hidden_text(f"New password of {name}", otherwise=NOBODY, twice=True)
     else:
         found = hidden.read_hidden(file, hidden.PASSWORD)
-    changing.check_password(found)
+    changes.check_password(found)
     return found
 
 

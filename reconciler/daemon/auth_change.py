@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from reconciler.accounts import Accounts
+from reconciler.auth.accounts import Accounts
 from reconciler.model import errors
 from reconciler.model.directory import Amendment, Audited, Directory
 from reconciler.store.contract import Store

@@ -11,12 +11,12 @@ import secrets
 import stat
 from pathlib import Path
 
-from reconciler.access import changing, passwords
-from reconciler.accounts import Accounts
+from reconciler.auth import changes, passwords
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.passwords import SigningIn
 from reconciler.model import errors, ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import User
-from reconciler.signing_in.passwords import SigningIn
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ async def ensure_first_admin(accounts: Accounts, signing_in: SigningIn, *, state
         organization_admin=True,
         password=await signing_in.encode(password),
     )
-    await accounts.amend(lambda directory: changing.create_user(directory, new), actor="system", request=None)
+    await accounts.amend(lambda directory: changes.create_user(directory, new), actor="system", request=None)
     log.warning(
         "There was no organization admin: %s was created with the password in %s; change it with "
         "`reconciler user password`, and the service removes the file.",
@@ -105,7 +105,7 @@ def _read(path: Path) -> str | None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        return os.read(descriptor, changing.LONGEST_PASSWORD).decode("utf-8", "replace").strip()
+        return os.read(descriptor, changes.LONGEST_PASSWORD).decode("utf-8", "replace").strip()
     except OSError:
         return None
     finally:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from reconciler.accounts import Accounts
 from reconciler.applying import Applier
+from reconciler.auth.accounts import Accounts
 from reconciler.daemon import delivering, leftovers
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.http_client import HttpClient

@@ -15,11 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
-from reconciler.access.sessions import SessionLifetimes
-from reconciler.accounts import Accounts
 from reconciler.applying import Applier, ApplyLimits
 from reconciler.auditing.keeping import AuditUpkeep
-from reconciler.auditing.refusals import RefusedAttempts
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.passwords import SigningIn
+from reconciler.auth.rate_limits import RefusedAttempts
+from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.daemon import auth_change, certificates, delivering, following, headers, notifying, systemd
 from reconciler.daemon.delivering import Delivering
 from reconciler.daemon.ending import ShutdownDeadline
@@ -36,15 +37,13 @@ from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
 from reconciler.reviewing.asking import Reviewing
 from reconciler.settings.models import Settings
-from reconciler.signing_in.passwords import SigningIn
-from reconciler.signing_in.sessions import Sessions
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from reconciler.upkeep import databases, upgrading
 
 if TYPE_CHECKING:
-    from reconciler.oidc.provider import Provider
-    from reconciler.signing_in.people import People
+    from reconciler.auth.oidc.provider import Provider
+    from reconciler.auth.people import People
 
 OPERATIONS = "ops.db"  # in the state directory
 

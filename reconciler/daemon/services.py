@@ -6,11 +6,11 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from reconciler.access.paces import RateLimits
-from reconciler.access.sent_forms import SentForms
-from reconciler.accounts import Accounts
 from reconciler.applying import Applier
-from reconciler.auditing.refusals import RefusedAttempts
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.passwords import SigningIn
+from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
+from reconciler.auth.sessions import Sessions
 from reconciler.daemon import headers
 from reconciler.daemon.headers import Header
 from reconciler.delivery.intake import IntakeRoom, RecordRates
@@ -22,13 +22,11 @@ from reconciler.model.principals import Actor, Principal
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
 from reconciler.reviewing.asking import Reviewing
-from reconciler.signing_in.passwords import SigningIn
-from reconciler.signing_in.sessions import Sessions
 from reconciler.store.contract import Store
 
 if TYPE_CHECKING:  # what only sign-in through a provider needs is not loaded without one
-    from reconciler.oidc.provider import Provider
-    from reconciler.signing_in.people import People
+    from reconciler.auth.oidc.provider import Provider
+    from reconciler.auth.people import People
 
 
 class Repositories(Protocol):

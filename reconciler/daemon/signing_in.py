@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from reconciler.access.admitting import AdmissionPolicy
-from reconciler.access.claim_names import claim_names
-from reconciler.accounts import Accounts
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.admission import AdmissionPolicy
+from reconciler.auth.claims import claim_names
+from reconciler.auth.oidc.discovery import ProviderUnfit, ProviderUnreachable
+from reconciler.auth.oidc.provider import Provider, ProviderConfiguration
+from reconciler.auth.people import People
+from reconciler.auth.sessions import Sessions
 from reconciler.model import clock
 from reconciler.model.clock import Clock
 from reconciler.model.errors import Refused
-from reconciler.oidc.faults import ProviderUnfit, ProviderUnreachable
-from reconciler.oidc.provider import Provider, ProviderConfiguration
 from reconciler.settings.models import Settings
-from reconciler.signing_in.people import People
-from reconciler.signing_in.sessions import Sessions
 
 log = logging.getLogger(__name__)
 

@@ -85,7 +85,7 @@ class Operations(Protocol):
     """
 
     async def flow_key(self) -> bytes:
-        """The key of sealed sign-ins (`reconciler.oidc.flows`), 32 random bytes that were made once."""
+        """The key of sealed sign-ins (`reconciler.auth.oidc.flows`), 32 random bytes that were made once."""
 
     async def sessions(self) -> list[SessionRow]:
         """Every session, by its age."""

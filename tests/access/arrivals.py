@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from reconciler.access import inviting
-from reconciler.access.admitting import Admission, AdmissionPolicy, Arrival
-from reconciler.access.claims import ClaimNames
+from reconciler.auth import invitations
+from reconciler.auth.admission import Admission, AdmissionPolicy, Arrival
+from reconciler.auth.claims import ClaimNames
 from reconciler.model.directory import Directory, Invitation, ProvedIdentity, ProviderIdentity, User, amended
 from reconciler.model.principals import Role
 from tests.access import directories
@@ -46,7 +46,7 @@ def directory(*invitations: Invitation) -> Directory:
 
 def code(number: int) -> str:
     """A code, another one for each number."""
-    return inviting.make_code(number.to_bytes(inviting.RANDOM_BYTES, "little"))
+    return invitations.make_code(number.to_bytes(invitations.RANDOM_BYTES, "little"))
 
 
 def invitation(
@@ -67,7 +67,7 @@ def invitation(
         created_at=directories.AT,
         created_by=created_by,
         expires_at=expires_at,
-        digest=inviting.code_digest(code) if code else None,
+        digest=invitations.code_digest(code) if code else None,
         email=email,
     )
 

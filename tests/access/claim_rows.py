@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reconciler.access.claim_rules import ClaimRule
-from reconciler.access.claims import ClaimNames
+from reconciler.auth.claims import ClaimNames, ClaimRule
 from reconciler.model.principals import Role
 
 ADMIN, USER, VIEWER = Role

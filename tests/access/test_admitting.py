@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.access import admitting, changing
-from reconciler.access.admitting import AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
+from reconciler.auth import admission as auth_admission
+from reconciler.auth import changes
+from reconciler.auth.admission import AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
 from reconciler.model.directory import (
     Amendment,
     Audited,
@@ -296,10 +297,10 @@ def test_whoever_comes_has_what_the_rule_says(name: str) -> None:
     row = ROWS[name]
     if isinstance(row.then, AdmissionReason):
         with pytest.raises(NotAdmitted) as refusal:
-            admitting.admit(row.there, row.who, row.policy)
+            auth_admission.admit(row.there, row.who, row.policy)
         assert refusal.value.why is row.then
         return
-    admission = admitting.admit(row.there, row.who, row.policy)
+    admission = auth_admission.admit(row.there, row.who, row.policy)
     written = arrivals.after(row.there, admission)
     person = written.person(row.who.proved.identity)
     assert person is not None
@@ -310,7 +311,7 @@ def test_whoever_comes_has_what_the_rule_says(name: str) -> None:
 
 def test_whoever_loses_everything_is_written_down_and_turned_away() -> None:
     there = arrivals.directory()
-    admission = admitting.admit(there, arrival("una"), CLAIMS_DECIDE)
+    admission = auth_admission.admit(there, arrival("una"), CLAIMS_DECIDE)
     assert admission.refused is not None
     assert admission.refused.why is AdmissionReason.GRANTED_NOTHING
     assert admission.amendment is not None
@@ -318,11 +319,11 @@ def test_whoever_loses_everything_is_written_down_and_turned_away() -> None:
     [told] = admission.told
     assert told.startswith("una signs in and is now no member of payments any more. Nothing is granted: ")
     with pytest.raises(NotAdmitted):  # and then there is nothing to write
-        admitting.admit(arrivals.after(there, admission), arrival("una"), CLAIMS_DECIDE)
+        auth_admission.admit(arrivals.after(there, admission), arrival("una"), CLAIMS_DECIDE)
 
 
 def test_an_organization_admin_of_several_who_is_granted_nothing_goes_as_well() -> None:
-    admission = admitting.admit(TWO_ADMINS, arrival("root"), CLAIMS_DECIDE)
+    admission = auth_admission.admit(TWO_ADMINS, arrival("root"), CLAIMS_DECIDE)
     assert admission.refused is not None
     written = arrivals.after(TWO_ADMINS, admission)
     assert (written.users["root"].organization_admin, written.roles_of(written.users["root"])) == (False, {})
@@ -332,7 +333,7 @@ def test_an_organization_admin_of_several_who_is_granted_nothing_goes_as_well() 
 def test_the_audit_says_what_changed_and_by_which_rule_and_nothing_of_the_person() -> None:
     there = with_invitations(BY_CODE, BY_ADDRESS)
     who = arrival(code=code(1), name="Noa Person", **VERIFIED)
-    admission = admitting.admit(there, who, POLICY)
+    admission = auth_admission.admit(there, who, POLICY)
     assert admission.amendment is not None
     detail = {
         "by": ["payments: user, invitation I1 by a code.", "payments: viewer, invitation I2 by an e-mail address."],
@@ -350,7 +351,7 @@ def test_the_audit_says_what_changed_and_by_which_rule_and_nothing_of_the_person
 
 
 def test_the_first_person_is_named_after_what_the_token_says() -> None:
-    admission = admitting.admit(EMPTY, arrival(name="  Noa\x1b Person ", **VERIFIED), POLICY)
+    admission = auth_admission.admit(EMPTY, arrival(name="  Noa\x1b Person ", **VERIFIED), POLICY)
     user = arrivals.known("noa", organization_admin=True)
     named = replace(user, name="noa@example.com", display_name="Noa Person", email="noa@example.com")
     detail = {
@@ -368,15 +369,15 @@ def test_the_first_person_is_named_after_what_the_token_says() -> None:
 
 def test_what_a_provider_calls_somebody_is_taken_over_at_each_sign_in_and_their_name_stays() -> None:
     there = arrivals.directory()
-    admission = admitting.admit(there, arrival("una", name="Una", **VERIFIED), POLICY)
+    admission = auth_admission.admit(there, arrival("una", name="Una", **VERIFIED), POLICY)
     assert admission.amendment is not None
     una = replace(there.users["una"], display_name="Una", email="noa@example.com")
     detail = {"by": [], "displayName": "changed", "email": "changed"}
     assert admission.amendment == Amendment(Audited("configured", "User", "una", detail=detail), users=(una,))
     assert admission.told == ()
     again = arrivals.after(there, admission)
-    assert admitting.admit(again, arrival("una", name="Una", **VERIFIED), POLICY).amendment is None
-    gone = admitting.admit(again, arrival("una"), POLICY).amendment  # nobody vouches for the address any more
+    assert auth_admission.admit(again, arrival("una", name="Una", **VERIFIED), POLICY).amendment is None
+    gone = auth_admission.admit(again, arrival("una"), POLICY).amendment  # nobody vouches for the address any more
     assert gone is not None
     assert gone.users == (replace(una, email=""),)
 
@@ -385,16 +386,16 @@ def test_projects_that_do_not_exist_are_skipped_and_told_whoever_is_let_in_or_no
     skipped = "the claims name projects that do not exist, which are skipped: gone, lost"
     claims: dict[str, Any] = {"service_projects": "payments,gone,lost"}
     there = arrivals.directory()
-    assert f"vic signs in: {skipped}" in admitting.admit(there, arrival("vic", **claims), CLAIMS_DECIDE).told
+    assert f"vic signs in: {skipped}" in auth_admission.admit(there, arrival("vic", **claims), CLAIMS_DECIDE).told
     with pytest.raises(NotAdmitted) as refusal:
-        admitting.admit(there, arrival(service_projects="gone,lost", preferred_username="noa"), CLAIMS_DECIDE)
+        auth_admission.admit(there, arrival(service_projects="gone,lost", preferred_username="noa"), CLAIMS_DECIDE)
     assert refusal.value.told == (f"noa signs in: {skipped}",)
 
 
 def test_what_is_told_is_no_longer_however_many_projects_are_named() -> None:
     claims: dict[str, Any] = {"groups": [f"service-projects-p{number}" for number in range(150)]}
     with pytest.raises(NotAdmitted) as refusal:
-        admitting.admit(arrivals.directory(), arrival(**claims), CLAIMS_DECIDE)
+        auth_admission.admit(arrivals.directory(), arrival(**claims), CLAIMS_DECIDE)
     [told] = refusal.value.told
     assert told.endswith(" and 130 more")
 
@@ -402,7 +403,7 @@ def test_what_is_told_is_no_longer_however_many_projects_are_named() -> None:
 @pytest.mark.parametrize("row", [row for row in ROWS.values() if isinstance(row.then, AdmissionReason)])
 def test_a_refusal_is_one_sentence_that_tells_what_to_do_and_of_nobody_else(row: Row) -> None:
     with pytest.raises(NotAdmitted) as refusal:
-        admitting.admit(row.there, row.who, row.policy)
+        auth_admission.admit(row.there, row.who, row.policy)
     said = refusal.value.message
     assert "; " in said
     assert [word for word in ("ada", "root", "payments", "noa@example.com", "rci_") if word in said] == []
@@ -410,24 +411,24 @@ def test_a_refusal_is_one_sentence_that_tells_what_to_do_and_of_nobody_else(row:
 
 def test_there_are_only_so_many_people(monkeypatch: pytest.MonkeyPatch) -> None:
     there = with_invitations(BY_CODE)
-    monkeypatch.setattr(changing, "MOST", len(there.users))
+    monkeypatch.setattr(changes, "MOST", len(there.users))
     with pytest.raises(NotAdmitted) as refusal:
-        admitting.admit(there, arrival(code=code(1)), POLICY)
+        auth_admission.admit(there, arrival(code=code(1)), POLICY)
     assert refusal.value.why is AdmissionReason.FULL
-    assert admitting.admit(there, arrival("una"), POLICY).refused is None  # who is there already
+    assert auth_admission.admit(there, arrival("una"), POLICY).refused is None  # who is there already
 
 
 def test_there_are_only_so_many_memberships_and_what_is_taken_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changing, "MOST_MEMBERSHIPS", 3)
+    monkeypatch.setattr(changes, "MOST_MEMBERSHIPS", 3)
     there = with_invitations(BY_CODE)
     for who in (arrival(code=code(1)), arrival("nil", code=code(1))):  # and the code can be taken another time
         with pytest.raises(NotAdmitted) as refusal:
-            admitting.admit(there, who, POLICY)
+            auth_admission.admit(there, who, POLICY)
         assert refusal.value.why is AdmissionReason.FULL
-    changed = admitting.admit(there, arrival("ada", service_projects="viewer:payments,default"), CLAIMS_DECIDE)
+    changed = auth_admission.admit(there, arrival("ada", service_projects="viewer:payments,default"), CLAIMS_DECIDE)
     assert arrivals.after(there, changed).roles_of(there.users["ada"]) == {"payments": Role.VIEWER}
     assert changed.told[-1] == "ada signs in: there are 3 memberships, which is the most, and some were not given"
-    moved = admitting.admit(there, arrival("ada", service_projects="default"), CLAIMS_DECIDE)
+    moved = auth_admission.admit(there, arrival("ada", service_projects="default"), CLAIMS_DECIDE)
     assert moved.refused is not None
     assert moved.refused.why is AdmissionReason.FULL
     assert arrivals.after(there, moved).roles_of(there.users["ada"]) == {}

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from reconciler.access import admitting, claims
-from reconciler.access.admitting import Admission, AdmissionPolicy, NotAdmitted
-from reconciler.access.claims import GrantedRoles, UnreadableClaims
+from reconciler.auth import admission, claims
+from reconciler.auth.admission import Admission, AdmissionPolicy, NotAdmitted
+from reconciler.auth.claims import GrantedRoles, UnreadableClaims
 from reconciler.model.directory import Directory, Project
 from reconciler.model.principals import Role
 from tests.access import arrivals, directories
@@ -83,7 +83,7 @@ def admitted(
     there: Directory, who: str, told: Mapping[str, Any], policy: AdmissionPolicy, *, code: str = ""
 ) -> Admission | None:
     try:
-        return admitting.admit(there, arrivals.arrival(who, code=code, **told), policy)
+        return admission.admit(there, arrivals.arrival(who, code=code, **told), policy)
     except NotAdmitted as refusal:
         event(refusal.why.name)
         return None

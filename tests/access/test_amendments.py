@@ -10,7 +10,7 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.model import directory as model_directory
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.errors import Refused
@@ -28,22 +28,22 @@ KEYS = st.integers(1, 4)
 
 
 def create_user(name: str) -> Step:
-    return lambda directory, number: changing.create_user(
+    return lambda directory, number: changes.create_user(
         directory, replace(directories.user(name), id=f"id-{name}-{number}")
     )
 
 
 def change_user(name: str, *, is_admin: bool) -> Step:
-    return lambda directory, _: changing.change_user(
-        directory, replace(changing.user(directory, name), organization_admin=is_admin)
+    return lambda directory, _: changes.change_user(
+        directory, replace(changes.user(directory, name), organization_admin=is_admin)
     )
 
 
 def set_member(project: str, name: str, role: Role) -> Step:
     def decide(directory: Directory, _: int) -> Amendment:
         if project not in directory.projects:
-            raise changing.Missing("There is no such project.")  # as every request is judged before
-        return changing.set_member(directory, project=project, name=name, role=role)
+            raise changes.Missing("There is no such project.")  # as every request is judged before
+        return changes.set_member(directory, project=project, name=name, role=role)
 
     return decide
 
@@ -52,8 +52,8 @@ def revoke_key(number: int) -> Step:
     def decide(directory: Directory, _: int) -> Amendment:
         found = directory.keys.get(directories.key(directories.text(number)).prefix)
         if found is None:
-            raise changing.Missing("There is no such key.")
-        return changing.revoke_key(
+            raise changes.Missing("There is no such key.")
+        return changes.revoke_key(
             directory, replace(found, last_used_at=directories.LATER)
         )  # seen before or after a use
 
@@ -61,7 +61,7 @@ def revoke_key(number: int) -> Step:
 
 
 def create_key(number: int, project: str | None) -> Step:
-    return lambda directory, step: changing.create_key(
+    return lambda directory, step: changes.create_key(
         directory,
         directories.key(
             directories.text(number),
@@ -75,20 +75,18 @@ def create_key(number: int, project: str | None) -> Step:
 def create_own_key(number: int, name: str) -> Step:
     def decide(directory: Directory, step: int) -> Amendment:
         key = directories.key(directories.text(number), identifier=f"K{step}", role=Role.VIEWER)
-        return changing.create_key(directory, replace(key, owner=changing.user(directory, name).id), now=directories.AT)
+        return changes.create_key(directory, replace(key, owner=changes.user(directory, name).id), now=directories.AT)
 
     return decide
 
 
 STEPS = st.one_of(
-    st.builds(lambda name: lambda d, _: changing.create_project(d, name, at=directories.AT), PROJECTS),
+    st.builds(lambda name: lambda d, _: changes.create_project(d, name, at=directories.AT), PROJECTS),
     st.builds(create_user, NAMES),
     st.builds(lambda name, is_admin: change_user(name, is_admin=is_admin), NAMES, st.booleans()),
-    st.builds(lambda name: lambda d, _: changing.remove_user(d, name), NAMES),
+    st.builds(lambda name: lambda d, _: changes.remove_user(d, name), NAMES),
     st.builds(set_member, PROJECTS, NAMES, st.sampled_from(Role)),
-    st.builds(
-        lambda project, name: lambda d, _: changing.remove_member(d, project=project, name=name), PROJECTS, NAMES
-    ),
+    st.builds(lambda project, name: lambda d, _: changes.remove_member(d, project=project, name=name), PROJECTS, NAMES),
     st.builds(create_key, KEYS, PROJECTS),
     st.builds(create_own_key, KEYS, NAMES),
     st.builds(revoke_key, KEYS),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.access.attempts import LONGEST, MOST, PER_ADDRESS, PER_NAME, PER_PAIR, SECONDS, SignInAttempts
+from reconciler.auth.passwords import LONGEST, MOST, PER_ADDRESS, PER_NAME, PER_PAIR, SECONDS, SignInAttempts
 
 
 def failing(*pairs: tuple[str, str], now: float = 0.0) -> SignInAttempts:

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from reconciler.access import changing
-from reconciler.access.changing import Conflict, Invalid, Missing
+from reconciler.auth import changes
+from reconciler.auth.changes import Conflict, Invalid, Missing
 from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited, Directory, Key, Project
 from reconciler.model.principals import Role, Scope
@@ -21,34 +21,34 @@ def after(amendment: Amendment, *kept: Key) -> Directory:
 
 def test_a_project_is_created_once_and_named_by_the_rule() -> None:
     before = directories.directory()
-    made = changing.create_project(before, "search", at=directories.AT)
+    made = changes.create_project(before, "search", at=directories.AT)
     assert after(made).projects["search"] == Project("search", directories.AT)
     assert made.audited == Audited("created", "Project", "search", project="search")
     with pytest.raises(Conflict, match=r"^The project payments exists already.$"):
-        changing.create_project(before, "payments", at=directories.AT)
+        changes.create_project(before, "payments", at=directories.AT)
     with pytest.raises(Invalid, match=r"^The project's name must be "):
-        changing.create_project(before, "Search", at=directories.AT)
+        changes.create_project(before, "Search", at=directories.AT)
 
 
 @pytest.mark.parametrize("name", ["", "-ana", "ana b", "a" * 129, "ana\n", "ána"])
 def test_a_users_name_keeps_the_rule(name: str) -> None:
     with pytest.raises(Invalid, match=r"^The user's name must be 1 to 128 letters"):
-        changing.create_user(directories.directory(), directories.user(name))
+        changes.create_user(directories.directory(), directories.user(name))
 
 
 def test_a_user_is_created_once_with_a_display_name_on_one_line() -> None:
-    made = changing.create_user(directories.directory(), directories.user("ana@example.com"))
+    made = changes.create_user(directories.directory(), directories.user("ana@example.com"))
     assert after(made).users["ana@example.com"] == directories.user("ana@example.com")
     with pytest.raises(Conflict, match=r"^The user una exists already.$"):
-        changing.create_user(directories.directory(), directories.user("una"))
+        changes.create_user(directories.directory(), directories.user("una"))
     with pytest.raises(Invalid, match=r"^The display name must be one line of at most 200 characters.$"):
-        changing.create_user(directories.directory(), replace(directories.user("ana"), display_name="A\x1b[2J"))
+        changes.create_user(directories.directory(), replace(directories.user("ana"), display_name="A\x1b[2J"))
 
 
 def test_what_changed_of_a_person_is_told_and_a_password_is_not() -> None:
     before = directories.directory().users["una"]
     changed = replace(before, display_name="Una", organization_admin=True, password="a hash")
-    made = changing.change_user(directories.directory(), changed)
+    made = changes.change_user(directories.directory(), changed)
     assert made.audited.detail == {"organizationAdmin": True, "displayName": "Una", "password": "changed"}
     assert after(made).users["una"] == changed
 
@@ -56,57 +56,55 @@ def test_what_changed_of_a_person_is_told_and_a_password_is_not() -> None:
 def test_somebody_whom_a_provider_knows_gets_no_password() -> None:
     there = arrivals.directory()
     with pytest.raises(Conflict, match=r"^una signs in through the OpenID Connect provider and has no password here.$"):
-        changing.change_user(there, changing.with_password(there.users["una"], "a hash"))
+        changes.change_user(there, changes.with_password(there.users["una"], "a hash"))
 
 
 def test_somebody_administers_the_organization_always() -> None:
     root = directories.directory().users["root"]
     sentence = r"^root is the only organization admin; make somebody else one first.$"
     with pytest.raises(Conflict, match=sentence):
-        changing.remove_user(directories.directory(), "root")
+        changes.remove_user(directories.directory(), "root")
     with pytest.raises(Conflict, match=sentence):
-        changing.change_user(directories.directory(), replace(root, organization_admin=False))
-    two = after(
-        changing.change_user(directories.directory(), replace(directories.user("una"), organization_admin=True))
-    )
-    assert changing.remove_user(two, "root").removed_users == (root,)
+        changes.change_user(directories.directory(), replace(root, organization_admin=False))
+    two = after(changes.change_user(directories.directory(), replace(directories.user("una"), organization_admin=True)))
+    assert changes.remove_user(two, "root").removed_users == (root,)
 
 
 def test_whoever_is_removed_leaves_every_membership() -> None:
-    gone = changing.remove_user(directories.directory(), "una")
+    gone = changes.remove_user(directories.directory(), "una")
     detail = {"organizationAdmin": False, "roles": {"payments": "user"}}
     assert gone.audited == Audited("deleted", "User", "una", detail=detail)
     left = after(gone)
     assert "una" not in left.users
     assert left.members == {"payments": {"id-ada": Role.ADMIN, "id-vic": Role.VIEWER}}
     with pytest.raises(Missing, match=r"^There is no user una.$"):
-        changing.remove_user(left, "una")
+        changes.remove_user(left, "una")
 
 
 def test_there_are_only_so_many_memberships(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changing, "MOST_MEMBERSHIPS", 3)
-    changing.set_member(directories.directory(), project="payments", name="vic", role=Role.USER)  # is one already
+    monkeypatch.setattr(changes, "MOST_MEMBERSHIPS", 3)
+    changes.set_member(directories.directory(), project="payments", name="vic", role=Role.USER)  # is one already
     with pytest.raises(Conflict, match=r"^There are 3 memberships, which is the most; end some first.$"):
-        changing.set_member(directories.directory(), project="default", name="vic", role=Role.USER)
+        changes.set_member(directories.directory(), project="default", name="vic", role=Role.USER)
 
 
 def test_a_members_role_is_set_and_ends() -> None:
-    made = changing.set_member(directories.directory(), project="payments", name="vic", role=Role.USER)
+    made = changes.set_member(directories.directory(), project="payments", name="vic", role=Role.USER)
     assert after(made).members["payments"]["id-vic"] is Role.USER
-    new = changing.set_member(directories.directory(), project="default", name="nil", role=Role.VIEWER)
+    new = changes.set_member(directories.directory(), project="default", name="nil", role=Role.VIEWER)
     assert after(new).members["default"] == {"id-nil": Role.VIEWER}
     told = [(one.audited.action, one.audited.detail) for one in (made, new)]
     assert told == [("configured", {"role": "user", "before": "viewer"}), ("created", {"role": "viewer"})]
-    gone = changing.remove_member(directories.directory(), project="payments", name="vic")
+    gone = changes.remove_member(directories.directory(), project="payments", name="vic")
     assert "id-vic" not in after(gone).members["payments"]
     for name in ("nil", "nobody"):
         with pytest.raises(Missing, match=f"^The user {name} is no member of the project payments.$"):
-            changing.remove_member(directories.directory(), project="payments", name=name)
+            changes.remove_member(directories.directory(), project="payments", name=name)
 
 
 def test_a_key_is_created_and_revoked() -> None:
     other = directories.key(directories.text(2), identifier="K2", expires_at=directories.LATER)
-    made = changing.create_key(directories.directory(KEY), other, now=directories.AT)
+    made = changes.create_key(directories.directory(KEY), other, now=directories.AT)
     assert set(after(made).keys) == {KEY.prefix, other.prefix}
     told = {
         "name": "a pipeline",
@@ -116,12 +114,12 @@ def test_a_key_is_created_and_revoked() -> None:
         "personal": False,
     }
     assert made.audited == Audited("created", "Key", "K2", project="payments", detail=told)
-    assert after(changing.revoke_key(directories.directory(KEY), KEY)).keys == {}
+    assert after(changes.revoke_key(directories.directory(KEY), KEY)).keys == {}
 
 
 def test_a_key_is_revoked_once() -> None:
-    with pytest.raises(changing.Missing, match="There is no such key"):
-        changing.revoke_key(directories.directory(), KEY)
+    with pytest.raises(changes.Missing, match="There is no such key"):
+        changes.revoke_key(directories.directory(), KEY)
 
 
 @pytest.mark.parametrize(
@@ -135,13 +133,13 @@ def test_a_key_is_revoked_once() -> None:
 )
 def test_a_key_that_breaks_a_rule_is_refused(key: object, sentence: str) -> None:
     with pytest.raises(Invalid) as refusal:
-        changing.create_key(directories.directory(), key, now=directories.AT)  # type: ignore[arg-type]
+        changes.create_key(directories.directory(), key, now=directories.AT)  # type: ignore[arg-type]
     assert refusal.value.message == sentence
 
 
 def test_two_keys_never_share_a_prefix() -> None:
     with pytest.raises(Conflict, match=r"^Another key has this prefix; try again.$"):
-        changing.create_key(directories.directory(KEY), replace(KEY, id="K2"), now=directories.AT)
+        changes.create_key(directories.directory(KEY), replace(KEY, id="K2"), now=directories.AT)
 
 
 NOW = datetime.fromisoformat(directories.AT)
@@ -159,7 +157,7 @@ NOW = datetime.fromisoformat(directories.AT)
 def test_a_key_of_a_project_ends_after_400_days_and_a_personal_one_with_its_person(
     asked: timedelta | None, is_personal: bool, ends: timedelta | None
 ) -> None:
-    found = changing.key_expiry(None if asked is None else NOW + asked, is_personal=is_personal, now=NOW)
+    found = changes.key_expiry(None if asked is None else NOW + asked, is_personal=is_personal, now=NOW)
     assert found == (None if ends is None else NOW + ends)
 
 
@@ -167,7 +165,7 @@ def test_a_key_of_a_project_ends_after_400_days_and_a_personal_one_with_its_pers
 @pytest.mark.parametrize("is_personal", [True, False])
 def test_a_key_does_not_end_beyond_400_days(asked: timedelta, is_personal: bool) -> None:
     with pytest.raises(Invalid, match=r"^The expiry of a key must be in the future, and at most 400 days away.$"):
-        changing.key_expiry(NOW + asked, is_personal=is_personal, now=NOW)
+        changes.key_expiry(NOW + asked, is_personal=is_personal, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +181,7 @@ def test_a_key_does_not_end_beyond_400_days(asked: timedelta, is_personal: bool)
 )
 def test_a_person_has_keys_of_their_own_up_to_their_role(owner: str, project: str | None, role: Role) -> None:
     key = directories.key(directories.text(2), project=project, role=role, owner=owner)
-    made = changing.create_key(directories.directory(), key, now=directories.AT)
+    made = changes.create_key(directories.directory(), key, now=directories.AT)
     assert after(made).keys == {KEY.prefix: KEY, key.prefix: key}
     assert made.audited.detail is not None
     assert made.audited.detail["personal"] is True
@@ -203,7 +201,7 @@ def test_a_personal_key_beyond_the_role_of_its_person_is_refused(
 ) -> None:
     key = directories.key(directories.text(2), project=project, role=role, owner=owner)
     with pytest.raises(Invalid) as refusal:
-        changing.create_key(directories.directory(), key, now=directories.AT)
+        changes.create_key(directories.directory(), key, now=directories.AT)
     assert refusal.value.message == f"A personal key has at most your own role, {sentence}"
 
 
@@ -211,28 +209,28 @@ def test_a_personal_key_beyond_the_role_of_its_person_is_refused(
 def test_only_keys_of_a_project_have_the_scopes_of_programs(scope: Scope) -> None:
     scopes = frozenset({Scope.RESOURCES, scope})
     shared = directories.key(directories.text(2), scopes=scopes)
-    changing.create_key(directories.directory(), shared, now=directories.AT)
+    changes.create_key(directories.directory(), shared, now=directories.AT)
     own = directories.key(directories.text(2), scopes=scopes, owner="ada")
     with pytest.raises(Invalid) as refusal:
-        changing.create_key(directories.directory(), own, now=directories.AT)
+        changes.create_key(directories.directory(), own, now=directories.AT)
     told = "A personal key has the scope resources alone; logs, metrics, raw are for keys of a project."
     assert refusal.value.message == told
 
 
 def test_nobody_has_endlessly_many_keys_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changing, "MOST_PERSONAL", 2)
+    monkeypatch.setattr(changes, "MOST_PERSONAL", 2)
     three = [directories.key(directories.text(n), identifier=f"K{n}", owner="una") for n in range(3)]
     with pytest.raises(Conflict, match=r"^You have 2 personal keys, which is the most; revoke some first.$"):
-        changing.create_key(directories.directory(*three[:2]), three[2], now=directories.AT)
+        changes.create_key(directories.directory(*three[:2]), three[2], now=directories.AT)
     theirs = directories.key(directories.text(3), identifier="K3", owner="ada")
-    changing.create_key(directories.directory(*three[:2]), theirs, now=directories.AT)
+    changes.create_key(directories.directory(*three[:2]), theirs, now=directories.AT)
 
 
 def test_whoever_is_removed_takes_their_own_keys_along_and_no_others() -> None:
     own = directories.key(directories.text(2), identifier="K2", owner="una")
     other = directories.key(directories.text(3), identifier="K3", owner="ada")
     made = directories.key(directories.text(4), identifier="K4", created_by="user:una")
-    gone = changing.remove_user(directories.directory(own, other, made), "una")
+    gone = changes.remove_user(directories.directory(own, other, made), "una")
     assert set(after(gone, own, other, made).keys) == {other.prefix, made.prefix}
     assert gone.audited.detail == {"organizationAdmin": False, "roles": {"payments": "user"}, "keys": ["K2"]}
 
@@ -240,9 +238,9 @@ def test_whoever_is_removed_takes_their_own_keys_along_and_no_others() -> None:
 @pytest.mark.parametrize("password", ["", "short", "x" * 11, "x" * 257, "é" * 257])
 def test_a_password_is_neither_short_nor_endless(password: str) -> None:
     with pytest.raises(Invalid, match=r"^A password has at "):
-        changing.check_password(password)
+        changes.check_password(password)
 
 
 @pytest.mark.parametrize("password", ["x" * 12, "correct horse battery staple", "é" * 256])
 def test_whatever_else_a_password_is_made_of_is_right(password: str) -> None:
-    changing.check_password(password)
+    changes.check_password(password)

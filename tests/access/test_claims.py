@@ -5,9 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from reconciler.access import claim_values, claims
-from reconciler.access.claim_rules import ClaimRule
-from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.auth import claims
+from reconciler.auth.claims import ClaimNames, ClaimRule, GrantedRoles, UnreadableClaims
 from reconciler.model.principals import Role
 from tests.access import claim_rows
 from tests.access.claim_rows import (
@@ -242,7 +241,7 @@ def test_two_hundred_groups_are_read() -> None:
 def test_more_entries_than_are_looked_at_cannot_be_parsed(name: str, shape: str) -> None:
     if (name, shape) == ("service_projects", "list"):
         return
-    for count, is_readable in ((claim_values.MOST_ENTRIES, True), (claim_values.MOST_ENTRIES + 1, False)):
+    for count, is_readable in ((claims.MOST_ENTRIES, True), (claims.MOST_ENTRIES + 1, False)):
         entries = [f"project-{number}" for number in range(count)]
         given = entries if shape == "list" else ",".join(entries)
         found = claims.granted_roles({name: given}, NAMES, projects=PROJECTS)
@@ -254,6 +253,6 @@ def test_a_hundred_thousand_groups_take_no_time() -> None:
     groups = [f"service-projects-user:team-{number}" for number in range(100_000)]
     before = time.process_time()
     refused = claims.granted_roles({"groups": groups}, NAMES, projects=PROJECTS)
-    most = claims.granted_roles({"groups": groups[: claim_values.MOST_ENTRIES]}, NAMES, projects=PROJECTS)
+    most = claims.granted_roles({"groups": groups[: claims.MOST_ENTRIES]}, NAMES, projects=PROJECTS)
     seconds = time.process_time() - before
     assert (outcome(refused), outcome(most), seconds < 1.0) == (UNREADABLE, NOTHING, True)

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reconciler.access import claim_entries, claims
-from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.auth import claims
+from reconciler.auth.claims import ClaimNames, GrantedRoles, UnreadableClaims
 from reconciler.model.principals import Role
 
 NAMES = ClaimNames()
@@ -49,7 +49,7 @@ def decided(given: Mapping[str, object], names: ClaimNames = NAMES) -> GrantedRo
 
 
 def is_at_most(role: Role, other: Role) -> bool:
-    return claim_entries.least_role([role, other]) is role
+    return claims.least_role([role, other]) is role
 
 
 @given(any_claims | likely, st.none() | st.just(PROJECTS))

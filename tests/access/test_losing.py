@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.access import losing
+from reconciler.auth import accounts
 from reconciler.model.directory import (
     Amendment,
     Audited,
@@ -41,7 +41,7 @@ def standing(
 
 
 def has_lost(before: Directory, after: Directory) -> bool:
-    return losing.has_lost_access(before.users["una"], before=before, after=after)
+    return accounts.has_lost_access(before.users["una"], before=before, after=after)
 
 
 VIEWER, USER, ADMIN = Role.VIEWER, Role.USER, Role.ADMIN
@@ -97,8 +97,8 @@ def test_somebody_lost_exactly_when_something_is_permitted_no_more(
 def test_the_way_back_brings_no_session_back(before: Roles, after: Roles, is_admin: bool) -> None:
     """Whatever the steps: each loss counts, so that what began before one is of nobody afterwards."""
     there, away = standing(before, is_admin=is_admin), standing(after)
-    middle = amended(there, losing.count_lost(there, _towards(away)))
-    back = amended(middle, losing.count_lost(middle, _towards(there)))
+    middle = amended(there, accounts.count_lost(there, _towards(away)))
+    back = amended(middle, accounts.count_lost(middle, _towards(there)))
     lost = [has_lost(there, away), has_lost(away, there)]
     assert [directory.users["una"].losses for directory in (middle, back)] == [lost[0], sum(lost)]
 
@@ -107,10 +107,10 @@ def test_what_is_counted_is_that_of_the_present_directory_whatever_the_amendment
     present = standing({"a": ADMIN})
     counted_before = replace(present, users={"una": replace(present.users["una"], losses=7)})
     renamed = replace(present.users["una"], display_name="Una")  # by somebody who saw an older directory
-    kept = losing.count_lost(counted_before, Amendment(AUDITED, users=(renamed,)))
+    kept = accounts.count_lost(counted_before, Amendment(AUDITED, users=(renamed,)))
     assert kept.users == (replace(renamed, losses=7),)
     lowered = (Member("a", "id-una", Role.VIEWER),)
-    both = losing.count_lost(counted_before, Amendment(AUDITED, users=(renamed,), members=lowered))
+    both = accounts.count_lost(counted_before, Amendment(AUDITED, users=(renamed,), members=lowered))
     assert both == Amendment(AUDITED, users=(replace(renamed, losses=8),), members=lowered)
 
 
@@ -121,7 +121,7 @@ def test_whoever_loses_a_role_is_written_too_and_nobody_else() -> None:
         Member("payments", "id-vic", Role.ADMIN),
         Member("default", "id-ada", ADMIN),
     )
-    counted = losing.count_lost(directory, Amendment(AUDITED, members=ended))
+    counted = accounts.count_lost(directory, Amendment(AUDITED, members=ended))
     assert counted == Amendment(AUDITED, members=ended, users=(replace(directory.users["una"], losses=1),))
 
 
@@ -135,7 +135,7 @@ def test_what_takes_nothing_from_anybody_stays_as_it_is() -> None:
         Amendment(AUDITED, keys=(key,)),
         Amendment(AUDITED, members=(Member("payments", "id-nobody", None),)),
     ):
-        assert losing.count_lost(directory, amendment) is amendment
+        assert accounts.count_lost(directory, amendment) is amendment
 
 
 def _higher(role: Role, other: Role | None) -> Role:

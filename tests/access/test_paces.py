@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.access import paces
-from reconciler.access.paces import RateLimit, RateLimits
+from reconciler.auth import rate_limits
+from reconciler.auth.rate_limits import RateLimit, RateLimits
 
 PACE = RateLimit(burst=3, seconds=10.0)
 
@@ -30,7 +30,7 @@ def test_only_so_many_addresses_are_remembered() -> None:
     found = RateLimits()
     for _ in range(3):
         found.take("x", "first", pace=PACE, now=0.0)
-    for number in range(paces.MOST - 1):
+    for number in range(rate_limits.MOST - 1):
         found.take("x", str(number), pace=PACE, now=0.0)
     assert found.take("x", "first", pace=PACE, now=0.0) > 0.0
     found.take("x", "one more", pace=PACE, now=0.0)

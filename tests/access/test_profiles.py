@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.access import changing, profiles
+from reconciler.auth import admission, changes
 from tests.access.arrivals import VERIFIED, proved
 
 
@@ -33,23 +33,23 @@ from tests.access.arrivals import VERIFIED, proved
     ],
 )
 def test_a_new_person_is_named_by_the_first_that_fits(told: dict[str, Any], name: str | None) -> None:
-    found = profiles.user_name(proved("noa", **told), taken=())
-    assert found == (name or profiles.user_name(proved("noa"), taken=()))
+    found = admission.user_name(proved("noa", **told), taken=())
+    assert found == (name or admission.user_name(proved("noa"), taken=()))
 
 
 def test_somebody_without_a_name_has_one_of_the_identity() -> None:
-    found = {profiles.user_name(proved(subject), taken=()) for subject in ("noa", "eve", "\ud800")}
+    found = {admission.user_name(proved(subject), taken=()) for subject in ("noa", "eve", "\ud800")}
     assert len(found) == 3
     assert all(name.startswith("person-") and len(name) == 19 for name in found)
 
 
 def test_a_name_that_somebody_has_gets_a_number() -> None:
     noa = proved(preferred_username="noa")
-    assert profiles.user_name(noa, taken=["noa"]) == "noa-2"
-    assert profiles.user_name(noa, taken=["noa", "noa-2", "noa-4"]) == "noa-3"
-    assert profiles.user_name(noa, taken=["NOA"]) == "noa-2"  # for people it would be the same
+    assert admission.user_name(noa, taken=["noa"]) == "noa-2"
+    assert admission.user_name(noa, taken=["noa", "noa-2", "noa-4"]) == "noa-3"
+    assert admission.user_name(noa, taken=["NOA"]) == "noa-2"  # for people it would be the same
     long = proved(preferred_username="n" * 128)
-    assert profiles.user_name(long, taken=["n" * 128]) == "n" * 126 + "-2"
+    assert admission.user_name(long, taken=["n" * 128]) == "n" * 126 + "-2"
 
 
 @given(
@@ -57,8 +57,8 @@ def test_a_name_that_somebody_has_gets_a_number() -> None:
     st.lists(st.text(max_size=5)),
 )
 def test_every_name_keeps_the_rule_and_is_nobody_elses(told: dict[str, Any], taken: list[str]) -> None:
-    found = profiles.user_name(proved(email_verified=True, **told), taken=taken)
-    assert changing.is_name(found)
+    found = admission.user_name(proved(email_verified=True, **told), taken=taken)
+    assert changes.is_name(found)
     assert found not in taken
 
 
@@ -76,7 +76,7 @@ def test_every_name_keeps_the_rule_and_is_nobody_elses(told: dict[str, Any], tak
     ],
 )
 def test_a_display_name_is_one_line(name: object, shown: str) -> None:
-    assert profiles.display_name({"name": name}, before="before") == shown
+    assert admission.display_name({"name": name}, before="before") == shown
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_a_display_name_is_one_line(name: object, shown: str) -> None:
     ],
 )
 def test_an_address_is_theirs_when_the_provider_vouches_for_it(told: dict[str, Any], address: str) -> None:
-    assert profiles.verified_email(told) == address
+    assert admission.verified_email(told) == address

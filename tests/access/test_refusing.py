@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.access import admitting, refusing
-from reconciler.access.admitting import AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
+from reconciler.auth import admission, people
+from reconciler.auth.admission import AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
 from reconciler.model.directory import Directory, Project
 from tests.access import arrivals, directories
 from tests.access.arrivals import CLAIMS_DECIDE, POLICY, UNREADABLE, arrival, code, invitation
@@ -22,8 +22,8 @@ OF_UNA = arrivals.directory(invitation(code=code(1), created_by="user:una"))
 
 def said(who: Arrival, policy: AdmissionPolicy, there: Directory) -> str:
     with pytest.raises(NotAdmitted) as refusal:
-        admitting.admit(there, who, policy)
-    return refusing.refusal_sentence(there, who, policy, refusal.value.why, who="noa")
+        admission.admit(there, who, policy)
+    return people.refusal_sentence(there, who, policy, refusal.value.why, who="noa")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_reason_is_said_with_what_came(who: Arrival, policy: AdmissionPolicy
 
 
 def test_every_reason_has_a_sentence() -> None:
-    assert refusing.SENTENCES.keys() | {AdmissionReason.NOT_FIRST, AdmissionReason.WRONG_CODE} == set(AdmissionReason)
+    assert people.SENTENCES.keys() | {AdmissionReason.NOT_FIRST, AdmissionReason.WRONG_CODE} == set(AdmissionReason)
 
 
 @given(
@@ -102,7 +102,7 @@ def test_every_reason_has_a_sentence() -> None:
 def test_it_is_bounded_and_on_one_line_whatever_claims_come(claims: dict[str, object], why: AdmissionReason) -> None:
     proved = replace(arrivals.proved(), claims={"email": "a\n", **claims})
     coming = Arrival(proved, code=code(2), id="U9", now=directories.AT)
-    sentence = refusing.refusal_sentence(WAITING, coming, POLICY, why, who="noa")
+    sentence = people.refusal_sentence(WAITING, coming, POLICY, why, who="noa")
     longest = len(r"\U0010ffff")  # of one character that is escaped
     assert len(sentence) < 500 + longest * (31 * 66 + 256)
     assert "\n" not in sentence

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.access import sent_forms
-from reconciler.access.sent_forms import SentForms
+from reconciler.auth import rate_limits
+from reconciler.auth.rate_limits import SentForms
 
 
-@given(st.binary(min_size=sent_forms.RANDOM_BYTES, max_size=sent_forms.RANDOM_BYTES))
+@given(st.binary(min_size=rate_limits.RANDOM_BYTES, max_size=rate_limits.RANDOM_BYTES))
 def test_each_value_that_is_made_is_one(randomness: bytes) -> None:
-    assert sent_forms.is_form_token(sent_forms.form_token(randomness))
+    assert rate_limits.is_form_token(rate_limits.form_token(randomness))
 
 
 def test_a_form_counts_once_for_each_person() -> None:

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.access import sessions
-from reconciler.access.sessions import Session, SessionLifetimes
+from reconciler.auth import sessions
+from reconciler.auth.sessions import Session, SessionLifetimes
 from tests.access import directories
 
 AT = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ import pytest
 from starlette.applications import Starlette
 
 import api.app
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.daemon.services import Services
 from reconciler.model import directory
 from reconciler.model.principals import Role, Scope
@@ -119,7 +119,7 @@ async def make_key(
         text, identifier=f"K{next(_numbers)}", project=project, role=role, scopes=scopes, expires_at=expires_at
     )
     await services.accounts.amend(
-        lambda directory: changing.create_key(directory, key, now=""), actor="user:root", request=None
+        lambda directory: changes.create_key(directory, key, now=""), actor="user:root", request=None
     )
     return text
 

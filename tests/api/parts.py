@@ -13,9 +13,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from reconciler.access.sessions import SessionLifetimes
-from reconciler.accounts import Accounts
 from reconciler.applying import Applier, ApplyLimits
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.passwords import SigningIn
+from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.daemon import leftovers
 from reconciler.daemon.services import Services
 from reconciler.delivery.intake import IntakeRoom, RecordRates
@@ -30,8 +31,6 @@ from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
 from reconciler.reconciling.watched import WatchedRepository
 from reconciler.reviewing.asking import Reviewing
-from reconciler.signing_in.passwords import SigningIn
-from reconciler.signing_in.sessions import Sessions
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from tests import entries

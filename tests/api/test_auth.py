@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from api.auth import authenticating
-from reconciler.access import changing, passwords
+from reconciler.auth import changes, passwords
 from reconciler.daemon.services import Services
 from reconciler.model.directory import User
 from tests.access import directories
@@ -135,7 +135,7 @@ async def person(services: Services) -> str:
     name = "basic@people.example"
     if name not in services.accounts.directory.users:
         one = User("U-basic", name, directories.AT, password=passwords.encode_password(PASSWORD))
-        await services.accounts.amend(lambda directory: changing.create_user(directory, one), actor="-", request=None)
+        await services.accounts.amend(lambda directory: changes.create_user(directory, one), actor="-", request=None)
     return name
 
 

@@ -15,7 +15,7 @@ import api.app
 from api.auth import credentials
 from api.edge import Edge
 from api.under_way import MOST as IN_FLIGHT
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited, Member
 from reconciler.model.principals import Role
@@ -108,7 +108,7 @@ async def test_a_key_that_was_used_meanwhile_is_revoked_all_the_same(asking: Ask
     seen = accounts.directory.keys[made["prefix"]]
     await asking(made["key"], "GET", "/v1/me")
     await accounts.touch()
-    await accounts.amend(lambda present: changing.revoke_key(present, seen), actor="user:root", request=None)
+    await accounts.amend(lambda present: changes.revoke_key(present, seen), actor="user:root", request=None)
     assert (await asking(made["key"], "GET", "/v1/me")).status == 401
 
 
@@ -465,5 +465,5 @@ def test_two_keys_with_one_prefix_cannot_be_made() -> None:
     prefix = first.prefix
     forged = prefix + directory.make_key(bytes(range(directory.RANDOM_BYTES)))[len(prefix) :]
     second = directories.key(forged, identifier="K2", role=Role.ADMIN)
-    with pytest.raises(changing.Conflict, match=r"^Another key has this prefix; try again.$"):
-        changing.create_key(directories.directory(first), second, now=directories.AT)
+    with pytest.raises(changes.Conflict, match=r"^Another key has this prefix; try again.$"):
+        changes.create_key(directories.directory(first), second, now=directories.AT)

@@ -10,12 +10,12 @@ import pytest
 from starlette.types import Message
 
 import api.app
-from reconciler.access import changing
-from reconciler.accounts import Accounts, Decide
+from reconciler.auth import changes
+from reconciler.auth.accounts import Accounts, Decide
+from reconciler.auth.passwords import SigningIn
 from reconciler.model import directory, principals
 from reconciler.model.directory import Amendment, Audited, Directory, Key, Member
 from reconciler.model.principals import Role
-from reconciler.signing_in.passwords import SigningIn
 from tests.access import directories
 from tests.api import callers, parts
 from tests.api.callers import OTHER, OWN, Pairs, ask
@@ -71,7 +71,7 @@ async def headers(populated: Populated) -> AsyncIterator[Pairs]:
     accounts = populated.parts.services.accounts
     encoded = accounts.directory.users["root"].password
     new = directories.user("late", organization_admin=True, password=encoded)
-    await accounts.amend(lambda directory: changing.create_user(directory, new), actor="user:root", request=None)
+    await accounts.amend(lambda directory: changes.create_user(directory, new), actor="user:root", request=None)
     shown = base64.b64encode(f"late:{callers.PASSWORD}".encode()).decode()
     yield (("Authorization", f"Basic {shown}"), ("X-Service-Project", OWN))
     if "late" in accounts.directory.users:
@@ -79,15 +79,15 @@ async def headers(populated: Populated) -> AsyncIterator[Pairs]:
 
 
 def removed(directory: Directory) -> Amendment:
-    return changing.remove_user(directory, "late")
+    return changes.remove_user(directory, "late")
 
 
 def other_password(directory: Directory) -> Amendment:
-    return changing.change_user(directory, changing.with_password(directory.users["late"], "another"))
+    return changes.change_user(directory, changes.with_password(directory.users["late"], "another"))
 
 
 def no_admin(directory: Directory) -> Amendment:
-    return changing.change_user(directory, replace(directory.users["late"], organization_admin=False))
+    return changes.change_user(directory, replace(directory.users["late"], organization_admin=False))
 
 
 @pytest.mark.parametrize("meanwhile", [removed, other_password])
@@ -137,16 +137,16 @@ async def test_a_personal_key_is_over_when_its_person_is_removed_while_the_body_
         changed = await late(populated, writing, headers=headers, meanwhile=setting(role))
         assert changed[0] == status
     await accounts.amend(setting(Role.ADMIN), actor="user:root", request=None)
-    removing = await late(populated, writing, headers=headers, meanwhile=lambda d: changing.remove_user(d, "brief"))
+    removing = await late(populated, writing, headers=headers, meanwhile=lambda d: changes.remove_user(d, "brief"))
     assert removing == (401, GONE)
 
 
 def setting(role: Role) -> Decide:
-    return lambda directory: changing.set_member(directory, project=OWN, name="brief", role=role)
+    return lambda directory: changes.set_member(directory, project=OWN, name="brief", role=role)
 
 
 def revoking(key: Key) -> Decide:
-    return lambda directory: changing.revoke_key(directory, key)
+    return lambda directory: changes.revoke_key(directory, key)
 
 
 @pytest.mark.parametrize("unlisted", [principals.SERVICE_KEY, principals.LOCAL])

@@ -19,7 +19,7 @@ from starlette.types import Message
 import api.app
 from api import errors, logs
 from api.under_way import MOST as IN_FLIGHT
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.daemon.services import Services
 from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import MOST_BYTES, MOST_RECORDS, Logs
@@ -535,7 +535,7 @@ async def test_a_key_that_is_revoked_while_its_records_arrive_is_401(
 
     async def pieces() -> AsyncIterator[bytes]:
         await served.accounts.amend(
-            lambda directory: changing.revoke_key(directory, made), actor="user:root", request=None
+            lambda directory: changes.revoke_key(directory, made), actor="user:root", request=None
         )
         yield body(PROTOBUF, "one")
 

@@ -15,7 +15,7 @@ from api import senders, under_way
 from api.answers import Header
 from api.app import LOGS
 from api.shortcut import Shortcut
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.daemon.services import Services
 from reconciler.daemon.whole_requests import WholeRequest
 from reconciler.delivery.intake import IntakeRoom, RecordRates
@@ -311,7 +311,7 @@ async def test_a_key_that_is_revoked_or_may_no_more_is_not_remembered(world: Wor
     found = services.accounts.directory.key_of(key)
     assert found is not None
     await services.accounts.amend(
-        lambda directory: changing.revoke_key(directory, found), actor="user:root", request=None
+        lambda directory: changes.revoke_key(directory, found), actor="user:root", request=None
     )
     assert not world.takes(headers)
 

@@ -6,7 +6,7 @@ It imports no test library, since processes that a test kills run it too.
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reconciler.accounts import Accounts
+from reconciler.auth.accounts import Accounts
 from reconciler.daemon import auth_change
 from reconciler.model.directory import Directory
 from reconciler.model.errors import Refused

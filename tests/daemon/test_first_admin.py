@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.access import changing, passwords
-from reconciler.accounts import Accounts
+from reconciler.auth import changes, passwords
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.passwords import SigningIn
 from reconciler.daemon import first_admin
 from reconciler.model.directory import Amendment, User
 from reconciler.model.errors import Refused
-from reconciler.signing_in.passwords import SigningIn
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests import daemons
@@ -193,8 +193,8 @@ def opens(accounts: Accounts, folder: Path) -> bool:
 
 
 async def give_password(accounts: Accounts, password: str) -> None:
-    admin = changing.with_password(accounts.directory.users[NAME], passwords.encode_password(password))
-    await accounts.amend(lambda directory: changing.change_user(directory, admin), actor="user:admin", request="R")
+    admin = changes.with_password(accounts.directory.users[NAME], passwords.encode_password(password))
+    await accounts.amend(lambda directory: changes.change_user(directory, admin), actor="user:admin", request="R")
 
 
 @pytest.mark.anyio
@@ -222,7 +222,7 @@ async def test_an_admin_is_made_where_there_is_none_and_the_name_is_free(
     accounts: Accounts, tmp_path: Path, name: str, is_admin: bool, users: list[str]
 ) -> None:
     one = User("U1", name, directories.AT, organization_admin=is_admin)
-    await accounts.amend(lambda directory: changing.create_user(directory, one), actor="key:K1", request="R")
+    await accounts.amend(lambda directory: changes.create_user(directory, one), actor="key:K1", request="R")
     await ensure(accounts, tmp_path)
     assert (list(accounts.directory.users), (tmp_path / first_admin.FILE).exists()) == (users, len(users) == 2)
     assert accounts.directory.users[name] == one
@@ -288,9 +288,9 @@ async def test_the_file_goes_when_its_password_is_changed_and_not_before(account
 async def test_the_file_goes_with_the_admin(accounts: Accounts, tmp_path: Path) -> None:
     await ensure(accounts, tmp_path)
     root = User("U1", "root", directories.AT, organization_admin=True)
-    await accounts.amend(lambda directory: changing.create_user(directory, root), actor="user:admin", request="R")
+    await accounts.amend(lambda directory: changes.create_user(directory, root), actor="user:admin", request="R")
     clearing = asyncio.create_task(first_admin.clear_first_admin(accounts, state_dir=tmp_path))
-    await accounts.amend(lambda directory: changing.remove_user(directory, NAME), actor="user:root", request="R")
+    await accounts.amend(lambda directory: changes.remove_user(directory, NAME), actor="user:root", request="R")
     async with asyncio.timeout(SECONDS):
         await clearing
     assert not (tmp_path / first_admin.FILE).exists()

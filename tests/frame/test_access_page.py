@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.access import attempts, changing
+from reconciler.auth import changes, passwords
 from reconciler.daemon import first_admin
 from reconciler.model import directory, principals
 from reconciler.model.principals import Permission, Role, Scope
-from reconciler.signing_in import passwords as signing_in
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import Daemon
@@ -105,18 +104,16 @@ def test_the_table_of_roles_is_the_program_s() -> None:
 def test_the_limits_of_guessing_are_the_program_s() -> None:
     section = pages.section(PAGE, "Guessing passwords")
     limits = [row["limit"] for row in pages.table(section)]
-    assert limits == [str(attempts.PER_PAIR), str(attempts.PER_ADDRESS), str(attempts.PER_NAME)]
-    assert f"each {attempts.SECONDS:g} seconds" in section
-    compared = (
-        f"At most {signing_in.AT_ONCE} passwords are compared at a time, and at most {signing_in.WAITING} attempts"
-    )
+    assert limits == [str(passwords.PER_PAIR), str(passwords.PER_ADDRESS), str(passwords.PER_NAME)]
+    assert f"each {passwords.SECONDS:g} seconds" in section
+    compared = f"At most {passwords.AT_ONCE} passwords are compared at a time, and at most {passwords.WAITING} attempts"
     assert compared in " ".join(section.split())
 
 
 def test_the_rules_of_passwords_are_the_program_s() -> None:
     section = " ".join(pages.section(PAGE, "Passwords").split())
     assert (
-        f"at least {changing.SHORTEST_PASSWORD} characters and at most {changing.LONGEST_PASSWORD:,} characters"
+        f"at least {changes.SHORTEST_PASSWORD} characters and at most {changes.LONGEST_PASSWORD:,} characters"
         in section
     )
-    assert f"A name has {changing.USER_RULE.removeprefix('must be ').replace('and begin ', 'and begins ')}." in section
+    assert f"A name has {changes.USER_RULE.removeprefix('must be ').replace('and begin ', 'and begins ')}." in section

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.access import claim_names, claim_values, claims
-from reconciler.access.claim_rules import ClaimRule
-from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.auth import claims
+from reconciler.auth.claims import ClaimNames, ClaimRule, GrantedRoles, UnreadableClaims
 from reconciler.settings.models import CustomClaims
 from reconciler.settings.scalars import topic_key
 from tests.cli.conftest import Program
@@ -75,9 +74,9 @@ def test_the_names_and_their_defaults_are_those_of_the_settings() -> None:
 
 
 def test_every_name_of_the_settings_is_taken_and_the_defaults_are_the_same() -> None:
-    assert claim_names.claim_names(CustomClaims()) == ClaimNames()
+    assert claims.claim_names(CustomClaims()) == ClaimNames()
     own = {topic_key(name): f"own {name}" for name in CustomClaims.model_fields}
-    renamed = claim_names.claim_names(CustomClaims(**own))
+    renamed = claims.claim_names(CustomClaims(**own))
     values = [getattr(renamed, field.name) for field in fields(ClaimNames)]
     assert sorted(values) == sorted(own.values())
 
@@ -88,11 +87,11 @@ def test_the_renamed_claims_grant_what_the_page_says() -> None:
     section = " ".join(pages.section(PAGE, "Renaming").split())
     found = re.search(r"the claims (`[^`]+`) grant `(\w+)` in (\w+)\.", section)
     assert found is not None
-    assert told(granted(found[1], claim_names.claim_names(custom))) == f"{found[3]}: {found[2]}"
+    assert told(granted(found[1], claims.claim_names(custom))) == f"{found[3]}: {found[2]}"
 
 
 def test_the_limit_is_the_program_s() -> None:
-    assert f"| How many entries may a claim have? | {claim_values.MOST_ENTRIES:,}; more cannot be read |" in PAGE
+    assert f"| How many entries may a claim have? | {claims.MOST_ENTRIES:,}; more cannot be read |" in PAGE
 
 
 def test_the_session_of_the_command_line_s_page_is_what_the_program_says(tmp_path: Path) -> None:

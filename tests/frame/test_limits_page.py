@@ -8,8 +8,8 @@ from api import audit_events, bodies, hooks, objects, queries, senders, under_wa
 from api.auth import addresses, cookies
 from api.pages import accounts, forms, paths
 from api.pages import pacing as page_pacing
-from reconciler.access import attempts, changing, paces, sessions
-from reconciler.auditing import refusals as audited
+from reconciler.auth import changes, passwords, rate_limits, sessions
+from reconciler.auth.oidc import discovery, flows, provider, tokens
 from reconciler.daemon import connections
 from reconciler.delivery import intake, lanes, manager
 from reconciler.delivery.otlp import models as otlp
@@ -18,15 +18,12 @@ from reconciler.git import file_selection, snapshots, trees
 from reconciler.git import hooks as git_hooks
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
-from reconciler.oidc import callbacks, flows, leaving, limits, spent
-from reconciler.oidc import signatures as oidc_keys
 from reconciler.reading import allowances, children, confining, crew, deaths, inflow, requests, routings, sharing
 from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
 from reconciler.reviewing import asking, keeping, questions
 from reconciler.settings import repositories
 from reconciler.settings.models import Delivery
-from reconciler.signing_in import passwords
 from reconciler.store import operations, writing_ahead
 from tests.frame import pages
 
@@ -36,7 +33,7 @@ ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.se
 MEBIBYTE = 2**20
 FILE, COMMIT = positions.FILE_LIMITS, allowances.COMMIT
 REQUEST = children.SECONDS[RequestJob]
-PROVIDER = limits.LIMITS
+PROVIDER = discovery.LIMITS
 
 
 @pytest.mark.parametrize(
@@ -46,7 +43,7 @@ PROVIDER = limits.LIMITS
         ("one request to it", f"{PROVIDER.request_seconds:g} s"),
         (
             "its discovery document, its key set",
-            f"{PROVIDER.document_bytes >> 10} KiB each, {oidc_keys.MOST_KEYS} keys",
+            f"{PROVIDER.document_bytes >> 10} KiB each, {tokens.MOST_KEYS} keys",
         ),
         (
             "the answer of its token endpoint, with the ID token in it",
@@ -54,21 +51,21 @@ PROVIDER = limits.LIMITS
         ),
         ("asking for keys because a token's is unknown", f"once in {PROVIDER.rotation_seconds:g} s"),
         ("a sign-in on its way", f"{flows.LIFETIME_SECONDS / 60:g} minutes"),
-        ("states that came back and are remembered", f"{spent.MOST:,} of the last 10 minutes"),
+        ("states that came back and are remembered", f"{provider.MOST:,} of the last 10 minutes"),
         ("the path to return to", f"{flows.LONGEST_PATH:,} characters"),
         (
             "an authorization code; an error's code",
-            f"{callbacks.LONGEST_CODE:,}; {callbacks.LONGEST_ERROR} characters",
+            f"{provider.LONGEST_CODE:,}; {provider.LONGEST_ERROR} characters",
         ),
-        ("an ID token that is given back at sign-out", f"{leaving.LONGEST_HINT:,} characters"),
+        ("an ID token that is given back at sign-out", f"{flows.LONGEST_HINT:,} characters"),
         (
             "audit events in one answer",
             f"{audit_events.LARGEST_PAGE:,}; as lines, all in {audit_events.EXPORT_SECONDS:,.0f} s",
         ),
         (
             "sorts of refused attempts that the audit tells apart",
-            f"{audited.MOST} a minute of strangers, {audited.MOST_OF_ONE} of each caller who is known, "
-            f"of {audited.CALLERS} callers",
+            f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
+            f"of {rate_limits.CALLERS} callers",
         ),
         ("a disk of queues that does not answer", f"{2 * lanes.LOOK_SECONDS:g} s"),
         (
@@ -178,8 +175,8 @@ PROVIDER = limits.LIMITS
         ("requests under way with one key", f"{under_way.MOST}"),
         (
             "failures to sign in",
-            f"{attempts.PER_PAIR} of one name from one address, {attempts.PER_ADDRESS} from one address, "
-            f"{attempts.PER_NAME} of one name; one is forgotten each {attempts.SECONDS:g} s",
+            f"{passwords.PER_PAIR} of one name from one address, {passwords.PER_ADDRESS} from one address, "
+            f"{passwords.PER_NAME} of one name; one is forgotten each {passwords.SECONDS:g} s",
         ),
         (
             "passwords compared at a time, and attempts that wait or are compared",
@@ -214,18 +211,18 @@ PROVIDER = limits.LIMITS
             f"{page_pacing.PACES[paths.INVITATION].burst}, and one more each "
             f"{page_pacing.PACES[paths.INVITATION].seconds:g} s",
         ),
-        ("addresses for which these are counted", f"{paces.MOST:,}, for each apart"),
+        ("addresses for which these are counted", f"{rate_limits.MOST:,}, for each apart"),
         ("a form of a page", f"{forms.MAX_BYTES // 1024} KiB, {forms.MOST} fields"),
         ("cookies in a request; the value of one of ours", f"{cookies.MOST}; {cookies.LONGEST:,} bytes"),
         ("projects and keys on a page", f"{accounts.MOST_SHOWN} of each"),
-        ("projects, people, keys and invitations that wait", f"{changing.MOST:,} of each"),
+        ("projects, people, keys and invitations that wait", f"{changes.MOST:,} of each"),
         (
             "a password",
-            f"at least {changing.SHORTEST_PASSWORD} characters, at most {changing.LONGEST_PASSWORD:,} characters",
+            f"at least {changes.SHORTEST_PASSWORD} characters, at most {changes.LONGEST_PASSWORD:,} characters",
         ),
-        ("a display name, the name of a key", f"one line of {changing.LONGEST_TEXT} characters"),
-        ("the expiry of a key", f"{changing.KEY_LASTS.days} days away"),
-        ("keys of a person's own", f"{changing.MOST_PERSONAL} of each"),
+        ("a display name, the name of a key", f"one line of {changes.LONGEST_TEXT} characters"),
+        ("the expiry of a key", f"{changes.KEY_LASTS.days} days away"),
+        ("keys of a person's own", f"{changes.MOST_PERSONAL} of each"),
         ("the body of a request about access, a suspension, an approval or a plan", f"{objects.MAX_BYTES // 1024} KiB"),
         (
             "plans that are made at a time; that wait for another one of their repository",

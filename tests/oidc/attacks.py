@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from joserfc import jwk
 
+from reconciler.auth.oidc.flows import Flow
+from reconciler.auth.oidc.provider import Declined, NotProved, ProviderUnfit, ProviderUnreachable
 from reconciler.model.errors import ReconcilerError
-from reconciler.oidc.flows import Flow
-from reconciler.oidc.provider import Declined, NotProved, ProviderUnfit, ProviderUnreachable
 from tests.oidc import hostile
 from tests.oidc.hostile import GONE, Provider
 from tests.oidc.scene import NOW

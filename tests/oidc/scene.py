@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from reconciler.auth.oidc import flows
+from reconciler.auth.oidc.discovery import ProviderConfiguration, ProviderLimits
+from reconciler.auth.oidc.flows import Flow
+from reconciler.auth.oidc.provider import Provider
 from reconciler.model.directory import ProvedIdentity
-from reconciler.oidc import flows
-from reconciler.oidc.configuration import ProviderConfiguration
-from reconciler.oidc.flows import Flow
-from reconciler.oidc.limits import ProviderLimits
-from reconciler.oidc.provider import Provider
 from tests.oidc import hostile
 from tests.servers.certificates import Certificate
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.auth.oidc import discovery, flows, provider, tokens
+from reconciler.auth.oidc.provider import Declined, NotProved, ProviderUnfit
+from reconciler.auth.oidc.tokens import Tokens
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.text import visible
-from reconciler.oidc import algorithms, callbacks, discovery, flows, plain, signatures, tokens
-from reconciler.oidc.oauth import Tokens
-from reconciler.oidc.provider import Declined, NotProved, ProviderUnfit
 from tests.oidc.hostile import CLIENT_ID, fresh_key
 from tests.oidc.scene import NOW, configuration
 
@@ -62,23 +62,23 @@ def _or_refused(*kinds: type[ReconcilerError]) -> Iterator[None]:
 
 @given(st.binary() | VALUE.map(lambda value: json.dumps(value).encode()))
 def test_bytes_are_an_object_or_refused(data: bytes) -> None:
-    with contextlib.suppress(plain.NotAnObject):
-        assert plain.json_object(data) == json.loads(data)
+    with contextlib.suppress(discovery.NotAnObject):
+        assert discovery.json_object(data) == json.loads(data)
 
 
 @given(st.dictionaries(st.sampled_from(["code", "iss", "error", "state", "x"]), st.lists(st.text(), max_size=2)))
 def test_a_callback_holds_one_code_or_is_refused(callback: dict[str, list[str]]) -> None:
     for document in (DOCUMENT, dataclasses.replace(DOCUMENT, names_itself=True)):
         with _or_refused(NotProved, Declined):
-            assert [callbacks.callback_code(callback, document)] == callback["code"]
-    assert not callbacks.is_callback_of(callback, FLOW)
+            assert [provider.callback_code(callback, document)] == callback["code"]
+    assert not provider.is_callback_of(callback, FLOW)
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS), VALUE | st.just(["code", "S256", "RS256", "client_secret_post"])))
 def test_a_document_is_used_or_refused(told: dict[str, object]) -> None:
     with _or_refused(ProviderUnfit):
         assert discovery.provider_document({**told, "issuer": ISSUER}, issuer=ISSUER).algorithms <= set(
-            algorithms.PINNED
+            discovery.PINNED
         )
     with _or_refused(ProviderUnfit):
         discovery.provider_document(told, issuer=ISSUER)
@@ -94,9 +94,9 @@ MEMBER = VALUE | st.sampled_from(["RSA", "EC", "OKP", "oct", "P-256", "Ed25519",
 )
 def test_a_key_set_has_usable_keys_or_is_refused(listed: list[dict[str, object]]) -> None:
     own = fresh_key("ES256", 0).as_dict(private=False)
-    assert len(signatures.signing_keys({"keys": [*listed, own]})) <= len(listed) + 1
+    assert len(tokens.signing_keys({"keys": [*listed, own]})) <= len(listed) + 1
     with _or_refused(ProviderUnfit):
-        signatures.signing_keys({"keys": listed})
+        tokens.signing_keys({"keys": listed})
 
 
 @given(st.text() | st.text(alphabet="eyJhbGciOiJSUzI1NiJ9.-_="))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.oidc import flows
-from reconciler.oidc.flows import Flow, begin_flow, local_path, open_flow, seal_flow
+from reconciler.auth.oidc import flows
+from reconciler.auth.oidc.flows import Flow, begin_flow, local_path, open_flow, seal_flow
 
 KEY = b"canary-key-of-the-service-1234567"
 NOW = 1_800_000_000.0

@@ -5,10 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.oidc.faults import STOPPING
-from reconciler.oidc.keeping import CachedFetch
-from reconciler.oidc.limits import ProviderLimits
-from reconciler.oidc.provider import ProviderUnfit, ProviderUnreachable
+from reconciler.auth.oidc.discovery import STOPPING, ProviderLimits
+from reconciler.auth.oidc.provider import CachedFetch, ProviderUnfit, ProviderUnreachable
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,9 @@ import sys
 
 import pytest
 
-from reconciler.oidc import discovery, signatures
-from reconciler.oidc.algorithms import FittingAlgorithms
-from reconciler.oidc.provider import ProviderUnfit
-from reconciler.oidc.spent import ReplayGuard
+from reconciler.auth.oidc import discovery, tokens
+from reconciler.auth.oidc.discovery import FittingAlgorithms
+from reconciler.auth.oidc.provider import ProviderUnfit, ReplayGuard
 from tests.oidc import hostile
 
 ISSUER = "https://provider.example"
@@ -80,9 +79,9 @@ def test_an_address_is_https_or_on_this_machine_as_the_issuer_is(issuer: str, en
 )
 def test_a_key_verifies_what_names_it_and_fits_it(alg: str, kid: str | None, takes: bool) -> None:
     public = hostile.fresh_key("ES256", 0)
-    assert signatures.SigningKey("a", None, FittingAlgorithms("EC", "P-256"), public).takes(alg, kid) == takes
-    assert signatures.SigningKey(None, "ES256", FittingAlgorithms("EC", "P-256"), public).takes("ES256", kid)
-    assert not signatures.SigningKey(None, "ES512", FittingAlgorithms("EC", "P-256"), public).takes("ES256", kid)
+    assert tokens.SigningKey("a", None, FittingAlgorithms("EC", "P-256"), public).takes(alg, kid) == takes
+    assert tokens.SigningKey(None, "ES256", FittingAlgorithms("EC", "P-256"), public).takes("ES256", kid)
+    assert not tokens.SigningKey(None, "ES512", FittingAlgorithms("EC", "P-256"), public).takes("ES256", kid)
 
 
 def test_a_state_is_taken_once_while_it_lives() -> None:
@@ -103,7 +102,7 @@ def test_no_more_states_are_remembered_than_fit() -> None:
 
 def test_naming_the_provider_imports_no_library() -> None:
     program = (
-        "import sys; import reconciler.oidc.provider, reconciler.oidc.flows; "
+        "import sys; import reconciler.auth.oidc.provider, reconciler.auth.oidc.flows; "
         "print(sorted({'authlib', 'joserfc', 'httpx2', 'cryptography'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

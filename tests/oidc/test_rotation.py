@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reconciler.oidc.provider import NotProved, ProviderUnreachable
+from reconciler.auth.oidc.provider import NotProved, ProviderUnreachable
 from tests.oidc import hostile
 from tests.oidc.scene import scene
 

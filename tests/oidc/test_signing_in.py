@@ -10,10 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from reconciler.auth.oidc.discovery import STOPPING, ProviderLimits
+from reconciler.auth.oidc.provider import NotProved, ProviderUnfit, ProviderUnreachable
 from reconciler.model.directory import ProviderIdentity
-from reconciler.oidc.faults import STOPPING
-from reconciler.oidc.limits import ProviderLimits
-from reconciler.oidc.provider import NotProved, ProviderUnfit, ProviderUnreachable
 from tests.oidc import hostile
 from tests.oidc.hostile import CLIENT_ID, GONE, Provider
 from tests.oidc.scene import NOW, SIGNED_OUT, configuration, scene

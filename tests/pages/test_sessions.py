@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 import api.app
-from reconciler.access import changing, passwords
+from reconciler.auth import changes, passwords
 from reconciler.daemon.services import Services
 from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role
@@ -34,7 +34,7 @@ async def everything(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     async with parts.started(tmp_path_factory.mktemp("sessions")) as started:
         ana = User("U-ana", "ana", directories.AT, password=passwords.encode_password(PASSWORD))
         accounts = started.services.accounts
-        await accounts.amend(lambda directory: changing.create_user(directory, ana), actor="-", request=None)
+        await accounts.amend(lambda directory: changes.create_user(directory, ana), actor="-", request=None)
         yield started
 
 
@@ -53,7 +53,7 @@ async def browser(everything: Parts) -> AsyncIterator[httpx2.AsyncClient]:
 async def give(services: Services, role: Role) -> None:
     """Ana's role."""
     await services.accounts.amend(
-        lambda directory: changing.set_member(directory, project="default", name="ana", role=role),
+        lambda directory: changes.set_member(directory, project="default", name="ana", role=role),
         actor="-",
         request=None,
     )
@@ -95,7 +95,7 @@ async def test_whoever_gains_a_role_stays_signed_in_and_whoever_loses_one_does_n
 ) -> None:
     await everything.services.accounts.ensure_project("payments")
     await everything.services.accounts.amend(
-        lambda directory: changing.set_member(directory, project="payments", name="ana", role=Role.USER),
+        lambda directory: changes.set_member(directory, project="payments", name="ana", role=Role.USER),
         actor="-",
         request=None,
     )

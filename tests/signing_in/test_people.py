@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.access import changing, inviting
-from reconciler.access.admitting import AdmissionPolicy, AdmissionReason, NotAdmitted
-from reconciler.access.sessions import SessionLifetimes
-from reconciler.accounts import Accounts
+from reconciler.auth import changes, invitations
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.admission import AdmissionPolicy, AdmissionReason, NotAdmitted
+from reconciler.auth.people import TIMES, Entered, People
+from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.model.directory import Amendment, Audited, Directory, Project
 from reconciler.model.principals import Role
-from reconciler.signing_in.people import TIMES, Entered, People
-from reconciler.signing_in.sessions import Sessions
 from reconciler.store.contract import StoreFault
 from reconciler.store.operations import SessionRow, SqliteOperations
 from reconciler.store.sqlite import SqliteStore
@@ -74,7 +73,7 @@ class Service:
 
     async def remove(self, name: str) -> None:
         await self.accounts.amend(
-            lambda directory: changing.remove_user(directory, name), actor="user:root", request=None
+            lambda directory: changes.remove_user(directory, name), actor="user:root", request=None
         )
 
     def events(self) -> list[tuple[str, ...]]:
@@ -235,7 +234,7 @@ async def test_who_is_removed_again_and_again_is_told_so_in_the_end(starting: St
         await service.remove(person.name)
 
     service.operations.before = remove
-    with pytest.raises(changing.Conflict, match=r"^Your access was changed while you signed in; sign in once more.$"):
+    with pytest.raises(changes.Conflict, match=r"^Your access was changed while you signed in; sign in once more.$"):
         await service.enter(**VIEWER)
     assert len(set(removed)) == TIMES
 
@@ -284,6 +283,6 @@ async def test_neither_token_nor_digest_is_shown_by_accident(starting: Starting)
     service = await starting(arrivals.directory(invitation(code=code(1))))
     entered = await service.enter(code=code(1))
     assert entered.token not in repr(entered)
-    digest = inviting.code_digest(code(1))
+    digest = invitations.code_digest(code(1))
     waiting = replace(invitation(code=code(1)), id="I9")
     assert repr(digest) not in repr(Amendment(Audited("created", "Invitation", "I9"), invitations=(waiting,)))

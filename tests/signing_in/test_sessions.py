@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.access import changing, sessions
-from reconciler.access.sessions import MOST, MOST_OF_ONE, Session, SessionLifetimes
-from reconciler.accounts import Accounts, Decide
+from reconciler.auth import changes as auth_changes
+from reconciler.auth import sessions
+from reconciler.auth.accounts import Accounts, Decide
+from reconciler.auth.oidc.flows import LONGEST_HINT
+from reconciler.auth.sessions import MOST, MOST_OF_ONE, Session, SessionGone, SessionLifetimes, Sessions
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import User
 from reconciler.model.principals import Role
-from reconciler.oidc.leaving import LONGEST_HINT
-from reconciler.signing_in.sessions import SessionGone, Sessions
 from reconciler.store.contract import StoreFault
 from reconciler.store.operations import SessionRow, SqliteOperations
 from reconciler.store.sqlite import SqliteStore
@@ -103,19 +103,19 @@ async def service(tmp_path: Path, watch: Watch) -> AsyncIterator[Service]:
 
 
 def set_role(name: str, role: Role, project: str = "payments") -> Decide:
-    return lambda directory: changing.set_member(directory, project=project, name=name, role=role)
+    return lambda directory: auth_changes.set_member(directory, project=project, name=name, role=role)
 
 
 def remove_role(name: str) -> Decide:
-    return lambda directory: changing.remove_member(directory, project="payments", name=name)
+    return lambda directory: auth_changes.remove_member(directory, project="payments", name=name)
 
 
 def remove(name: str) -> Decide:
-    return lambda directory: changing.remove_user(directory, name)
+    return lambda directory: auth_changes.remove_user(directory, name)
 
 
 def set_user(name: str, **changes: object) -> Decide:
-    return lambda directory: changing.change_user(directory, replace(directory.users[name], **changes))  # type: ignore[arg-type]
+    return lambda directory: auth_changes.change_user(directory, replace(directory.users[name], **changes))  # type: ignore[arg-type]
 
 
 # Beginning, finding, ending
@@ -311,7 +311,7 @@ async def test_whoever_loses_anything_loses_every_session_at_once_and_nobody_els
     service: Service, case: Case, is_restarted: bool
 ) -> None:
     second_admin = directories.user("max", organization_admin=True)
-    await service.change(lambda directory: changing.create_user(directory, second_admin))
+    await service.change(lambda directory: auth_changes.create_user(directory, second_admin))
     tokens = {name: [await service.begin(name), await service.begin(name)] for name in NAMES}
     before = {name: [service.sessions.find(token) for token in held] for name, held in tokens.items()}
     await service.change(case.change)

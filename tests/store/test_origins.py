@@ -12,11 +12,12 @@ import pytest
 
 from benchmarks import corpus
 from reconciler.model.values import Value
-from reconciler.store import rows as store_rows
+from reconciler.store import rows
 from reconciler.store.contract import ChangeRow, Changes, OriginRow, Record, SourcePlace, Store, StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests import worlds
-from tests.store import looking, rows
+from tests.store import looking
+from tests.store import rows as store_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -28,16 +29,16 @@ GIT: dict[str, Value] = {
     "repository": "telemetry",
     "branch": "main",
     "commit": "c" * 40,
-    "date": rows.AT,
+    "date": store_rows.AT,
 }
 
 
 def origin(source: dict[str, Value] = GIT, **other: str | None) -> OriginRow:
     told: dict[str, str | None] = {"run": "R1", "request": None, **other}
-    return store_rows.origin_row(
+    return rows.origin_row(
         source,
         actor=other.get("actor") or "git:telemetry",
-        created_at=rows.AT,
+        created_at=store_rows.AT,
         run=told["run"],
         request=told["request"],
     )
@@ -46,12 +47,12 @@ def origin(source: dict[str, Value] = GIT, **other: str | None) -> OriginRow:
 def came(name: str, *, of: OriginRow, path: str | None = "a.yaml") -> Changes:
     """A version that came from somewhere."""
     line = None if path is None else 3
-    version = rows.version(name)._replace(origin=of.id, path=path, line=line)
-    return Changes(origins=(of,), versions=(version,), heads=(rows.head(name, path=path, line=line),))
+    version = store_rows.version(name)._replace(origin=of.id, path=path, line=line)
+    return Changes(origins=(of,), versions=(version,), heads=(store_rows.head(name, path=path, line=line),))
 
 
 async def source(store: Store, name: str) -> object:
-    return json.loads(await store.get(rows.PROJECT, rows.key(name)) or b"")["status"]["source"]
+    return json.loads(await store.get(store_rows.PROJECT, store_rows.key(name)) or b"")["status"]["source"]
 
 
 def test_the_same_origin_has_the_same_id_and_any_other_has_another() -> None:
@@ -98,14 +99,14 @@ async def test_a_status_shows_the_source_of_its_version_but_for_what_differs(
 ) -> None:
     await store.commit([came("a", of=origin())], record=Record(), planned_at=0)
     row = None if other is None else origin({**GIT, "branch": other})
-    head = rows.head("a", path="b.yaml", line=7)._replace(origin=None if row is None else row.id, place=place)
+    head = store_rows.head("a", path="b.yaml", line=7)._replace(origin=None if row is None else row.id, place=place)
     part = Changes(origins=() if row is None else (row,), heads=(head,))
     await store.commit([part], record=Record(), planned_at=1)
     [listed] = await looking.listed(store)
-    [version] = await looking.history(store, rows.key("a"))
+    [version] = await looking.history(store, store_rows.key("a"))
     assert await source(store, "a") == listed["status"]["source"] == version["status"]["source"] == expected
-    await store.commit([rows.removed("a")], record=Record(), planned_at=2)
-    [version] = await looking.history(store, rows.key("a"))
+    await store.commit([store_rows.removed("a")], record=Record(), planned_at=2)
+    [version] = await looking.history(store, store_rows.key("a"))
     assert version["status"] == {"source": GIT | {"path": "a.yaml", "line": 3}}
 
 
@@ -125,14 +126,14 @@ async def test_what_would_show_a_wrong_source_is_a_fault_and_nothing_is_kept(sto
 
 
 async def test_the_audit_tells_of_a_change_who_made_it_and_when(store: Store, tmp_path: Path) -> None:
-    change = ChangeRow(rows.PROJECT, "created", rows.KIND, "a", None, 1, origin().id)
-    part = Changes(origins=(origin(),), changed=(change,), audit=(rows.audit("b"),))
+    change = ChangeRow(store_rows.PROJECT, "created", store_rows.KIND, "a", None, 1, origin().id)
+    part = Changes(origins=(origin(),), changed=(change,), audit=(store_rows.audit("b"),))
     await store.commit([part], record=Record(), planned_at=0)
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         told = "select at, actor, action, name, version_before, version_after, run, request from audit order by id"
         assert connection.execute(told).fetchall() == [
-            (rows.AT, "git:telemetry", "created", "a", None, 1, "R1", None),
-            (rows.AT, "key:test", "created", "b", None, 1, None, "a request"),
+            (store_rows.AT, "git:telemetry", "created", "a", None, 1, "R1", None),
+            (store_rows.AT, "key:test", "created", "b", None, 1, None, "a request"),
         ]
 
 
@@ -173,7 +174,7 @@ async def test_a_stored_version_takes_less_than_two_kilobytes(world: worlds.Worl
     ahead = store.ahead() if is_ahead else None
     if ahead is not None:
         await ahead.write(ran.parts)
-    record = Record(run=rows.run("R1"), forget_files_of="a")
+    record = Record(run=store_rows.run("R1"), forget_files_of="a")
     await store.commit(() if is_ahead else ran.parts, record=record, planned_at=0, ahead=ahead)
     await store.close()
     assert (size(world.path) - empty) / FILES < MUST

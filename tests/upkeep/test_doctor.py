@@ -531,7 +531,7 @@ def test_authorities_that_end_or_are_none(service: Service) -> None:
 
 
 def test_a_provider_that_is_down(service: Service) -> None:
-    pytest.importorskip("reconciler.oidc.fetching")
+    pytest.importorskip("reconciler.auth.oidc.fetching")
     oidc = {"issuer": "http://127.0.0.1:1", "oauth2ClientID": "reconciler", "oauth2ClientSecret": "canary-client"}
     service.config.touch(mode=0o600)
     service.set(auth={"type": "oidc", "oidc": oidc})
@@ -541,7 +541,7 @@ def test_a_provider_that_is_down(service: Service) -> None:
 
 
 def test_a_provider_whose_secret_is_in_the_environment_of_the_service_alone(service: Service) -> None:
-    pytest.importorskip("reconciler.oidc.fetching")
+    pytest.importorskip("reconciler.auth.oidc.fetching")
     service.set(auth={"type": "oidc", "oidc": {"issuer": "http://127.0.0.1:1", "oauth2ClientID": "reconciler"}})
     (place, status, told), (check, _, message) = service.wrong()
     assert (place, status) == ("settings", "warning")

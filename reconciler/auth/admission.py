@@ -1,25 +1,209 @@
-"""Whether somebody whom a provider proved is let in, and what becomes of their roles: the decision at each sign-in.
+"""Admission of a person whom a provider proved, and the roles that follow."""
 
-Belongs here: the first person, invitations, and claims. Does not: what claims grant (`claims`), what that changes
-(`provisioning`), writing it down (the store), sessions.
-
-The first person is organization admin, whatever else there is. Then, where `disableInvitations` is true, claims decide
-at each sign-in, and what somebody has becomes what they grant. Where it is false, claims and invitations together let
-somebody in who is new; of a known person claims take and give nothing any more, and what they bring is added.
-
-Whoever is an organization admin afterwards keeps the memberships that they have: those mean nothing meanwhile.
-"""
-
-from collections.abc import Iterable, Mapping
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from reconciler.access import changing, claims, inviting, profiles, provisioning
-from reconciler.access.claims import ClaimNames, GrantedRoles, UnreadableClaims
-from reconciler.access.provisioning import ProvisionedStanding
-from reconciler.model import errors, text
-from reconciler.model.directory import Amendment, Directory, Invitation, ProvedIdentity, User
+from reconciler.auth import changes, claims, invitations
+from reconciler.auth.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.model import directory, errors
+from reconciler.model import text as model_text
+from reconciler.model.directory import (
+    Amendment,
+    Audited,
+    Directory,
+    Invitation,
+    Member,
+    ProvedIdentity,
+    ProviderIdentity,
+    User,
+)
 from reconciler.model.principals import Role
+
+# What a sign-in changes of a person: from what is decided to one amendment, its audit event and sentences for the log.
+
+MOST_TOLD = 20  # rules, projects and the like in one event or sentence: whoever signs in chooses how many there are
+LONGEST_TOLD = 200  # characters of one of them
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionedStanding:
+    """What somebody is to have: all their roles, sentences on by which rules, and the invitations taken for it."""
+
+    organization_admin: bool
+    roles: Mapping[str, Role]
+    rules: tuple[str, ...] = ()
+    taken: tuple[Invitation, ...] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it opens nothing."""
+        return not self.organization_admin and not self.roles
+
+
+def provisioned_standing(directory: Directory, person: User | None) -> ProvisionedStanding:
+    """What somebody has; nothing, for a new person."""
+    if person is None:
+        return ProvisionedStanding(organization_admin=False, roles={})
+    return ProvisionedStanding(organization_admin=person.organization_admin, roles=directory.roles_of(person))
+
+
+def roles_with_room(
+    directory: Directory, *, before: ProvisionedStanding, after: ProvisionedStanding
+) -> ProvisionedStanding:
+    """What there is room for: of new memberships those that come first by name, while what is taken is taken."""
+    room = changes.MOST_MEMBERSHIPS - sum(map(len, directory.members.values()))
+    added = sorted(after.roles.keys() - before.roles.keys())
+    left_out = set(added[max(0, room) :])
+    return replace(
+        after,
+        roles={name: role for name, role in after.roles.items() if name not in left_out},
+        taken=tuple(invitation for invitation in after.taken if invitation.project not in left_out),
+    )
+
+
+def sign_in_amendment(directory: Directory, person: User, *, after: ProvisionedStanding) -> Amendment | None:
+    """The change that makes it so; None where nothing changes. `person` is as they are to be."""
+    known = directory.user(person.id)
+    before = provisioned_standing(directory, known)
+    person = replace(person, organization_admin=after.organization_admin)
+    roles = _changed(before.roles, after.roles)
+    if person == known and not roles and not after.taken:
+        return None
+    return Amendment(
+        Audited(
+            "created" if known is None else "configured",
+            "User",
+            person.name,
+            detail=_detail(known, person, roles=roles, after=after),
+        ),
+        users=() if person == known else (person,),
+        members=tuple(Member(project, person.id, role) for project, role in roles.items()),
+        ended_invitations=after.taken,
+    )
+
+
+def provisioning_sentence(directory: Directory, person: User, *, after: ProvisionedStanding) -> str:
+    """What a sign-in changed of somebody's standing, and by which rule, for the log; empty where nothing did."""
+    known = directory.user(person.id)
+    before = provisioned_standing(directory, known)
+    changes = [_said(project, role) for project, role in _changed(before.roles, after.roles).items()]
+    if after.organization_admin != before.organization_admin:
+        changes.insert(0, "organization admin" if after.organization_admin else "no organization admin any more")
+    if not changes:
+        return ""
+    comes = "comes in for the first time" if known is None else "signs in"
+    return " ".join((f"{person.name} {comes} and is now {listed_roles(changes)}.", *after.rules[:MOST_TOLD]))
+
+
+def listed_roles(texts: Sequence[str]) -> str:
+    """A few texts in one sentence, and how many more there are."""
+    shown = [text if len(text) <= LONGEST_TOLD else text[:LONGEST_TOLD] + "…" for text in texts[:MOST_TOLD]]
+    more = f" and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
+    return ", ".join(shown) + more
+
+
+def _detail(
+    known: User | None, person: User, *, roles: Mapping[str, Role | None], after: ProvisionedStanding
+) -> dict[str, object]:
+    """No address, name or claim stands in it: the audit is kept, and people are forgotten."""
+    detail: dict[str, object] = {"by": list(after.rules[:MOST_TOLD])}
+    if known is None or known.organization_admin != person.organization_admin:
+        detail["organizationAdmin"] = person.organization_admin
+    if roles:
+        detail["roles"] = {project: None if role is None else role.value for project, role in roles.items()}
+    if after.taken:
+        detail["invitations"] = [invitation.id for invitation in after.taken]
+    if known is not None and known.display_name != person.display_name:
+        detail["displayName"] = "changed"
+    if known is not None and known.email != person.email:
+        detail["email"] = "changed"
+    return detail
+
+
+def _changed(before: Mapping[str, Role], after: Mapping[str, Role]) -> dict[str, Role | None]:
+    """The projects where it changes, sorted, with the role there; None where there is none any more."""
+    projects = sorted(before.keys() | after.keys())
+    return {project: after.get(project) for project in projects if before.get(project) is not after.get(project)}
+
+
+def _said(project: str, role: Role | None) -> str:
+    return f"no member of {project} any more" if role is None else f"{role.value} of {project}"
+
+
+# What an ID token says of a person besides their roles: what to call them, and an e-mail address that is theirs.
+
+_UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # of which no line of text is made
+_HASHED = 12  # hexadecimal digits of a name that nobody gave
+
+
+def verified_email(claims: Mapping[str, object]) -> str:
+    """The address that the provider vouches for, in lower case; empty for none, and for one that we do not take.
+
+    Only JSON `true` vouches: what else means it is the provider's own, and an address admits people.
+    """
+    email = claims.get("email")
+    if claims.get("email_verified") is not True or not isinstance(email, str):
+        return ""
+    return invitations.invited_address(email) or ""
+
+
+def has_unverified_email(claims: Mapping[str, object]) -> bool:
+    """Whether there is an address, and the provider does not vouch for it."""
+    return bool(claims.get("email")) and claims.get("email_verified") is not True
+
+
+def display_name(claims: Mapping[str, object], *, before: str = "") -> str:
+    """What people call them, one line; as it was before where the token does not say."""
+    name = claims.get("name")
+    text = _UNSHOWN.sub("", name).strip() if isinstance(name, str) else ""
+    return text[: changes.LONGEST_TEXT].strip() or before
+
+
+def user_name(proved: ProvedIdentity, *, taken: Collection[str]) -> str:
+    """How a new person is called from now on: by a verified address, else by `preferred_username`, else by a name made
+    of the identity; with a number behind it when somebody is called so already.
+    """
+    first = _wanted(proved)
+    others = {one.lower() for one in taken}  # two that differ in case alone would be taken for each other
+    number, found = 1, first
+    while found.lower() in others:
+        number += 1
+        ending = f"-{number}"
+        found = first[: changes.LONGEST_NAME - len(ending)] + ending
+    return found
+
+
+def _wanted(proved: ProvedIdentity) -> str:
+    preferred = proved.claims.get("preferred_username")
+    # What looks like an address would be taken for one that the provider vouches for, by whoever gives roles by name.
+    unlike = preferred.partition("@")[0] if isinstance(preferred, str) else None
+    for text in (verified_email(proved.claims), unlike):
+        if isinstance(text, str) and changes.is_name(text) and not _has_credential(text):
+            return text
+    return "person-" + _hashed(proved.identity)
+
+
+def _has_credential(text: str) -> bool:
+    """Whether a key or a code of ours stands in it: no URL may hold it, so that nobody could remove whoever had it."""
+    return directory.holds_key(text) or invitations.holds_code(text)
+
+
+def _hashed(identity: ProviderIdentity) -> str:
+    text = f"{identity.issuer}\0{identity.subject}".encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest()[:_HASHED]
+
+
+# Whether somebody whom a provider proved is let in, and what becomes of their roles: the decision at each sign-in.
+#
+# The first person is organization admin, whatever else there is. Then, where `disableInvitations` is true, claims
+# decide at each sign-in, and what somebody has becomes what they grant. Where it is false, claims and invitations
+# together let somebody in who is new; of a known person claims take and give nothing any more, and what they bring is
+# added.
+#
+# Whoever is an organization admin afterwards keeps the memberships that they have: those mean nothing meanwhile.
 
 
 class AdmissionReason(Enum):
@@ -160,7 +344,7 @@ def _first(directory: Directory) -> _Decided:
 
 def _synchronised(directory: Directory, arrival: Arrival, policy: AdmissionPolicy, *, known: User | None) -> _Decided:
     """As claims say, and nothing else."""
-    before = provisioning.provisioned_standing(directory, known)
+    before = provisioned_standing(directory, known)
     found = _granted(directory, arrival, policy)
     if isinstance(found, UnreadableClaims):
         return _unreadable(before, found)
@@ -188,7 +372,7 @@ def _newcomer(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -
     after = _with(_of_claims(found), taken)
     if isinstance(found, UnreadableClaims):
         return _unreadable(after, found)
-    is_unverified = profiles.has_unverified_email(arrival.proved.claims)
+    is_unverified = has_unverified_email(arrival.proved.claims)
     why = _otherwise(
         directory, arrival, policy, AdmissionReason.UNVERIFIED_ADDRESS if is_unverified else AdmissionReason.NOT_INVITED
     )
@@ -197,25 +381,25 @@ def _newcomer(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -
 
 def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decided:
     """Somebody known, where invitations count: what they bring is added to what they have."""
-    before = provisioning.provisioned_standing(directory, known)
+    before = provisioned_standing(directory, known)
     after = _with(before, _invitations(directory, arrival))
     return _Decided(after, why=AdmissionReason.NOT_INVITED if after.is_nothing else None)
 
 
 def _admission(directory: Directory, arrival: Arrival, *, known: User | None, decided: _Decided) -> Admission:
     """What is to be written of it. Raises NotAdmitted where that is nothing."""
-    before = provisioning.provisioned_standing(directory, known)
-    after = provisioning.roles_with_room(directory, before=before, after=decided.after)
+    before = provisioned_standing(directory, known)
+    after = roles_with_room(directory, before=before, after=decided.after)
     person = _person(directory, arrival, known=known)
     told = tuple(f"{person.name} signs in: {one}" for one in (*decided.told, *_left_out(decided.after, after)))
     why = _finally(directory, decided, after=after, known=known)
     refused = None if why is None else _refused(why, reason=decided.unread, told=told)
     if refused is not None and before.is_nothing:
         raise refused
-    changed = provisioning.provisioning_sentence(directory, person, after=after)
+    changed = provisioning_sentence(directory, person, after=after)
     return Admission(
         user=person.id,
-        amendment=provisioning.sign_in_amendment(directory, person, after=after),
+        amendment=sign_in_amendment(directory, person, after=after),
         refused=refused,
         told=(changed, *told) if changed else told,
     )
@@ -225,14 +409,14 @@ def _finally(
     directory: Directory, decided: _Decided, *, after: ProvisionedStanding, known: User | None
 ) -> AdmissionReason | None:
     """Why somebody is not let in, once it is known what there is room for."""
-    has_place = known is not None or len(directory.users) < changing.MOST
+    has_place = known is not None or len(directory.users) < changes.MOST
     return decided.why or (AdmissionReason.FULL if after.is_nothing or not has_place else None)
 
 
 def _left_out(wanted: ProvisionedStanding, after: ProvisionedStanding) -> tuple[str, ...]:
     if len(after.roles) == len(wanted.roles):
         return ()
-    return (f"there are {changing.MOST_MEMBERSHIPS:,} memberships, which is the most, and some were not given",)
+    return (f"there are {changes.MOST_MEMBERSHIPS:,} memberships, which is the most, and some were not given",)
 
 
 def _person(directory: Directory, arrival: Arrival, *, known: User | None) -> User:
@@ -240,27 +424,27 @@ def _person(directory: Directory, arrival: Arrival, *, known: User | None) -> Us
     proved = arrival.proved
     person = known or User(
         id=arrival.id,
-        name=profiles.user_name(proved, taken=directory.users),
+        name=user_name(proved, taken=directory.users),
         created_at=arrival.now,
         identity=proved.identity,
     )
     return replace(
         person,
-        display_name=profiles.display_name(proved.claims, before=person.display_name),
-        email=profiles.verified_email(proved.claims),
+        display_name=display_name(proved.claims, before=person.display_name),
+        email=verified_email(proved.claims),
     )
 
 
 def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ...]:
     """What waits for this person, and what their code is of. Raises NotAdmitted for a code that opens nothing."""
     code = arrival.code.strip()
-    digest = inviting.code_digest(code)
-    address = profiles.verified_email(arrival.proved.claims)
+    digest = invitations.code_digest(code)
+    address = verified_email(arrival.proved.claims)
     every = directory.invitations.values()
     # Compared as any other text: who does not know the code cannot choose its digest letter by letter.
     by_code = [one for one in every if digest is not None and one.digest == digest]
     by_address = [one for one in every if address and one.email == address]
-    found = inviting.counting(directory, (*by_code, *by_address), now=arrival.now)
+    found = invitations.counting(directory, (*by_code, *by_address), now=arrival.now)
     if code and not any(one.digest == digest for one in found if digest is not None):
         raise _refused(AdmissionReason.WRONG_CODE)
     return tuple(sorted(found, key=lambda one: one.id))
@@ -300,7 +484,7 @@ def _is_last_admin(directory: Directory, person: User, proved: ProvedIdentity) -
 def _skipped(found: GrantedRoles) -> tuple[str, ...]:
     if not found.unknown:
         return ()
-    names = provisioning.listed_roles([text.visible(name) for name in found.unknown])
+    names = listed_roles([model_text.visible(name) for name in found.unknown])
     return (f"the claims name projects that do not exist, which are skipped: {names}",)
 
 

@@ -1,7 +1,4 @@
-"""Changes of access: who may make which, what refuses them, and what they alter.
-
-Belongs here: the decision, as an `Amendment`. Does not: hashing passwords and making keys, which need time and
-randomness and come in done; writing it down (the store); asking (the doors).
+"""Changes of access: which are allowed, and what they amend.
 
 Roles are judged before this: what stands here are the rules that a role alone does not settle.
 """

@@ -1,7 +1,4 @@
-"""Requests to the provider, bounded; the door to httpx2.
-
-Belongs here: connecting, TLS, the proxy, how much is read for how long, and what went wrong as one sentence. Does not:
-what is asked (`provider`, `oauth`), what an answer means.
+"""Bounded requests to the provider.
 
 Each request has a client and a connection of its own: sign-ins are rare, and nothing is left open that outlives the
 loop. No redirect is followed, no cookie kept, nothing taken from the environment. An answer that is compressed although
@@ -18,9 +15,8 @@ from pathlib import Path
 
 import httpx2
 
-from reconciler.oidc import discovery, plain
-from reconciler.oidc.faults import STOPPING, ProviderUnfit, ProviderUnreachable, quoted
-from reconciler.oidc.limits import ProviderLimits
+from reconciler.auth.oidc import discovery
+from reconciler.auth.oidc.discovery import STOPPING, ProviderLimits, ProviderUnfit, ProviderUnreachable, quoted
 from reconciler.settings import bounded_io
 from reconciler.version import __version__
 
@@ -66,7 +62,7 @@ class ProviderClient:
         """The JSON object at a URL. Raises Unreachable, Unfit."""
         async with self.bounded(asked) as transport, transport:
             answer = await transport.handle_async_request(httpx2.Request("GET", asked.url, headers=HEADERS))
-            return plain.json_object(answer.content)
+            return discovery.json_object(answer.content)
 
     @contextlib.asynccontextmanager
     async def bounded(self, asked: ProviderAnswer) -> AsyncIterator[httpx2.AsyncBaseTransport]:
@@ -115,8 +111,8 @@ class _Bounded(httpx2.AsyncBaseTransport):
         response = await self._inner.handle_async_request(request)
         try:
             self._check(response)
-            told = plain.json_object(await self._body(response))
-        except plain.NotAnObject:
+            told = discovery.json_object(await self._body(response))
+        except discovery.NotAnObject:
             raise ProviderUnreachable(_sentence(self._asked, "is no JSON object")) from None
         finally:
             await response.aclose()

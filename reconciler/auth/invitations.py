@@ -1,10 +1,7 @@
-"""Invitations: their codes as text, and the changes that make, withdraw and end them.
+"""Invitations: their codes, and the changes that they make.
 
 A code is `rci_<43 characters>`, of 32 random bytes. Stored is a digest of it alone: with 256 bits to guess, a plain
 SHA-256 is as good as a slow one.
-
-Belongs here: decisions, with time and randomness as arguments. Does not: taking an invitation (`admitting`), writing it
-down (the store).
 
 An invitation lasts no longer than what its maker may: whoever is removed, or may not manage the members any more, must
 not come back by a code that they put aside. A key that was revoked has made nothing that still counts either.
@@ -16,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from reconciler.access import changing
+from reconciler.auth import changes
 from reconciler.model import principals
 from reconciler.model.directory import Amendment, Audited, Directory, Invitation, Key, is_expired
 from reconciler.model.principals import SERVICE_KEY, AccessVerdict, Permission
@@ -71,7 +68,7 @@ def invitation_expiry(asked: datetime | None, *, email: str, now: datetime) -> d
     until = now + lasts if asked is None else asked
     if not now < until <= now + longest:
         what = "for an e-mail address" if email else "for a code"
-        raise changing.Invalid(f"The expiry must be in the future, and at most {longest.days} days away {what}.")
+        raise changes.Invalid(f"The expiry must be in the future, and at most {longest.days} days away {what}.")
     return until
 
 
@@ -81,13 +78,13 @@ def invite(directory: Directory, invitation: Invitation, *, now: str) -> Amendme
     Raises Invalid, Missing, Conflict.
     """
     if invitation.email and invited_address(invitation.email) != invitation.email:
-        raise changing.Invalid(f"The address {EMAIL_RULE}.")
+        raise changes.Invalid(f"The address {EMAIL_RULE}.")
     if invitation.project not in directory.projects:
-        raise changing.Missing("There is no such project.")
+        raise changes.Missing("There is no such project.")
     alive = waiting(directory, now=now)
     replaced = [one for one in alive if _is_for_the_same(one, invitation)]
     if len(alive) - len(replaced) >= MOST:
-        raise changing.Conflict(f"There are {MOST:,} invitations, which is the most; withdraw some first.")
+        raise changes.Conflict(f"There are {MOST:,} invitations, which is the most; withdraw some first.")
     detail = {"role": invitation.role.value, "by": _how(invitation), "expiresAt": invitation.expires_at}
     return Amendment(
         Audited("created", "Invitation", invitation.id, project=invitation.project, detail=detail),
@@ -101,7 +98,7 @@ def withdraw(directory: Directory, *, project: str, identifier: str, now: str) -
     alive = waiting(directory, now=now)
     found = next((one for one in alive if (one.id, one.project) == (identifier, project)), None)
     if found is None:
-        raise changing.Missing(NO_INVITATION)
+        raise changes.Missing(NO_INVITATION)
     detail = {"role": found.role.value, "by": _how(found)}
     return Amendment(
         Audited("deleted", "Invitation", found.id, project=project, detail=detail),

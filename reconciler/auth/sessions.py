@@ -1,27 +1,86 @@
-"""Browsers that are signed in: beginning a session, finding it with each request, ending it.
-
-Belongs here: what is current, in memory, and its copy in `ops.db`. Does not: how long one counts (`access.sessions`),
-cookies (the doors), what the person may do: that is asked of the directory with each request.
-
-A session is on the disk before its cookie is given out, and gone from memory before it is taken from the disk. Whoever
-loses anything loses their sessions by that alone (`access.losing`); their rows are taken away within a minute.
-"""
+"""Sessions of browsers."""
 
 import asyncio
+import base64
+import hashlib
 import logging
+import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
-from reconciler.access import sessions
-from reconciler.access.sessions import MOST, MOST_OF_ONE, RANDOM_BYTES, Session, SessionLifetimes
-from reconciler.accounts import Accounts
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.oidc import flows
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Directory, User
-from reconciler.oidc import leaving
 from reconciler.store.contract import StoreFault
 from reconciler.store.operations import Operations, SessionRow
+
+# When a browser is signed in: what its cookie holds, and how long that counts.
+
+RANDOM_BYTES = 32
+MOST = 10_000  # sessions in all
+MOST_OF_ONE = 20  # of one person
+LEEWAY = timedelta(minutes=1)  # by which a clock that is set right may go back without signing anybody out
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLifetimes:
+    """In seconds: after the last request, and in all (`auth.session`)."""
+
+    idle: float
+    absolute: float
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser that is signed in; `user` is an id, `losses` are those of the person when it began."""
+
+    digest: bytes = field(repr=False)  # SHA-256 of what its cookie holds
+    user: str
+    created_at: datetime
+    seen_at: datetime
+    losses: int = 0
+    id_token: str = field(default="", repr=False)
+
+
+def make_session(randomness: bytes) -> str:
+    """What a new session's cookie holds: 43 letters, digits, `-` and `_`; `randomness` is 32 bytes from the system."""
+    if len(randomness) != RANDOM_BYTES:
+        raise ValueError(f"a session takes {RANDOM_BYTES} bytes of randomness")
+    return base64.urlsafe_b64encode(randomness).decode("ascii").rstrip("=")
+
+
+def session_digest(token: str) -> bytes | None:
+    """What is kept of it; None for a text that is no such token.
+
+    No salt and no slow hash: there are 256 random bits to guess. Whoever looks a digest up learns by the time that it
+    takes no more than parts of a digest, from which no token can be made.
+    """
+    return hashlib.sha256(token.encode("ascii")).digest() if _TOKEN.fullmatch(token) else None
+
+
+def is_session_over(session: Session, *, lifetimes: SessionLifetimes, now: datetime) -> bool:
+    """Whether it has ended by itself. One from the future (a clock that went back) is over as well."""
+    if max(session.created_at, session.seen_at) > now + LEEWAY:
+        return True
+    idle, absolute = timedelta(seconds=lifetimes.idle), timedelta(seconds=lifetimes.absolute)
+    return now - session.seen_at >= idle or now - session.created_at >= absolute
+
+
+def is_session_of(session: Session, user: User | None) -> bool:
+    """Whether the person is still who they were when it began: there, and nothing was taken from them."""
+    return user is not None and (user.id, user.losses) == (session.user, session.losses)
+
+
+# Browsers that are signed in: beginning a session, finding it with each request, ending it.
+#
+# A session is on the disk before its cookie is given out, and gone from memory before it is taken from the disk.
+# Whoever loses anything loses their sessions by that alone (`access.losing`); their rows are taken away within a
+# minute.
 
 log = logging.getLogger(__name__)
 
@@ -82,14 +141,14 @@ class Sessions:
         known, now = since.user(user.id), self._clock()
         if known is None:
             raise SessionGone
-        token = sessions.make_session(self._randomness(RANDOM_BYTES))
-        made = sessions.session_digest(token)
+        token = make_session(self._randomness(RANDOM_BYTES))
+        made = session_digest(token)
         assert made is not None
         # A longer one would not be given back to the provider anyway.
-        told = id_token if len(id_token) <= leaving.LONGEST_HINT else ""
+        told = id_token if len(id_token) <= flows.LONGEST_HINT else ""
         session = Session(made, user.id, created_at=now, seen_at=now, losses=known.losses, id_token=told)
         self._is_still(session)
-        before = sessions.session_digest(instead_of)
+        before = session_digest(instead_of)
         without = () if before is None or before not in self._live else (before,)
         for digest in without:
             self._drop(digest)
@@ -103,7 +162,7 @@ class Sessions:
         """The session of a cookie, which counts as seen now; None for one that is over, ended or none of ours, and
         where the person is no more.
         """
-        wanted, now = sessions.session_digest(token), self._clock()
+        wanted, now = session_digest(token), self._clock()
         session = None if wanted is None else self._live.get(wanted)
         if session is None:
             return None
@@ -124,7 +183,7 @@ class Sessions:
         """Sign out; what ended, or None. Raises StoreFault: then it has ended in memory all the same, and is taken from
         the disk as soon as that can be written.
         """
-        wanted = sessions.session_digest(token)
+        wanted = session_digest(token)
         session = None if wanted is None else self._live.get(wanted)
         if session is None:
             return None
@@ -176,13 +235,11 @@ class Sessions:
 
     def _counts(self, session: Session, *, now: datetime) -> bool:
         user = self._accounts.directory.user(session.user)
-        return sessions.is_session_of(session, user) and not sessions.is_session_over(
-            session, lifetimes=self._lifetimes, now=now
-        )
+        return is_session_of(session, user) and not is_session_over(session, lifetimes=self._lifetimes, now=now)
 
     def _is_still(self, session: Session) -> None:
         """Raises Gone when something was taken from the person since they were recognised."""
-        if not sessions.is_session_of(session, self._accounts.directory.user(session.user)):
+        if not is_session_of(session, self._accounts.directory.user(session.user)):
             self._drop(session.digest)
             raise SessionGone
 

@@ -1,12 +1,4 @@
-"""One sign-in on its way through a provider: what the browser must bring back, and the sealed text that it carries.
-
-Belongs here: the value, sealing and opening it, with the time and the randomness as arguments; which paths it may lead
-back to. Does not: cookies (the doors), talking to the provider (`provider`).
-
-The browser keeps it instead of the service: nobody can fill a table of begun sign-ins, and one that was begun before a
-restart goes on after it. Sealed means: signed with HMAC-SHA-256 under a key of the service, and nothing secret from the
-browser that carries it is in it (RFC 7636 keeps the verifier from whoever reads the redirect, not from the browser).
-"""
+"""One sign-in on its way through a provider, and signing out there."""
 
 import base64
 import binascii
@@ -15,7 +7,14 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
+
+# One sign-in on its way through a provider: what the browser must bring back, and the sealed text that it carries.
+#
+# The browser keeps it instead of the service: nobody can fill a table of begun sign-ins, and one that was begun before
+# a restart goes on after it. Sealed means: signed with HMAC-SHA-256 under a key of the service, and nothing secret from
+# the browser that carries it is in it (RFC 7636 keeps the verifier from whoever reads the redirect, not from the
+# browser).
 
 LIFETIME_SECONDS = 600.0  # for whoever has to look for a second factor
 RANDOM_BYTES = 96  # 32 each for state, nonce and verifier
@@ -147,3 +146,16 @@ def _flow(parts: object) -> Flow | None:
 
 def _text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+# Signing out at the provider too (OpenID Connect RP-Initiated Logout 1.0).
+
+LONGEST_HINT = 4096  # characters: servers refuse a longer line, and with the hint left out the provider asks the person
+
+
+def sign_out_url(endpoint: str, *, id_token: str, client_id: str, back: str) -> str:
+    """The endpoint with its own query and ours (2)."""
+    hint = {"id_token_hint": id_token} if 0 < len(id_token) <= LONGEST_HINT else {}
+    added = urlencode({**hint, "client_id": client_id, "post_logout_redirect_uri": back})
+    parts = urlsplit(endpoint)
+    return urlunsplit(parts._replace(query=f"{parts.query}&{added}" if parts.query else added))

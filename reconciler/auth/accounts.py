@@ -1,23 +1,98 @@
-"""The directory of everybody as the running service knows it: recognising keys, and changing who may do what.
-
-Belongs here: what is current, one change at a time, the order of store and memory. Does not: the rules (`access`), rows
-(the store), passwords (`signing_in`).
-
-One process has the store, so the directory in memory is what is stored; a change is written first and seen then.
-"""
+"""The directory of the running service: recognising keys, and one change at a time."""
 
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 
-from reconciler.access import changing, losing, reporting
+from reconciler.auth import changes
 from reconciler.model import directory, log_context
+from reconciler.model import text as model_text
 from reconciler.model.clock import Clock, rfc3339
-from reconciler.model.directory import Amendment, Directory, Key, is_expired
-from reconciler.model.principals import Principal
+from reconciler.model.directory import Amendment, Audited, Directory, Key, User, amended, is_expired
+from reconciler.model.principals import OF_ROLE, Permission, Principal, Role
 from reconciler.store.contract import AuditRow, Store, StoreFault
+
+# Who lost something by a change: whatever they signed in with before has ended.
+#
+# The count (`User.losses`) is written with what was taken, in one transaction, and a session has the one that it began
+# with. So one step ends both, whatever becomes of the file with the sessions: a process that dies in between leaves
+# neither half, and a disk that takes no more sessions keeps nobody from being removed.
+
+NOTHING: frozenset[Permission] = frozenset()
+
+
+def has_lost_access(one: User, *, before: Directory, after: Directory) -> bool:
+    """Whether somebody of `before` is gone, may do less in some project or in the organization, or has another password
+    or identity.
+    """
+    user = after.user(one.id)
+    if user is None or (user.password, user.identity) != (one.password, one.identity):
+        return True
+    if user.organization_admin or one.organization_admin:
+        return not user.organization_admin
+    roles = after.roles_of(user)
+    return any(not _permits(role) <= _permits(roles.get(project)) for project, role in before.roles_of(one).items())
+
+
+def count_lost(directory: Directory, amendment: Amendment) -> Amendment:
+    """The amendment with the losses that it brings counted, for everybody who stays.
+
+    Whatever it says of losses itself does not matter: who made it may have seen an older directory.
+    """
+    more = {user.id: user for user in _counted(directory, amendment)}
+    others = tuple(user for user in amendment.users if user.id not in more)
+    return replace(amendment, users=(*others, *more.values())) if more else amendment
+
+
+def _counted(directory: Directory, amendment: Amendment) -> Iterator[User]:
+    """Those of the amendment, and those who lose a role by it: looking at everybody would cost more than the change."""
+    touched = {user.id for user in amendment.users} | {member.user for member in amendment.members}
+    known = [user for user in map(directory.user, sorted(touched)) if user is not None]
+    after = amended(directory, amendment) if known else directory
+    for before in known:
+        user = after.user(before.id)
+        losses = before.losses + has_lost_access(before, before=directory, after=after)
+        if user is not None and losses != user.losses:
+            yield replace(user, losses=losses)
+
+
+def _permits(role: Role | None) -> frozenset[Permission]:
+    return NOTHING if role is None else OF_ROLE[role]
+
+
+# A change of access as one line of the log: who, what, whom, in which project.
+
+LONGEST_NAME = 128  # characters
+LONGEST_DETAIL = 300  # characters
+DONE: Mapping[str, str] = {"created": "created", "configured": "changed", "deleted": "removed"}
+
+
+def access_sentence(audited: Audited, *, actor: str) -> str:
+    """What was changed, by whom."""
+    where = "" if audited.kind == "Project" or not audited.project else f" of the project {_cut(audited.project)}"
+    what = f"{DONE.get(audited.action, audited.action)} {audited.kind} {_cut(audited.name)}{where}"
+    return f"{_cut(actor)} {what}{_detail(audited)}."
+
+
+def _detail(audited: Audited) -> str:
+    if not audited.detail:
+        return ""
+    # By which rules comes last: it is what may be cut off.
+    ordered = sorted(audited.detail.items(), key=lambda item: item[0] == "by")
+    told = "; ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in ordered)
+    return f" ({_cut(told, LONGEST_DETAIL)})"
+
+
+def _cut(text: str, longest: int = LONGEST_NAME) -> str:
+    return model_text.visible(text[:longest]) + ("…" if len(text) > longest else "")
+
+
+# The directory of everybody as the running service knows it: recognising keys, and changing who may do what.
+#
+# One process has the store, so the directory in memory is what is stored; a change is written first and seen then.
 
 log = logging.getLogger(__name__)
 
@@ -82,14 +157,14 @@ class Accounts:
             decided = decide(self.directory)
             if decided is None:
                 return None
-            amendment = losing.count_lost(self.directory, decided)
+            amendment = count_lost(self.directory, decided)
             await self._store.amend(amendment, audit=self._audit(amendment, actor=actor, request=request))
             self.directory = directory.amended(self.directory, amendment)
             self._changed.set()
             self._changed = asyncio.Event()
         if amendment.audited.kind != "Project":  # a new one alone changes nobody's access
             fields = {} if request is None else {"request": request}
-            log.info("%s", reporting.access_sentence(amendment.audited, actor=actor), extra={"fields": fields})
+            log.info("%s", access_sentence(amendment.audited, actor=actor), extra={"fields": fields})
         return amendment
 
     async def change(self) -> None:
@@ -106,9 +181,9 @@ class Accounts:
         at = rfc3339(self._clock())
         try:
             await self.amend(
-                lambda directory: changing.create_project(directory, name, at=at), actor="settings", request=None
+                lambda directory: changes.create_project(directory, name, at=at), actor="settings", request=None
             )
-        except changing.Conflict:
+        except changes.Conflict:
             if name not in self.directory.projects:
                 raise
             return False

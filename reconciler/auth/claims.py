@@ -1,0 +1,468 @@
+"""Claims of an ID token, and the roles that they grant."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from reconciler.model import names as model_names
+from reconciler.model.principals import Role
+from reconciler.model.text import counted, visible
+
+if TYPE_CHECKING:
+    from reconciler.settings.models import CustomClaims
+
+# What claims and groups are called, for those who rename them (`auth.oidc.customClaims`).
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimNames:
+    """What claims and groups are called. A claim is a key of the ID token itself, not a path into it, and its name is
+    compared exactly; a group's name in any case.
+    """
+
+    groups: str = "groups"
+    group_ids: str = "group_ids"
+    roles: str = "roles"
+    organization_admin: str = "service_org_admin"
+    projects: str = "service_projects"
+    default_role: str = "service_default_role"
+    org_admin_group: str = "service-org-admin"
+    projects_group_prefix: str = "service-projects-"
+    admin_group: str = "service-admin"
+    user_group: str = "service-user"
+    viewer_group: str = "service-viewer"
+
+
+def claim_names(custom: "CustomClaims") -> ClaimNames:
+    """The names that the settings give; one that is left out has its default there."""
+    return ClaimNames(
+        groups=custom.groups,
+        group_ids=custom.group_ids,
+        roles=custom.roles,
+        organization_admin=custom.organization_admin,
+        projects=custom.projects,
+        default_role=custom.default_role,
+        org_admin_group=custom.org_admin_group_name,
+        projects_group_prefix=custom.projects_group_prefix,
+        admin_group=custom.admin_group_name,
+        user_group=custom.user_group_name,
+        viewer_group=custom.viewer_group_name,
+    )
+
+
+# The rules of what claims grant, by the names under which reasons, tests and docs/claims.md cite them.
+
+
+class ClaimRule(StrEnum):
+    """A rule of the interface. `Rule.DIRECT_4` is its rule 4 for direct claims."""
+
+    DIRECT_1 = "direct claims 1"  # without a default role it is `viewer`
+    DIRECT_2 = "direct claims 2"  # `service_org_admin` is "true": an organization admin, and the rest is ignored
+    DIRECT_3 = "direct claims 3"  # a plain id has the default role, `<role>:<id>` its own
+    DIRECT_4 = "direct claims 4"  # who has projects named has no others
+    DIRECT_5 = "direct claims 5"  # a role that does not exist is `viewer`; malformed entries are skipped
+    DIRECT_6 = "direct claims 6"  # least privileged: of one project's roles, and of several projects' for the others
+    DIRECT_7 = "direct claims 7"  # what cannot be parsed changes nothing
+
+    GROUPS_1 = "groups and roles 1"  # which names give which role
+    GROUPS_2 = "groups and roles 2"  # the first name that matches counts
+    GROUPS_3 = "groups and roles 3"  # the group of the organization admins
+    GROUPS_4 = "groups and roles 4"  # a project's group, with or without a role
+    GROUPS_5 = "groups and roles 5"  # with `service_default_role` no role is inferred
+    GROUPS_6 = "groups and roles 6"  # with that, groups, and a role in `service_projects`, groups are ignored
+
+    GROUP_IDS = "group_ids"  # they count where `groups` holds none
+
+
+# Entries that name a project: `<project_id>` and `<role>:<project_id>`, in `service_projects` and behind the prefix of
+# a project's group.
+
+_ROLES = {role.value: role for role in Role}
+_RANK = {role: rank for rank, role in enumerate(Role)}  # a higher one is less privileged
+
+
+class ProjectEntry(NamedTuple):
+    """A project that is named. `role` is its own, None for a plain id; `rule` is the one that read it."""
+
+    project: str
+    role: Role | None
+    rule: ClaimRule
+
+
+def project_entry(text: str, *, rule: ClaimRule) -> ProjectEntry | None:
+    """An entry, or None for one that is malformed: an empty side, a second colon, what could be no name at all.
+
+    Direct claims 3, 5. What could be a name and is no project's is not malformed: it is unknown.
+    """
+    own, colon, project = (part.strip() for part in text.rpartition(":"))
+    if model_names.wrong_name(project) is not None or ":" in own or (colon and not own):
+        return None
+    if not colon:
+        return ProjectEntry(project, None, rule)
+    return ProjectEntry(project, entry_role(own), rule if own in _ROLES else ClaimRule.DIRECT_5)
+
+
+def entry_role(text: str) -> Role:
+    """The role of this name, and `viewer` for any other text (direct claims 5)."""
+    return _ROLES.get(text, Role.VIEWER)
+
+
+def is_role(text: str) -> bool:
+    """Whether a role is called so."""
+    return text in _ROLES
+
+
+def least_role(roles: Iterable[Role]) -> Role:
+    """The least privileged of some roles (direct claims 6)."""
+    return max(roles, key=_RANK.__getitem__)
+
+
+def pooled_roles(entries: Iterable[ProjectEntry]) -> Mapping[str, frozenset[ProjectEntry]]:
+    """What is said about each project, each thing once, sorted: in which order it was said means nothing."""
+    pool: dict[str, set[ProjectEntry]] = defaultdict(set)
+    for one in entries:
+        pool[one.project].add(one)
+    return {project: frozenset(pool[project]) for project in sorted(pool)}
+
+
+def own_roles(entries: Iterable[ProjectEntry]) -> frozenset[Role]:
+    """The roles that entries give one project."""
+    return frozenset(one.role for one in entries if one.role is not None)
+
+
+# What groups and roles of a provider mean: the interface's rules 1 to 4 for them.
+#
+# Names are compared in any case. A letter beyond ASCII that only becomes an ASCII one when its case is folded (the
+# Kelvin sign, the long s) matches none: who may make groups at a provider that guards a name must not find another
+# spelling.
+
+
+def inferred_role(texts: Iterable[str], names: ClaimNames) -> Role | None:
+    """The role of the first text that names one, None without such (groups and roles 1, 2)."""
+    roles = _roles(names)
+    return next((roles[found] for one in texts if (found := _folded(one)) in roles), None)
+
+
+def groups_grant_organization_admin(groups: Iterable[str], names: ClaimNames) -> bool:
+    """Whether the group of the organization admins is among them (groups and roles 3)."""
+    wanted = _folded(names.org_admin_group)
+    return any(_folded(group) == wanted for group in groups)
+
+
+def group_entries(groups: Iterable[str], names: ClaimNames) -> tuple[list[ProjectEntry], int]:
+    """The projects that groups name, and how many groups have the prefix and name none (groups and roles 4).
+
+    A group that is called like a role's or the admins' is that and no project's, whatever the prefix is.
+    """
+    size, prefix = len(names.projects_group_prefix), _folded(names.projects_group_prefix)
+    others = {*_roles(names), _folded(names.org_admin_group)}
+    behind = [one[size:] for one in groups if _folded(one[:size]) == prefix and _folded(one) not in others]
+    found = [project_entry(_lower(one), rule=ClaimRule.GROUPS_4) for one in behind]
+    return [one for one in found if one is not None], found.count(None)
+
+
+def _roles(names: ClaimNames) -> dict[tuple[bool, str], Role]:
+    """The role of each name. Where two roles are called the same, the least privileged counts; a name of the settings
+    goes before a bare one.
+    """
+    bare = {_folded(role.value): role for role in Role}
+    return bare | {
+        _folded(names.admin_group): Role.ADMIN,
+        _folded(names.user_group): Role.USER,
+        _folded(names.viewer_group): Role.VIEWER,
+    }
+
+
+def _folded(text: str) -> tuple[bool, str]:
+    return text.isascii(), text.casefold()
+
+
+def _lower(text: str) -> str:
+    # Projects are called in small letters. Others than ASCII's stay, and make an entry malformed.
+    return text.lower() if text.isascii() else text
+
+
+# Reading one claim: its JSON type, its entries, and how many there may be.
+#
+# A claim that is null counts as missing (OpenID Connect Core 1.0, 5.3.2), and so does a text that is empty or blank.
+
+MOST_ENTRIES = 10_000  # of one claim; as many as there may be projects
+
+_ELSEWHERE = "_claim_names"
+
+
+class UnfitClaim(Exception):
+    """A claim that cannot be parsed: one sentence, with its name and nothing of its value."""
+
+
+def claim_text(claims: Mapping[str, object], name: str) -> str:
+    """The text of a claim as it stands; empty when it is missing. Raises Unfit."""
+    value = _value(claims, name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise UnfitClaim(f"The claim {visible(name)} must be a text")
+    return value if value.strip() else ""
+
+
+def claim_texts(claims: Mapping[str, object], name: str) -> tuple[str, ...]:
+    """The entries of a claim that is a list of texts, or one text with commas; none when it is missing. In their order,
+    trimmed, without those that are blank. Raises Unfit.
+    """
+    value = _value(claims, name)
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return tuple(one for one in split_claim(value, name) if one)
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise UnfitClaim(f"The claim {visible(name)} must be a text or a list of texts")
+    _is_bounded(len(value), name)
+    # Not at commas: a directory's names have them (`cn=admins,dc=example`), and a list needs none.
+    return tuple(one for each in value if (one := each.strip()))
+
+
+def split_claim(value: str, name: str) -> tuple[str, ...]:
+    """What stands between the commas of a text, trimmed, blank or not. Raises Unfit for more than there may be."""
+    _is_bounded(value.count(",") + 1, name)
+    return tuple(one.strip() for one in value.split(","))
+
+
+def _value(claims: Mapping[str, object], name: str) -> object:
+    value = claims.get(name)
+    # A distributed claim is not in the token (OpenID Connect Core 1.0, 5.6.2). Some providers move groups there when
+    # somebody has many: to take that for none would take away what they have.
+    elsewhere = claims.get(_ELSEWHERE)
+    if value is None and isinstance(elsewhere, dict) and name in elsewhere:
+        raise UnfitClaim(f"The claim {visible(name)} must be in the token, and the provider only refers to it")
+    return value
+
+
+def _is_bounded(count: int, name: str) -> None:
+    if count > MOST_ENTRIES:
+        raise UnfitClaim(f"The claim {visible(name)} must not have more than {MOST_ENTRIES:,} entries")
+
+
+# Claims of an ID token as they were read: what is set, before it is decided what that grants.
+
+
+@dataclass(frozen=True, slots=True)
+class ReadClaims:
+    """What claims say. `default_role` is None when it is not set; `entries` are of `service_projects`; `groups` are
+    those that count, `group_ids` where there are no others; `notes` are sentences about what was skipped.
+    """
+
+    default_role: Role | None
+    entries: tuple[ProjectEntry, ...]
+    groups: tuple[str, ...]
+    roles: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def claims_grant_organization_admin(claims: Mapping[str, object], names: ClaimNames) -> bool:
+    """Whether a claim makes one (direct claims 2). Anything but the two words is no answer, and is not taken for one.
+    Raises Unfit.
+    """
+    text = claim_text(claims, names.organization_admin)
+    if text not in ("", "true", "false"):
+        claim = visible(names.organization_admin)
+        raise UnfitClaim(f'The claim {claim} must be the text "true" or "false"')
+    return text == "true"
+
+
+def read_claims(claims: Mapping[str, object], names: ClaimNames) -> ReadClaims:
+    """Everything but that claim. Raises Unfit for any that cannot be parsed, whether or not it would count."""
+    default_role, of_role = _default_role(claims, names)
+    entries, of_entries = _entries(claims, names)
+    groups, of_groups = _groups(claims, names)
+    return ReadClaims(
+        default_role=default_role,
+        entries=entries,
+        groups=groups,
+        roles=claim_texts(claims, names.roles),
+        notes=(*of_role, *of_entries, *of_groups),
+    )
+
+
+def _default_role(claims: Mapping[str, object], names: ClaimNames) -> tuple[Role | None, list[str]]:
+    """Direct claims 5: a role that does not exist is `viewer`, and set."""
+    text = claim_text(claims, names.default_role).strip()
+    if not text:
+        return None, []
+    note = f"{visible(names.default_role)} names no role that exists, which counts as viewer ({ClaimRule.DIRECT_5})."
+    return entry_role(text), [] if is_role(text) else [note]
+
+
+def _entries(claims: Mapping[str, object], names: ClaimNames) -> tuple[tuple[ProjectEntry, ...], list[str]]:
+    """Direct claims 3, 5 and 7: what is malformed is skipped, unless there is nothing else."""
+    text = claim_text(claims, names.projects)
+    if not text:
+        return (), []
+    found = [project_entry(one, rule=ClaimRule.DIRECT_3) for one in split_claim(text, names.projects)]
+    good = tuple(one for one in found if one is not None)
+    if not good:
+        raise UnfitClaim(f"The claim {visible(names.projects)} must have an entry that is not malformed")
+    skipped = counted(found.count(None), "malformed entry", "malformed entries")
+    note = f"Skipped: {skipped} of {visible(names.projects)} ({ClaimRule.DIRECT_5})."
+    return good, [note] if len(good) < len(found) else []
+
+
+def _groups(claims: Mapping[str, object], names: ClaimNames) -> tuple[tuple[str, ...], list[str]]:
+    """The groups, or else the group ids."""
+    groups = claim_texts(claims, names.groups)
+    if groups:
+        return groups, []
+    ids = claim_texts(claims, names.group_ids)
+    note = f"{visible(names.groups)} has no entry, so {visible(names.group_ids)} counts ({ClaimRule.GROUP_IDS})."
+    return ids, [note] if ids else []
+
+
+# What claims of an ID token grant: the rules of the interface, Authentication, one by one.
+#
+# The rules have names (`claim_rules.Rule`), which stand beside what follows them.
+
+SHOWN = 10  # projects that one sentence names
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedRoles:
+    """What claims grant. `roles` are by project, sorted; empty for an organization admin, who needs none. `reasons` are
+    sentences that say by which rule, a few however many projects there are; `unknown` are the projects that were named
+    and do not exist, sorted. For whoever shows each project by itself, `because` has its rule, and `notes` the rest of
+    the reasons.
+    """
+
+    organization_admin: bool
+    roles: Mapping[str, Role]
+    reasons: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    because: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it opens nothing."""
+        return not self.organization_admin and not self.roles
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableClaims:
+    """Claims that cannot be parsed (direct claims 7): nothing changes. A sentence with a claim's name and no value."""
+
+    reason: str
+
+
+def granted_roles(
+    claims: Mapping[str, object], names: ClaimNames, *, projects: Collection[str] | None
+) -> GrantedRoles | UnreadableClaims:
+    """What these claims grant in an organization with these projects; None takes every project that is named to exist.
+
+    Which projects exist decides about themselves alone: the same claims mean the same for the others.
+    """
+    try:
+        if claims_grant_organization_admin(claims, names):
+            why = f'{visible(names.organization_admin)} is "true", and no other claim counts'
+            return _organization_admin(f"{why} ({ClaimRule.DIRECT_2})")
+        said = read_claims(claims, names)
+    except UnfitClaim as unfit:
+        return UnreadableClaims(f"{unfit} ({ClaimRule.DIRECT_7}).")
+    said = _groups_6(said, names)
+    if groups_grant_organization_admin(said.groups, names):
+        why = f"the group {visible(names.org_admin_group)} makes one"
+        return _organization_admin(f"{why} ({ClaimRule.GROUPS_3})", *said.notes)
+    return _in_projects(said, names, projects)
+
+
+def _organization_admin(because: str, *others: str) -> GrantedRoles:
+    notes = (f"Organization admin: {because}.", *others)
+    return GrantedRoles(organization_admin=True, roles={}, reasons=notes, notes=notes)
+
+
+def _groups_6(said: ReadClaims, names: ClaimNames) -> ReadClaims:
+    """Groups and roles 6, which the interface leaves open: groups are ignored altogether, their projects and the group
+    of the organization admins too, and a project's own role stays its own.
+    """
+    has_own = bool(own_roles(said.entries))
+    if said.default_role is None or not said.groups or not has_own:
+        return said
+    why = f"{visible(names.default_role)} is set, and {visible(names.projects)} gives a project a role of its own"
+    return replace(said, groups=(), notes=(*said.notes, f"Groups are ignored: {why} ({ClaimRule.GROUPS_6})."))
+
+
+def _in_projects(said: ReadClaims, names: ClaimNames, projects: Collection[str] | None) -> GrantedRoles:
+    """Direct claims 3, 4 and 6, groups and roles 4: who gets which role in the projects that are named."""
+    of_groups, malformed = group_entries(said.groups, names)
+    pool = pooled_roles((*said.entries, *of_groups))
+    there = [one for one in pool if (model_names.wrong_project(one) is None if projects is None else one in projects)]
+    otherwise = _otherwise(said, names, pool)
+    found = {project: _role(pool[project], names) or otherwise for project in there}
+    unknown = tuple(sorted(pool.keys() - found.keys()))
+    notes = (*said.notes, *_left_out(names, malformed, unknown), *_rest(pool, found))
+    return GrantedRoles(
+        organization_admin=False,
+        roles={project: role for project, (role, _) in found.items()},
+        reasons=(*_together(found), *notes),
+        unknown=unknown,
+        because={project: because for project, (_, because) in found.items()},
+        notes=notes,
+    )
+
+
+def _together(found: Mapping[str, tuple[Role, str]]) -> list[str]:
+    alike: dict[tuple[Role, str], list[str]] = {}
+    for project, one in found.items():
+        alike.setdefault(one, []).append(project)
+    return [f"{_some(projects)}: {role}, {because}." for (role, because), projects in alike.items()]
+
+
+def _role(entries: frozenset[ProjectEntry], names: ClaimNames) -> tuple[Role, str] | None:
+    """A project's own role, and why; None for one that has none. Direct claims 6: of several, the least privileged."""
+    roles = own_roles(entries)
+    if not roles:
+        return None
+    if len(roles) > 1:
+        return least_role(roles), f"the least privileged of its own roles ({ClaimRule.DIRECT_6})"
+    rule = min(one.rule for one in entries if one.role is not None)
+    words = {
+        ClaimRule.DIRECT_3: f"its own role in {visible(names.projects)}",
+        ClaimRule.DIRECT_5: "its own role does not exist, which counts as viewer",
+        ClaimRule.GROUPS_4: "its own role in a group",
+    }
+    [role] = roles
+    return role, f"{words[rule]} ({rule})"
+
+
+def _otherwise(said: ReadClaims, names: ClaimNames, pool: Mapping[str, frozenset[ProjectEntry]]) -> tuple[Role, str]:
+    """The role of a project that has none of its own, and why: the first of these that there is."""
+    if said.default_role is not None:  # groups and roles 5: nothing is inferred then
+        return said.default_role, f"the role in {visible(names.default_role)} ({ClaimRule.DIRECT_3})"
+    # Projects that do not exist count here, else the same claims would mean something else in another organization.
+    own = [role for entries in pool.values() for role in own_roles(entries)]
+    if len(own) > 1:
+        return least_role(own), f"the least privileged of the projects' own roles ({ClaimRule.DIRECT_6})"
+    role = inferred_role((*said.groups, *said.roles), names)
+    if role is not None:
+        return role, f"the first of groups and roles that names a role ({ClaimRule.GROUPS_2})"
+    return Role.VIEWER, f"no other role is given ({ClaimRule.DIRECT_1})"
+
+
+def _left_out(names: ClaimNames, malformed: int, unknown: tuple[str, ...]) -> list[str]:
+    prefix = visible(names.projects_group_prefix)
+    groups = counted(malformed, "group")
+    skipped = [f"Skipped: {groups} with the prefix {prefix} and no project behind it ({ClaimRule.GROUPS_4})."]
+    missing = [f"Skipped: there is no project {_some(unknown)}."]
+    return [*(skipped if malformed else []), *(missing if unknown else [])]
+
+
+def _rest(pool: Collection[str], found: Collection[str]) -> list[str]:
+    if found:
+        return [f"No other project is opened ({ClaimRule.DIRECT_4})."]
+    if pool:
+        return [f"Nothing is granted: no project that is named exists ({ClaimRule.DIRECT_4})."]
+    return ["Nothing is granted: no claim names a project or makes an organization admin."]
+
+
+def _some(projects: Collection[str]) -> str:
+    shown = ", ".join(list(projects)[:SHOWN])
+    return shown if len(projects) <= SHOWN else f"{shown} and {len(projects) - SHOWN:,} more"

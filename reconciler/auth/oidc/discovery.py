@@ -1,0 +1,277 @@
+"""Discovery of a provider: its document, algorithms, limits and faults."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from reconciler.model import errors
+from reconciler.model import text as model_text
+
+# The algorithms by which an ID token may be signed.
+#
+# The list is ours: what a provider says it supports can only make it shorter. On it are those whose verifying key is
+# public (RFC 7518, 3.3 to 3.5; RFC 8037; RFC 9864), so no key that anybody can read makes a signature. `none` is none.
+
+
+class FittingAlgorithms(NamedTuple):
+    """Which keys an algorithm takes: `kty` and `crv` of a JSON Web Key; no curve for RSA."""
+
+    kty: str
+    crv: str = ""
+
+
+_RSA: Final = FittingAlgorithms("RSA")
+PINNED: Final = {
+    "RS256": _RSA,
+    "RS384": _RSA,
+    "RS512": _RSA,
+    "PS256": _RSA,
+    "PS384": _RSA,
+    "PS512": _RSA,
+    "ES256": FittingAlgorithms("EC", "P-256"),
+    "ES384": FittingAlgorithms("EC", "P-384"),
+    "ES512": FittingAlgorithms("EC", "P-521"),
+    "EdDSA": FittingAlgorithms("OKP", "Ed25519"),
+    "Ed25519": FittingAlgorithms("OKP", "Ed25519"),
+}
+DEFAULT: Final = ("RS256",)  # of a provider that does not say (OpenID Connect Core 1.0, 15.1)
+
+
+# JSON that strangers wrote, as plain values.
+#
+# Refused is what two readers understand differently (a member given twice, NaN), and text that is no Unicode, which no
+# later step could write down.
+
+
+class NotAnObject(ValueError):
+    """The bytes are no JSON object, or not one that everybody reads alike."""
+
+
+def json_object(data: bytes) -> Mapping[str, object]:
+    """The JSON object. Raises NotAnObject."""
+    try:
+        text = data.decode()
+        value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise NotAnObject from None
+    if not isinstance(value, dict):
+        raise NotAnObject
+    return value
+
+
+def json_texts(value: object) -> tuple[str, ...] | None:
+    """The strings of an array; None when it is no such array."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    return None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise NotAnObject
+    return made
+
+
+def _refuse(_: str) -> object:
+    raise NotAnObject
+
+
+# Which provider, and as whom.
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfiguration:
+    """What the settings say; `redirect_uri` is `<webURL>/oidc/redirect`."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scopes: tuple[str, ...]
+    redirect_uri: str
+    signed_out_uri: str  # `<webURL>/signed-out`, registered there as post-logout redirect URI
+    proxy: str = ""
+    ca_file: Path | None = None
+
+
+# How much of a provider is taken, and how long anything about it lasts.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderLimits:
+    """Seconds and bytes."""
+
+    request_seconds: float = 10.0  # for connecting, asking and the whole answer together
+    document_bytes: int = 256 << 10  # of the discovery document, and of the key set
+    token_bytes: int = 1 << 20  # of the token endpoint's answer: whoever is in 10,000 groups must get in
+    lifetime_seconds: float = 3600.0  # of the discovery document and of the keys; then they are asked for again
+    pause_seconds: float = 1.0  # after a failure, in which nobody else asks
+    rotation_seconds: float = 10.0  # between two times that a token of an unknown key has the keys asked for
+
+
+LIMITS = ProviderLimits()
+
+
+# Why nobody was proved, named by who has to do something about it.
+#
+#     Refused      Unfit        the operator: the provider is another one, or offers nothing that is safe
+#                  NotProved    the person: begin again
+#                  Declined     the person, or who runs the provider: it said no
+#     Transient    Unreachable  nobody: try again
+
+LONGEST_QUOTE = 200  # characters
+STOPPING = "The service is stopping; sign in when it runs again."
+
+
+class ProviderUnreachable(errors.Transient):
+    """The provider does not answer, or not as a provider does; one sentence, nothing of what it sent."""
+
+
+class ProviderUnfit(errors.Refused):
+    """The provider is not the one that is configured, or offers nothing that is safe: the operator must look."""
+
+
+class NotProved(errors.Refused):
+    """The callback proves nobody: a wrong state, a code that was used, a token that is not for us."""
+
+
+class Declined(errors.Refused):
+    """The provider, or the person there, said no (`access_denied` and the like, OpenID Connect Core 1.0, 3.1.2.6).
+
+    `told` is what it says, its own description too, for the log alone: whoever made the link wrote it.
+    """
+
+    def __init__(self, message: str, *, told: str) -> None:
+        super().__init__(message)
+        self.told = told
+
+
+def quoted(value: object) -> str:
+    """A short text of the provider's for a sentence: on one line, visible, cut off."""
+    text = model_text.visible(value[: LONGEST_QUOTE + 1]) if isinstance(value, str) else "no text"
+    return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
+
+
+# What a provider says of itself (OpenID Connect Discovery 1.0).
+
+LONGEST_URL = 2048  # characters
+_BASIC, _POST = "client_secret_basic", "client_secret_post"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderDocument:
+    """What of the discovery document is used."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    end_session_endpoint: str | None
+    algorithms: frozenset[str]  # those that it offers and that are pinned
+    auth_method: str  # how this service says who it is (OpenID Connect Core 1.0, 9)
+    names_itself: bool  # it adds `iss` to every redirect back (RFC 9207, 3)
+
+
+def discovery_url(issuer: str) -> str:
+    """Where the document is: the issuer without a slash at its end, and the well-known path (Discovery, 4.1)."""
+    return issuer.removesuffix("/") + "/.well-known/openid-configuration"
+
+
+def provider_document(told: Mapping[str, object], *, issuer: str) -> ProviderDocument:
+    """What was told, when it comes from the provider that is configured and can be used safely. Raises Unfit."""
+    if told.get("issuer") != issuer:  # character by character (Discovery, 4.3)
+        raise ProviderUnfit(
+            f"The provider at {quoted(issuer)} says that its issuer is {quoted(told.get('issuer'))}; set "
+            "`auth.oidc.issuer` to exactly what the provider says, when that is the right one."
+        )
+    if "code" not in _offered(told, "response_types_supported", ("code",)):
+        raise ProviderUnfit(_lacks(issuer, "the response type `code`"))
+    # A provider that does not tell may know PKCE all the same, and ignores it when not (RFC 7636, 5).
+    if "S256" not in _offered(told, "code_challenge_methods_supported", ("S256",)):
+        raise ProviderUnfit(_lacks(issuer, "PKCE with `S256`"))
+    return ProviderDocument(
+        issuer=issuer,
+        authorization_endpoint=_endpoint(told, "authorization_endpoint", issuer=issuer),
+        token_endpoint=_endpoint(told, "token_endpoint", issuer=issuer),
+        jwks_uri=_endpoint(told, "jwks_uri", issuer=issuer),
+        end_session_endpoint=_end_session(told, issuer=issuer),
+        algorithms=_algorithms(told, issuer=issuer),
+        auth_method=_auth_method(told, issuer=issuer),
+        names_itself=told.get("authorization_response_iss_parameter_supported") is True,
+    )
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL is plain http to this machine alone, where nobody else listens."""
+    parts = _split(url)
+    return parts is not None and parts.scheme == "http" and _is_loopback(parts.hostname or "")
+
+
+def _lacks(issuer: str, what: str) -> str:
+    return f"The provider {quoted(issuer)} does not offer {what}, without which nobody signs in here; turn it on there."
+
+
+def _offered(told: Mapping[str, object], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    """The strings of a member; the default when it is not told, nothing when it is no array of strings."""
+    value = told.get(name)
+    return default if value is None else json_texts(value) or ()
+
+
+def _algorithms(told: Mapping[str, object], *, issuer: str) -> frozenset[str]:
+    offered = _offered(told, "id_token_signing_alg_values_supported", DEFAULT)
+    usable = frozenset(offered) & frozenset(PINNED)
+    if not usable:
+        raise ProviderUnfit(_lacks(issuer, f"any of the algorithms {', '.join(PINNED)} for ID tokens"))
+    return usable
+
+
+def _auth_method(told: Mapping[str, object], *, issuer: str) -> str:
+    offered = _offered(told, "token_endpoint_auth_methods_supported", (_BASIC,))
+    for method in (_BASIC, _POST):
+        if method in offered:
+            return method
+    raise ProviderUnfit(_lacks(issuer, f"`{_BASIC}` or `{_POST}` at its token endpoint"))
+
+
+def _endpoint(told: Mapping[str, object], name: str, *, issuer: str) -> str:
+    url = told.get(name)
+    if isinstance(url, str) and _is_safe(url, issuer=issuer):
+        return url
+    raise ProviderUnfit(f"The provider {quoted(issuer)} names no `{name}` that is an https URL; correct it there.")
+
+
+def _end_session(told: Mapping[str, object], *, issuer: str) -> str | None:
+    """Signing out there is a kindness: without a safe place for it people sign out here alone."""
+    url = told.get("end_session_endpoint")
+    return url if isinstance(url, str) and _is_safe(url, issuer=issuer) else None
+
+
+def _is_safe(url: str, *, issuer: str) -> bool:
+    """Whether what goes there reaches the provider alone: https, or this machine when the issuer is on it."""
+    parts = _split(url)
+    if parts is None or not parts.hostname or parts.username is not None or parts.fragment:
+        return False
+    return parts.scheme == "https" or (is_local(url) and is_local(issuer))
+
+
+def _split(url: str) -> SplitResult | None:
+    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - reading it checks it
+    except ValueError:
+        return None
+    return parts
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,336 @@
+"""The OpenID Connect provider: the authorization code flow with PKCE."""
+
+import asyncio
+import hashlib
+import hmac
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from reconciler.auth.oidc import discovery, flows
+from reconciler.auth.oidc.discovery import (
+    LIMITS,
+    STOPPING,
+    Declined,
+    NotProved,
+    ProviderConfiguration,
+    ProviderDocument,
+    ProviderLimits,
+    ProviderUnfit,
+    ProviderUnreachable,
+    quoted,
+)
+from reconciler.auth.oidc.flows import LIFETIME_SECONDS, Flow
+from reconciler.model.directory import ProvedIdentity
+from reconciler.model.errors import ReconcilerError, Transient
+
+if TYPE_CHECKING:
+    from reconciler.auth.oidc.fetching import ProviderAnswer
+    from reconciler.auth.oidc.tokens import SigningKey, Tokens
+
+__all__ = ["Declined", "NotProved", "Provider", "ProviderConfiguration", "ProviderUnfit", "ProviderUnreachable"]
+
+# What the browser brings back from the provider (RFC 6749, 4.1.2; RFC 9207).
+
+LONGEST_CODE = 2048  # characters
+LONGEST_ERROR = 64  # characters
+_CODE: Final = re.compile(rf"[ -~]{{1,{LONGEST_CODE}}}", re.ASCII)  # RFC 6749, A.11
+_ERROR: Final = re.compile(rf"[ !#-\[\]-~]{{1,{LONGEST_ERROR}}}", re.ASCII)  # RFC 6749, 4.1.2.1
+AGAIN = "begin again at the sign-in page"
+
+
+def is_callback_of(callback: Mapping[str, list[str]], flow: Flow) -> bool:
+    """Whether it has the state of this sign-in, once: that is, whether this browser began it."""
+    states = callback.get("state", [])
+    return len(states) == 1 and hmac.compare_digest(
+        states[0].encode("utf-8", "surrogatepass"), flow.state.encode("utf-8")
+    )
+
+
+def callback_code(callback: Mapping[str, list[str]], document: ProviderDocument) -> str:
+    """The authorization code. Raises NotProved, and Declined for an error of the provider's."""
+    if any(len(values) != 1 for values in callback.values()):  # RFC 6749, 3.1
+        raise NotProved(f"The provider's answer has a parameter twice; {AGAIN}.")
+    told = {name: values[0] for name, values in callback.items()}
+    _check_issuer(told.get("iss", ""), document)
+    if told.get("error"):
+        raise Declined(_declined(told["error"]), told=_told(told["error"], told.get("error_description", "")))
+    found = told.get("code", "")
+    if not _CODE.fullmatch(found):
+        raise NotProved(f"The provider's answer holds no code; {AGAIN}.")
+    return found
+
+
+def _check_issuer(told: str, document: ProviderDocument) -> None:
+    """An answer of another provider is not taken for ours (RFC 9207, 2.4)."""
+    if told and told != document.issuer:
+        raise NotProved(f"The answer is another provider's, not {document.issuer}'s; {AGAIN}.")
+    if not told and document.names_itself:
+        raise NotProved(f"The answer does not say which provider it is from, as {document.issuer}'s do; {AGAIN}.")
+
+
+def _declined(error: str) -> str:
+    """As a sentence; what the provider adds (`error_description`) is its own text, and is not shown."""
+    known = error if _ERROR.fullmatch(error) else "an error that it does not name"
+    return f"The provider did not sign you in ({known}); try again, or ask whoever runs it."
+
+
+def _told(error: str, description: str) -> str:
+    """Both, bounded and on one line."""
+    return quoted(error) + (f": {quoted(description)}" if description else "")
+
+
+# States that came back once already.
+#
+# A restart forgets them. What is left then is the provider's part: a code opens one token (RFC 6749, 4.1.2).
+
+MOST = 20_000  # some 4 MB; the oldest goes for a new one
+
+
+class ReplayGuard:
+    """Who comes first with a state has it."""
+
+    def __init__(self, *, lifetime: float, monotonic: Callable[[], float], most: int = MOST) -> None:
+        """`lifetime` is in seconds."""
+        self._lifetime = lifetime
+        self._monotonic = monotonic
+        self._most = most
+        self._states: OrderedDict[bytes, float] = OrderedDict()  # digest to the time when it came
+
+    def take(self, state: str) -> bool:
+        """Whether it is the first time."""
+        now = self._monotonic()
+        while self._states and now - next(iter(self._states.values())) > self._lifetime:
+            self._states.popitem(last=False)
+        digest = hashlib.sha256(state.encode()).digest()
+        if digest in self._states:
+            return False
+        if len(self._states) >= self._most:
+            self._states.popitem(last=False)
+        self._states[digest] = now
+        return True
+
+
+# A value that is fetched from somewhere and kept for a while, however many want it at once.
+#
+#     fresh (lifetime)     kept
+#     older                fetched again; when nobody answers, what was kept serves on
+#     failed just now      the same failure for everybody, for `pause` seconds and no longer
+#     not good enough      `newer`: fetched at once, but no more often than once in `rotation` seconds
+#
+# The fetch is a task of its own, so that who asked first may go away without taking it from the others.
+
+Value = TypeVar("Value")
+
+
+class CachedFetch(Generic[Value]):
+    """Belongs to the running loop; `close` it. `fetch` raises ReconcilerError, and has a limit of time of its own."""
+
+    def __init__(
+        self,
+        fetch: Callable[[], Awaitable[Value]],
+        *,
+        name: str,
+        limits: ProviderLimits,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._fetch = fetch
+        self._name = name
+        self._limits = limits
+        self._monotonic = monotonic
+        self._under_way: asyncio.Task[Value] | None = None
+        self._value: Value | None = None
+        self._fetched = 0.0  # seconds on the monotonic clock, as the following two
+        self._failure: ReconcilerError | None = None
+        self._failed = 0.0
+        self._forced: float | None = None
+        self._closed = False
+
+    @property
+    def at_hand(self) -> Value | None:
+        """What is kept, however old."""
+        return self._value
+
+    async def get(self) -> Value:
+        """The value; an older one when a new one is out of reach. Raises what fetching it raises."""
+        if self._value is not None and self._monotonic() - self._fetched < self._limits.lifetime_seconds:
+            return self._value
+        try:
+            return await self._shared()
+        except Transient:
+            if self._value is None:
+                raise
+            return self._value
+
+    async def newer(self, than: Value) -> Value:
+        """Another value than this one, which was not good enough; the same when it must not be fetched again yet."""
+        if self._value is not None and self._value is not than:
+            return self._value
+        now = self._monotonic()
+        if self._under_way is None:
+            if self._forced is not None and now - self._forced < self._limits.rotation_seconds:
+                return than
+            self._heed_failure()
+            self._forced = now
+        return await self._shared()
+
+    async def close(self) -> None:
+        """End what is under way; whoever waits for it gets Unreachable."""
+        self._closed = True
+        task = self._under_way
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+            self._under_way = None  # one that had not begun did not say so itself
+
+    async def _shared(self) -> Value:
+        """What one fetch brings to all who want it meanwhile."""
+        if self._under_way is None:
+            self._heed_failure()
+            self._under_way = asyncio.create_task(self._fetch_and_keep(), name=self._name)
+            self._under_way.add_done_callback(_noticed)
+        try:
+            return await asyncio.shield(self._under_way)
+        except asyncio.CancelledError:
+            if self._closed:
+                raise ProviderUnreachable(STOPPING) from None
+            raise
+
+    def _heed_failure(self) -> None:
+        """Raise what the last fetch raised, when that was a moment ago; anew, since each has a trace of its own."""
+        if self._failure is not None and self._monotonic() - self._failed < self._limits.pause_seconds:
+            raise type(self._failure)(self._failure.message)
+
+    async def _fetch_and_keep(self) -> Value:
+        try:
+            value = await self._fetch()
+        except ReconcilerError as problem:
+            self._failure, self._failed = problem, self._monotonic()
+            raise
+        else:
+            self._value, self._fetched, self._failure = value, self._monotonic(), None
+            return value
+        finally:
+            self._under_way = None
+
+
+def _noticed(task: asyncio.Task[Value]) -> None:
+    """Whoever waited may be gone; then nobody else would take note of how it ended."""
+    if not task.cancelled():
+        task.exception()
+
+
+# The OpenID Connect provider: the authorization code flow with PKCE (OpenID Connect Core 1.0, 3.1; RFC 7636).
+#
+# The libraries are imported when there is a provider, not when this module is named: most services have none.
+
+
+class Provider:
+    """One provider, for the life of the service."""
+
+    def __init__(
+        self,
+        configuration: ProviderConfiguration,
+        *,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float],
+        limits: ProviderLimits = LIMITS,
+    ) -> None:
+        from reconciler.auth.oidc import fetching, tokens  # noqa: PLC0415 - a fifth of a second, 17 MB
+
+        self._oauth, self._signatures, self._tokens, self._asked = tokens, tokens, tokens, fetching.ProviderAnswer
+        self._configuration = configuration
+        self._clock = clock
+        self._limits = limits
+        self._fetching = fetching.ProviderClient(
+            proxy=configuration.proxy, ca_file=configuration.ca_file, limits=limits
+        )
+        self._document = CachedFetch(self._fetch_document, name="oidc discovery", limits=limits, monotonic=monotonic)
+        self._keys = CachedFetch(self._fetch_keys, name="oidc keys", limits=limits, monotonic=monotonic)
+        self._spent = ReplayGuard(lifetime=LIFETIME_SECONDS, monotonic=monotonic)
+
+    async def check(self) -> None:
+        """Whether it can be used at this moment. Raises Unreachable, Unfit."""
+        await self._document.get()
+        await self._keys.get()
+
+    async def authorization(self, flow: Flow) -> str:
+        """Where the browser goes to sign in. Raises Unreachable, Unfit."""
+        return await self._oauth.authorization_url(self._configuration, await self._document.get(), flow)
+
+    async def proved(self, callback: Mapping[str, list[str]], flow: Flow) -> ProvedIdentity:
+        """Who came back. `callback` has every parameter of the redirect's query.
+
+        A state opens one callback only. Raises NotProved, Declined, Unreachable, Unfit.
+        """
+        if not is_callback_of(callback, flow):
+            raise NotProved(f"This browser did not begin this sign-in; {AGAIN}.")
+        if not self._spent.take(flow.state):
+            raise NotProved(f"This sign-in came to its end before; {AGAIN}.")
+        document = await self._document.get()
+        code = callback_code(callback, document)
+        tokens = await self._oauth.exchange_code(
+            self._configuration,
+            document,
+            self._fetching,
+            code=code,
+            verifier=flow.verifier,
+            most_bytes=self._limits.token_bytes,
+        )
+        return await self._judged(tokens, document, flow)
+
+    async def end_session(self, *, id_token: str) -> str | None:
+        """Where the browser goes to sign out there as well (OpenID Connect RP-Initiated Logout 1.0); None when the
+        provider offers none or cannot be asked at this moment.
+        """
+        try:
+            document = self._document.at_hand or await self._document.get()
+        except ReconcilerError:
+            return None
+        if document.end_session_endpoint is None:
+            return None
+        return flows.sign_out_url(
+            document.end_session_endpoint,
+            id_token=id_token,
+            client_id=self._configuration.client_id,
+            back=self._configuration.signed_out_uri,
+        )
+
+    async def close(self) -> None:
+        """Ask it nothing more."""
+        self._fetching.close()
+        await self._document.close()
+        await self._keys.close()
+
+    async def _judged(self, tokens: "Tokens", document: ProviderDocument, flow: Flow) -> ProvedIdentity:
+        """Whom the ID token proves, with the keys of now when those that are kept did not sign it."""
+        alg, kid = self._tokens.token_header(tokens.id_token, allowed=document.algorithms)
+        among = await self._keys.get()
+        payload = self._signatures.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
+        if payload is None:
+            among = await self._keys.newer(among)
+            payload = self._signatures.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
+        if payload is None:
+            raise self._tokens.not_signed()
+        return self._tokens.proved_identity(
+            payload,
+            tokens,
+            alg=alg,
+            configuration=self._configuration,
+            nonce=flow.nonce,
+            now=self._clock().timestamp(),
+        )
+
+    async def _fetch_document(self) -> ProviderDocument:
+        issuer = self._configuration.issuer
+        told = await self._fetching.obj(self._ask("The discovery document", discovery.discovery_url(issuer)))
+        return discovery.provider_document(told, issuer=issuer)
+
+    async def _fetch_keys(self) -> "tuple[SigningKey, ...]":
+        document = await self._document.get()
+        return self._signatures.signing_keys(await self._fetching.obj(self._ask("The key set", document.jwks_uri)))
+
+    def _ask(self, what: str, url: str) -> "ProviderAnswer":
+        return self._asked(what=what, url=url, most_bytes=self._limits.document_bytes)
