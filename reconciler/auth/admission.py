@@ -8,8 +8,7 @@ from enum import Enum, auto
 
 from reconciler.auth import changes, claims, invitations
 from reconciler.auth.claims import ClaimNames, GrantedRoles, UnreadableClaims
-from reconciler.model import directory, errors
-from reconciler.model import text as model_text
+from reconciler.model import directory, errors, text
 from reconciler.model.directory import (
     Amendment,
     Audited,
@@ -484,7 +483,7 @@ def _is_last_admin(directory: Directory, person: User, proved: ProvedIdentity) -
 def _skipped(found: GrantedRoles) -> tuple[str, ...]:
     if not found.unknown:
         return ()
-    names = listed_roles([model_text.visible(name) for name in found.unknown])
+    names = listed_roles([text.visible(name) for name in found.unknown])
     return (f"the claims name projects that do not exist, which are skipped: {names}",)
 
 

@@ -6,11 +6,11 @@ Belongs here: the walk over references, stored and new. Does not: what becomes o
 from collections import deque
 from collections.abc import Iterable
 
-from reconciler.deciding import decisions
-from reconciler.deciding.changes import Decided
-from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome
+from reconciler.planner import decisions
+from reconciler.planner.changes import Decided
+from reconciler.planner.decisions import StoreSnapshot
 
 MOST_WALKED = 20_000  # resources in all; what is further away is not told
 MOST_AFFECTED = 1_000  # by one

@@ -7,17 +7,17 @@ the rows that would make it so (`commits`), what reviewers are told (`entries`).
 from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, replace
 
-from reconciler.deciding.candidates import CandidateRules
-from reconciler.deciding.changes import Decided
-from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange as FileChange
 from reconciler.model import outcomes, principals
 from reconciler.model.outcomes import Change, Outcome
-from reconciler.planning import planner
-from reconciler.planning.pruning import Pruning
+from reconciler.planner import planner
+from reconciler.planner.candidates import CandidateRules
+from reconciler.planner.changes import Decided
+from reconciler.planner.decisions import StoreSnapshot
+from reconciler.planner.pruning import Pruning
 from reconciler.reading import departures, guarding, heads, trees
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.handovers import OwnershipTransfer

@@ -13,16 +13,15 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from reconciler.deciding import changes, decisions, worlds
-from reconciler.deciding.changes import Origin, Stock
-from reconciler.deciding.dependants import NOTHING
-from reconciler.deciding.remasking import Remasking
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.model import outcomes, principals
 from reconciler.model.clock import rfc3339
 from reconciler.model.outcomes import Change
 from reconciler.model.values import Value
-from reconciler.planning import planner
+from reconciler.planner import changes, decisions, planner
+from reconciler.planner.changes import Origin, Stock
+from reconciler.planner.dependants import NOTHING
+from reconciler.planner.remasking import Remasking
 from reconciler.reading import commit_decisions, guarding, handovers, lineages, messages, trees
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.commit_decisions import WAITING, Decision
@@ -192,12 +191,12 @@ def _parts(
         decided = replace(decision.decided, outcomes=unmade, standing=NOTHING)
         yield from changes.change_parts(decided, stock=Stock({}, {}), origin=origin)
         return
-    stock = worlds.stock_of(decision.decided, view, project=origin.project)
+    stock = decisions.stock_of(decision.decided, view, project=origin.project)
     yield from changes.change_parts(decision.decided, stock=stock, origin=origin)
     stored = [(decision.decided, stock)]
     told = len(decision.decided.outcomes)
     for handover in decision.handovers:
-        stock = worlds.stock_of(handover.decided, view, project=origin.project)
+        stock = decisions.stock_of(handover.decided, view, project=origin.project)
         taker = _taker(origin, handover)
         yield from changes.change_parts(handover.decided, stock=stock, origin=taker, first=told)
         stored.append((handover.decided, stock))

@@ -20,9 +20,9 @@ from typing import NoReturn
 
 import msgspec
 
-from reconciler.deciding.candidates import CandidateRules
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeFile
+from reconciler.planner.candidates import CandidateRules
 from reconciler.reading import confining, crew_messages, helper
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.crew_messages import CrewBegin, CrewEnd, Order, Report

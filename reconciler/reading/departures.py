@@ -12,7 +12,7 @@ from functools import cached_property
 from reconciler.model.names import Key
 from reconciler.model.outcomes import StoredState
 from reconciler.model.violations import Place
-from reconciler.planning.pruning import TreeState
+from reconciler.planner.pruning import TreeState
 from reconciler.reading.trees import TreeReading
 from reconciler.store.planning_view import PlanningView
 

@@ -7,12 +7,12 @@ compared (`reviews`), what differs in one resource (`fields`), how it is shown (
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from reconciler.deciding import changes
 from reconciler.model import plan, rendering
 from reconciler.model.code_owners import CodeOwners
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import NamedResource, PlanEntry, PlanPlace, PlanStatus
+from reconciler.planner import changes
 from reconciler.reading import handovers
 from reconciler.reading.affecting import Affected
 from reconciler.reading.commit_decisions import Decision

@@ -11,10 +11,6 @@ from itertools import islice
 
 from msgspec import UNSET, UnsetType
 
-from reconciler.deciding import stored_secrets
-from reconciler.deciding.candidates import Candidate
-from reconciler.deciding.changes import WRITING, Decided
-from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import components, diffs, documents, masking, names, plan, positions, resource, values
@@ -22,6 +18,10 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome
 from reconciler.model.plan import CutText, NamedResource, PlanDifference, PlanField, PlanPlace
 from reconciler.model.values import Pointer, Value
+from reconciler.planner import stored_secrets
+from reconciler.planner.candidates import Candidate
+from reconciler.planner.changes import WRITING, Decided
+from reconciler.planner.decisions import StoreSnapshot
 from reconciler.reading.head_lines import HeadLines
 from reconciler.store.contract import Damaged
 from reconciler.store.planning_view import StoredDocument

@@ -9,7 +9,7 @@ from reconciler.git.faults import RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, PruneWindow
-from reconciler.planning.pruning import Pruning
+from reconciler.planner.pruning import Pruning
 from reconciler.reading.messages import CommitJob
 from reconciler.store.contract import Changes, HeldRow, PruneRow, RepositoryRow
 from reconciler.store.planning_view import PlanningView

@@ -13,11 +13,6 @@ from pathlib import Path
 
 from msgspec import structs
 
-from reconciler.deciding import allowing, candidates
-from reconciler.deciding.candidates import Candidate, CandidateRules
-from reconciler.deciding.changes import Decided
-from reconciler.deciding.decisions import DocumentBatch
-from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.git import trees
 from reconciler.git.faults import GitFault
 from reconciler.git.file_selection import FileGlobs
@@ -26,6 +21,10 @@ from reconciler.model import errors, positions, principals, violations
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, StoredState
 from reconciler.model.resource import Draft
+from reconciler.planner import candidates
+from reconciler.planner.candidates import Candidate, CandidateRules
+from reconciler.planner.changes import Decided
+from reconciler.planner.decisions import DocumentBatch, StoreSnapshot
 from reconciler.reading import one_file
 from reconciler.reading.allowances import Allowance, Exhausted
 from reconciler.reading.messages import Neighbour
@@ -147,7 +146,7 @@ def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> 
     globs = FileGlobs(include=neighbour.include, exclude=neighbour.exclude, root=neighbour.path)
     paths: dict[Key, list[str]] = defaultdict(list)
     for key, path in view.places_of(neighbour.repository, keys):
-        is_allowed = allowing.is_allowed_resource(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names)
+        is_allowed = candidates.is_allowed_resource(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names)
         if is_allowed and path.startswith(folder) and globs.choose(path):
             paths[key].append(path)
     held: dict[str, set[Key]] = defaultdict(set)

@@ -10,19 +10,17 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from reconciler.deciding import allowing, decisions, identities
-from reconciler.deciding.candidates import Candidate, CandidateRules
-from reconciler.deciding.changes import Decided
-from reconciler.deciding.decisions import DocumentBatch
-from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.model import principals, resource, values
 from reconciler.model.components import MASK
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, StoredState
 from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
-from reconciler.planning import pruning, usage
-from reconciler.planning.pruning import PruneBudget, Pruning
+from reconciler.planner import candidates, decisions, planner, pruning
+from reconciler.planner.candidates import Candidate, CandidateRules
+from reconciler.planner.changes import Decided
+from reconciler.planner.decisions import DocumentBatch, StoreSnapshot
+from reconciler.planner.pruning import PruneBudget, Pruning
 from reconciler.reading import handovers
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.departures import RemovedResources
@@ -104,7 +102,7 @@ def judge_head(
 
 def _conflicts(head: _Head, freed: Sequence[Key]) -> dict[int, str]:
     world = head.world
-    return identities.id_conflicts(head.found, head.stored, world.view, project=world.project, leaving=freed)
+    return candidates.id_conflicts(head.found, head.stored, world.view, project=world.project, leaving=freed)
 
 
 def _batch(head: _Head, conflicts: Mapping[int, str]) -> DocumentBatch:
@@ -199,7 +197,7 @@ def _prune(
         owned=departed.owned,
         budget=budget,
         window=around.window,
-        in_use=usage.resources_in_use(leaving, references),
+        in_use=planner.resources_in_use(leaving, references),
         passing=passed,
         approved=around.approved,
         renamed=_renamed(head, decided, leaving) if is_most else frozenset(),
@@ -208,4 +206,4 @@ def _prune(
 
 
 def _is_allowed(job: CommitJob, key: Key | None) -> bool:
-    return key is None or allowing.is_allowed_resource(key, kinds=job.allowed_kinds, names=job.allowed_names)
+    return key is None or candidates.is_allowed_resource(key, kinds=job.allowed_kinds, names=job.allowed_names)

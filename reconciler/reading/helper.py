@@ -12,10 +12,10 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.deciding.candidates import CandidateRules
 from reconciler.git.faults import GitFault
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import errors
+from reconciler.planner.candidates import CandidateRules
 from reconciler.reading import crew_messages, freeing, one_file
 from reconciler.reading.allowances import Allowance, Exhausted
 from reconciler.reading.crew_messages import CrewBegin, CrewChunk, CrewRead, Report

@@ -10,8 +10,6 @@ from typing import Protocol
 
 import msgspec
 
-from reconciler.deciding import candidates
-from reconciler.deciding.candidates import Candidate, CandidateRules
 from reconciler.git import file_selection
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import Snapshot
@@ -20,6 +18,8 @@ from reconciler.model import positions
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key
 from reconciler.model.violations import Place
+from reconciler.planner import candidates
+from reconciler.planner.candidates import Candidate, CandidateRules
 from reconciler.reading.allowances import Allowance
 
 LINKS = {

@@ -6,11 +6,11 @@ documents come file by file.
 
 from collections.abc import Sequence
 
-from reconciler.deciding import candidates
-from reconciler.deciding.candidates import Candidate
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import documents, positions
 from reconciler.model.violations import Violation
+from reconciler.planner import candidates
+from reconciler.planner.candidates import Candidate
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.one_file import FileReading
 from reconciler.reading.trees import TreeReading

@@ -10,12 +10,6 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from reconciler.deciding import candidates, changes, decisions, drifting, guesses, identities, worlds
-from reconciler.deciding.candidates import Candidate, CandidateRules
-from reconciler.deciding.changes import Decided, Origin, Stock
-from reconciler.deciding.decisions import DocumentBatch
-from reconciler.deciding.remasking import Remasking
-from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.model import builtins, positions, rendering, resource, values, violations
 from reconciler.model import documents as model_documents
 from reconciler.model.names import Key
@@ -32,7 +26,11 @@ from reconciler.model.outcomes import (
 from reconciler.model.principals import Actor, Role
 from reconciler.model.values import Value, pointer_text
 from reconciler.model.violations import Violation
-from reconciler.planning import planner
+from reconciler.planner import candidates, changes, decisions, planner
+from reconciler.planner.candidates import Candidate, CandidateRules
+from reconciler.planner.changes import Decided, Origin, Stock
+from reconciler.planner.decisions import DocumentBatch, StoreSnapshot
+from reconciler.planner.remasking import Remasking
 from reconciler.reading import messages
 from reconciler.reading.messages import RequestJob, RequestPlanned, Verb
 from reconciler.reading.noting import RecordingView
@@ -93,9 +91,9 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
         refusals = planner.refusals(decided.outcomes, actor=actor) if job.atomic else ()
         if refusals:
             return _answer(number, revision, status=409, body={"errors": [_line(outcome) for outcome in refusals]})
-        stock = worlds.stock_of(decided, view, project=origin.project)
-        wanted = drifting.wanted_drift(decided.outcomes, view)
-        stock = replace(stock, wanted=guesses.without_equals(wanted, decided) if job.dry_run else wanted)
+        stock = decisions.stock_of(decided, view, project=origin.project)
+        wanted = candidates.wanted_drift(decided.outcomes, view)
+        stock = replace(stock, wanted=changes.without_equals(wanted, decided) if job.dry_run else wanted)
         bodies = _stored_bodies(decided.outcomes, view, origin=origin)
         remasking = Remasking(
             [(decided, stock)], view, project=origin.project, hmac_key=origin.hmac_key, check=time_left.check
@@ -107,7 +105,7 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
     written = _written(parts)
     bodies |= _restored(decided.outcomes, parts, stock)
     restated = _restated(bodies, parts)
-    shown = bodies | restated | (guesses.without_hashes(written, decided) if job.dry_run else written)
+    shown = bodies | restated | (changes.without_hashes(written, decided) if job.dry_run else written)
     updates = [_update(outcome, _present(outcome, items, shown)) for outcome in decided.outcomes]
     touched = tuple(sorted(decided.standing.owners)) if changed else ()
     return structs.replace(
@@ -121,7 +119,7 @@ def _decide(
     job: RequestJob, found: list[Candidate], world: StoreSnapshot, items: Sequence[Value], *, actor: Actor
 ) -> Decided:
     stored = world.stored(one.key for one in found if one.key is not None)
-    conflicts = identities.id_conflicts(found, stored, world.view, project=world.project)
+    conflicts = candidates.id_conflicts(found, stored, world.view, project=world.project)
     wanted = [one.wanted(ordinal, reason=conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
     if job.strict_version:
         wanted = _of_present_versions(wanted, items, stored, world)

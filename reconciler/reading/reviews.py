@@ -15,8 +15,6 @@ from time import monotonic, sleep
 
 import msgspec
 
-from reconciler.deciding import candidates
-from reconciler.deciding.candidates import Candidate, CandidateRules
 from reconciler.git import merging
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
@@ -25,6 +23,8 @@ from reconciler.model import code_owners, documents, positions
 from reconciler.model.code_owners import CodeOwners
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanEntry
+from reconciler.planner import candidates
+from reconciler.planner.candidates import Candidate, CandidateRules
 from reconciler.reading import commit_decisions, entries
 from reconciler.reading.affecting import Affected
 from reconciler.reading.allowances import Allowance

@@ -15,8 +15,6 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from reconciler.deciding import delivering, stored_secrets
-from reconciler.deciding.type_lookup import TypeLookup
 from reconciler.model import builtins, components, errors, rendering, routes, stale_routes
 from reconciler.model.component_types import ComponentType
 from reconciler.model.names import Key
@@ -24,6 +22,8 @@ from reconciler.model.rendering import Delivery
 from reconciler.model.routes import ComponentUse, Destination, Route, Routes, Storage, Use, Wanting, Webhook
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
+from reconciler.planner import dependants, stored_secrets
+from reconciler.planner.resolving import TypeLookup
 from reconciler.reading.messages import RoutesFound, RoutesJob
 from reconciler.store.contract import Changes, Damaged, HeadStatusRow
 from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
@@ -135,7 +135,7 @@ class _Search:
 
     def _good(self, key: Key, past: Past, name: str, now: Use | None) -> Destination | None:
         """A webhook of a last good route by the version in force, and by what a later one says of TLS."""
-        good = delivering.given_at(self._view, self._project, key.name, past, name)
+        good = dependants.given_at(self._view, self._project, key.name, past, name)
         component_type = self._type(routes.WEBHOOK_TYPE)
         if good is None or component_type is None:
             return None

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from reconciler.deciding.candidates import CandidateRules
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeFile
+from reconciler.planner.candidates import CandidateRules
 from reconciler.reading import one_file
 from reconciler.reading.allowances import Allowance, Exhausted
 from reconciler.reading.crew_messages import CrewChunk, Order, Report

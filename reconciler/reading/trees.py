@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import msgspec
 from msgspec import structs
 
-from reconciler.deciding.candidates import Candidate
 from reconciler.git import file_selection
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import EMPTY, TreeChange, TreeFile, TreeMode
 from reconciler.model import components
 from reconciler.model.names import Key
+from reconciler.planner.candidates import Candidate
 from reconciler.reading import one_file
 from reconciler.reading.one_file import LINKS, NOT_OURS, FileReading, FileScope
 from reconciler.store.contract import FileRow, WantedRow

@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.deciding import candidates
-from reconciler.deciding.candidates import Candidate, CandidateRules
 from reconciler.git import file_selection
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange, TreeFile
 from reconciler.model import builtins, documents, positions
 from reconciler.model.names import Key
+from reconciler.planner import candidates
+from reconciler.planner.candidates import Candidate, CandidateRules
 
 NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")  # at least what `resources.names` lets through
 HIDING = re.compile(rb"\\[xuU\r\n]")  # escapes of YAML and JSON that may stand for a letter, and a folded line

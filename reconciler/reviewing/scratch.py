@@ -11,10 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from reconciler.deciding.candidates import CandidateRules
 from reconciler.git.faults import RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.clock import rfc3339
+from reconciler.planner.candidates import CandidateRules
 from reconciler.reading import commits
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.messages import CommitJob, Context

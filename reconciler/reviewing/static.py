@@ -12,7 +12,6 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from reconciler.deciding.candidates import CandidateRules
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.merging import Merged
@@ -20,6 +19,7 @@ from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeFile
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanEntry
+from reconciler.planner.candidates import CandidateRules
 from reconciler.reading import one_file, reviews, trees
 from reconciler.reading.allowances import Allowance
 from reconciler.reading.messages import CommitJob

@@ -3,7 +3,7 @@
 import json
 import re
 
-from reconciler.planning.pruning import LEAVE_OUT
+from reconciler.planner.pruning import LEAVE_OUT
 from tests.attacks.scene import Scene, component, resource
 from tests.attacks.table import Attack, Attempt, Holds
 from tests.daemons import destination

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.deciding.gathering import PART, PART_BYTES, ChangePart
+from reconciler.planner.changes import PART, PART_BYTES, ChangePart
 from reconciler.store.contract import Changes, KeyRow
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.deciding import gathering
-from reconciler.deciding.changes import Decided, Stock
-from reconciler.deciding.remasking import Remasking
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, UpdateStatus
+from reconciler.planner import changes
+from reconciler.planner.changes import Decided, Stock
+from reconciler.planner.remasking import Remasking
 from reconciler.store.planning_view import PlanningView, StoredVersion
 from tests import worlds
 from tests.projects import Resource, destination, labelled, resource, type_of
@@ -267,11 +267,11 @@ def test_what_cannot_be_read_stays_and_stops_nothing(world: World, body: bytes) 
 
 
 def test_parts_are_of_bounded_size(world: World) -> None:
-    names = [f"d{number}" for number in range(gathering.PART + 1)]
+    names = [f"d{number}" for number in range(changes.PART + 1)]
     ok(world.apply([type_of("own", OPEN), *(destination(name, token="t") for name in names)]))
     told = ok(world.apply([type_of("own", SECRET)]))
     sizes = [len(part.rewritten) for part in told.parts if part.rewritten]
-    assert sizes == [gathering.PART, 1]
+    assert sizes == [changes.PART, 1]
     assert {tokens(world, name)[0] for name in names} == {MASK}
 
 

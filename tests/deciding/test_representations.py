@@ -1,13 +1,12 @@
 """What a program prints of itself, in a trace or while somebody looks for a fault, holds no secret."""
 
-from reconciler.deciding import candidates, decisions, worlds
-from reconciler.deciding.candidates import CandidateRules
-from reconciler.deciding.decisions import DocumentBatch
-from reconciler.deciding.worlds import StoreSnapshot
 from reconciler.model import documents as model_documents
 from reconciler.model import positions
 from reconciler.model.names import Key
 from reconciler.model.principals import Actor, Role
+from reconciler.planner import candidates, decisions
+from reconciler.planner.candidates import CandidateRules
+from reconciler.planner.decisions import DocumentBatch, StoreSnapshot
 from reconciler.reading.messages import Context, Part, RequestJob, Verb
 from tests import worlds as whole
 from tests.projects import destination, type_of
@@ -40,7 +39,7 @@ def test_what_is_decided_and_what_is_stored_is_not_printed() -> None:
         stored = meets.stored([Key("Destination", "one")])
         batch = DocumentBatch(found, wanted, stored, actor=actor, accept_invalid=False, tell=lambda *_: "")
         decided = decisions.together(batch, meets)
-        stock = worlds.stock_of(decided, world.view, project=whole.PROJECT)
+        stock = decisions.stock_of(decided, world.view, project=whole.PROJECT)
     assert (len(rows), len(documents), len(versions), len(decided.outcomes)) == (1, 1, 2, 1)
     seen = repr((rows, documents, versions, read, found, meets, RULES, batch, decided, stock))
     assert "(sensitive)" in seen

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.deciding import resolving
-from reconciler.deciding.resolving import Coming, Resolved
 from reconciler.model import resource, violations
 from reconciler.model.names import Key
 from reconciler.model.resource import Draft
 from reconciler.model.secret_references import NO_SECRETS
 from reconciler.model.values import Value
 from reconciler.model.violations import Violation
+from reconciler.planner import resolving
+from reconciler.planner.resolving import Coming, Resolved
 from tests.resources.lookups import look_up, type_of
 
 CUSTOM = Key("ProcessorType", "custom")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from reconciler.deciding import changes
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Outcome, StoredState, UpdateStatus
+from reconciler.planner import changes
 from reconciler.settings import loading
 from tests.frame import pages
 

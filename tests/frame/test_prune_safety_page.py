@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.planning.pruning import PruneBudget, PruneHold
+from reconciler.planner.pruning import PruneBudget, PruneHold
 from reconciler.settings.repositories import Prune
 from tests import daemons
 from tests.cli.conftest import Program

@@ -8,7 +8,7 @@ from reconciler.model.outcomes import Change, Outcome, StoredState, WantedState
 from reconciler.model.outcomes import UpdateStatus as Status
 from reconciler.model.principals import Actor
 from reconciler.model.violations import Place
-from reconciler.planning import planner
+from reconciler.planner import planner
 from tests.planning.worlds import ADMIN, KEY, PLACE, TELEMETRY, TYPE, USER, VIEWER
 
 SAME, DIFFERENT = b"same", b"different"

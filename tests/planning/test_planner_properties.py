@@ -8,8 +8,8 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus, WantedState
 from reconciler.model.principals import Actor
 from reconciler.model.violations import Place
-from reconciler.planning import planner
-from reconciler.planning.usage import References
+from reconciler.planner import planner
+from reconciler.planner.planner import References
 from tests.planning.worlds import ADMIN, OTHER, TELEMETRY, USER, VIEWER, carried_out
 
 KEYS = st.builds(Key, st.sampled_from(["Destination", "Source", "SourceType"]), st.sampled_from("abcd"))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
-from reconciler.planning import pruning
-from reconciler.planning.pruning import PruneBudget, PruneHold, Pruning, TreeState
+from reconciler.planner import pruning
+from reconciler.planner.pruning import PruneBudget, PruneHold, Pruning, TreeState
 
 
 def stored(

@@ -10,7 +10,7 @@ from reconciler.model.outcomes import BUILT_IN, Change, StoredState, WantedState
 from reconciler.model.outcomes import UpdateStatus as Status
 from reconciler.model.principals import Actor
 from reconciler.model.violations import Place
-from reconciler.planning import planner
+from reconciler.planner import planner
 from tests.planning.worlds import ADMIN, KEY, OTHER, PLACE, TELEMETRY, USER, VIEWER
 
 SAME, DIFFERENT = b"same", b"different"

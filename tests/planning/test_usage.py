@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.names import Key
-from reconciler.planning import usage
+from reconciler.planner import planner
 
 NAMES = "abcdef"
 KEYS = {name: Key("Destination", name) for name in NAMES}
@@ -24,7 +24,7 @@ def references(text: str) -> References:
 
 
 def staying(leaving: str, text: str) -> dict[str, str]:
-    found = usage.resources_in_use([KEYS[name] for name in leaving], references(text))
+    found = planner.resources_in_use([KEYS[name] for name in leaving], references(text))
     return {key.name: "".join(user.name for user in users) for key, users in found.items()}
 
 
@@ -73,7 +73,7 @@ def test_as_much_goes_as_can(leaving: set[Key], found: References) -> None:
     kept = leaving - going(leaving, found)
     after = set(KEYS.values()) - leaving | kept
 
-    result = usage.resources_in_use(leaving, found)
+    result = planner.resources_in_use(leaving, found)
 
     assert result == {target: tuple(sorted(found[target] & after - {target})) for target in kept}
     assert list(result) == sorted(kept)
@@ -84,12 +84,14 @@ def test_no_order_matters(leaving: list[Key], found: References, random: Random)
     shuffled = random.sample(leaving, len(leaving))
     again = {target: random.sample(sorted(found[target]), len(found[target])) for target in found}
 
-    assert list(usage.resources_in_use(shuffled, again).items()) == list(usage.resources_in_use(leaving, found).items())
+    assert list(planner.resources_in_use(shuffled, again).items()) == list(
+        planner.resources_in_use(leaving, found).items()
+    )
 
 
 def test_a_long_chain_takes_no_recursion() -> None:
     chain = [Key("Destination", f"{number:05}") for number in range(20_000)]
     refer = {target: [user] for user, target in pairwise(chain)}
 
-    assert len(usage.resources_in_use(chain[1:], refer)) == len(chain) - 1
-    assert usage.resources_in_use(chain, refer) == {}
+    assert len(planner.resources_in_use(chain[1:], refer)) == len(chain) - 1
+    assert planner.resources_in_use(chain, refer) == {}

@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.deciding import resolving
 from reconciler.model import builtins, component_types, components, masking, type_checks
 from reconciler.model.component_types import ComponentType
 from reconciler.model.names import Key
+from reconciler.planner import resolving
 from tests import worlds
 from tests.properties.documents import CANARY
 from tests.worlds import World

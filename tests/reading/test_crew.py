@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.deciding.candidates import CandidateRules
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import positions
+from reconciler.planner.candidates import CandidateRules
 from reconciler.reading import crew_messages, sharing, trees
 from reconciler.reading.allowances import ASIDE, Allowance, CommitLimits, Exhausted, UsedAllowance
 from reconciler.reading.crew import Crew, Helper

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.planning.pruning import LEAVE_OUT
+from reconciler.planner.pruning import LEAVE_OUT
 from tests import daemons
 from tests.daemons import Followed, destination, statuses
 from tests.following import Follow

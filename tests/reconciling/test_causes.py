@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.planning.pruning import LEAVE_OUT
+from reconciler.planner.pruning import LEAVE_OUT
 from tests import daemons
 from tests.daemons import Answer, Followed, destination
 from tests.following import Follow

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.deciding.candidates import CandidateRules
 from reconciler.git import merging
 from reconciler.model.names import Key
+from reconciler.planner.candidates import CandidateRules
 from reconciler.reviewing import relevance
 from reconciler.reviewing.relevance import RelevantFiles
 from tests.worlds import API_VERSIONS, HMAC_KEY, Mirror

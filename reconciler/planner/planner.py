@@ -1,20 +1,80 @@
-"""The planner: what is wanted and what is stored make one status per resource. Pure; every door calls it.
+"""The planner: desired and stored to one status per resource. Pure; every door calls it."""
 
-What disappears from a repository is `pruning`'s business. Precedence when several statuses hold: forbidden by role,
-invalid (duplicates too), forbidden by owner (an equal resource is `unchanged`), not-found, in-use, deprecated, then the
-rest.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus, WantedState
 from reconciler.model.principals import Actor, Role
-from reconciler.planning import duplicates, usage
-from reconciler.planning.usage import References
+
+# The same kind and name twice in one request or commit: all of them are invalid, each naming the others' places.
+
+NAMED = 5  # a reason names this many other places, and counts the rest
+
+
+def find_duplicates(wanted: Iterable[WantedState]) -> dict[int, str]:
+    """The reason for each duplicate, by ordinal."""
+    known = [document for document in wanted if document.key is not None]
+    if len({document.key for document in known}) == len(known):
+        return {}  # as nearly always, and then a list for each key would cost more than all else
+    by_key: dict[Key | None, list[WantedState]] = defaultdict(list)
+    for document in known:
+        by_key[document.key].append(document)
+    return {document.ordinal: _reason(document, same) for same in by_key.values() if len(same) > 1 for document in same}
+
+
+def _reason(document: WantedState, same: list[WantedState]) -> str:
+    assert document.key is not None
+    # The first few alone are looked at: a request may hold ten thousand of one name.
+    named = [other for other in same[: NAMED + 1] if other is not document][:NAMED]
+    places = ", ".join(_place(other) for other in named)
+    left = len(same) - 1 - len(named)
+    more = f" and {left} more" if left else ""
+    prefix = "" if document.place is None else f"{document.place}: "
+    kind, name = document.key
+    return f"{prefix}{kind} {name} is given more than once, also at {places}{more}; keep one of them"
+
+
+def _place(document: WantedState) -> str:
+    return f"item {document.ordinal}" if document.place is None else str(document.place)
+
+
+# What is in use: a resource stays as long as one that stays refers to it. Pure.
+
+References: TypeAlias = Mapping[Key, Collection[Key]]
+"""What refers to each key: to those that matter at least."""
+
+
+def resources_in_use(leaving: Iterable[Key], references: References) -> dict[Key, tuple[Key, ...]]:
+    """Of what is to leave, what cannot, and the resources that refer to it and stay, in order.
+
+    A resource that refers to itself alone does not keep itself; two that refer to each other may leave together.
+    """
+    going = set(leaving)
+    kept: dict[Key, tuple[Key, ...]] = {}
+    uses: dict[Key, list[Key]] = defaultdict(list)  # of what leaves, what else of that it refers to
+    for target in going:
+        for user in references.get(target, ()):
+            uses[user].append(target)
+    unsettled = [target for user, targets in uses.items() if user not in going for target in targets]
+    while unsettled:
+        target = unsettled.pop()
+        if target in going:
+            going.remove(target)
+            unsettled += uses.get(target, ())
+            kept[target] = ()
+    return {target: tuple(sorted(set(references[target]) - going - {target})) for target in sorted(kept)}
+
+
+# The planner: what is wanted and what is stored make one status per resource. Pure; every door calls it.
+#
+# What disappears from a repository is `pruning`'s business. Precedence when several statuses hold: forbidden by role,
+# invalid (duplicates too), forbidden by owner (an equal resource is `unchanged`), not-found, in-use, deprecated, then
+# the rest.
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -31,7 +91,7 @@ def plan(
     `stored` holds at least the stored resources whose keys occur in `wanted`. What a `suspended` repository owns, an
     admin may change through the API.
     """
-    twice = duplicates.find_duplicates(wanted)
+    twice = find_duplicates(wanted)
     return tuple(_judge(document, stored, twice, actor, suspended) for document in wanted)
 
 
@@ -48,10 +108,10 @@ def plan_deletes(
     `references` holds at least those to the keys that occur in `wanted`. Whatever stays keeps what it refers to. What a
     `suspended` repository owns, an admin may delete through the API.
     """
-    twice = duplicates.find_duplicates(wanted)
+    twice = find_duplicates(wanted)
     outcomes = [_judge_delete(document, stored, twice, actor, suspended) for document in wanted]
     leaving = [outcome.key for outcome in outcomes if outcome.change is Change.DELETE and outcome.key is not None]
-    staying = usage.resources_in_use(leaving, references)
+    staying = resources_in_use(leaving, references)
     return tuple(_in_use(outcome, staying) for outcome in outcomes)
 
 

@@ -1,20 +1,13 @@
-"""What became a secret is masked in the versions that were stored before, in the transaction that makes it one.
+"""Masking of stored versions in which a value became a secret.
 
 Two things make secrets of values that were stored in clear: a type that calls more parameters secrets than before, or
 is not there any more; and a new version of a resource that holds such a value as a secret.
-
-Belongs here: finding those versions and masking them. Does not: what a secret is (`resources.parameters`), nor anything
-that makes a value be shown again: what was a secret once stays one.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from reconciler.deciding import decisions, stored_secrets
-from reconciler.deciding.changes import Decided, Stock
-from reconciler.deciding.gathering import PART, PART_BYTES
-from reconciler.deciding.type_lookup import TypeLookup
 from reconciler.model import components, masking, rendering, resource
 from reconciler.model import values as model_values
 from reconciler.model.component_types import ComponentType
@@ -23,6 +16,9 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import Change
 from reconciler.model.resource import Draft
 from reconciler.model.values import Pointer, Value
+from reconciler.planner import decisions, stored_secrets
+from reconciler.planner.changes import PART, PART_BYTES, Decided, Stock
+from reconciler.planner.resolving import TypeLookup
 from reconciler.store.contract import Changes, Damaged, RewrittenRow
 from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
 

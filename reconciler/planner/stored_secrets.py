@@ -1,24 +1,25 @@
-"""What stored secrets mean for documents that come in: `(sensitive)` stands for one; one that stays is still a secret.
+"""What stored secrets mean for documents that come in."""
 
-Belongs here: bringing documents and stored secrets together. Does not: when one may be kept (`resources.restoring`).
-"""
-
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 import msgspec
 
-from reconciler.deciding.candidates import Candidate
-from reconciler.model import masking, names, resource, type_checks, values, violations
+from reconciler.model import component_types, components, masking, names, resource, type_checks, values, violations
+from reconciler.model.component_types import ComponentType, Definition
 from reconciler.model.masking import Restored
 from reconciler.model.names import Key
 from reconciler.model.resource import SERVER_KEYS
 from reconciler.model.type_checks import Fit, Lookup
 from reconciler.model.values import Pointer, Value
+from reconciler.planner.candidates import Candidate
 from reconciler.store.contract import Damaged
 from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
+
+# What stored secrets mean for documents that come in: `(sensitive)` stands for one; one that stays is still a secret.
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +186,54 @@ def _decoded(key: Key, stored: bytes) -> dict[str, Value]:
     except msgspec.DecodeError:
         told = f"the {key.kind} {key.name} is damaged in the store; apply it anew, or restore a backup"
         raise Damaged(told) from None
+
+
+# A dry run of a type must not try its rules on stored secrets: what then fits or does not would tell what they are.
+
+
+@dataclass(frozen=True, slots=True)
+class BlindTypes:
+    """`lookup` finds the types in force afterwards, of which the `tried` ones are not in force yet."""
+
+    lookup: Lookup
+    tried: frozenset[Key]
+
+    def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
+        """The types by which a document is judged that holds stored secrets at these places."""
+        names = self._names(document, frozenset(places))
+        return _without(self.lookup, names) if names else self.lookup
+
+    def _names(self, document: dict[str, Value], places: frozenset[Pointer]) -> dict[Key, set[str]]:
+        """The parameters that hold them, by the types that are tried."""
+        holding = {place[: place.index("value")] for place in places if "value" in place}
+        names: dict[Key, set[str]] = defaultdict(set)
+        kind = document["kind"]
+        for component in (
+            components.find_components(kind, document["spec"]) if isinstance(kind, str) and holding else ()
+        ):
+            for index, parameter in enumerate(component.parameters):
+                if component.type_key in self.tried and (*component.at, index) in holding:
+                    name = parameter.get("name") if isinstance(parameter, dict) else None
+                    names[component.type_key].add(str(name))
+        return names
+
+
+def _without(lookup: Lookup, names: Mapping[Key, Collection[str]]) -> Lookup:
+    def found(key: Key) -> ComponentType | None:
+        component_type = lookup(key)
+        if component_type is None or key not in names:
+            return component_type
+        definitions = [_blind(one, names[key]) for one in component_type.definitions.values()]
+        # What is a secret does not change.
+        return replace(component_types.compiled(key.name, definitions), open=component_type.open)
+
+    return found
+
+
+def _blind(definition: Definition, names: Collection[str]) -> Definition:
+    """The definition without what asks for the value of one of these parameters."""
+    if definition.name in names:
+        return Definition(definition.index, definition.name, type="", sensitive=definition.sensitive)
+    if any(condition.name in names for condition in definition.relevant_if):
+        return replace(definition, required=False, relevant_if=())
+    return definition

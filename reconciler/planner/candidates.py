@@ -1,21 +1,26 @@
-"""From text to candidates: the resource documents of one file or one request, each judged by itself.
+"""Documents of one file or one request, each judged by itself."""
 
-Nothing here knows what is stored or what else is wanted (`resolving`), or asks git: bytes come in.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 import msgspec
 
+from reconciler.model import builtins, positions, rendering, violations
 from reconciler.model import documents as model_documents
-from reconciler.model import positions, violations
 from reconciler.model import resource as model_resource
 from reconciler.model.names import Key
-from reconciler.model.outcomes import WantedState
+from reconciler.model.outcomes import Change, Outcome, StoredState, WantedState
 from reconciler.model.resource import Draft
 from reconciler.model.values import Value
 from reconciler.model.violations import Place
+from reconciler.store.contract import HeadRow
+from reconciler.store.planning_view import PlanningView
+
+# From text to candidates: the resource documents of one file or one request, each judged by itself.
+#
+# Nothing here knows what is stored or what else is wanted (`resolving`), or asks git: bytes come in.
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +135,80 @@ def file_reason(
         return str(Place(path, position.line, position.column))
 
     return violations.lines(found, place_of)
+
+
+# `metadata.id`: a new resource may bring its own, and no two resources of a project have the same.
+
+
+def id_conflicts(
+    found: Sequence[Candidate],
+    stored: Mapping[Key, StoredState],
+    view: PlanningView,
+    *,
+    project: str,
+    leaving: Sequence[Key] = (),
+) -> dict[int, str]:
+    """By ordinal, why a new resource cannot have the id that it brings. An existing resource keeps its own anyway; of
+    several new ones that bring the same, none gets it, since their order must not matter.
+
+    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id. The id of what
+    is built in is for nothing but what stands in its place, so that what is shown of it can be edited and applied.
+    """
+    proposed = {
+        ordinal: candidate.draft.proposed_id
+        for ordinal, candidate in enumerate(found)
+        if candidate.draft is not None and candidate.draft.proposed_id is not None and candidate.key not in stored
+    }
+    if not proposed:
+        return {}
+    freed = {identity.resource_id for identity in view.identities(project, leaving).values()}
+    taken = view.taken_ids(project, sorted(set(proposed.values()))) - freed
+    bringing = Counter(proposed.values())
+    reasons = {}
+    for ordinal, resource_id in proposed.items():
+        is_built_in = builtins.built_in_ids().get(resource_id, found[ordinal].key) != found[ordinal].key
+        if resource_id in taken or bringing[resource_id] > 1 or is_built_in:
+            place = found[ordinal].place
+            prefix = "" if place is None else f"{place}: "
+            reasons[ordinal] = f"{prefix}/metadata/id: another resource of the project has this id; leave it out"
+    return reasons
+
+
+# What a repository may hold at all, by its setting `allow`.
+
+
+def is_allowed_resource(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:
+    """Whether the kind and the name of a resource each match a pattern."""
+    return _matches(key.kind, kinds) and _matches(key.name, names)
+
+
+def _matches(text: str, patterns: Collection[str]) -> bool:
+    return "*" in patterns or any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+# What an admin stores over what a suspended repository owns: the repository keeps it, and its status says so.
+#
+# Whether that is allowed is decided in `planning.planner`. When the repository is resumed, it stores its own again, or,
+# where both are equal, takes the version over as its own.
+
+
+def wanted_drift(outcomes: Iterable[Outcome], view: PlanningView) -> dict[Key, bytes | None]:
+    """What the owners' heads want in place of what a request stores, by digest; None for an invalid document."""
+    keys: dict[str, list[Key]] = {}
+    for outcome in outcomes:
+        stored = outcome.stored
+        if outcome.change is Change.UPDATE and stored is not None and stored.owner is not None:
+            keys.setdefault(stored.owner, []).append(stored.key)
+    return {key: digest for owner in sorted(keys) for key, digest in view.wanted_digests(owner, keys[owner]).items()}
+
+
+def kept_drift(head: HeadRow, outcome: Outcome, wanted: Mapping[Key, bytes | None]) -> HeadRow:
+    """The head of what a request stores: whose it was it stays, at the place where it stood."""
+    stored = outcome.stored
+    if stored is None or stored.owner is None:
+        return head
+    status = head.status
+    if wanted.get(stored.key) != head.digest:
+        drift: dict[str, Value] = {"repository": stored.owner, "path": stored.path, "line": stored.line}
+        status = rendering.with_drift(status, drift)
+    return head._replace(owner=stored.owner, path=stored.path, line=stored.line, status=status, drifted=1)

@@ -1,4 +1,4 @@
-"""From outcomes to rows: what was decided becomes what the store is given, in parts of bounded size. Pure."""
+"""From outcomes to rows, in parts of bounded size."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,10 +8,6 @@ from typing import Any
 
 import msgspec
 
-from reconciler.deciding import drifting
-from reconciler.deciding.candidates import Candidate
-from reconciler.deciding.dependants import NOTHING, DependantState
-from reconciler.deciding.gathering import ChangePart
 from reconciler.model import ids, rendering, resource, values
 from reconciler.model.masking import Secrets
 from reconciler.model.names import Key
@@ -20,6 +16,9 @@ from reconciler.model.rendering import Prepared
 from reconciler.model.resource import Draft
 from reconciler.model.type_checks import Fit
 from reconciler.model.values import Pointer, Value
+from reconciler.planner import candidates
+from reconciler.planner.candidates import Candidate
+from reconciler.planner.dependants import NOTHING, DependantState
 from reconciler.store import rows
 from reconciler.store.contract import (
     ChangeRow,
@@ -36,6 +35,61 @@ from reconciler.store.contract import (
     VersionRow,
 )
 from reconciler.store.planning_view import Identity, StoredDocument
+
+# The rows of one part of a change, as they come, in the columns in which the store takes them.
+
+PART = 250  # outcomes in one part: about 400 KB of rows, a millisecond of decoding
+PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource that goes over it
+
+
+class ChangePart:
+    """One part after the other, of `number` outcomes so far. Whoever adds the rows of an outcome counts it (`add`), and
+    takes the part that is full.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self.number = self._bytes = 0
+        self.origins: dict[int, OriginRow] = {}
+        self.versions: list[VersionRow] = []
+        self.references: list[ReferenceRow] = []
+        self.heads: list[HeadRow] = []
+        self.head_statuses: list[HeadStatusRow] = []
+        self.past_routes: list[PastRouteRow] = []
+        self.rewritten: list[RewrittenRow] = []
+        self.removed: list[KeyRow] = []
+        self.changed: list[ChangeRow] = []
+        self.statuses: list[StatusRow] = []
+
+    def add(self, weight: int) -> bool:
+        """One more outcome has its rows here, with so many bytes of bodies, statuses and reasons; whether that fills
+        the part. All else of a row is as long as names and paths are.
+        """
+        self.number += 1
+        self._bytes += weight
+        return self.number == PART or self._bytes > PART_BYTES
+
+    def take(self) -> Changes:
+        """What was gathered; the next part begins."""
+        taken = Changes(
+            origins=tuple(self.origins.values()),
+            versions=tuple(self.versions),
+            references=tuple(self.references),
+            heads=tuple(self.heads),
+            head_statuses=tuple(self.head_statuses),
+            past_routes=tuple(self.past_routes),
+            rewritten=tuple(self.rewritten),
+            removed=tuple(self.removed),
+            changed=tuple(self.changed),
+            statuses=tuple(self.statuses),
+        )
+        self._begin()
+        return taken
+
+
+# From outcomes to rows: what was decided becomes what the store is given, in parts of bounded size. Pure.
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
 RESTORED = "restored"  # what an audit event says of a version that is made anew
@@ -192,7 +246,7 @@ def _write(outcome: Outcome, decided: Decided, rows: ChangePart, *, stock: Stock
         rows.references.append(ReferenceRow(origin.project, *key, *target))
     head = _head(key, draft, identity, path=path, line=line, standing=decided.standing, origin=origin)
     if origin.repository is None:
-        head = drifting.kept_drift(head, outcome, stock.wanted)
+        head = candidates.kept_drift(head, outcome, stock.wanted)
     rows.heads.append(head)
     changed = _changed(outcome, version_after=identity.version, project=origin.project, origin=came_from.id)
     rows.changed.append(changed)
@@ -408,3 +462,38 @@ def named(keys: Sequence[Key]) -> str:
     """`Fleet a, Fleet b and 2 more`."""
     more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
     return ", ".join(f"{kind} {name}" for kind, name in keys[:NAMED]) + more
+
+
+# A dry run must not tell whoever may send a secret but not read one whether it is the stored one.
+#
+# So a secret that comes in clear always counts as changed, which `decisions` sees to, and no hash that covers it is
+# shown. A secret that `(sensitive)` stands for is no guess.
+
+
+def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, bytes]:
+    """The resources that would be stored, less the hashes that follow from a guess."""
+    guessed = _guessed(decided)
+    return {key: _without_hash(resource) if key in guessed else resource for key, resource in shown.items()}
+
+
+def without_equals(wanted: Mapping[Key, bytes | None], decided: Decided) -> dict[Key, bytes | None]:
+    """What owners want by digest, but of what holds a guess: that has drifted, even when it is what its owner wants."""
+    guessed = _guessed(decided)
+    return {key: None if key in guessed else digest for key, digest in wanted.items()}
+
+
+def _guessed(decided: Decided) -> set[Key | None]:
+    return {outcome.key for outcome in decided.outcomes if _is_guess(outcome, decided)}
+
+
+def _is_guess(outcome: Outcome, decided: Decided) -> bool:
+    if outcome.ordinal is None or outcome.ordinal not in decided.fits:
+        return False
+    kept = decided.kept.get(outcome.ordinal, frozenset())
+    return any(pointer not in kept for pointer, _ in decided.fits[outcome.ordinal].secrets)
+
+
+def _without_hash(resource: bytes) -> bytes:
+    decoded: dict[str, Any] = msgspec.json.decode(resource)
+    decoded["metadata"].pop("hash", None)
+    return values.canonical_json(decoded)

@@ -1,4 +1,4 @@
-"""Pruning: what a repository owned and no longer contains is deleted, unless that could be a mistake. Pure.
+"""Pruning: deletions of what a repository no longer contains, and the guards that hold them.
 
 An error or an empty read must never become "nothing is wanted". So nothing is pruned while any file in scope cannot be
 read or any document's kind and name are unknown, nor when the tree holds no resource at all or the folder is missing,

@@ -1,25 +1,118 @@
-"""Judging documents together: what one cannot say of itself alone, against the rest of the change and the store.
+"""References resolved against the change and the store, and the types in force."""
 
-Belongs here: references that lead nowhere, parameters that do not fit their type. Does not: what a document says by
-itself (`candidates`), who may change what (`planning`), stored resources that a change affects (`dependants`).
-
-Order inside one change never matters: a reference finds what comes with the change, what is stored, and what is built
-in. What comes but is refused is not there; what is stored in an older version is.
-"""
-
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
-from reconciler.deciding import type_lookup
-from reconciler.model import components, resource, type_checks, violations
+import msgspec
+
+from reconciler.model import builtins, component_types, components, resource, type_checks, violations
+from reconciler.model.component_types import ComponentType
 from reconciler.model.components import Reference
 from reconciler.model.names import Key
 from reconciler.model.resource import Draft
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.model.type_checks import Fit, Lookup, TypeOf
+from reconciler.model.values import Value
 from reconciler.model.violations import Violation
+from reconciler.planner import stored_secrets
 from reconciler.store.contract import Damaged
+from reconciler.store.planning_view import PlanningView
+
+# Which type of components is in force under a name: the one that comes with this change, the stored one, the built-in.
+
+MOST_BYTES = 4 * 1024 * 1024  # of the specs of types that are kept compiled, which takes up to eighty times as much
+
+
+class CompiledTypes:
+    """Compiled types by what they say, for the life of the process: compiling one costs as much as judging hundreds."""
+
+    def __init__(self) -> None:
+        self._types: dict[bytes, ComponentType] = {}
+        self._bytes = 0
+
+    def of(self, name: str, spec: Value) -> ComponentType:
+        """The type of this name that defines what `spec` says."""
+        encoded = msgspec.json.encode(spec)
+        digest = hashlib.sha256(name.encode() + b"\0" + encoded).digest()
+        known = self._types.get(digest)
+        if known is not None:
+            return known
+        compiled = component_types.compiled(name, component_types.read_definitions(spec))
+        # Two threads may do this at once, and then compile or forget something twice.
+        if self._bytes + len(encoded) > MOST_BYTES:
+            self._types, self._bytes = {}, 0
+        self._types[digest] = compiled
+        self._bytes += len(encoded)
+        return compiled
+
+
+_compiled = CompiledTypes()
+
+
+class TypeLookup:
+    """A lookup for one plan: inside one snapshot of the store, each type is asked for once.
+
+    What is `going` is not there any more; what is built in may stand in for it.
+    """
+
+    def __init__(
+        self, view: PlanningView, *, project: str, coming: Mapping[Key, Draft], going: Collection[Key] = ()
+    ) -> None:
+        self._view = view
+        self._project = project
+        self._coming = coming
+        self._going = going
+        self._known: dict[Key, ComponentType | None] = {}
+        self._extensions: dict[Key, str | None] = {}
+
+    def __call__(self, key: Key) -> ComponentType | None:
+        """The type in force, or None. Raises Damaged when nobody can tell what it says."""
+        if key not in self._known:
+            spec = self._spec(key)
+            self._known[key] = None if spec is None else _compiled.of(key.name, spec)
+        return self._known[key]
+
+    def of_extension(self, key: Key) -> str | None:
+        """The name of the type of an Extension that is stored or built in, or None. Raises Damaged.
+
+        Not of one that comes: it may be refused (see `after`), which a type, that refers to nothing, is not.
+        """
+        if key not in self._extensions:
+            self._extensions[key] = components.type_name_of(self._standing(key))
+        return self._extensions[key]
+
+    def _spec(self, key: Key) -> Value:
+        if key in self._coming:
+            return resource.owned_by_user(self._coming[key])["spec"]
+        return self._standing(key)
+
+    def _standing(self, key: Key) -> Value:
+        stored = None if key in self._going else self._view.documents(self._project, [key]).get(key)
+        if stored is not None:
+            return stored_secrets.masked_document(key, stored)["spec"]
+        built_in = builtins.built_in().get(key)
+        return None if built_in is None else built_in["spec"]
+
+
+def types_after(arriving: Mapping[Key, Draft], type_of: TypeOf) -> TypeOf:
+    """The types of Extensions once these documents are stored; `type_of` knows those of what is there before."""
+
+    @cache
+    def found(key: Key) -> str | None:
+        if key in arriving:
+            return components.type_name_of(resource.owned_by_user(arriving[key])["spec"])
+        return type_of(key)
+
+    return found
+
+
+# Judging documents together: what one cannot say of itself alone, against the rest of the change and the store.
+#
+# Order inside one change never matters: a reference finds what comes with the change, what is stored, and what is built
+# in. What comes but is refused is not there; what is stored in an older version is.
 
 CHECKED = 16 * 1024  # bytes of documents; asking for the time takes as long as judging two hundred
 
@@ -138,7 +231,7 @@ def _judge_storages(coming: Coming, fits: dict[int, Fit], faults: dict[int, str]
         for ordinal in coming.arriving
         if ordinal not in refused and present.issuperset(coming.judged[ordinal][1].references)
     }
-    after = type_lookup.types_after(arriving, type_of)
+    after = types_after(arriving, type_of)
     for ordinal in naming:
         try:
             fits[ordinal] = type_checks.with_storages(

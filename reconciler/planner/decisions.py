@@ -1,35 +1,95 @@
-"""What becomes of documents that somebody wants stored: judged together, planned, and what follows for others.
+"""Documents judged together against a snapshot of the store."""
 
-Belongs here: the steps that a commit and a request share. Does not: what disappears (`departures`), rows (`changes`).
-"""
-
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from msgspec import structs
 
-from reconciler.deciding import changes, delivering, dependants, resolving, stored_secrets
-from reconciler.deciding.blinding import BlindTypes
-from reconciler.deciding.candidates import Candidate
-from reconciler.deciding.changes import WRITING, Decided
-from reconciler.deciding.dependants import DependantState
-from reconciler.deciding.resolving import Coming, Resolved, Tell
-from reconciler.deciding.stored_secrets import KeptSecrets
-from reconciler.deciding.type_lookup import TypeLookup
-from reconciler.deciding.worlds import StoreSnapshot
-from reconciler.model import builtins, components, resource
+from reconciler.model import builtins, components, names, resource
 from reconciler.model.names import Key
-from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus, WantedState
+from reconciler.model.outcomes import BUILT_IN, Change, Outcome, StoredState, UpdateStatus, WantedState
 from reconciler.model.principals import Actor
 from reconciler.model.resource import Draft
+from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.model.type_checks import Fit
 from reconciler.model.violations import Violation
-from reconciler.planning import planner
-from reconciler.planning.usage import References
+from reconciler.planner import changes, dependants, planner, resolving, stored_secrets
+from reconciler.planner.candidates import Candidate
+from reconciler.planner.changes import WRITING, Decided, Stock
+from reconciler.planner.dependants import DependantState
+from reconciler.planner.planner import References
+from reconciler.planner.resolving import Coming, Resolved, Tell, TypeLookup
+from reconciler.planner.stored_secrets import BlindTypes, KeptSecrets
 from reconciler.store.contract import Damaged
 from reconciler.store.planning_view import PlanningView
+
+# What a change meets: one snapshot of the store, and what is built in.
+
+KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW, Change.RESTORE})
+"""What leaves a resource its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshot:
+    """What a change meets: one snapshot of the store, and what is built in."""
+
+    view: PlanningView
+    project: str
+    hmac_key: bytes = field(repr=False)
+    at: str = ""  # when it happens, RFC 3339
+    hide_guesses: bool = False  # a dry run: nothing may show whether a secret that comes in is the stored one
+    suspended: frozenset[str] = frozenset()  # repositories whose resources an admin may write
+    available: AvailableSecrets | None = (
+        NO_SECRETS  # the secrets that the project may refer to; None when nobody can say
+    )
+    check: Callable[[], object] = bool  # called while documents are judged: raises when there is no time left
+    assumed: Set[Key] = frozenset()  # taken to be there, since nobody can say
+    lenient: bool = False  # what recent rules have against a document does not count
+    refuse_unknown: bool = False  # parameters without a definition are refused whoever executes their type
+    known: Mapping[Key, bytes] = field(default_factory=dict)  # by digest: what whoever asks has read; it is no guess
+
+    def stored(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
+        """What is stored under these keys, or stands for a name that nobody else may have."""
+        wanted = set(keys)
+        reserved = {key: self._built_in(key) for key in wanted & builtins.RESERVED}
+        return reserved | self.view.compared(self.project, wanted)
+
+    def removable(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
+        """What a deletion of these keys meets: what is built in cannot go, whatever its name."""
+        wanted = set(keys)
+        built_in = {key: self._built_in(key) for key in wanted & builtins.built_in().keys()}
+        return built_in | self.view.stored(self.project, wanted)
+
+    def _built_in(self, key: Key) -> StoredState:
+        return StoredState(key, digest=_built_in_digest(key, self.hmac_key), version=1, owner=BUILT_IN)
+
+
+def stock_of(decided: Decided, view: PlanningView, *, project: str) -> Stock:
+    """What the rows of these outcomes need to know of what was stored."""
+    kept, created = list[Key](), list[Key]()
+    for outcome in decided.outcomes:
+        if outcome.key is not None:
+            if outcome.change is Change.CREATE:
+                created.append(outcome.key)
+            elif outcome.change in KEEPING:
+                kept.append(outcome.key)
+    holding = [key for key, one, _ in decided.storing_secrets() if one.change is Change.UPDATE]
+    return Stock(
+        identities=view.identities(project, kept),
+        last_versions=view.last_versions(project, created),
+        before=view.documents(project, holding),
+    )
+
+
+def _built_in_digest(key: Key, hmac_key: bytes) -> bytes:
+    document = builtins.built_in()[key]
+    owned = {name: document[name] for name in ("apiVersion", "kind", "metadata", "spec")}
+    return resource.digest_draft(resource.without_absent(owned, names.exact_kind(key.kind)), hmac_key=hmac_key)
+
+
+# What becomes of documents that somebody wants stored: judged together, planned, and what follows for others.
 
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
@@ -128,7 +188,7 @@ def changed_endpoints(decided: Iterable[Decided], view: PlanningView, *, project
             elif outcome.change is Change.DELETE and outcome.key is not None:
                 later[outcome.key] = None
     lookup = TypeLookup(view, project=project, coming={})
-    return delivering.changed_endpoints(view, project=project, later=later, lookup=lookup)
+    return dependants.changed_endpoints(view, project=project, later=later, lookup=lookup)
 
 
 class _Change:
