@@ -35,9 +35,9 @@ from reconciler.auth.passwords import Throttled
 from reconciler.delivery import reporting
 from reconciler.delivery.otlp import models
 from reconciler.model import errors
-from reconciler.reading import client
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Damaged, Moved, StoreFault
+from reconciler.worker import client
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from api.calls import Call
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import ProposalNotFound
 from reconciler.model.principals import Permission
-from reconciler.reading.client import Overdue
 from reconciler.reviewing import questions, showing
 from reconciler.reviewing.keeping import KeptPlan
 from reconciler.reviewing.questions import PlanRequest
 from reconciler.reviewing.turns import TooManyQuestions
+from reconciler.worker.client import Overdue
 
 LIST_PARAMETERS = frozenset({"repository", "limit"})
 LARGEST_PAGE = 10_000  # plans, as of runs, although fewer are kept

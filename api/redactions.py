@@ -13,8 +13,8 @@ from api import bodies, changes, disconnects, errors, objects, queries, resource
 from api.answers import Json
 from api.calls import Call
 from reconciler.model import rendering
-from reconciler.reading.messages import RedactPlanned
 from reconciler.store.contract import Store, StoreFault, Traces
+from reconciler.worker.messages import RedactPlanned
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from benchmarks.daemons import daemon, first_run, resource
 from benchmarks.figures import Figure
 
 ROUNDS = 5
-WITHOUT_HELPERS = "from reconciler.reading import crew; crew.most = lambda: 0"
+WITHOUT_HELPERS = "from reconciler.worker import crew; crew.most = lambda: 0"
 WITHOUT_SHAPES = "from reconciler.model.yaml_documents import Shapes; Shapes._is_worth_a_look = lambda _: False"
 VARIANTS: Mapping[str, tuple[str, ...]] = {
     "with neither": (WITHOUT_HELPERS, WITHOUT_SHAPES),
@@ -24,10 +24,10 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
     "with both": (),
 }
 CORPORA: Mapping[str, bool] = {"one shape": False, "no common shape": True}
-READER = "from reconciler.reading.child import main; main()"
+READER = "from reconciler.worker.child import main; main()"
 DAEMON = """\
 import runpy, sys
-from reconciler.reading.client import WorkerClient as Reader
+from reconciler.worker.client import WorkerClient as Reader
 Reader.__init__.__kwdefaults__["command"] = (sys.executable, "-I", "-c", {program!r})
 sys.argv[:] = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")

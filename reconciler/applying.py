@@ -22,9 +22,12 @@ from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.principals import Actor
 from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reading.client import Answered, WorkerClient
-from reconciler.reading.inflow import Begin, ChangeStream
-from reconciler.reading.messages import (
+from reconciler.rounds import ConflictRetry, Round, to_its_end
+from reconciler.settings.bounded_io import BoundedIO
+from reconciler.store.contract import ApprovalRow, AuditRow, Changes, DamagedVersion, Moved, Record, Store
+from reconciler.worker.change_stream import Begin, ChangeStream
+from reconciler.worker.client import Answered, WorkerClient
+from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
     Context,
@@ -41,9 +44,6 @@ from reconciler.reading.messages import (
     RoutesJob,
     Verb,
 )
-from reconciler.rounds import ConflictRetry, Round, to_its_end
-from reconciler.settings.bounded_io import BoundedIO
-from reconciler.store.contract import ApprovalRow, AuditRow, Changes, DamagedVersion, Moved, Record, Store
 
 SEED_BYTES = 16
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.reading.messages import CommitJob, Context
+from reconciler.worker.messages import CommitJob, Context
 
 _JOB = CommitJob(
     context=Context("store", "default", b"", frozenset(), "", 0, b""),

@@ -162,7 +162,7 @@ class Daemon:
         """The process that reads for it, or that stands in for that (see `has_real_reader`)."""
 
         def found() -> int | None:
-            readers = [child for child in self.children() if b"reconciler.reading.child" in _command(child)]
+            readers = [child for child in self.children() if b"reconciler.worker.child" in _command(child)]
             return readers[0] if readers else None
 
         return until(found, "there is a reader child")

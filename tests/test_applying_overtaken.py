@@ -10,11 +10,11 @@ import pytest
 from reconciler.applying import Applier, ApplyLimits, ApplyOptions, ApplyRequest
 from reconciler.model.principals import Actor, Role
 from reconciler.model.secret_references import NO_SECRETS
-from reconciler.reading.client import Answered, WorkerClient
-from reconciler.reading.inflow import ChangeStream
-from reconciler.reading.messages import CommitJob, CommitPlanned, Job
 from reconciler.store.contract import Record
 from reconciler.store.sqlite import SqliteStore
+from reconciler.worker.change_stream import ChangeStream
+from reconciler.worker.client import Answered, WorkerClient
+from reconciler.worker.messages import CommitJob, CommitPlanned, Job
 from tests import worlds
 from tests.commit_jobs import commit_job
 from tests.daemons import destination

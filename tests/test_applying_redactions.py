@@ -9,10 +9,10 @@ import pytest
 
 from reconciler.applying import Applier, ApplyOptions, ApplyRequest
 from reconciler.model.names import Key
-from reconciler.reading.client import Answered, WorkerClient
-from reconciler.reading.inflow import ChangeStream
-from reconciler.reading.messages import Job, RedactJob
 from reconciler.store.contract import Record
+from reconciler.worker.change_stream import ChangeStream
+from reconciler.worker.client import Answered, WorkerClient
+from reconciler.worker.messages import Job, RedactJob
 from tests.api.parts import DEFAULT, SERVICE, destination, started
 from tests.store import rows
 

@@ -29,8 +29,15 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.plan import PlanEntry
 from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reading import commits, requests, reviews, routings
-from reconciler.reading.messages import (
+from reconciler.reconciling import verdicts
+from reconciler.reconciling.verdicts import RunFindings
+from reconciler.store import database, staging, writing
+from reconciler.store.conflict_detection import RecentCommits
+from reconciler.store.contract import Changes, Record, RepositoryRow
+from reconciler.store.planning_view import PlanningView
+from reconciler.store.staging import Staged
+from reconciler.worker import commits, requests, reviews, routes
+from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
     Context,
@@ -41,13 +48,6 @@ from reconciler.reading.messages import (
     RoutesJob,
     Verb,
 )
-from reconciler.reconciling import verdicts
-from reconciler.reconciling.verdicts import RunFindings
-from reconciler.store import database, staging, writing
-from reconciler.store.conflict_detection import RecentCommits
-from reconciler.store.contract import Changes, Record, RepositoryRow
-from reconciler.store.planning_view import PlanningView
-from reconciler.store.staging import Staged
 
 PROJECT = "default"
 HMAC_KEY = b"k" * 32
@@ -347,7 +347,7 @@ class World:
         found: list[Routes] = []
         parts: list[Changes] = []
         job = RoutesJob(self._context(), left)
-        ended = routings.find_routes(job, self.view, number=1, emit=parts.append, route=found.append)
+        ended = routes.find_routes(job, self.view, number=1, emit=parts.append, route=found.append)
         joined = Routes(
             project=PROJECT,
             revision=ended.revision,

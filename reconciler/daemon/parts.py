@@ -33,13 +33,13 @@ from reconciler.metrics.sources import Measured
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
-from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
 from reconciler.reviewing.asking import Reviewing
 from reconciler.settings.models import Settings
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from reconciler.upkeep import databases, upgrading
+from reconciler.worker.client import WorkerClient
 
 if TYPE_CHECKING:
     from reconciler.auth.oidc.provider import Provider

@@ -6,8 +6,8 @@ Does not: when a commit is planned, and with which keys (`reconciler`, `applying
 
 from pathlib import Path
 
-from reconciler.reading.messages import CommitJob, Context, Neighbour
 from reconciler.reconciling.watched import WatchedRepository
+from reconciler.worker.messages import CommitJob, Context, Neighbour
 
 
 def commit_job(

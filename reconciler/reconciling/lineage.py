@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reconciler.applying import Applier
 from reconciler.model import errors
-from reconciler.reading.messages import Context, LineageJob
+from reconciler.worker.messages import Context, LineageJob
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from reconciler.git.remotes.proposals import Proposal, Proposing
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reading.messages import CommitJob, CommitPlanned, Context, Neighbour, ReviewJob
 from reconciler.reconciling import jobs, recording, suspending, verdicts
 from reconciler.reconciling.lineage import LineageSearch
 from reconciler.reconciling.pacing import PollFailure, most_polls
@@ -29,6 +28,7 @@ from reconciler.reconciling.trusting import SignatureTrust
 from reconciler.reconciling.verdicts import RunFindings
 from reconciler.reconciling.watched import WatchedRepository
 from reconciler.store.contract import Record, RepositoryRow, Store, SuspensionRow
+from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Neighbour, ReviewJob
 
 log = logging.getLogger(__name__)
 

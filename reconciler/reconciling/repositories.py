@@ -19,7 +19,6 @@ from reconciler.model import ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.principals import Actor
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reading.messages import Neighbour
 from reconciler.reconciling import approving, runs, showing, suspending, telling, watched
 from reconciler.reconciling.approving import Approval
 from reconciler.reconciling.loops import Loop
@@ -29,6 +28,7 @@ from reconciler.reconciling.suspending import SuspensionAsker
 from reconciler.reconciling.tallies import RunTally
 from reconciler.reconciling.watched import WatchedRepository
 from reconciler.store.contract import AuditRow, AuditWanted, Store, StoreFault, SuspensionRow
+from reconciler.worker.messages import Neighbour
 
 log = logging.getLogger(__name__)
 

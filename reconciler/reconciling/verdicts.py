@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.outcomes import REFUSED
-from reconciler.reading.messages import CommitPlanned
 from reconciler.reconciling.runs import RunOutcome
 from reconciler.store.contract import RepositoryRow
+from reconciler.worker.messages import CommitPlanned
 
 
 @dataclass(frozen=True, slots=True)

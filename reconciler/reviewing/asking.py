@@ -16,7 +16,6 @@ from reconciler.git.remotes.proposals import Proposal
 from reconciler.model import ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.plan import PlanTip
-from reconciler.reading.messages import Context, ReviewJob, ReviewPlanned
 from reconciler.reconciling.reconciler import Reconciler
 from reconciler.reconciling.repositories import Repositories
 from reconciler.reviewing import encoding, questions, staleness
@@ -24,6 +23,7 @@ from reconciler.reviewing.keeping import KeptPlan, PlanQuestion, PlanShelf
 from reconciler.reviewing.questions import PlanRequest, TookTooLong, UnknownProposal
 from reconciler.reviewing.turns import QuestionTurns, SharedQuestions
 from reconciler.store.contract import Store
+from reconciler.worker.messages import Context, ReviewJob, ReviewPlanned
 
 MOST_WAITING = 4  # questions of the whole service that wait behind another one about their repository
 GRACE = 60.0  # seconds for planning, on top of what the remote of the repository may take

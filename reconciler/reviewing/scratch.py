@@ -15,14 +15,13 @@ from reconciler.git.faults import RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.clock import rfc3339
 from reconciler.planner.candidates import CandidateRules
-from reconciler.reading import commits
-from reconciler.reading.allowances import Allowance
-from reconciler.reading.messages import CommitJob, Context
-from reconciler.reading.terms import PlanMode
 from reconciler.store import database, writing
 from reconciler.store.conflict_detection import RecentCommits
 from reconciler.store.contract import Changes, Record, RepositoryRow
 from reconciler.store.planning_view import PlanningView
+from reconciler.worker import commits
+from reconciler.worker.limits import Allowance, PlanMode
+from reconciler.worker.messages import CommitJob, Context
 
 SEED_BYTES = 16
 

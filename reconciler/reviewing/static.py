@@ -20,14 +20,13 @@ from reconciler.git.trees import TreeFile
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanEntry
 from reconciler.planner.candidates import CandidateRules
-from reconciler.reading import one_file, reviews, trees
-from reconciler.reading.allowances import Allowance
-from reconciler.reading.messages import CommitJob
-from reconciler.reading.one_file import FileScope
-from reconciler.reading.terms import PlanMode
 from reconciler.reviewing import relevance
 from reconciler.reviewing.relevance import RelevantFiles
 from reconciler.reviewing.scratch import ScratchStore
+from reconciler.worker import reviews, trees
+from reconciler.worker.limits import Allowance, PlanMode
+from reconciler.worker.messages import CommitJob
+from reconciler.worker.trees import FileScope
 
 UNBOUNDED = 2**31
 EVERYTHING = ("*",)
@@ -161,5 +160,5 @@ def _files(snapshot: Snapshot, scope: FileScope) -> list[TreeFile]:
         if fault.state is not RepositoryState.PATH_MISSING:
             raise
         return []
-    scope.allowance.known(sum(one_file.file_size(file, snapshot) for file in found), files=len(found))
+    scope.allowance.known(sum(trees.file_size(file, snapshot) for file in found), files=len(found))
     return found

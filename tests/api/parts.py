@@ -27,12 +27,12 @@ from reconciler.model import principals
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.notifications.rendering import NotificationPlace as Shown
 from reconciler.notifying.board import Board
-from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
 from reconciler.reconciling.watched import WatchedRepository
 from reconciler.reviewing.asking import Reviewing
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
+from reconciler.worker.client import WorkerClient
 from tests import entries
 from tests.api.delivering import Kept
 

@@ -54,7 +54,7 @@ def test_the_log_holds_no_secret_at_the_level_debug(found: Evidence) -> None:
 
 def test_no_process_that_the_daemon_starts_is_told_a_secret(found: Evidence) -> None:
     assert any(b"git\0" in data for data in found.processes.values())
-    assert any(b"reconciler.reading.child" in data for data in found.processes.values())
+    assert any(b"reconciler.worker.child" in data for data in found.processes.values())
     assert leaking(found.processes) == {}
 
 

@@ -40,14 +40,14 @@ LATER = (
     "apscheduler.executors.asyncio",
     "uvicorn.lifespan.on",
     "reconciler.cli.plan_static",
-    "reconciler.reading.child",
+    "reconciler.worker.child",
 )
 READER_STREAMS = b"".join(stream.to_bytes(4, sys.byteorder) for stream in range(STREAMS))
 # Runs in a Python of its own, as the real one, so that the daemon starts, hears and ends a child as ever; with nothing
 # imported that is not built in, since its start is what this saves. It ends as the reader that stands behind it does;
 # when it is killed, the reader is.
 STAND_IN = """\
-import _socket, posix  # for reconciler.reading.child
+import _socket, posix  # for reconciler.worker.child
 asked = _socket.socket(_socket.AF_UNIX)
 asked.connect({address!r})
 asked.sendmsg([{told!r}], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, {streams!r})])
@@ -161,9 +161,9 @@ def become(request: dict[str, Any], streams: list[int], program: str, *, address
 
 def let_readers_be_forked(address: bytes) -> None:
     """In the process of a daemon: its readers are asked for at this address."""
-    from reconciler.reading import children, client  # noqa: PLC0415 - a part of the service, which not every command is
+    from reconciler.worker import client, process  # noqa: PLC0415 - a part of the service, which not every command is
 
-    environment = {name: os.environ[name] for name in children.ENVIRONMENT if name in os.environ}
+    environment = {name: os.environ[name] for name in process.ENVIRONMENT if name in os.environ}
     request = {"is_reader": True, "arguments": [], "folder": os.getcwd(), "environment": environment}  # noqa: PTH109
     told = json.dumps(request).encode()
     program = STAND_IN.format(
@@ -180,7 +180,7 @@ def let_readers_be_forked(address: bytes) -> None:
 
 def read() -> Never:
     """Be a reader child."""
-    from reconciler.reading import child  # noqa: PLC0415 - as above
+    from reconciler.worker import child  # noqa: PLC0415 - as above
 
     try:
         os.setsid()

@@ -179,5 +179,5 @@ def check_store(daemon: Daemon) -> None:
 
 def _is_reader(process: int) -> bool:
     with contextlib.suppress(OSError):
-        return b"reconciler.reading.child" in Path(f"/proc/{process}/cmdline").read_bytes()
+        return b"reconciler.worker.child" in Path(f"/proc/{process}/cmdline").read_bytes()
     return False

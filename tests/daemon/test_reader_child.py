@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.reading import children, confining
+from reconciler.worker import limits as worker_limits
+from reconciler.worker import process as worker_process
 from tests import daemons
 from tests.daemons import Daemon, destination, watched
 from tests.repositories import Repository
@@ -87,11 +88,11 @@ def test_the_reader_is_confined_and_knows_no_secret(tmp_path: Path) -> None:
         process = Path(f"/proc/{daemon.reader()}")
         daemon.apply(asked("a"))  # it works all the same, and what it does to confine itself is done
         names = {line.partition(b"=")[0] for line in (process / "environ").read_bytes().split(b"\0") if line}
-        assert names <= {name.encode() for name in children.ENVIRONMENT} | {b"LC_CTYPE"}
+        assert names <= {name.encode() for name in worker_process.ENVIRONMENT} | {b"LC_CTYPE"}
         limits = {line[:26].strip(): line[26:].split()[0] for line in (process / "limits").read_text().splitlines()}
         assert limits["Max file size"] == limits["Max processes"] == limits["Max core file size"] == "0"
-        assert limits["Max address space"] == str(confining.ADDRESS_SPACE_BYTES)
-        assert limits["Max open files"] == str(confining.OPEN_FILES)
+        assert limits["Max address space"] == str(worker_limits.ADDRESS_SPACE_BYTES)
+        assert limits["Max open files"] == str(worker_limits.OPEN_FILES)
         status = dict(line.split(":\t") for line in (process / "status").read_text().splitlines())
         assert (status["NoNewPrivs"], status["Umask"]) == ("1", "0077")
 

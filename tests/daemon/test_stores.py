@@ -100,7 +100,7 @@ from pathlib import Path
 path = Path(sys.argv[1])
 opened = []
 sys.addaudithook(lambda event, told: opened.append(str(told[0])) if event == "open" else None)
-from reconciler.reading.child import StoreViews as Views
+from reconciler.worker.child import StoreViews as Views
 from reconciler.store.contract import Record
 from reconciler.store.sqlite import SqliteStore
 from reconciler.upkeep import backing_up, upgrading

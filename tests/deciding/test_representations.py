@@ -7,7 +7,7 @@ from reconciler.model.principals import Actor, Role
 from reconciler.planner import candidates, decisions
 from reconciler.planner.candidates import CandidateRules
 from reconciler.planner.decisions import DocumentBatch, StoreSnapshot
-from reconciler.reading.messages import Context, Part, RequestJob, Verb
+from reconciler.worker.messages import Context, Part, RequestJob, Verb
 from tests import worlds as whole
 from tests.projects import destination, type_of
 

@@ -18,21 +18,21 @@ from reconciler.git import file_selection, snapshots, trees
 from reconciler.git import hooks as git_hooks
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
-from reconciler.reading import allowances, children, confining, crew, deaths, inflow, requests, routings, sharing
-from reconciler.reading.messages import CommitJob, RequestJob
 from reconciler.reconciling import pacing
 from reconciler.reviewing import asking, keeping, questions
 from reconciler.settings import repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations, writing_ahead
+from reconciler.worker import change_stream, client, crew, limits, process, requests, routes
+from reconciler.worker.messages import CommitJob, RequestJob
 from tests.frame import pages
 
 PAGE = pages.read(pages.ROOT / "docs/limits.md")
 SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "The service itself"]
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
-FILE, COMMIT = positions.FILE_LIMITS, allowances.COMMIT
-REQUEST = children.SECONDS[RequestJob]
+FILE, COMMIT = positions.FILE_LIMITS, limits.COMMIT
+REQUEST = process.SECONDS[RequestJob]
 PROVIDER = discovery.LIMITS
 
 
@@ -74,8 +74,8 @@ PROVIDER = discovery.LIMITS
             f"times {contract.BATCH_RECORDS:,} records or {contract.BATCH_BYTES // MEBIBYTE} MiB",
         ),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
-        ("what the Configurations of a project route, destinations included", f"{routings.MOST_BYTES // MEBIBYTE} MiB"),
-        ("versions that are looked through for a destination that is gone", f"{routings.MOST_VERSIONS:,}"),
+        ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
+        ("versions that are looked through for a destination that is gone", f"{routes.MOST_VERSIONS:,}"),
         ("looks of a repository while they fail", f"{pacing.LOOKS} in {pacing.WINDOW:g} s"),
         (
             "the same over a network, where a person must mend it; where no fetch can bring the head",
@@ -240,21 +240,22 @@ PROVIDER = discovery.LIMITS
         ("a selector", f"{names.LONGEST_SELECTOR:,} characters, {names.MOST_REQUIREMENTS} requirements"),
         (
             "the reader child, and each of its helpers",
-            f"{confining.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {confining.OPEN_FILES} open files; "
+            f"{limits.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {limits.OPEN_FILES} open files; "
             "it writes no file and starts no process",
         ),
         ("helpers of the reader child", f"{crew.MOST}, and one for each core but one"),
-        ("a commit in the reader child", f"{children.SECONDS[CommitJob].run / 60:g} minutes"),
-        ("a file of a commit that is read apart from all others", f"{children.FILE_SECONDS:g} s"),
+        ("a commit in the reader child", f"{process.SECONDS[CommitJob].run / 60:g} minutes"),
+        ("a file of a commit that is read apart from all others", f"{process.FILE_SECONDS:g} s"),
         (
             "files over which the reader child ended or hung twice",
-            f"the last {deaths.MOST_FILES:,}, until the service is started again",
+            f"the last {client.MOST_FILES:,}, until the service is started again",
         ),
         ("a disk on which a large change is written ahead", f"{writing_ahead.ROOM_BYTES // MEBIBYTE} MiB must be free"),
-        ("helpers of the reader child that say nothing", f"{sharing.SILENT_SECONDS / 60:g} minutes"),
+        ("helpers of the reader child that say nothing", f"{crew.SILENT_SECONDS / 60:g} minutes"),
         (
             "what one commit or request changes, what becomes masked by it included",
-            f"{inflow.CHANGE_BYTES // 2**30} GiB that waits in memory, {inflow.WHOLE_BYTES // 2**30} GiB together with "
+            f"{change_stream.CHANGE_BYTES // 2**30} GiB that waits in memory, {change_stream.WHOLE_BYTES // 2**30} "
+            "GiB together with "
             "what is written ahead",
         ),
     ],

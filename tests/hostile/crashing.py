@@ -11,7 +11,7 @@ import time
 from reconciler.model import documents
 from reconciler.model.documents import Document, Locations, Syntax
 from reconciler.model.positions import TextLimits
-from reconciler.reading import child
+from reconciler.worker import child
 
 COMMAND = (sys.executable, "-c", "from tests.hostile.crashing import main; main()")
 

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.reading import deaths
-from reconciler.reading.deaths import LONGEST_PAUSE, REFUSED_SECONDS, CrashMemory, RecentCrashes, RestartPace
-from reconciler.reading.messages import ReviewJob
+from reconciler.worker import client
+from reconciler.worker.client import LONGEST_PAUSE, REFUSED_SECONDS, CrashMemory, RecentCrashes, RestartPace
+from reconciler.worker.messages import ReviewJob
 from tests.commit_jobs import commit_job
 
 ROUNDING = 1e-9  # seconds
@@ -96,8 +96,8 @@ def test_the_pause_grows_with_the_ends_of_a_minute_and_has_a_limit(waits: list[i
         assert pace.pause(now=now + LONGEST_PAUSE + ROUNDING) == 0
         before = pause
     assert pace.ends == len(waits)
-    assert before == 0 or len(waits) >= deaths.TWICE
-    assert pace.pause(now=now + deaths.WINDOW_SECONDS) == 0
+    assert before == 0 or len(waits) >= client.TWICE
+    assert pace.pause(now=now + client.WINDOW_SECONDS) == 0
 
 
 def test_the_pauses_of_a_child_that_never_lives() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from reconciler.git.faults import RepositoryState
 from reconciler.model.plan import PlanEntry
-from reconciler.reading.allowances import ASIDE, Exhausted
-from reconciler.reading.children import SECONDS, WorkerSeconds
-from reconciler.reading.client import ENDED, Overdue, WorkerClient, WorkerGone
-from reconciler.reading.messages import CommitPlanned, ReviewJob, ReviewPlanned
+from reconciler.worker.client import ENDED, Overdue, WorkerClient, WorkerGone
+from reconciler.worker.limits import ASIDE, Exhausted
+from reconciler.worker.messages import CommitPlanned, ReviewJob, ReviewPlanned
+from reconciler.worker.process import SECONDS, WorkerSeconds
 from tests import worlds
 from tests.daemons import destination
 from tests.hostile import crashing

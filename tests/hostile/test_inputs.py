@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.reading.messages import Verb
+from reconciler.worker.messages import Verb
 from tests import worlds
 from tests.worlds import Following, World
 

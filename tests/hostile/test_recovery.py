@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.reading.allowances import ASIDE
-from reconciler.reading.children import SECONDS, WorkerSeconds
-from reconciler.reading.client import WorkerClient
-from reconciler.reading.messages import RequestJob
+from reconciler.worker.client import WorkerClient
+from reconciler.worker.limits import ASIDE
+from reconciler.worker.messages import RequestJob
+from reconciler.worker.process import SECONDS, WorkerSeconds
 from tests.api import parts
 from tests.api.conftest import Follow, connect, until
 from tests.api.parts import Parts

@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from reconciler.reading.messages import CommitPlanned, RequestPlanned, Verb
+from reconciler.worker.messages import CommitPlanned, RequestPlanned, Verb
 from tests import worlds
 from tests.properties import documents
 from tests.properties.documents import Content, Document

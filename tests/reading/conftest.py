@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reconciler.reading import inflow
+from reconciler.worker import change_stream
 from tests.following import daemon, follow, source
 from tests.reading.disturbed import Expected, expected_of
 
@@ -34,5 +34,5 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Expected:
 @pytest.fixture
 def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two parts make a change large, so that one of a few hundred files is."""
-    monkeypatch.setattr(inflow, "LARGE_PARTS", 1)
-    monkeypatch.setattr(inflow, "STRETCH_BYTES", 1)
+    monkeypatch.setattr(change_stream, "LARGE_PARTS", 1)
+    monkeypatch.setattr(change_stream, "STRETCH_BYTES", 1)

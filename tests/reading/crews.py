@@ -9,14 +9,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from reconciler.reading.crew import Crew, Helper
+from reconciler.worker.crew import Crew, Helper
 
 HELPER = (
-    "import socket, sys; from reconciler.reading import helper; helper.serve(socket.socket(fileno=int(sys.argv[1])))"
+    "import socket, sys; from reconciler.worker import crew as helper; "
+    "helper.serve(socket.socket(fileno=int(sys.argv[1])))"
 )
 # The reader child with as many helpers as a machine of three cores gives it, whatever this one has.
-TWO_HELPERS = "from reconciler.reading import crew; crew.most = lambda: 2; "
-CHILD = (sys.executable, "-c", f"{TWO_HELPERS}from reconciler.reading.child import main; main()")
+TWO_HELPERS = "from reconciler.worker import crew; crew.most = lambda: 2; "
+CHILD = (sys.executable, "-c", f"{TWO_HELPERS}from reconciler.worker.child import main; main()")
 CRASHING = (sys.executable, "-c", f"{TWO_HELPERS}from tests.hostile.crashing import main; main()")
 
 

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from reconciler.applying import ApplyOptions, ApplyRequest
-from reconciler.reading.client import WorkerClient
 from reconciler.store.contract import Ahead, Changes
 from reconciler.store.sqlite import SqliteStore
+from reconciler.worker.client import WorkerClient
 from tests.api import parts
 from tests.api.conftest import Follow
 from tests.api.parts import Parts

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.model import documents
-from reconciler.reading import child, confining
-from reconciler.reading.messages import Answer, Begun, CommitJob, CommitPlanned, Envelope, Part
+from reconciler.worker import child, limits
+from reconciler.worker.messages import Answer, Begun, CommitJob, CommitPlanned, Envelope, Part
 
 ARMED = "armed"  # a file of this name among the marks: without it nothing happens
 
@@ -75,7 +75,7 @@ class Death:
         if self._left == 0 and ends(self._marks) < self._times:
             (self._marks / str(self._process)).touch()
             if self._harm is Harm.STARVE:
-                bytearray(confining.ADDRESS_SPACE_BYTES)
+                bytearray(limits.ADDRESS_SPACE_BYTES)
             if self._harm is Harm.KILL:
                 os.kill(self._process, signal.SIGKILL)
             time.sleep(60)

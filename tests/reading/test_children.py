@@ -11,10 +11,9 @@ import msgspec
 import pytest
 
 from reconciler.model.errors import Refused
-from reconciler.reading import children, messages, reviews
-from reconciler.reading.children import SECONDS, Busy, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
-from reconciler.reading.inflow import ChangeStream
-from reconciler.reading.messages import (
+from reconciler.worker import messages, process, reviews
+from reconciler.worker.change_stream import ChangeStream
+from reconciler.worker.messages import (
     Answer,
     At,
     Begun,
@@ -28,6 +27,7 @@ from reconciler.reading.messages import (
     ReviewJob,
     Verb,
 )
+from reconciler.worker.process import SECONDS, Busy, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
 from tests.commit_jobs import commit_job
 
 CONTEXT = Context("store.db", "default", b"key", frozenset(), "2026-11-22T00:00:00Z", 0, b"seed")
@@ -51,14 +51,14 @@ async def started(
         await child.end()
 
 
-async def begun(child: WorkerProcess, number: int, job: Job) -> "asyncio.Task[children.Answered]":
+async def begun(child: WorkerProcess, number: int, job: Job) -> "asyncio.Task[process.Answered]":
     """A job that the child says that it has begun."""
     asked = await asking(child, number, job)
     child._take(Begun(number))
     return asked
 
 
-async def asking(child: WorkerProcess, number: int, job: Job) -> "asyncio.Task[children.Answered]":
+async def asking(child: WorkerProcess, number: int, job: Job) -> "asyncio.Task[process.Answered]":
     """A job that is handed over, as far as the child takes it."""
     asked = asyncio.create_task(child.plan(number, job, ChangeStream()))
     for _ in range(10):
@@ -193,7 +193,7 @@ async def test_a_job_whose_answer_nests_too_deeply_is_told_of_the_end_of_its_chi
 async def test_nobody_waits_for_a_pipe_that_what_a_child_started_holds_open(
     is_asked: bool, last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(process, "STOP_SECONDS", 0.1)
     command = ("sh", "-c", f"sleep 6 & {last}")
     async with (
         started(seconds={RedactJob: WorkerSeconds(run=0.1)}, command=command) as (child, told),

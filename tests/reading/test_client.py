@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reconciler.reading.children import SECONDS, WorkerSeconds
-from reconciler.reading.client import Busy, Overdue, WorkerClient, WorkerGone
-from reconciler.reading.messages import CommitJob, CommitPlanned, ReviewJob, RoutesJob
 from reconciler.store.sqlite import SqliteStore
+from reconciler.worker.client import Busy, Overdue, WorkerClient, WorkerGone
+from reconciler.worker.messages import CommitJob, CommitPlanned, ReviewJob, RoutesJob
+from reconciler.worker.process import SECONDS, WorkerSeconds
 from tests.commit_jobs import commit_job
 from tests.daemons import destination
 from tests.hostile import crashing

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from reconciler.reading import complaints
-from reconciler.reading.client import WorkerClient
+from reconciler.worker import process
+from reconciler.worker.client import WorkerClient
 from tests import hostile_text
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ async def said(*parts: bytes, caplog: pytest.LogCaptureFixture) -> list[str]:
     for part in parts:
         stream.feed_data(part)
     stream.feed_eof()
-    await complaints.log_complaint(stream)
+    await process.log_complaint(stream)
     return [message.removeprefix(SAYS) for message in caplog.messages]
 
 
@@ -30,14 +30,14 @@ async def test_each_line_is_a_record(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_a_long_line_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     found = await said(b"a" * 9_000 + b"\nb", caplog=caplog)
-    assert max(map(len, found)) == complaints.LONGEST_BYTES
+    assert max(map(len, found)) == process.LONGEST_BYTES
     assert "".join(found).count("a") <= 9_000
     assert found[-1] == "b"
 
 
 async def test_of_very_many_lines_the_first_are_told(caplog: pytest.LogCaptureFixture) -> None:
     found = await said(b"x\n" * 100_000, caplog=caplog)
-    assert found == ["x"] * (complaints.MOST_LINES - 1) + ["x; what else it says is not logged"]
+    assert found == ["x"] * (process.MOST_LINES - 1) + ["x; what else it says is not logged"]
 
 
 async def test_a_child_that_shouts_and_ends_is_heard_in_the_log_alone(
@@ -48,7 +48,7 @@ async def test_a_child_that_shouts_and_ends_is_heard_in_the_log_alone(
     shouted = f"{hostile_text.EVERYTHING}{hostile_text.CLEAR}"
 
     def told() -> str:
-        found = (one.getMessage() for one in caplog.records if one.name == complaints.__name__)
+        found = (one.getMessage() for one in caplog.records if one.name == process.__name__)
         return "\n".join(message.removeprefix(SAYS) for message in found)
 
     for _ in range(1_000):

@@ -14,16 +14,13 @@ from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import positions
 from reconciler.planner.candidates import CandidateRules
-from reconciler.reading import crew_messages, sharing, trees
-from reconciler.reading.allowances import ASIDE, Allowance, CommitLimits, Exhausted, UsedAllowance
-from reconciler.reading.crew import Crew, Helper
-from reconciler.reading.crew_messages import CrewBegin, CrewChunk, CrewEnd, CrewRead
-from reconciler.reading.messages import Failed
-from reconciler.reading.one_file import FileReading, FileScope, SharedLimits
-from reconciler.reading.sharing import CrewBroken, SharedReading
-from reconciler.reading.trees import TreeReading
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
+from reconciler.worker import crew, trees
+from reconciler.worker.crew import Crew, CrewBegin, CrewBroken, CrewChunk, CrewEnd, CrewRead, Helper, SharedReading
+from reconciler.worker.limits import ASIDE, Allowance, CommitLimits, Exhausted, UsedAllowance
+from reconciler.worker.messages import Failed
+from reconciler.worker.trees import FileReading, FileScope, SharedLimits, TreeReading
 from tests.daemons import destination
 from tests.reading import crews
 from tests.repositories import Repository
@@ -263,7 +260,7 @@ def test_a_helper_that_reports_nonsense_is_broken(what: str, made: Trees) -> Non
         if isinstance(nonsense, bytes):
             theirs.sendall(nonsense)
         else:
-            crew_messages.send_message(theirs, CrewEnd() if nonsense is None else nonsense)
+            crew.send_message(theirs, CrewEnd() if nonsense is None else nonsense)
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(CrewBroken) as broken:
             share(made, plain(made, made.valid), Crew([Helper(1, ours)]), Allowance())
@@ -271,7 +268,7 @@ def test_a_helper_that_reports_nonsense_is_broken(what: str, made: Trees) -> Non
 
 
 def test_a_helper_that_says_nothing_is_broken(made: Trees, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(crew, "SILENT_SECONDS", 0.05)
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(CrewBroken, match="it says nothing"):
         share(made, plain(made, made.valid), Crew([Helper(1, ours)]), Allowance())
@@ -289,7 +286,7 @@ def test_a_helper_that_fails_by_a_fault_of_ours_is_told_with_its_trace(made: Tre
     ours, theirs = socket.socketpair()
     with ours, theirs:
         for number in range(2):
-            crew_messages.send_message(theirs, Failed(number, "", trace="Traceback of the helper"))
+            crew.send_message(theirs, Failed(number, "", trace="Traceback of the helper"))
         with pytest.raises(RuntimeError, match="Traceback of the helper"):
             share(made, commit, Crew([Helper(1, ours)]), Allowance())
 
@@ -334,8 +331,8 @@ def test_chunks_that_wait_for_a_helper_fit_into_its_socket(made: Trees) -> None:
             theirs.shutdown(socket.SHUT_WR)  # it reads on, and reports nothing
             with pytest.raises(CrewBroken):
                 shared.run()
-        assert isinstance(crew_messages.read_order(theirs), CrewBegin)
-        assert [type(crew_messages.read_order(theirs)) for _ in range(2)] == [CrewChunk, CrewChunk]
+        assert isinstance(crew.read_order(theirs), CrewBegin)
+        assert [type(crew.read_order(theirs)) for _ in range(2)] == [CrewChunk, CrewChunk]
 
 
 def test_a_helper_is_told_how_large_the_files_are(made: Trees) -> None:
@@ -349,6 +346,6 @@ def test_a_helper_is_told_how_large_the_files_are(made: Trees) -> None:
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(CrewBroken):
             shared.run()
-        chunk = crew_messages.read_order(theirs)
+        chunk = crew.read_order(theirs)
         assert isinstance(chunk, CrewChunk)
         assert chunk.sizes == tuple(snapshot.size(file.blob) for file in chunk.files)

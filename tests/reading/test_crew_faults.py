@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.reading.allowances import ASIDE
-from reconciler.reading.children import SECONDS, WorkerSeconds
-from reconciler.reading.client import WorkerClient
-from reconciler.reading.messages import CommitJob
+from reconciler.worker.client import WorkerClient
+from reconciler.worker.limits import ASIDE
+from reconciler.worker.messages import CommitJob
+from reconciler.worker.process import SECONDS, WorkerSeconds
 from tests.api import parts
 from tests.api.conftest import Follow, connect, until
 from tests.api.parts import Parts

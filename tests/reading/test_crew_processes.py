@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.reading import crew
+from reconciler.worker import crew
 from tests import daemons
 from tests.reading import crews
 from tests.waiting import is_alive
@@ -105,7 +105,7 @@ def printed(script: str) -> str:
 
 
 def test_whoever_has_threads_has_no_crew() -> None:
-    begin = "import threading; from reconciler.reading import crew; "
+    begin = "import threading; from reconciler.worker import crew; "
     wait = "stop = threading.Event(); threading.Thread(target=stop.wait).start(); "
     tell = "kept = crew.start(2); print(kept.of('mirror', 'commit') is None); "
     assert (printed(f"{begin}{wait}{tell}stop.set()"), printed(f"{begin}{tell}")) == ("True\n", "False\n")
@@ -114,15 +114,16 @@ def test_whoever_has_threads_has_no_crew() -> None:
 def test_where_no_process_may_be_started_there_are_fewer_helpers() -> None:
     refuse = "import os, errno; fork = os.fork; left = [fork]; "
     few = "os.fork = lambda: left.pop()() if left else (_ for _ in ()).throw(BlockingIOError(errno.EAGAIN, 'no')); "
-    count = "from reconciler.reading import crew; kept = crew.start(3); print(len(kept))"
+    count = "from reconciler.worker import crew; kept = crew.start(3); print(len(kept))"
     assert printed(f"{refuse}{few}{count}") == "1\n"
 
 
 def test_a_helper_whose_parent_is_gone_already_is_over() -> None:
     assert (
-        printed(f"from reconciler.reading import confining; confining.end_with({os.getpid()}); print('on')") == "on\n"
+        printed(f"from reconciler.worker import limits as confining; confining.end_with({os.getpid()}); print('on')")
+        == "on\n"
     )
-    assert printed("from reconciler.reading import confining; confining.end_with(1); print('on')") == ""
+    assert printed("from reconciler.worker import limits as confining; confining.end_with(1); print('on')") == ""
 
 
 @pytest.mark.parametrize(("cores", "helpers"), [(1, 0), (2, 1), (4, 3), (64, 3)])

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.reading.client import WorkerClient
 from reconciler.store.contract import Changes
 from reconciler.store.sqlite import SqliteStore
+from reconciler.worker.client import WorkerClient
 from tests.reading import dying
 from tests.reading.conftest import LARGE
 from tests.reading.disturbed import Expected, Streams, world

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.reading.head_lines import matching_lines
+from reconciler.worker.review_fields import matching_lines
 
 LINES = st.lists(st.sampled_from([b"a", b"b", b"c", b"d", b"e", b"f"]), max_size=20)
 MANY = 20_000

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.reading import commits
-from reconciler.reading.messages import CommitPlanned, Context
 from reconciler.store.contract import Changes, Record, RepositoryRow
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
+from reconciler.worker import commits
+from reconciler.worker.messages import CommitPlanned, Context
 from tests.commit_jobs import commit_job
 from tests.daemons import destination
 from tests.repositories import Repository

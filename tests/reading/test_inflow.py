@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.model.errors import Refused
-from reconciler.reading import inflow
-from reconciler.reading.inflow import LARGE_BYTES, LARGE_PARTS, ChangeStream
 from reconciler.store.contract import Ahead, Changes, StoreFault
+from reconciler.worker import change_stream
+from reconciler.worker.change_stream import LARGE_BYTES, LARGE_PARTS, ChangeStream
 
 pytestmark = pytest.mark.anyio
 
@@ -162,7 +162,7 @@ async def test_who_is_cancelled_while_the_rest_is_written_waits_for_a_stretch_of
     async def work() -> None:
         async with ChangeStream(table.ahead) as parts:
             for number in range(3):
-                parts.take(part(number, inflow.STRETCH_BYTES))
+                parts.take(part(number, change_stream.STRETCH_BYTES))
             await parts.written()
 
     task = asyncio.create_task(work())
@@ -270,7 +270,7 @@ async def test_who_ends_waits_for_the_write_under_way_and_drops_although_it_is_c
 
 
 async def test_a_drop_that_does_not_end_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflow, "DROP_SECONDS", 0.01)
+    monkeypatch.setattr(change_stream, "DROP_SECONDS", 0.01)
     table = Table()
     table.may.clear()
     async with asyncio.timeout(LONG_SECONDS):
@@ -309,7 +309,7 @@ async def test_a_part_that_holds_no_rows_is_a_fault() -> None:
 
 @pytest.mark.parametrize("name", ["CHANGE_BYTES", "WHOLE_BYTES"])
 async def test_a_change_has_a_largest_size(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(inflow, name, 100)
+    monkeypatch.setattr(change_stream, name, 100)
     async with ChangeStream() as parts:
         parts.take(bytes(100))
         with pytest.raises(Refused, match="This would change more than"):
@@ -317,7 +317,7 @@ async def test_a_change_has_a_largest_size(monkeypatch: pytest.MonkeyPatch, name
 
 
 async def test_what_is_written_counts_as_waiting_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflow, "CHANGE_BYTES", 2 * LARGE_BYTES)
+    monkeypatch.setattr(change_stream, "CHANGE_BYTES", 2 * LARGE_BYTES)
     table = Table()
     async with ChangeStream(table.ahead) as parts:
         for number in range(6):

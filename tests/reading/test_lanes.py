@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import threading
-from reconciler.reading.child import JobLane as Lane
+from reconciler.worker.child import JobLane as Lane
 
 def fails(job, views):
     if job == 2:

@@ -11,9 +11,9 @@ import pytest
 from reconciler.model import outcomes
 from reconciler.model.names import Key
 from reconciler.model.outcomes import EVERYTHING
-from reconciler.reading.noting import RecordingView
 from reconciler.store import database
 from reconciler.store.planning_view import PlanningView
+from reconciler.worker.read_set import RecordingView
 
 NOT_NOTED = frozenset(
     {

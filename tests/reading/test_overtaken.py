@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.reading.messages import CommitPlanned
 from reconciler.store.contract import Changes
+from reconciler.worker.messages import CommitPlanned
 from tests import worlds
 from tests.projects import NEEDED, OPTIONAL, Resource, configuration, destination, labelled, resource, type_of
 from tests.worlds import Following, Options, Ran, World

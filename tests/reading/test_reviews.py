@@ -9,7 +9,7 @@ import pytest
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import SENSITIVE_CHANGED, PlanStatus
-from reconciler.reading import reviews, trees
+from reconciler.worker import reviews, trees
 from tests import canaries, worlds
 from tests.worlds import Following, World
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.reading import inflow
-from reconciler.reading.children import SECONDS, WorkerSeconds
-from reconciler.reading.client import WorkerClient
-from reconciler.reading.messages import CommitJob
 from reconciler.rounds import OPTIMISTIC
 from reconciler.store.contract import StoreFault
+from reconciler.worker import change_stream
+from reconciler.worker.client import WorkerClient
+from reconciler.worker.messages import CommitJob
+from reconciler.worker.process import SECONDS, WorkerSeconds
 from tests.daemons import destination
 from tests.hostile import crashing
 from tests.reading import dying
@@ -120,8 +120,8 @@ async def test_a_change_that_is_too_large_is_given_up_and_nothing_of_it_stays(
     tmp_path: Path, large: Expected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     streams = Streams(monkeypatch)
-    monkeypatch.setattr(inflow, "LARGE_PARTS", 0)
-    monkeypatch.setattr(inflow, "WHOLE_BYTES", 250_000)  # its first part is smaller, the first two are not
+    monkeypatch.setattr(change_stream, "LARGE_PARTS", 0)
+    monkeypatch.setattr(change_stream, "WHOLE_BYTES", 250_000)  # its first part is smaller, the first two are not
     async with world(tmp_path / "disturbed", large.empty) as disturbed:
         large.name(large.first)
         await disturbed.follow_it(large.source)
@@ -131,7 +131,7 @@ async def test_a_change_that_is_too_large_is_given_up_and_nothing_of_it_stays(
 
         await until(is_over)
         assert streams.dropped == streams.begun > 0
-        monkeypatch.setattr(inflow, "WHOLE_BYTES", inflow.CHANGE_BYTES)
+        monkeypatch.setattr(change_stream, "WHOLE_BYTES", change_stream.CHANGE_BYTES)
         assert differences(await disturbed.applied(large.first), large.after_first) == []
 
 

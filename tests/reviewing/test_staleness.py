@@ -11,13 +11,13 @@ import pytest
 from reconciler.applying import Applier, ApplyLimits
 from reconciler.model.plan import PlanEntry, PlanTip
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
-from reconciler.reading.client import WorkerClient
 from reconciler.reconciling.repositories import Repositories
 from reconciler.reconciling.watched import WatchedRepository
 from reconciler.reviewing import staleness
 from reconciler.reviewing.encoding import EncodedPlan
 from reconciler.reviewing.keeping import KeptPlan, PlanQuestion
 from reconciler.store.contract import Store
+from reconciler.worker.client import WorkerClient
 from tests import entries
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from reconciler.model.routes import Endpoint, OnFull, Route, Schedule, Storage, Sync
-from reconciler.reading.children import COMMAND
-from reconciler.reading.client import WorkerClient
-from reconciler.reading.messages import RoutesFound, RoutesJob
 from reconciler.store.contract import Changes, HeadStatusRow
+from reconciler.worker.client import WorkerClient
+from reconciler.worker.messages import RoutesFound, RoutesJob
+from reconciler.worker.process import COMMAND
 from tests import worlds
 from tests.projects import destination, resource
 from tests.worlds import Following, Options, World

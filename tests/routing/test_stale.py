@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from reconciler.model.routes import Destination, Route, Routes
-from reconciler.reading import redactions
-from reconciler.reading.messages import Context, RedactJob
 from reconciler.store.contract import Changes
+from reconciler.worker import history
+from reconciler.worker.messages import Context, RedactJob
 from tests import worlds
 from tests.projects import destination, resource, type_of
 from tests.worlds import Following, Options, World
@@ -343,7 +343,7 @@ def redact(world: World, kind: str, name: str, text: str) -> bool:
         request="request",
         dry_run=False,
     )
-    planned = redactions.plan_redaction(job, world.view, number=1, emit=parts.append)
+    planned = history.plan_redaction(job, world.view, number=1, emit=parts.append)
     assert planned.obstacle is None
     world.store(*parts)
     return planned.ends_routes

@@ -1,9 +1,4 @@
-"""One reader child as the daemon sees it: started, given jobs, listened to, ended.
-
-It never comes back: after its end another is started, which is `client`'s business. Each job has a number; its parts
-go as they come, in bytes, where the job's caller wants them (`inflow`). A job that is begun keeps the others of its
-lane waiting until it is answered, so it has its limits whether or not its caller is still there.
-"""
+"""One worker process as the service sees it: started, given jobs, ended."""
 
 import asyncio
 import contextlib
@@ -17,10 +12,12 @@ import msgspec
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model import errors, log_context
-from reconciler.reading import complaints, messages
-from reconciler.reading.allowances import Exhausted
-from reconciler.reading.inflow import CHANGE_BYTES, GIBIBYTE, TOO_LARGE, ChangeStream
-from reconciler.reading.messages import (
+from reconciler.store.contract import Changes
+from reconciler.version import __version__
+from reconciler.worker import messages
+from reconciler.worker.change_stream import CHANGE_BYTES, GIBIBYTE, TOO_LARGE, ChangeStream
+from reconciler.worker.limits import Exhausted
+from reconciler.worker.messages import (
     Answer,
     At,
     Begun,
@@ -37,15 +34,48 @@ from reconciler.reading.messages import (
     RoutesJob,
     RoutesPart,
 )
-from reconciler.store.contract import Changes
-from reconciler.version import __version__
+
+# What the reader child writes to its standard error, as log lines of the daemon.
+#
+# It writes there when Python or a library ends it. Passed on as it is, whatever took the child over could act on the
+# operator's terminal and forge log lines. Bounded: the rest of what one child says is read and dropped.
 
 log = logging.getLogger(__name__)
+
+MOST_LINES = 200  # of one child
+LONGEST_BYTES = 4_000  # of one line
+
+
+async def log_complaint(stream: asyncio.StreamReader) -> None:
+    """Log the lines of the stream until its end."""
+    rest, left = b"", MOST_LINES
+    while data := await stream.read(LONGEST_BYTES):
+        *lines, rest = (rest + data).split(b"\n")
+        left = _log(lines, left)
+        if len(rest) > LONGEST_BYTES:
+            left, rest = _log([rest], left), b""
+    _log([rest], left)
+
+
+def _log(lines: list[bytes], left: int) -> int:
+    """Log as many lines as are left; how many are left then."""
+    for line in [line for line in lines if line.strip()][:left]:
+        left -= 1
+        more = "" if left else "; what else it says is not logged"
+        log.error("The reader said: %s%s", line[:LONGEST_BYTES].decode("utf-8", "backslashreplace"), more)
+    return left
+
+
+# One reader child as the daemon sees it: started, given jobs, listened to, ended.
+#
+# It never comes back: after its end another is started, which is `client`'s business. Each job has a number; its parts
+# go as they come, in bytes, where the job's caller wants them (`inflow`). A job that is begun keeps the others of its
+# lane waiting until it is answered, so it has its limits whether or not its caller is still there.
 
 STOP_SECONDS = 2.0
 FILE_SECONDS = 60.0  # over one file, in a child of its own: the largest one takes some seconds
 # Isolated mode: neither the working directory nor PYTHON* variables choose what the child imports.
-COMMAND = (sys.executable, "-I", "-c", "from reconciler.reading.child import main; main()")
+COMMAND = (sys.executable, "-I", "-c", "from reconciler.worker.child import main; main()")
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
 
 
@@ -181,7 +211,7 @@ class WorkerProcess:
         self._listening = asyncio.create_task(self._listen(), name="reader-answers", context=log_context.unbound())
         assert process.stderr is not None
         self._complaining = asyncio.create_task(
-            complaints.log_complaint(process.stderr), name="reader-complaints", context=log_context.unbound()
+            log_complaint(process.stderr), name="reader-complaints", context=log_context.unbound()
         )
 
     @classmethod

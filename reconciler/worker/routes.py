@@ -1,7 +1,4 @@
-"""What a project routes: its Configurations one by one, and of everything else only what they name.
-
-Belongs here: finding the documents, and sending what is compiled from them in parts. Does not: what delivers
-(`routing.compiling`), following the routes (`delivery`).
+"""Finding the routes of a project.
 
 What `status.delivery` says is compared on the way. It is written with every change that it follows from
 (`deciding.delivering`), so that only what an earlier version of the product stored is found to say nothing, or
@@ -24,9 +21,9 @@ from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
 from reconciler.planner import dependants, stored_secrets
 from reconciler.planner.resolving import TypeLookup
-from reconciler.reading.messages import RoutesFound, RoutesJob
 from reconciler.store.contract import Changes, Damaged, HeadStatusRow
 from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
+from reconciler.worker.messages import RoutesFound, RoutesJob
 
 PART = 200  # routes or destinations in one part: less than a millisecond of decoding
 STATUSES = 250  # in one part

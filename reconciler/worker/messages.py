@@ -1,4 +1,4 @@
-"""What crosses the pipe between the daemon and its reader child, and how it is framed.
+"""Messages between the service and the worker, and their framing.
 
 A frame is its length (4 bytes, big-endian), then one message in msgpack. The child parses what strangers commit, so
 nothing of what it sends is evaluated: a message that does not have its declared type ends the child.

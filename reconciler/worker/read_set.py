@@ -1,4 +1,4 @@
-"""A view of the store that notes what it is asked: the footprint of the plan that asks.
+"""A view of the store that notes what a plan reads.
 
 A plan follows from what it reads. So when no commit since touched a fact that it read, each of its reads, one after
 another, would give what it gave, the next would be the same, and so would the plan. What it may change it has read
@@ -14,9 +14,6 @@ asked about; or it looks at everything in the project; or it looks at what only 
 - Who has an id: whether anybody has.
 - What a repository owns: which resources, and each of them as under its key.
 - What is remembered of a repository: its row, its head's files and what they hold, what it pruned, what is held.
-
-Belongs here: reads by what they read. Does not: what a commit touches, how facts are held against each other
-(`planning.footprints`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Planning a request: the body of an apply or a delete, what is stored, one plan, its rows, and the answer's bytes."""
+"""Planning a request: an apply or a delete."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,11 +31,11 @@ from reconciler.planner.candidates import Candidate, CandidateRules
 from reconciler.planner.changes import Decided, Origin, Stock
 from reconciler.planner.decisions import DocumentBatch, StoreSnapshot
 from reconciler.planner.remasking import Remasking
-from reconciler.reading import messages
-from reconciler.reading.messages import RequestJob, RequestPlanned, Verb
-from reconciler.reading.noting import RecordingView
 from reconciler.store.contract import Changes, HeadRow, OriginRow, VersionRow
 from reconciler.store.planning_view import PlanningView
+from reconciler.worker import messages
+from reconciler.worker.messages import RequestJob, RequestPlanned, Verb
+from reconciler.worker.read_set import RecordingView
 
 Emit = Callable[[Changes], None]
 

@@ -1,10 +1,7 @@
-"""The parts of one change on their way from the reader child to the store.
+"""Parts of a change on their way from the worker to the store.
 
 A small change waits in memory, in bytes, and is stored in one transaction. A large one is written ahead while it is
 still being planned, so that neither the thread that writes nor the memory has all of it at once.
-
-Belongs here: what waits, what is written ahead, and that this is stored or dropped whatever happens. Does not: what the
-child sends (`children`), when a plan is stored or made again (`applying`).
 """
 
 import asyncio

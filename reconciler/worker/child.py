@@ -1,4 +1,4 @@
-"""The reader child: the process that parses what strangers commit, and plans. It reads the store and never writes it.
+"""The main program of the worker process.
 
 It is started by `client`, takes jobs from its standard input and answers on its standard output. Jobs of the same sort
 run one after another on a thread of their own, so that a request does not wait behind a large commit. What is searched
@@ -20,21 +20,13 @@ import msgspec
 from reconciler.git.faults import GitFault
 from reconciler.model import errors
 from reconciler.model.routes import Routes
-from reconciler.reading import (
-    commits,
-    confining,
-    crew,
-    freeing,
-    lineages,
-    messages,
-    redactions,
-    requests,
-    reviews,
-    routings,
-)
-from reconciler.reading.allowances import Exhausted
-from reconciler.reading.crew import Crew
-from reconciler.reading.messages import (
+from reconciler.store.contract import Changes
+from reconciler.store.planning_view import PlanningView
+from reconciler.version import __version__
+from reconciler.worker import commits, crew, history, limits, messages, requests, reviews, routes
+from reconciler.worker.crew import Crew, CrewBroken
+from reconciler.worker.limits import Exhausted
+from reconciler.worker.messages import (
     Answer,
     At,
     Begun,
@@ -52,10 +44,6 @@ from reconciler.reading.messages import (
     RoutesJob,
     RoutesPart,
 )
-from reconciler.reading.sharing import CrewBroken
-from reconciler.store.contract import Changes
-from reconciler.store.planning_view import PlanningView
-from reconciler.version import __version__
 
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
 FAULT = "The reader met a fault of its own; the log has the cause, and the work is tried again."
@@ -63,12 +51,12 @@ FAULT = "The reader met a fault of its own; the log has the cause, and the work 
 
 def main() -> None:
     """Serve jobs until the input ends."""
-    confining.limit_process()
-    freeing.settle_memory()
+    limits.limit_process()
+    limits.settle_memory()
     helpers = crew.start_crew(crew.most_helpers())  # before there is a thread
     jobs, answers = _take_over_pipes()
     child = Worker(answers, helpers)
-    confining.close_files()
+    limits.close_files()
     child.serve(jobs)
     # A lane may still plan; nobody waits for its answer any more.
     os._exit(0)
@@ -101,7 +89,7 @@ class Worker:
             planned = self._plan(envelope, views.of(envelope.job.context.store))
             self._send(planned)
             if isinstance(planned, CommitPlanned) and planned.full:
-                freeing.give_back_memory()  # a hundred thousand files take hundreds of megabytes, which nobody needs now
+                limits.give_back_memory()  # a hundred thousand files take hundreds of megabytes, which nobody needs now
         except CrewBroken as broken:
             crew.end_crew(broken)
         except errors.ReconcilerError as error:
@@ -138,11 +126,11 @@ class Worker:
             case RequestJob() as job:
                 return requests.plan_request(job, view, number=number, emit=emit)
             case LineageJob() as job:
-                return lineages.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
+                return history.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
             case RedactJob() as job:
-                return redactions.plan_redaction(job, view, number=number, emit=emit)
+                return history.plan_redaction(job, view, number=number, emit=emit)
             case RoutesJob() as job:
-                return routings.find_routes(job, view, number=number, emit=emit, route=route)
+                return routes.find_routes(job, view, number=number, emit=emit, route=route)
             case ReviewJob() as job:
                 return reviews.plan_review(
                     job, view, number=number, rests=self._is_wanted, at=at if job.commit.careful else None

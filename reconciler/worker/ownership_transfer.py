@@ -1,10 +1,4 @@
-"""Handing over: what one repository lets go of and another's last good tree holds passes to that one, in the same
-transaction, with its id.
-
-Belongs here: finding the documents of the others. Does not: whether the repository may let go (`planning.pruning`), nor
-what becomes of the documents, which are judged together with the commit's own. What cannot pass on is deleted, and the
-other repository, which looks again then, creates it anew.
-"""
+"""Transfer of ownership between repositories."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,10 +19,10 @@ from reconciler.planner import candidates
 from reconciler.planner.candidates import Candidate, CandidateRules
 from reconciler.planner.changes import Decided
 from reconciler.planner.decisions import DocumentBatch, StoreSnapshot
-from reconciler.reading import one_file
-from reconciler.reading.allowances import Allowance, Exhausted
-from reconciler.reading.messages import Neighbour
 from reconciler.store.planning_view import PlanningView
+from reconciler.worker import trees as worker_trees
+from reconciler.worker.limits import Allowance, Exhausted
+from reconciler.worker.messages import Neighbour
 
 NAMED = 5  # a note names this many resources, and counts the rest
 
@@ -169,7 +163,7 @@ def _documents(
     blobs = view.blobs(neighbour.repository, sorted(places))
     found = []
     for path in sorted(blobs):
-        allowance.file(blobs[path], one_file.taken(snapshot.size(blobs[path])))
+        allowance.file(blobs[path], worker_trees.taken(snapshot.size(blobs[path])))
         read = (
             candidates.candidates_of_file(
                 snapshot.read(blobs[path], positions.FILE_LIMITS.bytes), path=path, rules=rules
