@@ -8,8 +8,7 @@ from starlette.responses import Response
 from api import answers, errors, objects, queries, repositories
 from api.answers import Json
 from api.calls import Call
-from reconciler.reconciling.approving import NotHeld
-from reconciler.reconciling.suspending import Suspended
+from reconciler.reconcile.interventions import NotHeld, Suspended
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 

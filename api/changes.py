@@ -5,7 +5,7 @@ from starlette.responses import Response
 from api import bodies, disconnects, queries
 from api.answers import Empty, Json
 from api.calls import Call
-from reconciler.applying import ApplyAnswer, ApplyOptions, ApplyRequest
+from reconciler.reconcile.apply import ApplyAnswer, ApplyOptions, ApplyRequest
 
 APPLY_PARAMETERS = frozenset({"acceptInvalid", "atomic", "dryRun", "strict"})
 DELETE_PARAMETERS = frozenset({"dryRun"})

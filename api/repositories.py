@@ -7,7 +7,7 @@ from starlette.responses import Response
 from api import answers, errors, judging, queries
 from api.answers import Json
 from api.calls import Call
-from reconciler.reconciling.suspending import Suspended
+from reconciler.reconcile.interventions import Suspended
 
 
 async def list_all(call: Call) -> Response:

@@ -9,7 +9,7 @@ from api import answers, errors, instants, objects, queries, repositories
 from api.answers import Json
 from api.calls import Call
 from api.objects import Members
-from reconciler.reconciling.suspending import Suspended
+from reconciler.reconcile.interventions import Suspended
 
 LONGEST_REASON = 500  # characters
 # One line that begins with something to see: no control characters, no separators of lines or paragraphs.

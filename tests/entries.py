@@ -3,7 +3,7 @@
 from typing import Any
 
 from reconciler.git.remotes.credentials import Credentials
-from reconciler.reconciling.watched import WatchedRepository
+from reconciler.reconcile.watched import WatchedRepository
 
 HOUR = 3600.0
 

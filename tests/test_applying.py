@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.gates import ProjectLock
+from reconciler.reconcile.conflict_retry import ProjectLock
 from tests import daemons
 from tests.daemons import Daemon
 

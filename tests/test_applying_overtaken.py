@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.applying import Applier, ApplyLimits, ApplyOptions, ApplyRequest
 from reconciler.model.principals import Actor, Role
 from reconciler.model.secret_references import NO_SECRETS
+from reconciler.reconcile.apply import Applier, ApplyLimits, ApplyOptions, ApplyRequest
 from reconciler.store.contract import Record
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.change_stream import ChangeStream

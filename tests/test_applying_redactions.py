@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.applying import Applier, ApplyOptions, ApplyRequest
 from reconciler.model.names import Key
+from reconciler.reconcile.apply import Applier, ApplyOptions, ApplyRequest
 from reconciler.store.contract import Record
 from reconciler.worker.change_stream import ChangeStream
 from reconciler.worker.client import Answered, WorkerClient

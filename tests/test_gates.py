@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from reconciler.gates import ProjectLocks
+from reconciler.reconcile.conflict_retry import ProjectLocks
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from reconciler.rounds import ALONE, OPTIMISTIC, ConflictRetry, to_its_end
+from reconciler.reconcile.conflict_retry import ALONE, OPTIMISTIC, ConflictRetry, to_its_end
 from reconciler.store.contract import Moved
 
 pytestmark = pytest.mark.anyio

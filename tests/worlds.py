@@ -29,8 +29,8 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.plan import PlanEntry
 from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reconciling import verdicts
-from reconciler.reconciling.verdicts import RunFindings
+from reconciler.reconcile import runs
+from reconciler.reconcile.runs import RunFindings
 from reconciler.store import database, staging, writing
 from reconciler.store.conflict_detection import RecentCommits
 from reconciler.store.contract import Changes, Record, RepositoryRow
@@ -507,7 +507,7 @@ class World:
         (self.waiting.add if planned.waits_for_store else self.waiting.discard)(repository)
 
     def _row(self, repository: str, planned: CommitPlanned, before: RepositoryRow | None) -> RepositoryRow:
-        verdict = verdicts.judge_run(RunFindings(planned=planned), before)
+        verdict = runs.judge_run(RunFindings(planned=planned), before)
         is_applied = not planned.refused
         return RepositoryRow(
             name=repository,

@@ -32,7 +32,7 @@ from reconciler.daemon.ending import ShutdownDeadline
 from reconciler.daemon.parts import Parts
 from reconciler.daemon.services import Services
 from reconciler.model import errors
-from reconciler.reconciling.runs import Trigger
+from reconciler.reconcile.runs import Trigger
 from reconciler.settings import loading
 from reconciler.settings.models import Settings
 

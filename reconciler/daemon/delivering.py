@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from reconciler.applying import Applier
 from reconciler.daemon.routing import RouteFollowing
 from reconciler.delivery import draining, egress
 from reconciler.delivery import secrets as delivery_secrets
@@ -27,6 +26,7 @@ from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
 from reconciler.delivery.retry import SendEnvironment, system_clock
 from reconciler.model.routes import Destination
+from reconciler.reconcile.apply import Applier
 from reconciler.schedules import Schedules
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store

@@ -11,7 +11,7 @@ from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.shared import RemotePlace
 from reconciler.git.remotes.sources import Source
-from reconciler.reconciling.watched import WatchedRepository
+from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.models import Settings
 from reconciler.settings.repositories import Repository
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from reconciler.applying import Applier
 from reconciler.auth.accounts import Accounts
 from reconciler.daemon import delivering, leftovers
 from reconciler.delivery import secrets as delivery_secrets
@@ -24,7 +23,8 @@ from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
 from reconciler.notifying.targets import AlertTarget
 from reconciler.notifying.watching import ObserverLoop
-from reconciler.reconciling.repositories import Repositories
+from reconciler.reconcile.apply import Applier
+from reconciler.reconcile.repositories import Repositories
 from reconciler.settings.models import Alert, Settings
 from reconciler.store.contract import Store
 from reconciler.store.operations import Operations

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
-from reconciler.applying import Applier, ApplyLimits
 from reconciler.auditing.keeping import AuditUpkeep
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
@@ -33,7 +32,8 @@ from reconciler.metrics.sources import Measured
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
-from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
+from reconciler.reconcile.apply import Applier, ApplyLimits
+from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
 from reconciler.reviewing.asking import Reviewing
 from reconciler.settings.models import Settings
 from reconciler.store.operations import SqliteOperations

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from reconciler.applying import AppliedChange
 from reconciler.delivery.reporting import Behind
 from reconciler.model import errors
 from reconciler.model.routes import Routes
+from reconciler.reconcile.apply import AppliedChange
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from reconciler.applying import Applier
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
@@ -21,6 +20,7 @@ from reconciler.model.clock import Clock
 from reconciler.model.principals import Actor, Principal
 from reconciler.notifying.board import Board
 from reconciler.notifying.outbox import Outbox
+from reconciler.reconcile.apply import Applier
 from reconciler.reviewing.asking import Reviewing
 from reconciler.store.contract import Store
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from reconciler.git.faults import RepositoryState
 from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
-from reconciler.reconciling.repositories import Repositories
+from reconciler.reconcile.repositories import Repositories
 
 OF_ONE = ("project", "repository")
 

@@ -14,7 +14,7 @@ from reconciler.metrics.families import Step
 from reconciler.metrics.notifications import NotificationTally
 from reconciler.metrics.traffic import Traffic
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.reconciling.repositories import Repositories
+from reconciler.reconcile.repositories import Repositories
 from reconciler.store import contract
 
 

@@ -23,7 +23,7 @@ from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Endpoint
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
-from reconciler.reconciling.reconciler import Reconciler
+from reconciler.reconcile.reconciler import Reconciler
 from reconciler.settings import bounded_io
 
 SOON = timedelta(days=14)

@@ -9,11 +9,11 @@ times as long has passed, so that this never takes more than a twentieth of a pr
 
 from collections.abc import Callable
 
-from reconciler.applying import AppliedChange
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.texts import NAMED
 from reconciler.notifying.turns import QUICK, in_slices
+from reconciler.reconcile.apply import AppliedChange
 from reconciler.store.contract import Attention, Store
 
 PAUSE = 20.0  # times what the last look at a project took

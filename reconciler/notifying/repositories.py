@@ -15,8 +15,8 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import NO_FACTS, Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.texts import NAMED, REFUSED
 from reconciler.notifying.turns import in_slices
-from reconciler.reconciling.reconciler import Reconciler
-from reconciler.reconciling.runs import RunOutcome
+from reconciler.reconcile.reconciler import Reconciler
+from reconciler.reconcile.runs import RunOutcome
 from reconciler.store.contract import Store
 
 UNREACHABLE = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})

@@ -11,13 +11,13 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
-from reconciler.applying import Applier
 from reconciler.git.remotes.proposals import Proposal
 from reconciler.model import ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.plan import PlanTip
-from reconciler.reconciling.reconciler import Reconciler
-from reconciler.reconciling.repositories import Repositories
+from reconciler.reconcile.apply import Applier
+from reconciler.reconcile.reconciler import Reconciler
+from reconciler.reconcile.repositories import Repositories
 from reconciler.reviewing import encoding, questions, staleness
 from reconciler.reviewing.keeping import KeptPlan, PlanQuestion, PlanShelf
 from reconciler.reviewing.questions import PlanRequest, TookTooLong, UnknownProposal

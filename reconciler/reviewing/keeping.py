@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reconciler.model.plan import PlanTip
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reconciling.watched import WatchedRepository
+from reconciler.reconcile.watched import WatchedRepository
 from reconciler.reviewing.encoding import EncodedPlan
 
 MOST = 200  # plans of the whole service

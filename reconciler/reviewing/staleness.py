@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 
-from reconciler.applying import Applier
 from reconciler.model.plan import PlanTip
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reconciling.repositories import Repositories
+from reconciler.reconcile.apply import Applier
+from reconciler.reconcile.repositories import Repositories
 from reconciler.reviewing.keeping import KeptPlan
 from reconciler.settings.bounded_io import DiskHangs
 

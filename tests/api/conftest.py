@@ -18,7 +18,7 @@ from reconciler.auth import changes
 from reconciler.daemon.services import Services
 from reconciler.model import directory
 from reconciler.model.principals import Role, Scope
-from reconciler.reconciling.watched import WatchedRepository
+from reconciler.reconcile.watched import WatchedRepository
 from tests.access import directories
 from tests.api import callers, contracts, parts
 from tests.api.callers import Caller

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from reconciler.applying import Applier, ApplyLimits
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.sessions import SessionLifetimes, Sessions
@@ -27,8 +26,9 @@ from reconciler.model import principals
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.notifications.rendering import NotificationPlace as Shown
 from reconciler.notifying.board import Board
-from reconciler.reconciling.repositories import ReconcileEnvironment, Repositories
-from reconciler.reconciling.watched import WatchedRepository
+from reconciler.reconcile.apply import Applier, ApplyLimits
+from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
+from reconciler.reconcile.watched import WatchedRepository
 from reconciler.reviewing.asking import Reviewing
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore

@@ -11,8 +11,8 @@ import pytest
 
 from reconciler.daemon.services import Services
 from reconciler.model.principals import Role
-from reconciler.reconciling import approving
-from reconciler.reconciling.approving import Approval
+from reconciler.reconcile import interventions
+from reconciler.reconcile.interventions import Approval
 from reconciler.store.contract import ApprovalRow, AuditRow, Moved
 from reconciler.store.sqlite import SqliteStore
 from tests.api.conftest import Follow, connect, make_key, until
@@ -80,7 +80,7 @@ class Held:
         parts = self.follow.everything
         await parts.repositories.stop()
         approval = Approval(self.name, commit=self.source.head(), actor=SERVICE, request="a request", at=AT)
-        await approving.approve(approval, store=parts.services.store, applier=parts.services.applier)
+        await interventions.approve(approval, store=parts.services.store, applier=parts.services.applier)
         yield
         await parts.repositories.start(self.follow.wanted.values())
 
@@ -328,7 +328,7 @@ async def test_an_approval_that_is_overtaken_is_made_again(
     applier: Any = Overtaken()
     approval = Approval(held.name, commit=held.source.head(), actor=SERVICE, request="a request", at=AT)
     with contextlib.nullcontext() if ends is None else pytest.raises(ends):
-        await approving.approve(approval, store=services.store, applier=applier)
+        await interventions.approve(approval, store=services.store, applier=applier)
     assert len(audited(services, held.name)) == (1 if ends is None else 0)
 
 

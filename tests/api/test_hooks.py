@@ -22,7 +22,7 @@ from reconciler.daemon.services import Services
 from reconciler.git import hooks as git_hooks
 from reconciler.git.hooks import HookMemory, SignatureCheck
 from reconciler.model.principals import LOCAL
-from reconciler.reconciling.loops import Loop
+from reconciler.reconcile.loop import Loop
 from tests import forges
 from tests.api import callers, parts
 from tests.api.conftest import Follow, connect, until

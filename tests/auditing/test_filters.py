@@ -10,7 +10,7 @@ from reconciler.auditing import filters
 from reconciler.auditing.filters import NoSuchFilter
 from reconciler.auth import people, rate_limits
 from reconciler.model import names, principals
-from reconciler.reconciling import suspending, telling
+from reconciler.reconcile import interventions, repositories
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "audit.md"
@@ -54,7 +54,7 @@ def test_what_is_none_is_told_with_those_that_there_are(meant: Callable[[str], s
 
 
 def test_whoever_the_service_names_is_somebody() -> None:
-    machines = (rate_limits.NOBODY, rate_limits.OTHERS, suspending.SYSTEM, telling.SETTINGS, people.ACTOR)
+    machines = (rate_limits.NOBODY, rate_limits.OTHERS, interventions.SYSTEM, repositories.SETTINGS, people.ACTOR)
     keys = (principals.SERVICE_KEY.name, principals.LOCAL.name)
     assert [filters.actor_filter(name) for name in (*machines, *keys)] == [*machines, *keys]
 

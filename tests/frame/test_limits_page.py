@@ -18,7 +18,7 @@ from reconciler.git import file_selection, snapshots, trees
 from reconciler.git import hooks as git_hooks
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
-from reconciler.reconciling import pacing
+from reconciler.reconcile import watched
 from reconciler.reviewing import asking, keeping, questions
 from reconciler.settings import repositories
 from reconciler.settings.models import Delivery
@@ -76,10 +76,10 @@ PROVIDER = discovery.LIMITS
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
         ("versions that are looked through for a destination that is gone", f"{routes.MOST_VERSIONS:,}"),
-        ("looks of a repository while they fail", f"{pacing.LOOKS} in {pacing.WINDOW:g} s"),
+        ("looks of a repository while they fail", f"{watched.LOOKS} in {watched.WINDOW:g} s"),
         (
             "the same over a network, where a person must mend it; where no fetch can bring the head",
-            f"{pacing.LASTING_LOOKS} in {pacing.WINDOW:g} s; {pacing.UNFIT_LOOKS}",
+            f"{watched.LASTING_LOOKS} in {watched.WINDOW:g} s; {watched.UNFIT_LOOKS}",
         ),
         (
             "git programs that talk to remotes, and as many that read repositories on the same machine or check"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.applying import AppliedChange
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
@@ -20,6 +19,7 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications.models import Look
 from reconciler.notifying import certificates, configurations, delivery, store
+from reconciler.reconcile.apply import AppliedChange
 from reconciler.store.contract import Attention, CommitFigures, DeprecatedRow, Some, StoreFault, StoreFigures
 from tests import entries
 from tests.api.parts import Moment

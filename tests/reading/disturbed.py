@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.applying import ApplyOptions, ApplyRequest
+from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
 from reconciler.store.contract import Ahead, Changes
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient

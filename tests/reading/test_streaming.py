@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.rounds import OPTIMISTIC
+from reconciler.reconcile.conflict_retry import OPTIMISTIC
 from reconciler.store.contract import StoreFault
 from reconciler.worker import change_stream
 from reconciler.worker.client import WorkerClient

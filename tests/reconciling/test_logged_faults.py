@@ -9,9 +9,8 @@ import pytest
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes.following import Following
-from reconciler.reconciling.reconciler import Reconciler
-from reconciler.reconciling.runs import Run, Trigger
-from reconciler.reconciling.tallies import RunTally
+from reconciler.reconcile.reconciler import Reconciler
+from reconciler.reconcile.runs import Run, RunTally, Trigger
 from tests import entries
 from tests.api.parts import started
 
@@ -34,7 +33,7 @@ class Failing:
 async def test_a_fault_is_warned_of_when_it_is_news_or_asked_for_and_not_at_each_look(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="reconciler.reconciling.reconciler")
+    caplog.set_level(logging.DEBUG, logger="reconciler.reconcile.reconciler")
     remote = Failing()
     async with started(tmp_path) as parts:
         reconciler = Reconciler(

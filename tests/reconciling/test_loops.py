@@ -14,12 +14,11 @@ import pytest
 
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.watching import Watcher
-from reconciler.reconciling import suspending
-from reconciler.reconciling.lineage import LineageSearch
-from reconciler.reconciling.loops import Loop
-from reconciler.reconciling.pacing import LOOKS, WINDOW, PollFailure
-from reconciler.reconciling.reconciler import Reconciler
-from reconciler.reconciling.runs import Run, Trigger
+from reconciler.reconcile import interventions
+from reconciler.reconcile.loop import Loop
+from reconciler.reconcile.reconciler import LineageSearch, Reconciler
+from reconciler.reconcile.runs import Run, Trigger
+from reconciler.reconcile.watched import LOOKS, WINDOW, PollFailure
 from reconciler.store.contract import SuspensionRow
 from tests import entries
 
@@ -90,11 +89,11 @@ class Scripted:
 
     @property
     def suspension_left(self) -> float:
-        return suspending.seconds_left(self.suspension, self._clock())
+        return interventions.seconds_left(self.suspension, self._clock())
 
     @property
     def suspension_is_over(self) -> bool:
-        return self.suspension is not None and suspending.is_suspension_over(self.suspension, self._clock())
+        return self.suspension is not None and interventions.is_suspension_over(self.suspension, self._clock())
 
     def _clock(self) -> datetime:
         return EPOCH + timedelta(seconds=_now() - self.late)
@@ -316,12 +315,18 @@ def test_the_seconds_left_of_a_suspension() -> None:
     end = datetime.fromisoformat(UNTIL)
     row = SuspensionRow("telemetry", reason="", actor="ada", since="", until=UNTIL)
     moments = [timedelta(seconds=seconds) for seconds in (-1.5, -0.0004, 0.0, 0.0004, 90.0)]
-    found = [suspending.seconds_left(row, end + moment) for moment in moments]
+    found = [interventions.seconds_left(row, end + moment) for moment in moments]
     assert found == [1.5, 0.0004, 0.0, 0.0, 0.0]
     # As soon as nothing is left, it is over: otherwise the loop would look again and again.
-    assert [suspending.is_suspension_over(row, end + moment) for moment in moments] == [False, False, True, True, True]
-    assert suspending.seconds_left(None, end) == math.inf
-    assert suspending.seconds_left(row._replace(until=None), end) == math.inf
+    assert [interventions.is_suspension_over(row, end + moment) for moment in moments] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert interventions.seconds_left(None, end) == math.inf
+    assert interventions.seconds_left(row._replace(until=None), end) == math.inf
 
 
 def test_a_fault_of_the_program_at_the_end_of_a_run_ends_no_loop(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.reconciling import pacing
-from reconciler.reconciling.pacing import LASTING_LOOKS, LOOKS, UNFIT_LOOKS, WINDOW, PollFailure, PollPace
+from reconciler.reconcile import watched
+from reconciler.reconcile.watched import LASTING_LOOKS, LOOKS, UNFIT_LOOKS, WINDOW, PollFailure, PollPace
 
 FAR = 1e9  # seconds: everything was read just now
 MAY_PASS = PollFailure(may_pass=True)
@@ -58,35 +58,35 @@ TABLE = [
 
 @pytest.mark.parametrize(("pace", "now", "randomness", "expected"), TABLE)
 def test_the_delay(pace: PollPace, now: float, randomness: float, expected: float) -> None:
-    assert pacing.poll_delay(pace, now=now, randomness=randomness) == pytest.approx(expected)
+    assert watched.poll_delay(pace, now=now, randomness=randomness) == pytest.approx(expected)
 
 
 def test_a_remote_is_left_alone_for_as_long_as_it_asks() -> None:
     asked = PollFailure(may_pass=True, retry_after=90.0)
-    pace = pacing.after_poll(well(60.0), asked, now=1_000.0)
-    assert pacing.held_delay(pace, now=1_010.0) == 80.0
-    assert pacing.poll_delay(pace, now=1_010.0, randomness=0.0) == 80.0
-    assert pacing.poll_delay(pace, now=1_010.0, randomness=0.5) == pytest.approx(84.0)  # not all on one second
-    assert pacing.held_delay(pace, now=1_090.0) == 0.0
+    pace = watched.after_poll(well(60.0), asked, now=1_000.0)
+    assert watched.held_delay(pace, now=1_010.0) == 80.0
+    assert watched.poll_delay(pace, now=1_010.0, randomness=0.0) == 80.0
+    assert watched.poll_delay(pace, now=1_010.0, randomness=0.5) == pytest.approx(84.0)  # not all on one second
+    assert watched.held_delay(pace, now=1_090.0) == 0.0
 
 
 def test_what_a_person_tries_meanwhile_makes_no_look_come_later() -> None:
-    pace = pacing.after_poll(well(60.0), MAY_PASS, now=0.0, asked=True)
-    assert pacing.poll_delay(pace, now=0.0, randomness=0.0) == 2.0
+    pace = watched.after_poll(well(60.0), MAY_PASS, now=0.0, asked=True)
+    assert watched.poll_delay(pace, now=0.0, randomness=0.0) == 2.0
     for now in (100.0, 200.0, 300.0):
-        pace = pacing.after_poll(pace, MAY_PASS, now=now, asked=True)
-    assert pacing.poll_delay(pace, now=300.0, randomness=0.0) == 2.0
-    assert pacing.poll_delay(pacing.after_poll(pace, MAY_PASS, now=400.0), now=400.0, randomness=0.0) == 4.0
+        pace = watched.after_poll(pace, MAY_PASS, now=now, asked=True)
+    assert watched.poll_delay(pace, now=300.0, randomness=0.0) == 2.0
+    assert watched.poll_delay(watched.after_poll(pace, MAY_PASS, now=400.0), now=400.0, randomness=0.0) == 4.0
 
 
 def test_events_wait_only_when_the_window_is_full() -> None:
     pace = well(60.0)
     found = []
     for now in (0.0, 2.0, 6.0, 14.0, 60.0):
-        pace = pacing.after_poll(pace, MAY_PASS, now=now)
-        found.append((pacing.held_delay(pace, now=now), pacing.poll_delay(pace, now=now, randomness=0.0)))
+        pace = watched.after_poll(pace, MAY_PASS, now=now)
+        found.append((watched.held_delay(pace, now=now), watched.poll_delay(pace, now=now, randomness=0.0)))
     assert found == [(0.0, 2.0), (0.0, 4.0), (0.0, 8.0), (46.0, 46.0), (2.0, 32.0)]
-    assert pacing.after_poll(pace, None, now=62.0) == well(60.0, is_spread=False)
+    assert watched.after_poll(pace, None, now=62.0) == well(60.0, is_spread=False)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_events_wait_only_when_the_window_is_full() -> None:
 def test_fewer_looks_fall_into_a_window_the_more_each_asks_of_a_remote(
     may_pass: bool, of_head: bool, is_local: bool, most: int
 ) -> None:
-    assert pacing.most_polls(may_pass=may_pass, of_head=of_head, is_local=is_local) == most
+    assert watched.most_polls(may_pass=may_pass, of_head=of_head, is_local=is_local) == most
     pace = well(1.0)
     held = []
     for now in range(most):
-        held.append(pacing.held_delay(pace, now=now))
-        pace = pacing.after_poll(pace, PollFailure(may_pass=may_pass, most=most), now=now)
-    assert (held, pacing.held_delay(pace, now=most)) == ([0.0] * most, WINDOW - most)
+        held.append(watched.held_delay(pace, now=now))
+        pace = watched.after_poll(pace, PollFailure(may_pass=may_pass, most=most), now=now)
+    assert (held, watched.held_delay(pace, now=most)) == ([0.0] * most, WINDOW - most)
 
 
 @pytest.mark.parametrize("first", [(None,), (None, None), (MAY_PASS, None)], ids=["start", "event", "outage"])
@@ -121,12 +121,12 @@ def test_repositories_that_were_looked_at_together_are_soon_polled_evenly(
     interval, many = 60.0, 1_000
     pace = PollPace(interval=interval, full_due=FAR)
     for failure in first:
-        pace = pacing.after_poll(pace, failure, now=0.0)
-    polls = [pacing.poll_delay(pace, now=0.0, randomness=number / many) for number in range(many)]
+        pace = watched.after_poll(pace, failure, now=0.0)
+    polls = [watched.poll_delay(pace, now=0.0, randomness=number / many) for number in range(many)]
     tenths = [sum(tenth <= 10 * poll / interval < tenth + 1 for poll in polls) for tenth in range(10)]
     assert (min(polls), max(polls) < interval, max(tenths) <= 2 * many / 10) == (0.0, True, True)
-    after = pacing.after_poll(pacing.at_poll(pace), None, now=30.0)
-    assert pacing.poll_delay(after, now=30.0, randomness=0.0) == 0.9 * interval
+    after = watched.after_poll(watched.at_poll(pace), None, now=30.0)
+    assert watched.poll_delay(after, now=30.0, randomness=0.0) == 0.9 * interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,11 @@ def test_a_run_of_failures_never_asks_too_often(interval: float, looks: list[Loo
     for look in looks:
         ended = now + look.seconds
         spans.append((now, ended))
-        pace = pacing.after_poll(pace, look.failure, now=ended)
-        now = ended + pacing.poll_delay(pace, now=ended, randomness=look.randomness)
+        pace = watched.after_poll(pace, look.failure, now=ended)
+        now = ended + watched.poll_delay(pace, now=ended, randomness=look.randomness)
         if look.event is not None:  # it is acted upon once it is held no more
             happened = ended + look.event
-            now = min(now, happened + pacing.held_delay(pace, now=happened))
+            now = min(now, happened + watched.held_delay(pace, now=happened))
         assert now >= ended + (look.failure.retry_after or 0.0) - ROUNDING
     for number, (begun, _) in enumerate(spans):
         most = looks[number - 1].failure.most
@@ -172,12 +172,12 @@ def test_the_delay_of_failures_stays_within_its_bounds(
     interval: float, failures: int, may_pass: bool, randomness: float
 ) -> None:
     pace = ill(interval, failures, PollFailure(may_pass=may_pass))
-    delay = pacing.poll_delay(pace, now=0.0, randomness=randomness)
+    delay = watched.poll_delay(pace, now=0.0, randomness=randomness)
     if may_pass:
-        assert pacing.FIRST_RETRY <= delay <= pacing.LONGEST_RETRY + ROUNDING
+        assert watched.FIRST_RETRY <= delay <= watched.LONGEST_RETRY + ROUNDING
     else:
-        assert interval <= delay <= max(pacing.LONGEST_RETRY, interval + 0.1 * min(interval, 600.0)) + ROUNDING
-    assert delay <= pacing.poll_delay(
+        assert interval <= delay <= max(watched.LONGEST_RETRY, interval + 0.1 * min(interval, 600.0)) + ROUNDING
+    assert delay <= watched.poll_delay(
         ill(interval, failures + 1, pace.last or MAY_PASS), now=0.0, randomness=randomness
     )
 
@@ -186,6 +186,6 @@ def test_the_delay_of_failures_stays_within_its_bounds(
 def test_the_delay_of_polls_stays_within_its_bounds(
     interval: float, is_spread: bool, full_due: float, now: float, randomness: float
 ) -> None:
-    delay = pacing.poll_delay(well(interval, full_due=full_due, is_spread=is_spread), now=now, randomness=randomness)
+    delay = watched.poll_delay(well(interval, full_due=full_due, is_spread=is_spread), now=now, randomness=randomness)
     least = 0.9 * interval if is_spread else 0.0
     assert min(least, max(0.0, full_due - now)) <= delay <= 1.1 * interval

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.reconciling import telling, watched
+from reconciler.reconcile import repositories, watched
 from reconciler.store.contract import AuditRow, AuditWanted, RepositoryRow
 from tests.api.parts import Parts, started
 from tests.api.parts import watched as watching
@@ -26,35 +26,41 @@ def told(event: AuditRow | None) -> tuple[str, str, str, str, object] | None:
 
 
 def test_one_that_nobody_remembers_is_created() -> None:
-    event = telling.watching_events(NOW, before=None, remembered=None, at=AT)
+    event = repositories.watching_events(NOW, before=None, remembered=None, at=AT)
     assert told(event) == ("created", "telemetry", "default", "settings", None)
 
 
 def test_one_that_comes_from_elsewhere_since_the_last_start_is_another_and_else_it_is_not_told() -> None:
-    assert telling.watching_events(NOW, before=None, remembered=ROW, at=AT) is None
+    assert repositories.watching_events(NOW, before=None, remembered=ROW, at=AT) is None
     elsewhere = dataclasses.replace(NOW, url="https://git.example/telemetry.git")
-    event = telling.watching_events(elsewhere, before=None, remembered=ROW, at=AT)
+    event = repositories.watching_events(elsewhere, before=None, remembered=ROW, at=AT)
     expected = ("configured", "telemetry", "default", "settings", {"changed": ["where its commits come from"]})
     assert told(event) == expected
 
 
 def test_a_reload_tells_the_settings_that_changed_by_their_names() -> None:
     after = dataclasses.replace(NOW, suspended=True, allowed_kinds=("Destination",), branch="other")
-    event = telling.watching_events(after, before=NOW, remembered=ROW, at=AT)
+    event = repositories.watching_events(after, before=NOW, remembered=ROW, at=AT)
     changed = {"changed": ["allow.kinds", "branch", "suspend"]}
     assert told(event) == ("configured", "telemetry", "default", "settings", changed)
 
 
 def test_each_setting_is_told_by_the_name_that_people_write() -> None:
     page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
-    told = [telling.NAMES.get(field.name, field.name) for field in dataclasses.fields(NOW)]
+    told = [repositories.NAMES.get(field.name, field.name) for field in dataclasses.fields(NOW)]
     assert [name for name in told if not re.search(rf"`repositories\[\]\.{re.escape(name)}[.`]", page)] == []
 
 
 def test_what_it_owned_is_the_apis_when_it_goes_or_fills_another_project() -> None:
-    assert told(telling.released_events(ROW, to=None, at=AT)) == ("deleted", "telemetry", "default", "settings", None)
+    assert told(repositories.released_events(ROW, to=None, at=AT)) == (
+        "deleted",
+        "telemetry",
+        "default",
+        "settings",
+        None,
+    )
     moved = ("configured", "telemetry", "default", "settings", {"changed": ["project"]})
-    assert told(telling.released_events(ROW, to="other", at=AT)) == moved
+    assert told(repositories.released_events(ROW, to="other", at=AT)) == moved
 
 
 async def events(parts: Parts) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.remotes.following import Following, Remotes
 from reconciler.git.remotes.shared import RemotePlace
 from reconciler.git.remotes.sources import Source
-from reconciler.reconciling.trusting import SignatureTrust
+from reconciler.reconcile.reconciler import SignatureTrust
 from tests.repositories import Repository
 from tests.signing import Signer, allow, sign_with
 

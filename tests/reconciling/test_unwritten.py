@@ -14,10 +14,9 @@ from reconciler.git.remotes.following import Following
 from reconciler.metrics import runs as metrics
 from reconciler.metrics.families import Sample
 from reconciler.notifying import repositories
-from reconciler.reconciling import showing
-from reconciler.reconciling.reconciler import Reconciler
-from reconciler.reconciling.runs import Run, Trigger
-from reconciler.reconciling.tallies import RunTally
+from reconciler.reconcile import repositories as reconcile_repositories
+from reconciler.reconcile.reconciler import Reconciler
+from reconciler.reconcile.runs import Run, RunTally, Trigger
 from tests import entries
 from tests.api.parts import Parts, started
 from tests.store.engines import SqliteEngine
@@ -58,7 +57,7 @@ def reconciler(parts: Parts, *, suspended: bool = False, remote: Failing | None 
 
 async def seen(one: Reconciler, parts: Parts) -> tuple[str, str | None, list[object]]:
     """State and message as the API shows them, and what the metrics say: the state, and whether looks fail."""
-    shown = msgspec.json.decode(await showing.shown_repository(one, parts.services.store))
+    shown = msgspec.json.decode(await reconcile_repositories.shown_repository(one, parts.services.store))
     every: Any = SimpleNamespace(tally=RunTally(), reconcilers=lambda: [one])
     samples = [step for step in metrics.run_steps(every) if isinstance(step, Sample)]
     told: list[object] = [step.labels[-1] for step in samples if step.family is metrics.STATE]

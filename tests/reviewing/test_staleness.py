@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from reconciler.applying import Applier, ApplyLimits
 from reconciler.model.plan import PlanEntry, PlanTip
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
-from reconciler.reconciling.repositories import Repositories
-from reconciler.reconciling.watched import WatchedRepository
+from reconciler.reconcile.apply import Applier, ApplyLimits
+from reconciler.reconcile.repositories import Repositories
+from reconciler.reconcile.watched import WatchedRepository
 from reconciler.reviewing import staleness
 from reconciler.reviewing.encoding import EncodedPlan
 from reconciler.reviewing.keeping import KeptPlan, PlanQuestion

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.model import outcomes
-from reconciler.rounds import OPTIMISTIC, ConflictRetry
+from reconciler.reconcile.conflict_retry import OPTIMISTIC, ConflictRetry
 from reconciler.store.contract import Changes, KeyRow, Moved, Record, RewrittenRow, SuspensionRow
 from reconciler.store.sqlite import SqliteStore
 from tests.properties.profiles import profiles

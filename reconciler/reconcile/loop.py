@@ -1,24 +1,67 @@
-"""The loop of one repository: it waits for work, tick or stop, whichever comes first, and reconciles.
-
-A push event, a file event and a poll all mean only "look again". The first event acts at once; what comes during a run
-becomes one more look, at the newest head only. While looks fail, events wait as `pacing` says, and a person does not.
-"""
+"""The loop of one repository: it waits for work, tick or stop."""
 
 import asyncio
 import contextlib
 import logging
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
 
 from reconciler.git.remotes.watching import WatchEnded, Watcher
 from reconciler.model import log_context
-from reconciler.reconciling import pacing, rotations
-from reconciler.reconciling.pacing import PollFailure, PollPace
-from reconciler.reconciling.reconciler import Reconciler
-from reconciler.reconciling.rotations import CredentialFiles, Facts
-from reconciler.reconciling.runs import Run, Trigger
+from reconciler.reconcile import watched
+from reconciler.reconcile.reconciler import Reconciler
+from reconciler.reconcile.runs import Run, Trigger
+from reconciler.reconcile.watched import PollFailure, PollPace, WatchedRepository
+from reconciler.settings import bounded_io
+from reconciler.settings.bounded_io import BoundedIO, DiskHangs, FileIdentity
+
+# Whether a file with credentials changed since a repository was looked at: then a look that failed may succeed now.
+
+LOOK_AGAIN_SECONDS = 2.0  # between two looks at the files
+
+Facts: TypeAlias = tuple[FileIdentity | None, ...]  # None: it is not there, or cannot be reached
+
+
+def credential_files(watched: WatchedRepository) -> tuple[Path, ...]:
+    """Every file that decides whether the remote lets this service in, and whether it trusts what it gets."""
+    signers = () if watched.signers_file is None else (watched.signers_file,)
+    return watched.credentials.files() + signers
+
+
+def file_facts(paths: Iterable[Path]) -> Facts:
+    """What tells each file from any that takes its place. Links are followed: Kubernetes swaps one above the files."""
+    return tuple(map(bounded_io.file_identity, paths))
+
+
+class CredentialFiles:
+    """Some files, which may stand on a disk that hangs."""
+
+    def __init__(self, paths: tuple[Path, ...]) -> None:
+        self.paths = paths
+        self._asking = BoundedIO("the files with credentials")
+
+    async def facts(self) -> Facts:
+        """The facts, within some seconds; those of files that cannot be reached when it takes longer, and at once as
+        long as the disk hangs.
+        """
+        if not self.paths:
+            return ()
+        try:
+            return await self._asking.answer(partial(file_facts, self.paths), seconds=LOOK_AGAIN_SECONDS)
+        except DiskHangs:
+            return (None,) * len(self.paths)
+
+
+# The loop of one repository: it waits for work, tick or stop, whichever comes first, and reconciles.
+#
+# A push event, a file event and a poll all mean only "look again". The first event acts at once; what comes during a
+# run becomes one more look, at the newest head only. While looks fail, events wait as `pacing` says, and a person does
+# not.
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +82,7 @@ class Loop:
         self._stop = asyncio.Event()
         self._pace = PollPace(interval=reconciler.watched.interval, full_due=math.inf)
         self._due = 0.0  # when the next look is made if nothing happens
-        self._files = CredentialFiles(rotations.credential_files(reconciler.watched))
+        self._files = CredentialFiles(credential_files(reconciler.watched))
         self._tasks: list[asyncio.Task[None]] = []
         self._explaining: asyncio.Task[None] | None = None
 
@@ -111,14 +154,14 @@ class Loop:
 
     async def _rest(self, facts: Facts) -> None:
         """Wait until the next look is due, or something happens for which one may be made now."""
-        delay = pacing.poll_delay(self._pace, now=_now(), randomness=_randomness())
+        delay = watched.poll_delay(self._pace, now=_now(), randomness=_randomness())
         # A suspension ends on time, but one whose end could not be stored waits like every failure.
         left = math.inf if self._pace.failures else self.reconciler.suspension_left
         self._due = _now() + min(delay, left)
         files = self._files if self._pace.failures and self._files.paths else None
         while (seconds := self._seconds_left()) > 0:
             with contextlib.suppress(TimeoutError):
-                pause = seconds if files is None else min(seconds, rotations.LOOK_AGAIN_SECONDS)
+                pause = seconds if files is None else min(seconds, LOOK_AGAIN_SECONDS)
                 async with asyncio.timeout(pause):  # `wait_for` forgets a cancellation, before Python 3.12
                     await self._work.wait()
             self._work.clear()
@@ -126,7 +169,7 @@ class Loop:
                 files = None  # the look that is asked for now covers whatever else changes until it begins
                 self.ask(Trigger.WATCH, actor="system")
         if self.queued is None:
-            self._pace = pacing.at_poll(self._pace)
+            self._pace = watched.at_poll(self._pace)
             self.ask(Trigger.RESUME if self.reconciler.suspension_is_over else Trigger.POLL, actor="system")
 
     def _seconds_left(self) -> float:
@@ -135,7 +178,7 @@ class Loop:
             return 0.0
         if self.queued is None:
             return max(0.0, self._due - _now())
-        return 0.0 if self.queued.trigger is Trigger.REQUEST else pacing.held_delay(self._pace, now=_now())
+        return 0.0 if self.queued.trigger is Trigger.REQUEST else watched.held_delay(self._pace, now=_now())
 
     def _explain(self) -> None:
         """Search for lineage beside the runs that follow, when there is some to find and no search is under way."""
@@ -155,7 +198,7 @@ class Loop:
             self.running = None
         self._next_promised()
         asked = run.trigger is Trigger.REQUEST
-        self._pace = pacing.after_poll(self._pace, failure, now=_now(), asked=asked)
+        self._pace = watched.after_poll(self._pace, failure, now=_now(), asked=asked)
         if full and failure is None:
             self._pace = replace(self._pace, full_due=self._next_full())
 
@@ -170,7 +213,7 @@ class Loop:
             return PollFailure(may_pass=True)
 
     def _next_full(self) -> float:
-        return _now() + self.reconciler.watched.full_interval * (1 - pacing.JITTER * _randomness())
+        return _now() + self.reconciler.watched.full_interval * (1 - watched.JITTER * _randomness())
 
     async def _watch(self) -> None:
         """Turn file events into looks. Where watching is impossible, polling alone sees changes, later."""

@@ -1,4 +1,4 @@
-"""Applying: what is asked for, planned in the reader child, then stored in one transaction.
+"""Apply: a change is planned in the worker, then stored in one transaction.
 
 The plan holds until what it looked at is touched: see `Store.commit`. When the store moved there meanwhile, it is made
 again; `rounds` in the end keep other changes out, so that a large commit ends too.
@@ -22,7 +22,7 @@ from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.principals import Actor
 from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.rounds import ConflictRetry, Round, to_its_end
+from reconciler.reconcile.conflict_retry import ConflictRetry, Round, to_its_end
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import ApprovalRow, AuditRow, Changes, DamagedVersion, Moved, Record, Store
 from reconciler.worker.change_stream import Begin, ChangeStream

@@ -1,36 +1,146 @@
-"""Reconciling one repository: named steps and one exit. Look, fetch, verify, plan and apply; the outcome is
-recorded once.
-
-When to do it is `loops`' business.
-"""
+"""Reconciling one repository: poll, fetch, verify, plan, apply, record."""
 
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from reconciler.applying import Applier
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead, RefKind
+from reconciler.git.remotes import verification
 from reconciler.git.remotes.following import Following
 from reconciler.git.remotes.proposals import Proposal, Proposing
+from reconciler.git.remotes.verification import AllowedSigners
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reconciling import jobs, recording, suspending, verdicts
-from reconciler.reconciling.lineage import LineageSearch
-from reconciler.reconciling.pacing import PollFailure, most_polls
-from reconciler.reconciling.recording import RunAttempt
-from reconciler.reconciling.runs import Run, RunOutcome, Trigger
-from reconciler.reconciling.suspending import SuspensionAsker
-from reconciler.reconciling.tallies import RunTally, SeenRuns
-from reconciler.reconciling.trusting import SignatureTrust
-from reconciler.reconciling.verdicts import RunFindings
-from reconciler.reconciling.watched import WatchedRepository
+from reconciler.reconcile import interventions, runs
+from reconciler.reconcile.apply import Applier
+from reconciler.reconcile.interventions import SuspensionAsker
+from reconciler.reconcile.runs import Run, RunAttempt, RunFindings, RunOutcome, RunTally, SeenRuns, Trigger
+from reconciler.reconcile.watched import PollFailure, WatchedRepository, most_polls
+from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Record, RepositoryRow, Store, SuspensionRow
-from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Neighbour, ReviewJob
+from reconciler.worker.messages import CommitJob, CommitPlanned, Context, LineageJob, Neighbour, ReviewJob
+
+# What the reader child is told of a repository and its settings, for a commit that is applied or only reviewed.
+
+
+def commit_job(
+    watched: WatchedRepository,
+    context: Context,
+    *,
+    commit: str,
+    branch: str,
+    run: str,
+    full: bool,
+    mirror: Path,
+    origin: str,
+    neighbours: tuple[Neighbour, ...],
+) -> CommitJob:
+    """The job that plans a commit of a repository. What `branch` and `origin` are, `CommitJob` says."""
+    return CommitJob(
+        context=context,
+        repository=watched.name,
+        mirror=str(mirror),
+        commit=commit,
+        branch=branch,
+        path=watched.path,
+        run=run,
+        full=full,
+        prune=watched.prune,
+        prune_min_count=watched.prune_min_count,
+        prune_max_percent=watched.prune_max_percent,
+        atomic=watched.atomic,
+        allowed_kinds=watched.allowed_kinds,
+        allowed_names=watched.allowed_names,
+        accept_invalid=watched.accept_invalid,
+        include=watched.include,
+        exclude=watched.exclude,
+        origin=origin,
+        neighbours=neighbours,
+    )
+
+
+# Finding in the background which commits changed what a repository brought: when there is something to find.
+#
+# What a run could not find in a moment, of a first read above all, is stored without lineage. The search goes on beside
+# the runs that follow; the reader child rests from it while anybody waits for something else. What is left to find is
+# asked of the store each time, so that it goes on after a restart.
 
 log = logging.getLogger(__name__)
+
+
+class LineageSearch:
+    """Of one repository. `is_due`: something may be left to find, of a former process for instance."""
+
+    def __init__(self, applier: Applier, *, repository: str, project: str) -> None:
+        self._applier = applier
+        self._repository = repository
+        self._project = project
+        self.is_due = True
+
+    async def explain(self, mirror: Path) -> None:
+        """Search until nothing more is found. After a fault it is due again. Raises nothing."""
+
+        def job(context: Context) -> LineageJob:
+            return LineageJob(context=context, repository=self._repository, mirror=str(mirror))
+
+        is_done = False
+        try:
+            while not is_done:
+                self.is_due = False  # what a run leaves to find from now on is due again
+                is_done = not (await self._applier.explain(job, project=self._project)).more
+        except errors.ReconcilerError as fault:
+            log.debug("%s: %s", self._repository, fault.message)
+        except Exception:
+            log.exception("The search for the lineage of %s met a fault of the program.", self._repository)
+            is_done = True  # it would meet it again; the next run that leaves something to find tries anew
+        finally:
+            self.is_due = self.is_due or not is_done
+
+
+# Whether a head may be applied by its signature, and what is remembered of that.
+
+
+class SignatureTrust:
+    """Of one repository. Without a file of signers, every head is trusted."""
+
+    def __init__(self, signers_file: Path | None, following: Following) -> None:
+        self._file = signers_file
+        self._following = following
+        self._asking = BoundedIO("the file of signers")
+        self._good: tuple[str, str, str] | None = None  # commit and tag, and the digest of the file that said so
+
+    async def has(self, head: RefHead) -> bool:
+        """Whether the head was found good by the file of signers as it is now. Raises GitFault unsigned, Transient."""
+        if self._file is None:
+            return True
+        allowed = await self._read(self._file)
+        return self._good == (head.commit, head.tag, allowed.digest)
+
+    async def check(self, head: RefHead) -> None:
+        """Return when a head that the mirror holds is signed by one of the signers; asked once.
+
+        Raises GitFault unsigned and mirror-corrupt, and Transient.
+        """
+        if self._file is None:
+            return
+        allowed = await self._read(self._file)
+        verdict = (head.commit, head.tag, allowed.digest)
+        if self._good != verdict:
+            await self._following.verify(head, allowed)
+            self._good = verdict
+
+    async def _read(self, path: Path) -> AllowedSigners:
+        return await self._asking.answer(partial(verification.read_signers, path))
+
+
+# Reconciling one repository: named steps and one exit. Look, fetch, verify, plan and apply; the outcome is
+# recorded once.
+#
+# When to do it is `loops`' business.
 
 SETTLED = frozenset({RepositoryState.READY, RepositoryState.PRUNE_HELD, RepositoryState.UNRELATED_ROOT})
 """States that only a plan gives: there, the same head, settings and schemas mean that there is nothing to do, unless
@@ -63,7 +173,7 @@ class Reconciler:
         self._store = store
         self._applier = applier
         self._fingerprint = fingerprint
-        self._reader = recording.HistoryReader(watched, fingerprint="", origin=origin)  # each look has a fingerprint
+        self._reader = runs.HistoryReader(watched, fingerprint="", origin=origin)  # each look has a fingerprint
         self._neighbours = neighbours
         self._clock = clock
         self._tally = tally  # of all repositories
@@ -136,7 +246,7 @@ class Reconciler:
         `plan` is an id, which stands where that of the run would.
         """
         remembered = self.remembered
-        judged = jobs.commit_job(
+        judged = commit_job(
             self.watched,
             context,
             commit=proposed.base,
@@ -158,8 +268,8 @@ class Reconciler:
 
     async def suspend(self, suspension: SuspensionRow, *, asker: SuspensionAsker) -> None:
         """Look no more from now on; stored together with the state. Raises StoreFault."""
-        row = suspending.begin_suspension(self.remembered, self.watched, suspension)
-        audit = suspending.suspension_event(suspension, project=row.project, action="suspended", asker=asker)
+        row = interventions.begin_suspension(self.remembered, self.watched, suspension)
+        audit = interventions.suspension_event(suspension, project=row.project, action="suspended", asker=asker)
         await self._applier.note(Record(repository=row, suspension=suspension, audit=(audit,)))
         self.remembered, self.suspension, self.unwritten = row, suspension, None
 
@@ -167,8 +277,8 @@ class Reconciler:
         """Look again, and read everything at the next look. Nothing happens without a suspension. Raises StoreFault."""
         if self.suspension is None:
             return
-        row = suspending.end_suspension(self.remembered, at=asker.at)
-        audit = suspending.suspension_event(
+        row = interventions.end_suspension(self.remembered, at=asker.at)
+        audit = interventions.suspension_event(
             self.suspension, project=self.watched.project, action="resumed", asker=asker
         )
         await self._applier.note(Record(repository=row, resume=self.watched.name, audit=(audit,)))
@@ -196,22 +306,22 @@ class Reconciler:
     def why_suspended(self) -> str | None:
         """Why no look is made; None when looks are made."""
         if self.suspension is not None:
-            return suspending.suspension_message(self.suspension)
-        return suspending.SETTING if self.watched.suspended else None
+            return interventions.suspension_message(self.suspension)
+        return interventions.SETTING if self.watched.suspended else None
 
     @property
     def suspension_is_over(self) -> bool:
         """Whether a suspension is there whose time has passed: the next run ends it."""
-        return self.suspension is not None and suspending.is_suspension_over(self.suspension, self._clock())
+        return self.suspension is not None and interventions.is_suspension_over(self.suspension, self._clock())
 
     @property
     def suspension_left(self) -> float:
         """Seconds until a suspension is over; infinity when that is nothing to wait for."""
-        return suspending.seconds_left(self.suspension, self._clock())
+        return interventions.seconds_left(self.suspension, self._clock())
 
     async def _steps(self, attempt: RunAttempt) -> None:
         if self.suspension_is_over:
-            await self.resume(asker=SuspensionAsker(suspending.SYSTEM, rfc3339(attempt.started), run=attempt.run.id))
+            await self.resume(asker=SuspensionAsker(interventions.SYSTEM, rfc3339(attempt.started), run=attempt.run.id))
             attempt.full = True
             if attempt.run.trigger in (Trigger.POLL, Trigger.WATCH):
                 attempt.run.trigger = Trigger.RESUME  # the time was over between the wait and this look
@@ -293,7 +403,7 @@ class Reconciler:
         def job(context: Context) -> CommitJob:
             # A secret may have come or gone since the look began: what is recorded is what the plan was told.
             self._judge_by(attempt, context.secrets)
-            return jobs.commit_job(
+            return commit_job(
                 self.watched,
                 context,
                 commit=head.commit,
@@ -322,19 +432,17 @@ class Reconciler:
         return trigger in (Trigger.REQUEST, Trigger.STORE) or may_have_missed or self._met is not None
 
     def _came_to_nothing(self, attempt: RunAttempt) -> bool:
-        return recording.came_to_nothing(attempt, self.remembered, fingerprint=self._reader.fingerprint)
+        return runs.came_to_nothing(attempt, self.remembered, fingerprint=self._reader.fingerprint)
 
     def _record(self, attempt: RunAttempt, *, whole: CommitPlanned | None = None) -> Record:
         forget = whole is not None and whole.full and not whole.refused
-        return recording.run_record(
-            attempt, self.remembered, reader=self._reader, finished=self._clock(), forget=forget
-        )
+        return runs.run_record(attempt, self.remembered, reader=self._reader, finished=self._clock(), forget=forget)
 
     # The one exit
 
     async def _exit(self, attempt: RunAttempt) -> None:
         row = self._row(attempt)
-        is_new = recording.tells_something_new(attempt, row, self.remembered)
+        is_new = runs.tells_something_new(attempt, row, self.remembered)
         is_due = not attempt.recorded and (attempt.is_asked_for or is_new)
         if is_due:
             await self._record_alone(attempt)
@@ -353,7 +461,7 @@ class Reconciler:
                 self._branch = _branch_of(attempt.head)
 
     def _row(self, attempt: RunAttempt) -> RepositoryRow:
-        return recording.repository_row(attempt, self.remembered, reader=self._reader)
+        return runs.repository_row(attempt, self.remembered, reader=self._reader)
 
     async def _record_alone(self, attempt: RunAttempt) -> None:
         try:
@@ -369,7 +477,7 @@ class Reconciler:
         if findings.planned is not None:
             self.tallied.planned = findings.planned.kinds
         if attempt.recorded and attempt.is_run:
-            outcome = verdicts.judge_run(findings, self.remembered).outcome
+            outcome = runs.judge_run(findings, self.remembered).outcome
             self._tally.note(outcome, seconds=(now - attempt.started).total_seconds())
 
     def _log(self, attempt: RunAttempt) -> None:
@@ -381,10 +489,10 @@ class Reconciler:
             log.log(level, "%s: %s", self.watched.name, findings.fault.message, extra={"fields": fields})
             return
         counts = findings.planned.counts if findings.planned else {}
-        verdict = verdicts.judge_run(findings, self.remembered)
+        verdict = runs.judge_run(findings, self.remembered)
         is_fine = verdict.outcome is RunOutcome.SUCCEEDED or findings.suspended is not None
         level = logging.INFO if is_fine else logging.WARNING
-        told = verdicts.run_sentence(self.watched.name, attempt.run.commit or "", counts, verdict)
+        told = runs.run_sentence(self.watched.name, attempt.run.commit or "", counts, verdict)
         log.log(level, "%s", told, extra={"fields": fields | {"counts": counts}})
 
 

@@ -1,6 +1,7 @@
-"""All watched repositories: started, reloaded and stopped together, and shown to whoever asks."""
+"""All watched repositories: started, reloaded, stopped and shown."""
 
 import asyncio
+import dataclasses
 import json
 import logging
 import os
@@ -11,7 +12,9 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from reconciler.applying import AppliedChange, Applier
+import msgspec
+
+from reconciler.git.faults import RepositoryState
 from reconciler.git.remotes import concurrency
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.watching import Watcher
@@ -19,16 +22,116 @@ from reconciler.model import ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.principals import Actor
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reconciling import approving, runs, showing, suspending, telling, watched
-from reconciler.reconciling.approving import Approval
-from reconciler.reconciling.loops import Loop
-from reconciler.reconciling.reconciler import Reconciler
-from reconciler.reconciling.runs import Run, Trigger
-from reconciler.reconciling.suspending import SuspensionAsker
-from reconciler.reconciling.tallies import RunTally
-from reconciler.reconciling.watched import WatchedRepository
-from reconciler.store.contract import AuditRow, AuditWanted, Store, StoreFault, SuspensionRow
+from reconciler.reconcile import interventions, runs, watched
+from reconciler.reconcile.apply import AppliedChange, Applier
+from reconciler.reconcile.interventions import Approval, SuspensionAsker
+from reconciler.reconcile.loop import Loop
+from reconciler.reconcile.reconciler import Reconciler
+from reconciler.reconcile.runs import Run, RunTally, Trigger
+from reconciler.reconcile.watched import WatchedRepository
+from reconciler.store.contract import AuditRow, AuditWanted, RepositoryRow, Store, StoreFault, SuspensionRow
 from reconciler.worker.messages import Neighbour
+
+# A watched repository as people and programs see it.
+#
+# What was stored is read from the store: whoever saw a run's end there sees what it did to its repository, too. What
+# the last look told and could not be written, since the disk is full for instance, comes from memory.
+
+HELD_SHOWN = 100  # resources whose deletion is held
+
+
+async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
+    """The repository as a JSON object. Raises StoreFault."""
+    one = reconciler.watched
+    remembered = await store.remembered(one.name, held=HELD_SHOWN)
+    row = remembered.row
+    told = reconciler.unwritten or row
+    drift = None if remembered.suspension is None else await store.drift(one.name, project=one.project)
+    return msgspec.json.encode(
+        {
+            "name": one.name,
+            "project": one.project,
+            "url": one.url,
+            "branch": one.branch,
+            "follows": {"kind": one.follows.kind, "name": one.follows.name},
+            "path": one.path,
+            "state": RepositoryState.NEVER_READ if told is None else told.state,
+            "message": None if told is None else told.message,
+            "since": None if told is None else told.since,
+            "commit": None if row is None else row.commit,
+            "head": reconciler.seen or (None if row is None else row.head),
+            "lastRun": remembered.last_run,
+            "suspension": interventions.shown_suspension(remembered.suspension),
+            "drift": drift,
+            "held": interventions.shown_approval(row, remembered.held),
+        }
+    )
+
+
+# What the settings change of the watched repositories, as events of the audit. Pure.
+
+SETTINGS = "settings"  # who does it
+CREATED, CONFIGURED, DELETED = "created", "configured", "deleted"
+ORIGIN = "where its commits come from"
+NAMES = {  # of settings, where they are others than ours
+    "full_interval": "fullInterval",
+    "prune": "prune.enabled",
+    "prune_min_count": "prune.minCount",
+    "prune_max_percent": "prune.maxPercent",
+    "suspended": "suspend",
+    "allowed_kinds": "allow.kinds",
+    "allowed_names": "allow.names",
+    "accept_invalid": "acceptInvalid",
+    "signers_file": "verify.signersFile",
+    "hook_secret_file": "hook.secretFile",
+}
+
+
+def watching_events(
+    now: WatchedRepository, *, before: WatchedRepository | None, remembered: RepositoryRow | None, at: str
+) -> AuditRow | None:
+    """That a repository is watched, or otherwise than `before` in this process; None when nobody would notice.
+
+    Of an earlier process it is remembered where commits came from, and nothing else.
+    """
+    if before is not None:
+        changed = [field.name for field in dataclasses.fields(now) if _differs(field.name, before, now)]
+        return _event(CONFIGURED, now.name, now.project, at, sorted(NAMES.get(name, name) for name in changed))
+    if remembered is None:
+        return _event(CREATED, now.name, now.project, at)
+    if remembered.origin in (None, watched.watched_origin(now)):
+        return None
+    return _event(CONFIGURED, now.name, now.project, at, [ORIGIN])
+
+
+def released_events(remembered: RepositoryRow, *, to: str | None, at: str) -> AuditRow:
+    """That a repository is watched no more, or that it fills another project now: what it owned is the API's."""
+    if to is None:
+        return _event(DELETED, remembered.name, remembered.project, at)
+    return _event(CONFIGURED, remembered.name, remembered.project, at, ["project"])
+
+
+def _differs(name: str, one: WatchedRepository, other: WatchedRepository) -> bool:
+    return bool(getattr(one, name) != getattr(other, name))
+
+
+def _event(action: str, name: str, project: str, at: str, changed: list[str] | None = None) -> AuditRow:
+    return AuditRow(
+        at=at,
+        project=project,
+        actor=SETTINGS,
+        action=action,
+        kind="Repository",
+        name=name,
+        version_before=None,
+        version_after=None,
+        run=None,
+        request=None,
+        detail=None if changed is None else json.dumps({"changed": changed}),
+    )
+
+
+# All watched repositories: started, reloaded and stopped together, and shown to whoever asks.
 
 log = logging.getLogger(__name__)
 
@@ -102,12 +205,12 @@ class Repositories:
         """Every repository of these projects, of all when None, as a JSON object, sorted by name. Raises StoreFault."""
         loops = [self._loops[name] for name in sorted(self._loops)]
         loops = [loop for loop in loops if projects is None or loop.reconciler.watched.project in projects]
-        return [await showing.shown_repository(loop.reconciler, self._environment.store) for loop in loops]
+        return [await shown_repository(loop.reconciler, self._environment.store) for loop in loops]
 
     async def one(self, name: str) -> bytes | None:
         """One repository as a JSON object, or None. Raises StoreFault."""
         loop = self._loops.get(name)
-        return None if loop is None else await showing.shown_repository(loop.reconciler, self._environment.store)
+        return None if loop is None else await shown_repository(loop.reconciler, self._environment.store)
 
     @property
     def tally(self) -> RunTally:
@@ -139,7 +242,7 @@ class Repositories:
         if loop is None:
             return None
         if loop.reconciler.why_suspended is not None:
-            raise suspending.no_run(name, loop.reconciler.why_suspended)
+            raise interventions.no_run(name, loop.reconciler.why_suspended)
         return loop.ask(Trigger.REQUEST, actor=actor.name).id
 
     def hook_secret_file(self, name: str) -> Path | None:
@@ -174,7 +277,7 @@ class Repositories:
             suspension = SuspensionRow(name, reason=reason, actor=actor.name, since=since, until=end)
             await self._replace(loop, loop.reconciler.suspend(suspension, asker=asker))
             log.info("%s is suspended by %s: %s", name, actor.name, reason)
-            return await showing.shown_repository(self._loops[name].reconciler, self._environment.store)
+            return await shown_repository(self._loops[name].reconciler, self._environment.store)
 
     async def resume(self, name: str, *, actor: Actor, request: str) -> str | None:
         """Look at a repository again; the id of the run that reads it whole, or None for an unknown one.
@@ -188,7 +291,7 @@ class Repositories:
             if loop is None:
                 return None
             if loop.reconciler.watched.suspended:
-                raise suspending.suspended_by_setting(name)
+                raise interventions.suspended_by_setting(name)
             if loop.reconciler.suspension is not None:
                 await self._replace(loop, loop.reconciler.resume(asker=asker))
                 log.info("%s is resumed by %s.", name, actor.name)
@@ -220,8 +323,8 @@ class Repositories:
             if loop is None:
                 return None
             if loop.reconciler.why_suspended is not None:
-                raise suspending.no_run(name, loop.reconciler.why_suspended)
-            await approving.approve(approval, store=environment.store, applier=environment.applier)
+                raise interventions.no_run(name, loop.reconciler.why_suspended)
+            await interventions.approve(approval, store=environment.store, applier=environment.applier)
             log.info("What %s holds at %s is approved by %s.", name, commit, actor.name)
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
 
@@ -305,7 +408,7 @@ class Repositories:
         for name, loop in fresh.items():
             before = leaving[name].reconciler.watched if name in leaving else None
             reconciler = loop.reconciler
-            event = telling.watching_events(reconciler.watched, before=before, remembered=reconciler.remembered, at=at)
+            event = watching_events(reconciler.watched, before=before, remembered=reconciler.remembered, at=at)
             events += [] if event is None else [event]
         try:
             events = [event for event in events if not await self._is_told(event)]
@@ -319,12 +422,12 @@ class Repositories:
         """Whether an earlier process told that it is watched, which never looked at it with success. Raises
         StoreFault.
         """
-        if event.action != telling.CREATED:
+        if event.action != CREATED:
             return False
         wanted = AuditWanted(frozenset({event.project}), kind=event.kind, name=event.name, actor=event.actor)
         async with aclosing(self._environment.store.event_pages(wanted, limit=1, documents=False)) as pages:
             async for page in pages:
-                return bool(json.loads(page[0])["action"] != telling.DELETED)
+                return bool(json.loads(page[0])["action"] != DELETED)
         return False
 
     async def _release(self, projects: Mapping[str, str]) -> None:
@@ -337,4 +440,4 @@ class Repositories:
                 what = f"{name} is watched no more" if name not in projects else f"{name} fills another project now"
                 log.info("%s; what it applied to %s belongs to the API.", what, remembered.project)
                 at = rfc3339(self._environment.clock())
-                await applier.release(name, audit=telling.released_events(remembered, to=projects.get(name), at=at))
+                await applier.release(name, audit=released_events(remembered, to=projects.get(name), at=at))
