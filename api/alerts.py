@@ -11,7 +11,7 @@ from starlette.responses import Response
 from api import errors, objects, queries
 from api.answers import Json
 from api.calls import Call
-from reconciler.notifying.outbox import TriedAlert
+from reconciler.notifications.outbox import TriedAlert
 
 
 async def send_test_alert(call: Call) -> Response:

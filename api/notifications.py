@@ -14,9 +14,9 @@ from api.answers import Json
 from api.calls import Call
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import LOCAL, Permission
+from reconciler.notifications.board import Sees
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import Cause, NotificationScope, UserStatus
-from reconciler.notifying.board import Sees
 
 MANAGE_KEYS = Permission.MANAGE_KEYS
 LIST_PARAMETERS = frozenset({"limit", "after"})

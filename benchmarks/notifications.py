@@ -25,12 +25,12 @@ from benchmarks.figures import Figure
 from reconciler.daemon.daemon import YOUNG_OBJECTS
 from reconciler.model import clock
 from reconciler.model.notification_types import NotificationType
+from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifying.board import Board
-from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.targets import AlertTarget
+from reconciler.notifications.targets import AlertTarget
 from reconciler.store.operations import SqliteOperations
 
 PATH = "/v1/api/notifications"

@@ -1,6 +1,6 @@
 """The page that notifications lead to: what each type means and what to do.
 
-Belongs here: showing it. Does not: the sentences (`reconciler.notifications.explaining`).
+Belongs here: showing it. Does not: the sentences (`reconciler.notifications.texts`).
 
 It tells nothing of this installation, so that nobody need sign in for it.
 """
@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from api.calls import Call
 from api.pages import rendering
-from reconciler.notifications.explaining import EXPLAINED
+from reconciler.notifications.texts import EXPLAINED
 
 _CODE = re.compile(r"`([^`]*)`")
 

@@ -16,13 +16,14 @@ from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.manager import Manager
 from reconciler.model import clock
+from reconciler.notifications import certificates
+from reconciler.notifications import observers as notifications_observers
+from reconciler.notifications.board import Board
+from reconciler.notifications.ledger import AlertFilter
+from reconciler.notifications.observers import ObserverLoop
+from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.telling import AlertFilter
-from reconciler.notifying import certificates, configurations, delivery, disks, keys, repositories, store
-from reconciler.notifying.board import Board
-from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.targets import AlertTarget
-from reconciler.notifying.watching import ObserverLoop
+from reconciler.notifications.targets import AlertTarget
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.repositories import Repositories
 from reconciler.settings.models import Alert, Settings
@@ -42,7 +43,7 @@ class Notifying:
     settings: Settings
     listeners: Sequence[socket.socket]
     certificates: certificates.CertificateObserver
-    damage: store.DamageObserver
+    damage: notifications_observers.DamageObserver
 
     def reloaded(self, settings: Settings) -> None:
         """Look at once at what these settings may have mended."""
@@ -83,31 +84,31 @@ async def build_notifying(
     retention = timedelta(seconds=settings.notifications.retention)
     board = Board(operations, clock=clock.now, place=place, retention=retention, outbox=outbox)
     await board.load()
-    changes = configurations.ConfigurationObserver(store_, monotonic=time.monotonic)
+    changes = notifications_observers.ConfigurationObserver(store_, monotonic=time.monotonic)
     applier.listen(changes.heard)
     own = certificates.OwnCertificates(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
     secrets = delivery_secrets.configured_sources(settings, environment=environment)
     ends = certificates.CertificateObserver(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
-    damage = store.DamageObserver(store_)
+    damage = notifications_observers.DamageObserver(store_)
     observers = (
-        repositories.RepositoryObserver(repositories_, store_),
+        notifications_observers.RepositoryObserver(repositories_, store_),
         changes,
-        delivery.DeliveryObserver(manager, clock=clock.now),
+        notifications_observers.DeliveryObserver(manager, clock=clock.now),
         _disks(settings),
         ends,
-        keys.KeyObserver(lambda: accounts.directory, clock=clock.now),
-        store.StoreObserver(store_, unwritten=lambda: board.unwritten, clock=clock.now),
+        notifications_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
+        notifications_observers.StoreObserver(store_, unwritten=lambda: board.unwritten, clock=clock.now),
         damage,
     )
     watch = ObserverLoop(board, observers, every=settings.notifications.interval)
     return Notifying(board, watch, outbox, settings, listeners, ends, damage)
 
 
-def _disks(settings: Settings) -> disks.DiskObserver:
+def _disks(settings: Settings) -> notifications_observers.DiskObserver:
     """Of all that is kept: any folder of it may be a disk of its own."""
     queues = settings.state_dir / delivering.QUEUES
     folders = (settings.state_dir, settings.store.path.parent, settings.state_dir / leftovers.MIRRORS, queues)
-    return disks.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
+    return notifications_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
 
 
 async def _outbox(settings: Settings, operations: Operations, place: NotificationPlace) -> Outbox | None:

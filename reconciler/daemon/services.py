@@ -18,8 +18,8 @@ from reconciler.git.hooks import HookMemory
 from reconciler.metrics.sources import Measured
 from reconciler.model.clock import Clock
 from reconciler.model.principals import Actor, Principal
-from reconciler.notifying.board import Board
-from reconciler.notifying.outbox import Outbox
+from reconciler.notifications.board import Board
+from reconciler.notifications.outbox import Outbox
 from reconciler.reconcile.apply import Applier
 from reconciler.reviewing.asking import Reviewing
 from reconciler.store.contract import Store

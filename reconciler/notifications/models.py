@@ -1,20 +1,18 @@
-"""A notification: one cause that a person should know of, from when it began until it is forgotten.
+"""Notifications as values, and long work in slices."""
 
-Belongs here: the values. Does not: types and severities (`reconciler.model.notification_types`), what becomes of notifications when the
-service looks again (`ledger`), their sentences (`texts`), how the API shows them (`rendering`), where they are kept
-(`reconciler.notifying`).
-"""
-
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from reconciler.model.notification_types import NotificationType, Severity
+
+# A notification: one cause that a person should know of, from when it began until it is forgotten.
 
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
 """What the sentences of a notification are made of, by name; `texts` says which a type has. Never a secret, and
@@ -135,3 +133,18 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     def state(self) -> NotificationState:
         """Whether the cause is there now."""
         return NotificationState.OPEN if self.resolved is None else NotificationState.RESOLVED
+
+
+# Long work in slices: between two of them everything else on the loop has its turn.
+
+SLICE = 20  # that are judged, written, rendered or told late at a stretch: each takes some 50 microseconds
+QUICK = 200  # that are only looked at or counted: each takes some 5 microseconds
+
+T = TypeVar("T")
+
+
+async def in_slices(values: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
+    """So many that the loop is held for about a millisecond, again and again."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+        await asyncio.sleep(0)

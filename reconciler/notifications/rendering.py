@@ -1,14 +1,11 @@
-"""A notification as the API shows it (interface, Notification resource). Pure.
+"""Notifications and alerts as JSON."""
 
-Belongs here: that shape. Every member of the interface's table is there, save texts, maps and arrays that are empty.
-Does not: the sentences (`texts`), who sees which.
-
-What one person did with it is the last part, so that the rest is made once for all who did not dismiss it, and once
-for all who did.
-"""
-
+import base64
+import binascii
 import hashlib
-from datetime import UTC
+import hmac
+import re
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +13,12 @@ import msgspec
 from reconciler.model.clock import rfc3339
 from reconciler.model.notification_types import NotificationType
 from reconciler.notifications import texts
-from reconciler.notifications.models import Notification, NotificationScope, UserStatus
+from reconciler.notifications.models import Notification, NotificationScope, NotificationState, UserStatus
+
+# A notification as the API shows it (interface, Notification resource). Pure.
+#
+# What one person did with it is the last part, so that the rest is made once for all who did not dismiss it, and once
+# for all who did.
 
 API_VERSION = "service/v1"
 KIND = "Notification"
@@ -100,3 +102,178 @@ def _spec(one: Notification, place: NotificationPlace, *, is_hidden: bool) -> di
         "recommendationId": one.cause.type.value.lower(),
     }
     return {**{name: value for name, value in spec.items() if value}, "hidden": is_hidden}
+
+
+# An alert: what goes out about a change of state, and how it is signed. Pure.
+#
+# The body is made once and kept: what is signed are the bytes that are sent, at every attempt. It is signed by Standard
+# Webhooks 1.0.0, for which there are libraries: HMAC-SHA256 over `<webhook-id>.<webhook-timestamp>.<body>`, in base64
+# behind `v1,`. The time is that of the attempt, so that a receiver may refuse what is old, and the id that of the
+# alert, so that it may drop what came before.
+
+CONTENT_TYPE = "application/json"
+STANDARD_PREFIX = b"whsec_"
+EVENTS = {NotificationState.OPEN: "opened", NotificationState.RESOLVED: "resolved"}
+TEST = "test"  # the event of one that only tries
+
+_MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # what chats read orders, links and mentions from
+_UNSEEN = "\u200b"  # a space of no width: what is cut in two by it is text
+_CUT = re.compile(
+    r"""
+    @(?=\w)  # somebody's name, or everybody
+    | :(?=//)  # a URL of any scheme
+    | (?<![^\W_])(?:www|ftp|mailto|tel)(?=[.:])  # what is made a link without one
+    | (?<=\w)\.(?=[^\W\d_][\w-]+/)  # a domain with a path
+    | \](?=\s*[(\[:])  # a link or a picture in Markdown, or where its URL stands
+    | `(?=``)  # a block of code, which would swallow our own link
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+class AlertContent(NamedTuple):
+    """What is the same in the alerts to all targets."""
+
+    text: str
+    event: str
+    notification: bytes  # as JSON
+
+
+def alert_content(one: Notification, state: NotificationState, place: NotificationPlace) -> AlertContent:
+    """What an alert says of a notification that is in this state."""
+    notification = render_whole(render_notification(one, place, is_hidden=False), UserStatus.UNREAD)
+    return AlertContent(alert_text(one, state, place), EVENTS[state], notification)
+
+
+def alert_body(said: AlertContent, *, identifier: str, at: datetime) -> bytes:
+    """The alert as JSON. `text` is for chats, all else for programs."""
+    whole = {
+        "text": said.text,
+        "id": identifier,
+        "event": said.event,
+        "at": rfc3339(at),
+        "notification": msgspec.Raw(said.notification),
+    }
+    return _encoder.encode(whole)
+
+
+class _Metadata(msgspec.Struct):
+    id: str
+
+
+class _About(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Kept(msgspec.Struct):
+    event: str
+    notification: _About
+
+
+_decoder = msgspec.json.Decoder(_Kept)
+
+
+def alert_about(sent: bytes) -> tuple[str, bool]:
+    """Of a body that was made here: the id of the notification that it is about, and whether that began; of one that
+    another version made and that cannot be read, an id that is empty.
+    """
+    try:
+        kept = _decoder.decode(sent)
+    except msgspec.MsgspecError:
+        return "", False
+    return kept.notification.metadata.id, kept.event == EVENTS[NotificationState.OPEN]
+
+
+def trial_alert(*, target: str, identifier: str, at: datetime, place: NotificationPlace) -> bytes:
+    """An alert that only tries whether alerts arrive: about nothing, so that it holds no notification."""
+    said = f"This is a test: alerts of {_quoted(place.organization)} to {_quoted(target)} arrive here."
+    return _encoder.encode({"text": said, "id": identifier, "event": TEST, "at": rfc3339(at)})
+
+
+def alert_text(one: Notification, state: NotificationState, place: NotificationPlace) -> str:
+    """What people read in a chat: nothing in it calls anybody, and no URL in it but that of our own page is one."""
+    said = texts.text_of(one)
+    where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
+    head = f"[{one.severity}] {said.title} ({where})" if state is NotificationState.OPEN else f"{said.title} ({where})"
+    return f"{_quoted(head)}\n{_quoted(said.message)}\n{type_link(one.cause.type, place)}"
+
+
+def alert_headers(sent: bytes, *, identifier: str, seconds: int, secret: bytes | None) -> tuple[tuple[str, str], ...]:
+    """The headers of an attempt at a time in Unix seconds; no signature without a secret."""
+    named = (
+        ("Content-Type", CONTENT_TYPE),
+        ("webhook-id", identifier),
+        ("webhook-timestamp", str(seconds)),
+    )
+    if secret is None:
+        return named
+    return (*named, ("webhook-signature", alert_signature(sent, identifier=identifier, seconds=seconds, secret=secret)))
+
+
+def alert_signature(sent: bytes, *, identifier: str, seconds: int, secret: bytes) -> str:
+    """`v1,` and base64. The key is what stands behind `whsec_` in base64, else the secret as it is."""
+    signed = b"%b.%d.%b" % (identifier.encode(), seconds, sent)
+    digest = hmac.new(_key(secret), signed, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+def _key(secret: bytes) -> bytes:
+    if secret.startswith(STANDARD_PREFIX):
+        try:
+            return base64.b64decode(secret.removeprefix(STANDARD_PREFIX), validate=True) or secret
+        except binascii.Error:
+            return secret
+    return secret
+
+
+def _quoted(said: str) -> str:
+    """With nothing in it that a chat makes a link, a mention or a block of, but for a bare domain."""
+    quoted = "".join(_MARKUP.get(character, character) for character in said)
+    return _CUT.sub(lambda found: f"{found[0]}{_UNSEEN}", quoted)
+
+
+# Notifications as JSON, made once for each status that somebody gave them and kept until they change.
+
+
+class RenderedNotifications:
+    """What is kept here is of notifications as they are now; whoever changes one says so."""
+
+    def __init__(self, place: NotificationPlace) -> None:
+        self._place = place
+        self._made: dict[UserStatus, dict[str, bytes]] = {status: {} for status in UserStatus}  # by id
+        self._wanted: dict[tuple[str, UserStatus], None] = {}
+
+    def want(self, identifier: str, status: UserStatus = UserStatus.UNREAD) -> None:
+        """Have a notification made before it is asked for."""
+        if identifier not in self._made[status]:
+            self._wanted[identifier, status] = None
+
+    def wanted(self) -> list[tuple[str, UserStatus]]:
+        """What is to be made; from now on it is no longer wanted."""
+        wanted, self._wanted = [*self._wanted], {}
+        return wanted
+
+    def changed(self, identifier: str) -> None:
+        """A notification is another one now: it is made anew for all statuses for which it was."""
+        self._wanted[identifier, UserStatus.UNREAD] = None
+        for status, made in self._made.items():
+            if made.pop(identifier, None) is not None:
+                self._wanted[identifier, status] = None
+
+    def forget(self, identifier: str) -> None:
+        """There is no such notification any more."""
+        for status, made in self._made.items():
+            made.pop(identifier, None)
+            self._wanted.pop((identifier, status), None)
+
+    def of(self, one: Notification, status: UserStatus, *, is_kept: bool = True) -> bytes:
+        """A notification as somebody sees it who gave it that status. What a list shows that began a moment ago may be
+        kept no longer as it was then (`is_kept`), and then is made for it alone.
+        """
+        made = self._made[status].get(one.id) if is_kept else None
+        if made is None:
+            is_hidden = status is UserStatus.DISMISSED
+            made = render_whole(render_notification(one, self._place, is_hidden=is_hidden), status)
+            if is_kept:
+                self._made[status][one.id] = made
+        return made

@@ -36,7 +36,7 @@ class SessionRow(NamedTuple):
 
 
 class NotificationRow(NamedTuple):
-    """A notification that is kept; `body` is JSON, which `reconciler.notifying.keeping` reads and writes."""
+    """A notification that is kept; `body` is JSON, which `reconciler.notifications.storage` reads and writes."""
 
     id: str
     body: bytes

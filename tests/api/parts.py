@@ -24,8 +24,8 @@ from reconciler.git.remotes.shared import RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.model import principals
 from reconciler.model.secret_references import AvailableSecrets
+from reconciler.notifications.board import Board
 from reconciler.notifications.rendering import NotificationPlace as Shown
-from reconciler.notifying.board import Board
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
 from reconciler.reconcile.watched import WatchedRepository

@@ -17,8 +17,8 @@ from api.judging import AccessRule, PermissionPlace
 from api.pages import routes
 from reconciler.model.directory import Amendment, Audited
 from reconciler.model.notification_types import NotificationType
+from reconciler.notifications.board import Board
 from reconciler.notifications.models import Cause, Domain, Finding, Look
-from reconciler.notifying.board import Board
 from reconciler.reviewing import questions
 from tests.access import arrivals, directories
 from tests.api import callers, parts

@@ -3,7 +3,7 @@
 from reconciler.metrics import notifications
 from reconciler.metrics.families import Sample
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifying.outbox import AlertTally
+from reconciler.notifications.outbox import AlertTally
 
 
 def test_each_pair_that_is_there_is_one_series() -> None:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.board import NotificationIndex
 from reconciler.notifications.ledger import LedgerChanges, LedgerRoom, met, missed
 from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification
-from reconciler.notifying.kept import NotificationIndex
 
 START = datetime(2026, 11, 22, 2, 0, 0, tzinfo=UTC)
 CAUSE = Cause(NotificationType.REPOSITORY_UNREACHABLE, "telemetry", "default")

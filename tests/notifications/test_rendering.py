@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications import alerts, rendering, texts
-from reconciler.notifications.explaining import EXPLAINED
+from reconciler.notifications import rendering, texts
 from reconciler.notifications.models import Cause, Domain, Facts, Notification, NotificationState, UserStatus
 from reconciler.notifications.rendering import NotificationPlace
+from reconciler.notifications.texts import EXPLAINED
 from tests.frame import pages
 from tests.notifications.observing import CAUSE, START, at
 
@@ -270,7 +270,7 @@ def test_whatever_a_fact_holds_the_sentence_is_bounded_and_shows_it(text: str, t
 
 def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
     hostile = {"state": "unreachable", "message": "<!channel> <https://evil.example|here> @all [x](y) & so on"}
-    text = alerts.alert_text(one(facts=hostile), NotificationState.OPEN, PLACE)
+    text = rendering.alert_text(one(facts=hostile), NotificationState.OPEN, PLACE)
     head, message, link = text.split("\n")
     assert head == "[error] The repository telemetry cannot be read (acme)"
     assert message.startswith(
@@ -280,7 +280,7 @@ def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
 
 
 def test_an_alert_says_that_it_concerns_the_organization_which_may_be_named_as_a_project_is() -> None:
-    text = alerts.alert_text(
+    text = rendering.alert_text(
         one(NotificationType.STORE_DEGRADED, cause=Cause(NotificationType.STORE_DEGRADED)),
         NotificationState.OPEN,
         PLACE,
@@ -312,14 +312,14 @@ def test_an_alert_says_that_it_concerns_the_organization_which_may_be_named_as_a
 )
 def test_what_somebody_wrote_about_a_type_is_text_in_a_chat(written: str, cut: str) -> None:
     facts = {"users": 1, "names": ("a",), "instead": written}
-    text = alerts.alert_text(one(NotificationType.RESOURCE_DEPRECATED, facts=facts), NotificationState.OPEN, PLACE)
+    text = rendering.alert_text(one(NotificationType.RESOURCE_DEPRECATED, facts=facts), NotificationState.OPEN, PLACE)
     shown = text.split("\n")[1].replace("\u200b", "|")
     assert shown.partition("may go one day. ")[2].removesuffix(".") == cut[:1].upper() + cut[1:]
 
 
 def test_an_alert_holds_the_notification_and_says_what_became_of_it() -> None:
-    body = alerts.alert_body(
-        alerts.alert_content(one(), NotificationState.OPEN, PLACE), identifier="A1", at=at(seconds=1)
+    body = rendering.alert_body(
+        rendering.alert_content(one(), NotificationState.OPEN, PLACE), identifier="A1", at=at(seconds=1)
     )
     found = json.loads(body)
     assert found["notification"] == shown(one())
@@ -329,7 +329,7 @@ def test_an_alert_holds_the_notification_and_says_what_became_of_it() -> None:
 
 def test_a_signature_is_the_one_of_the_standard() -> None:
     # The example of the specification of Standard Webhooks, whose secret is public.
-    signed = alerts.alert_signature(
+    signed = rendering.alert_signature(
         b'{"test": 2432232314}',
         identifier="msg_p5jXN8AQM9LWM0D4loKWxJek",
         seconds=1614265330,
@@ -339,5 +339,5 @@ def test_a_signature_is_the_one_of_the_standard() -> None:
 
 
 def test_without_a_secret_nothing_is_signed() -> None:
-    named = dict(alerts.alert_headers(b"{}", identifier="A1", seconds=7, secret=None))
+    named = dict(rendering.alert_headers(b"{}", identifier="A1", seconds=7, secret=None))
     assert named == {"Content-Type": "application/json", "webhook-id": "A1", "webhook-timestamp": "7"}

@@ -6,18 +6,18 @@ from datetime import datetime
 import pytest
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications import telling
+from reconciler.notifications import ledger
+from reconciler.notifications.ledger import AlertFilter
 from reconciler.notifications.models import Cause, Notification, NotificationState
-from reconciler.notifications.telling import AlertFilter
 from tests.notifications.observing import CAUSE, FOUND, START, Book, at
 
 
 def told_of(book: Book, now: datetime, *to: str) -> NotificationState | None:
     """Tell of the only notification if that is due; what was told."""
     one = book.only
-    state = telling.due(one, now=now)
+    state = ledger.due(one, now=now)
     if state is not None:
-        book.kept[one.id] = telling.told(one, state, to)
+        book.kept[one.id] = ledger.told(one, state, to)
     return state
 
 
@@ -79,17 +79,17 @@ def test_the_end_is_told_to_whoever_heard_of_the_beginning_whatever_they_want_by
     book, all_, critical = Book(), AlertFilter(), AlertFilter(severities={Severity.CRITICAL})
     book.look(FOUND, now=START)
     told_of(book, START, "0", "2")
-    book.kept[book.only.id] = telling.untold(book.only, {"2"})
-    assert [telling.wants_anew(name, all_, book.only) for name in "012"] == [False, True, True]
-    assert [telling.wants_anew(name, critical, book.only) for name in "012"] == [False, False, False]
+    book.kept[book.only.id] = ledger.untold(book.only, {"2"})
+    assert [ledger.wants_anew(name, all_, book.only) for name in "012"] == [False, True, True]
+    assert [ledger.wants_anew(name, critical, book.only) for name in "012"] == [False, False, False]
     book.look(now=at(seconds=10))
     assert hear(book.only, NotificationState.RESOLVED, critical, all_, all_) == [True, False, False]
-    assert [telling.wants_anew(name, all_, book.only) for name in "012"] == [False, False, False]
+    assert [ledger.wants_anew(name, all_, book.only) for name in "012"] == [False, False, False]
 
 
 def hear(one: Notification, state: NotificationState, *wanted: AlertFilter) -> list[bool]:
     """Whether targets, whose names are numbers, hear of it."""
-    return [telling.wants(str(number), each, one, state) for number, each in enumerate(wanted)]
+    return [ledger.wants(str(number), each, one, state) for number, each in enumerate(wanted)]
 
 
 @pytest.mark.parametrize(

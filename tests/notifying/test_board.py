@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.board import Board
 from reconciler.notifications.models import Cause, Domain, Finding, Look, UserStatus
-from reconciler.notifying.board import Board
-from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.targets import AlertTarget
+from reconciler.notifications.outbox import Outbox
+from reconciler.notifications.targets import AlertTarget
 from reconciler.store.contract import StoreFault
 from reconciler.store.operations import Noted, NotificationRow, NotificationStatusRow, SqliteOperations
 from tests.notifying.boards import PLACE, World, brief, finding, look, shown
@@ -203,7 +203,7 @@ async def test_more_than_may_be_kept_lose_those_that_ended_first_and_open_ones_f
 async def test_what_a_full_disk_does_not_take_is_shown_and_written_when_there_is_room(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="reconciler.notifying.writing")
+    caplog.set_level(logging.INFO, logger="reconciler.notifications.storage")
     many = [finding(f"r{number}") for number in range(200)]
     async with world.board() as board:
         with full(board._operations._connection):  # type: ignore[attr-defined]

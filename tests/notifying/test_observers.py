@@ -17,8 +17,8 @@ from reconciler.delivery.status import DeliveryFigures, PastFigures
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
+from reconciler.notifications import certificates, observers
 from reconciler.notifications.models import Look
-from reconciler.notifying import certificates, configurations, delivery, store
 from reconciler.reconcile.apply import AppliedChange
 from reconciler.store.contract import Attention, CommitFigures, DeprecatedRow, Some, StoreFault, StoreFigures
 from tests import entries
@@ -75,9 +75,9 @@ def clock() -> Moment:
     return Moment()
 
 
-def long_there(deliveries: Deliveries, clock: Moment) -> delivery.DeliveryObserver:
+def long_there(deliveries: Deliveries, clock: Moment) -> observers.DeliveryObserver:
     """An observer that began so long ago that what was before its start counts no more."""
-    observer = delivery.DeliveryObserver(deliveries, clock=clock)
+    observer = observers.DeliveryObserver(deliveries, clock=clock)
     clock.pass_(minutes=15)
     return observer
 
@@ -146,7 +146,7 @@ async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) ->
 
 async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Moment) -> None:
     deliveries = Deliveries(unrouted={"default": 40})
-    observer = delivery.DeliveryObserver(deliveries, clock=clock)
+    observer = observers.DeliveryObserver(deliveries, clock=clock)
     told = [("LogsUnrouted", "", Severity.WARNING, False)]
     assert brief(await observer.look()) == told
     clock.pass_(minutes=14)
@@ -165,7 +165,7 @@ async def test_of_a_project_whose_routes_are_not_known_yet_nothing_is_said(clock
 
 async def test_what_a_service_that_just_started_cannot_know_ends_nothing(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, depth=Depth(batches=1))])
-    observer = delivery.DeliveryObserver(deliveries, clock=clock)
+    observer = observers.DeliveryObserver(deliveries, clock=clock)
     waiting = ("DeliveryFailing", "siem", Severity.ERROR, True)
     assert brief(await observer.look()) == [waiting, ("LogsUnrouted", "", Severity.WARNING, True)]
     clock.pass_(minutes=15)
@@ -205,7 +205,7 @@ class Stored:
 
 async def test_a_store_that_cannot_be_written_is_told_until_something_is_written(clock: Moment) -> None:
     stored = Stored()
-    observer = store.StoreObserver(stored, unwritten=str, clock=clock)
+    observer = observers.StoreObserver(stored, unwritten=str, clock=clock)
     assert brief(await observer.look()) == []
     stored.commits.failed += 1
     told = [("StoreDegraded", "", Severity.CRITICAL, False)]
@@ -220,7 +220,7 @@ async def test_a_store_that_cannot_be_written_is_told_until_something_is_written
 
 async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: Moment) -> None:
     stored = Stored()
-    observer = store.StoreObserver(stored, unwritten=str, clock=clock)
+    observer = observers.StoreObserver(stored, unwritten=str, clock=clock)
     stored.fault = StoreFault("The store could not be read.")
     [look] = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The store could not be read."}]
@@ -230,7 +230,7 @@ async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: M
 
 async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_cannot(clock: Moment) -> None:
     why = ["", "The notifications could not be written.", ""]
-    observer = store.StoreObserver(Stored(), unwritten=lambda: why.pop(0), clock=clock)
+    observer = observers.StoreObserver(Stored(), unwritten=lambda: why.pop(0), clock=clock)
     assert brief(await observer.look()) == []
     [look] = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The notifications could not be written."}]
@@ -239,7 +239,7 @@ async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_can
 
 async def test_a_project_is_looked_at_when_the_service_starts_and_after_it_changed() -> None:
     stored: Any = Stored()
-    observer = configurations.ConfigurationObserver(stored, monotonic=lambda: 0.0)
+    observer = observers.ConfigurationObserver(stored, monotonic=lambda: 0.0)
     assert [look.part for look in await observer.look()] == ["acme", "default"]
     assert await observer.look() == []
     observer.heard(AppliedChange("telemetry", project="acme"))
@@ -257,7 +257,7 @@ async def test_a_project_is_looked_at_when_the_service_starts_and_after_it_chang
 async def test_a_look_that_fails_at_a_later_project_loses_none_of_those_before_it() -> None:
     stored: Any = Stored()
     stored.faulty, stored.fault = ["default"], StoreFault("The store could not be read.")
-    observer = configurations.ConfigurationObserver(stored, monotonic=lambda: 0.0)
+    observer = observers.ConfigurationObserver(stored, monotonic=lambda: 0.0)
     with pytest.raises(StoreFault):
         await observer.look()
     stored.fault = None
@@ -267,7 +267,7 @@ async def test_a_look_that_fails_at_a_later_project_loses_none_of_those_before_i
 async def test_a_project_that_takes_long_is_left_twenty_times_as_long() -> None:
     stored: Any = Stored()
     times = iter([0.0, 1.0, 1.0, 1.0, 20.9, 21.0, 21.0])
-    observer = configurations.ConfigurationObserver(stored, monotonic=lambda: next(times))
+    observer = observers.ConfigurationObserver(stored, monotonic=lambda: next(times))
     await observer.look()
     observer.heard(AppliedChange(None, project="acme"))
     assert await observer.look() == []
@@ -278,7 +278,7 @@ async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
     stored: Any = Stored()
     old = DeprecatedRow("SourceType", "old", "Use new.", Some(2, ("Source a", "Source b")))
     stored.found = Attention(Some(7, ("a", "b")), (old,), Some(1, ("c",)), Some(1, ("Source s",)))
-    [look, _] = await configurations.ConfigurationObserver(stored, monotonic=lambda: 0.0).look()
+    [look, _] = await observers.ConfigurationObserver(stored, monotonic=lambda: 0.0).look()
     assert [(one.cause, one.facts) for one in look.findings] == [
         (
             (NotificationType.CONFIGURATION_INCOMPLETE, "", "acme", ""),

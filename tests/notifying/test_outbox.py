@@ -21,12 +21,11 @@ from reconciler.daemon.notifying import CONNECTIONS
 from reconciler.delivery.egress import EgressPolicy
 from reconciler.delivery.http_client import HttpClient
 from reconciler.model.notification_types import Severity
-from reconciler.notifications.telling import AlertFilter
-from reconciler.notifying import targets
-from reconciler.notifying.board import Board
-from reconciler.notifying.lanes import AlertLane
-from reconciler.notifying.outbox import AlertTally, Outbox
-from reconciler.notifying.targets import AlertOutcome, AlertTarget
+from reconciler.notifications import targets
+from reconciler.notifications.board import Board
+from reconciler.notifications.ledger import AlertFilter
+from reconciler.notifications.outbox import AlertLane, AlertTally, Outbox
+from reconciler.notifications.targets import AlertOutcome, AlertTarget
 from reconciler.store.operations import AlertRow, SqliteOperations
 from tests.notifying.boards import PLACE, World, finding, look
 from tests.servers import sinks

@@ -3,7 +3,7 @@
 import json
 
 from reconciler.notifications.models import UserStatus
-from reconciler.notifying.rendered import RenderedNotifications
+from reconciler.notifications.rendering import RenderedNotifications
 from tests.notifications.observing import FOUND, START, Book, at
 from tests.notifying.boards import PLACE
 

@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications import observers
 from reconciler.notifications.models import NotificationState as Phase
-from reconciler.notifying import repositories
 from reconciler.store.contract import StoreFault
 from tests import entries
 from tests.notifications.observing import START, Book, at
@@ -28,7 +28,7 @@ def repository(state: RepositoryState, *, fault: Exception | None = None, seen: 
 
 
 def brief(one: Any) -> list[tuple[NotificationType, Severity, bool]]:
-    return [(found.cause.type, found.severity, found.fading) for found in repositories.cause_of_state(one)]
+    return [(found.cause.type, found.severity, found.fading) for found in observers.cause_of_state(one)]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_every_state_was_thought_of() -> None:
 
 def test_a_fault_of_the_remote_counts_for_more_than_what_was_remembered() -> None:
     fault = GitFault(RepositoryState.UNAUTHORIZED, "It wants a password.")
-    [found] = repositories.cause_of_state(repository(RepositoryState.READY, fault=fault))
+    [found] = observers.cause_of_state(repository(RepositoryState.READY, fault=fault))
     assert (found.cause.type, found.facts) == (
         NotificationType.REPOSITORY_UNREACHABLE,
         {"state": "unauthorized", "message": "It wants a password."},
@@ -88,7 +88,7 @@ def test_a_run_that_fails_is_told_changes_and_is_over_once_one_does_not_also_aft
         ),  # started again, and nothing was looked at yet
         (3, repository(RepositoryState.READY), Phase.RESOLVED, 3),
     ):
-        book.look(*repositories.cause_of_state(one), now=at(minutes=minute))
+        book.look(*observers.cause_of_state(one), now=at(minutes=minute))
         assert (book.only.cause.type, book.only.state, book.only.version) == (
             NotificationType.RECONCILE_FAILED,
             state,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.notifying.writing import Writer
+from reconciler.notifications.storage import Writer
 from reconciler.store.operations import Noted, NotificationRow, SqliteOperations
 from tests.store.engines import full
 

@@ -13,8 +13,8 @@ from reconciler.git.refs import RefHead
 from reconciler.git.remotes.following import Following
 from reconciler.metrics import runs as metrics
 from reconciler.metrics.families import Sample
-from reconciler.notifying import repositories
-from reconciler.reconcile import repositories as reconcile_repositories
+from reconciler.notifications import observers
+from reconciler.reconcile import repositories
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, RunTally, Trigger
 from tests import entries
@@ -57,7 +57,7 @@ def reconciler(parts: Parts, *, suspended: bool = False, remote: Failing | None 
 
 async def seen(one: Reconciler, parts: Parts) -> tuple[str, str | None, list[object]]:
     """State and message as the API shows them, and what the metrics say: the state, and whether looks fail."""
-    shown = msgspec.json.decode(await reconcile_repositories.shown_repository(one, parts.services.store))
+    shown = msgspec.json.decode(await repositories.shown_repository(one, parts.services.store))
     every: Any = SimpleNamespace(tally=RunTally(), reconcilers=lambda: [one])
     samples = [step for step in metrics.run_steps(every) if isinstance(step, Sample)]
     told: list[object] = [step.labels[-1] for step in samples if step.family is metrics.STATE]
@@ -76,7 +76,7 @@ async def test_a_fault_that_cannot_be_written_is_shown_counted_and_notified_of(t
         with SqliteEngine(tmp_path).failing(store):
             await looked(one)
         assert await seen(one, parts) == ("unreachable", DOWN, ["unreachable", 1])
-        [found] = repositories.cause_of_state(one)
+        [found] = observers.cause_of_state(one)
         assert found.facts["message"] == DOWN
         assert (await store.repository("telemetry"), one.remembered) == (None, None)
         await looked(one)

@@ -1,10 +1,8 @@
-"""Notifications as rows of `ops.db`, and back.
+"""Notifications as rows of `ops.db`, written behind the board."""
 
-Belongs here: that form. Does not: the file (`reconciler.operations`), who reads which (`board`).
-"""
-
+import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
@@ -12,7 +10,10 @@ import msgspec
 from reconciler.model.clock import rfc3339
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Notification, NotificationState, UserStatus
-from reconciler.store.operations import NotificationRow, NotificationStatusRow
+from reconciler.store.contract import StoreFault
+from reconciler.store.operations import AlertRow, Noted, NotificationRow, NotificationStatusRow, Operations
+
+# Notifications as rows of `ops.db`, and back.
 
 log = logging.getLogger(__name__)
 
@@ -120,3 +121,82 @@ def _text(instant: datetime | None) -> str | None:
 
 def _instant(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
+
+
+# Writing to `ops.db` what the board shows, and what waits for that while it cannot be written.
+#
+# A full disk is what somebody should hear of at once, so nothing that is shown or sent waits for it. What ends
+# meanwhile with the process is found again by the first look of the next one. What waits is no more than what is shown,
+# what is to be taken out of the file, and what waits to be sent, however long nothing can be written.
+
+Unsent = Callable[[Iterable[AlertRow]], list[AlertRow]]
+"""Those of some alerts that still wait to be sent."""
+
+
+class Writer:
+    """Used by one task at a time."""
+
+    def __init__(self, operations: Operations, *, unsent: Unsent) -> None:
+        self._operations = operations
+        self._unsent = unsent
+        self._put: dict[str, NotificationRow] = {}  # by id
+        self._forget: set[str] = set()
+        self._unread: set[str] = set()
+        self._alerts: list[AlertRow] = []
+        self._targets: Collection[str] | None = None
+        self.newest = ""  # the greatest id that the file may have; greater ones need not be taken out of it
+        self.fault = ""  # why something waits; empty when nothing does
+
+    async def write(self, noted: Noted) -> None:
+        """Write this, or let it wait behind what waits. Raises nothing that the disk does."""
+        if self.fault:
+            self._wait(noted)
+            return
+        try:
+            await self._note(noted)
+        except StoreFault as fault:
+            self._wait(noted)
+            self._failed(fault)
+
+    async def again(self) -> None:
+        """Write what waits, where it can be by now. Raises nothing that the disk does."""
+        try:
+            await self.flush()
+        except StoreFault as fault:
+            self._failed(fault)
+
+    async def flush(self) -> None:
+        """Write what waits. Raises StoreFault; then it goes on waiting."""
+        if not self.fault:
+            return
+        self._alerts = self._unsent(self._alerts)
+        put = [*self._put.values()]
+        await self._note(Noted(put, self._forget, self._unread, self._alerts, self._targets))
+        self._put, self._forget, self._unread, self._alerts, self.fault = {}, set(), set(), [], ""
+        self._targets = None
+        log.info("Notifications can be written again, and those that waited for that are.")
+
+    def _wait(self, noted: Noted) -> None:
+        self._put |= {row.id: row for row in noted.put}
+        self._unread.update(noted.unread)
+        for identifier in noted.forget:
+            self._put.pop(identifier, None)
+            self._unread.discard(identifier)
+        self._forget.update(identifier for identifier in noted.forget if identifier <= self.newest)
+        self._alerts += noted.alerts
+        self._targets = self._targets if noted.targets is None else noted.targets
+
+    def _failed(self, fault: StoreFault) -> None:
+        """Say so once, and not at each time that meets it again."""
+        if self.fault != fault.message:
+            log.warning("Notifications are shown and alerts sent, but after a restart not known: %s", fault.message)
+        self.fault = fault.message
+
+    async def _note(self, noted: Noted) -> None:
+        before = self.newest
+        self.newest = max([before, *(row.id for row in noted.put)])  # also where nobody waits for the end of this
+        try:
+            await asyncio.shield(self._operations.note(noted))
+        except StoreFault:
+            self.newest = before
+            raise

@@ -1,39 +1,137 @@
-"""Alerts on their way: kept in `ops.db` until their target took them, at least once.
-
-Belongs here: trying again, giving up, what is kept. Does not: which alerts there are
-(`reconciler.notifications.telling`), what one says (`alerts`), the queue of a target (`lanes`), one attempt
-(`targets`).
-
-Each target has a task of its own, so that one that fails keeps nobody waiting, and gets its alerts one after another in
-their order. What one does not take is tried again for an hour, and what it refuses twice more; then it is given up. Of
-that the log tells and a metric, and no notification: one about alerts that fail would itself be an alert that fails.
-"""
+"""Alerts on their way to targets, kept until they are delivered."""
 
 import asyncio
 import heapq
 import logging
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import msgspec
+
 from reconciler.delivery.http_client import HttpClient
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
-from reconciler.notifications import alerts, telling
-from reconciler.notifications.alerts import AlertContent
-from reconciler.notifications.models import Notification, NotificationState
-from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifying.lanes import AlertLane
-from reconciler.notifying.targets import WHOLE, AlertOutcome, AlertSender, AlertTarget
-from reconciler.notifying.turns import QUICK, in_slices
+from reconciler.notifications import ledger, rendering
+from reconciler.notifications.models import QUICK, Notification, NotificationState, in_slices
+from reconciler.notifications.rendering import AlertContent, NotificationPlace
+from reconciler.notifications.targets import WHOLE, AlertOutcome, AlertSender, AlertTarget
 from reconciler.store.operations import AlertRow, Operations
 
+# What waits for one target, in its order, and what is counted of it. In memory alone.
+#
+# The end of a cause is told to whoever heard of its beginning: an alert about a beginning that is given up takes the
+# one about its end with it, and is remembered in `lost` until the board knows who did not hear.
+
 log = logging.getLogger(__name__)
+
+
+class WaitingAlert(msgspec.Struct, frozen=True, gc=False):
+    """An alert, with the id of the notification that it is about. Nothing for the garbage collector, as `AlertRow`."""
+
+    row: AlertRow
+    about: str
+    is_beginning: bool
+
+
+class AlertLane:
+    """One target."""
+
+    def __init__(self, to: AlertTarget, *, most: int) -> None:
+        """`most` alerts wait."""
+        self.to = to
+        self.most = most
+        self.waiting: deque[WaitingAlert] = deque()
+        self.woken = asyncio.Event()
+        self.lost: set[str] = set()  # notifications whose beginning was given up, which the board does not know yet
+        self.owes = False  # whether it misses some that may still be open
+        self.takes = False  # whether the last attempt was taken
+        self.is_full = False  # whether too many waited since it took one last
+        self.is_sending = False  # the oldest one, which stays at its place
+        self.is_testing = False
+        self.sent = self.failed = self.given_up = 0
+        self._is_failing = False
+        self._refused = ("", 0)  # the alert that was refused last, and how often
+
+    def add(self, row: AlertRow) -> list[str]:
+        """Let one wait; its id where it is not to be sent, since it tells the end of what was given up."""
+        one = WaitingAlert(row, *rendering.alert_about(row.body))
+        if one.about in self.lost and not one.is_beginning:
+            return [row.id]
+        if one.is_beginning:
+            self.lost.discard(one.about)
+        self.waiting.append(one)
+        return []
+
+    def shed(self) -> list[str]:
+        """Give up what is too much, the oldest: the ids. The log tells when that begins, and a metric of how many."""
+        surplus = len(self.waiting) - self.most
+        if surplus <= 0:
+            return []
+        if not self.is_full:
+            log.warning("Too many alerts wait for %s; the oldest are given up until it takes one.", self.to.name)
+        self.is_full = True
+        return self.give_up(surplus)
+
+    def give_up(self, number: int) -> list[str]:
+        """Give up so many, the oldest, but the one that is under way. The ids of all that go with that."""
+        first = [self.waiting.popleft()] if self.is_sending else []
+        gone = [self.waiting.popleft() for _ in range(number)]
+        self.given_up += number
+        lost = {one.about for one in gone if one.is_beginning}
+        ends = self._without_ends(lost) if lost else []
+        self.waiting.extendleft(first)
+        self.lost |= lost
+        self.owes = self.owes or bool(lost)
+        return [one.row.id for one in (*gone, *ends)]
+
+    def _without_ends(self, lost: set[str]) -> list[WaitingAlert]:
+        """Take those out that tell the end of what is lost; what begins anew behind that is not lost."""
+        stay: deque[WaitingAlert] = deque()
+        ends = []
+        for one in self.waiting:
+            if one.about in lost and not one.is_beginning:
+                ends.append(one)
+                continue
+            if one.is_beginning:
+                lost.discard(one.about)
+            stay.append(one)
+        self.waiting = stay
+        return ends
+
+    @property
+    def has_recovered(self) -> bool:
+        """Whether it takes alerts, of which none waits, and misses some."""
+        return self.owes and self.takes and not self.waiting
+
+    def tell(self, came: AlertOutcome) -> None:
+        """Take down what came of an attempt; say once that nothing is taken, and once that it is again."""
+        was_failing, self.takes = self._is_failing, came.is_taken
+        self._is_failing = not came.is_taken
+        self.is_full = self.is_full and not came.is_taken
+        if came.is_taken and was_failing:
+            log.info("The alert target %s takes alerts again.", self.to.name)
+        if not came.is_taken and not was_failing:
+            log.warning("The alert target %s does not take an alert, which is tried again: %s", self.to.name, came.why)
+
+    def refused(self, row: AlertRow) -> int:
+        """How often this alert was refused by now."""
+        identifier, times = self._refused
+        self._refused = (row.id, times + 1 if identifier == row.id else 1)
+        return self._refused[1]
+
+
+# Alerts on their way: kept in `ops.db` until their target took them, at least once.
+#
+# Each target has a task of its own, so that one that fails keeps nobody waiting, and gets its alerts one after another
+# in their order. What one does not take is tried again for an hour, and what it refuses twice more; then it is given
+# up. Of that the log tells and a metric, and no notification: one about alerts that fail would itself be an alert that
+# fails.
 
 MOST = 1_000  # alerts that wait for one target; the oldest go first
 ADDED = 200  # that a target gets at a stretch
@@ -124,13 +222,13 @@ class Outbox:
         lanes = [lane for lane in self._lanes.values() if self._hears(lane, one, state, made)]
         if not lanes:
             return []
-        said = alerts.alert_content(one, state, self._place)
+        said = rendering.alert_content(one, state, self._place)
         return [self._alert(lane, said, at=at, new_id=new_id) for lane in lanes]
 
     def _hears(self, lane: AlertLane, one: Notification, state: NotificationState, made: Counter[str]) -> bool:
         name = lane.to.name
         is_lost = state is NotificationState.RESOLVED and one.id in lane.lost
-        if is_lost or not telling.wants(name, lane.to.wanted, one, state):
+        if is_lost or not ledger.wants(name, lane.to.wanted, one, state):
             return False
         made[name] += 1
         if made[name] <= self._most:
@@ -156,10 +254,13 @@ class Outbox:
             lane.owes = lane.owes or number < len(worst)  # once there is room; or what it lost since this began
             async for ones in in_slices(worst[:number]):
                 for one in ones:
-                    told[one.id] = telling.told_also(told.get(one.id, one), name)
+                    told[one.id] = ledger.told_also(told.get(one.id, one), name)
                     made.append(
                         self._alert(
-                            lane, alerts.alert_content(one, NotificationState.OPEN, self._place), at=at, new_id=new_id
+                            lane,
+                            rendering.alert_content(one, NotificationState.OPEN, self._place),
+                            at=at,
+                            new_id=new_id,
                         )
                     )
             if total:
@@ -189,7 +290,7 @@ class Outbox:
 
     def _alert(self, lane: AlertLane, said: AlertContent, *, at: datetime, new_id: NewId) -> AlertRow:
         identifier = new_id()
-        return AlertRow(identifier, lane.to.name, alerts.alert_body(said, identifier=identifier, at=at), rfc3339(at))
+        return AlertRow(identifier, lane.to.name, rendering.alert_body(said, identifier=identifier, at=at), rfc3339(at))
 
     async def add(self, rows: Sequence[AlertRow]) -> None:
         """Send these, which are kept. Where more wait than may, the oldest are given up."""
@@ -232,7 +333,7 @@ class Outbox:
         if lane.is_testing:  # each target has so many connections that one more of it would take those of others
             return TriedAlert(to.name, AlertOutcome(why="another test of it is under way; try again"), 0.0)
         now, begun = self._clock(), time.monotonic()
-        body = alerts.trial_alert(target=to.name, identifier=identifier, at=now, place=self._place)
+        body = rendering.trial_alert(target=to.name, identifier=identifier, at=now, place=self._place)
         lane.is_testing = True
         try:
             came = await self._sender.send(to, body, identifier=identifier, seconds=now.timestamp())
@@ -318,7 +419,7 @@ async def _unheard(to: AlertTarget, kept: Sequence[Notification]) -> tuple[int, 
     """How many there are of which a target hears late, and the first of them: the worst, then the oldest."""
     total, first = 0, list[Notification]()
     async for ones in in_slices(kept, QUICK):
-        unheard = [one for one in ones if telling.wants_anew(to.name, to.wanted, one)]
+        unheard = [one for one in ones if ledger.wants_anew(to.name, to.wanted, one)]
         total += len(unheard)
         first = heapq.nsmallest(MOST_ANEW, [*first, *unheard], key=lambda one: (-one.severity.weight, one.id))
     return total, first

@@ -1,8 +1,4 @@
-"""Certificates that end soon, or have ended: the listener's, those of authorities that the settings, repositories or
-destinations name, and those that destinations show to their endpoints.
-
-Belongs here: which files those are, and how soon is soon. Does not: reading them (`sending.tls`, `regular_files`), from
-when until when one holds (`sending.validity`).
+"""The observer of certificates that end soon.
 
 Files are read on a thread, every five minutes, so that a renewed one is seen soon, and at once after a reload.
 """

@@ -1,22 +1,11 @@
-"""All notifications, in memory as they are in `ops.db`, and what people did with them.
-
-Belongs here: taking over what a look found, one look at a time; what is shown. Does not: what becomes of a notification
-(`reconciler.notifications.ledger`), finding it again (`kept`), looking, sending alerts (`outbox`), who may see which
-(the API).
-
-What cannot be written is shown and told all the same (`writing`); what a person did is not taken then.
-
-A look may find thousands, so all of this is done in slices. Between two of them alerts are sent and lists are read, and
-nothing else changes a notification: whoever does holds `_changing` from its first slice to its last. What a process
-that ends between two of them had written is told by the next start, and what it had not written is found again.
-"""
+"""The board: all notifications in memory, and what people did with them."""
 
 import asyncio
 import logging
 import os
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -25,17 +14,104 @@ from reconciler.model import ids
 from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.text import counted
-from reconciler.notifications import ledger, telling
+from reconciler.notifications import ledger, storage
 from reconciler.notifications.ledger import MOST
-from reconciler.notifications.models import Cause, Domain, Look, Notification, UserStatus
-from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifying import keeping
-from reconciler.notifying.kept import NotificationIndex
-from reconciler.notifying.outbox import Outbox
-from reconciler.notifying.rendered import RenderedNotifications
-from reconciler.notifying.turns import QUICK, SLICE, in_slices
-from reconciler.notifying.writing import Writer
+from reconciler.notifications.models import (
+    QUICK,
+    SLICE,
+    Cause,
+    Domain,
+    Look,
+    Notification,
+    NotificationState,
+    UserStatus,
+    in_slices,
+)
+from reconciler.notifications.outbox import Outbox
+from reconciler.notifications.rendering import NotificationPlace, RenderedNotifications
+from reconciler.notifications.storage import Writer
 from reconciler.store.operations import AlertRow, Noted, NotificationRow, NotificationStatusRow, Operations
+
+# Notifications in memory, each found by whatever it is looked for by.
+
+
+class NotificationIndex:
+    """All that there are. The attributes are to be read alone."""
+
+    def __init__(self, notifications: Iterable[Notification] = ()) -> None:
+        """In any order."""
+        self.all = {one.id: one for one in sorted(notifications, key=_id)}  # the oldest first: new ids are greater
+        self.latest = ledger.latest(self.all.values())
+        self.open: Counter[tuple[NotificationType, Severity]] = Counter()
+        self.there: dict[tuple[Domain, str], dict[str, Notification]] = {}  # those, by domain and project and then id
+        self.ended: dict[str, Notification] = {}
+        self.untold: dict[str, Notification] = {}  # whose end is still to be told outward
+        for one in self.all.values():
+            self._count_in(one)
+
+    def put(self, one: Notification) -> None:
+        """Keep one that is new, or as it is now."""
+        before = self.all.get(one.id)
+        if before is not None:
+            self._count_out(before)
+        self._count_in(one)
+        self.all[one.id] = one
+        self.latest[one.cause] = one
+
+    def forget(self, identifier: str) -> None:
+        """Keep one no longer."""
+        one = self.all.pop(identifier)
+        self._count_out(one)
+        if self.latest.get(one.cause) is one:
+            del self.latest[one.cause]
+
+    def has_come_back(self, one: Notification) -> bool:
+        """Whether this, which is not kept yet, is open again and had ended."""
+        before = self.all.get(one.id)
+        return before is not None and before.state is NotificationState.RESOLVED and one.state is NotificationState.OPEN
+
+    def spoken_of(self, look: Look) -> list[Notification]:
+        """The open ones of which a look says whether their cause is there."""
+        if look.part is not None:
+            return [*self.there.get((look.domain, look.part), {}).values()]
+        return [one for (domain, _), there in self.there.items() if domain is look.domain for one in there.values()]
+
+    def taken(self, project: str) -> int:
+        """How many are open in a project."""
+        return sum(len(self.there.get((domain, project), ())) for domain in Domain)
+
+    def _count_in(self, one: Notification) -> None:
+        if one.state is NotificationState.OPEN:
+            self.open[one.cause.type, one.severity] += 1
+            self.there.setdefault((one.domain, one.cause.project), {})[one.id] = one
+        elif ledger.is_forgettable(one):
+            self.ended[one.id] = one
+        else:
+            self.untold[one.id] = one
+
+    def _count_out(self, one: Notification) -> None:
+        self.ended.pop(one.id, None)
+        self.untold.pop(one.id, None)
+        if one.state is NotificationState.OPEN:
+            self.open[one.cause.type, one.severity] -= 1
+            there = self.there[one.domain, one.cause.project]
+            del there[one.id]
+            if not there:
+                del self.there[one.domain, one.cause.project]
+
+
+def _id(one: Notification) -> str:
+    return one.id
+
+
+# All notifications, in memory as they are in `ops.db`, and what people did with them.
+#
+# What cannot be written is shown and told all the same (`writing`); what a person did is not taken then.
+#
+# A look may find thousands, so all of this is done in slices. Between two of them alerts are sent and lists are read,
+# and nothing else changes a notification: whoever does holds `_changing` from its first slice to its last. What a
+# process that ends between two of them had written is told by the next start, and what it had not written is found
+# again.
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +153,10 @@ class Board:
 
     async def load(self) -> None:
         """What an earlier start kept. Raises StoreFault."""
-        self._kept = NotificationIndex(keeping.notifications(await self._operations.notifications()))
+        self._kept = NotificationIndex(storage.notifications(await self._operations.notifications()))
         for identifier in self._kept.all:
             self._rendered.want(identifier)
-        for identifier, user, status in keeping.statuses(await self._operations.notification_statuses()):
+        for identifier, user, status in storage.statuses(await self._operations.notification_statuses()):
             if identifier in self._kept.all:
                 self._statuses.setdefault(identifier, {})[user] = status
                 self._rendered.want(identifier, status)
@@ -117,7 +193,7 @@ class Board:
     ) -> None:
         rows: list[NotificationRow] = []
         async for ones in in_slices([*put.values()]):
-            rows += [keeping.notification_row(one) for one in ones]
+            rows += [storage.notification_row(one) for one in ones]
         await self._writer.write(Noted(put=rows, alerts=alerts, targets=targets))
         await self._keep([*put.values()], alerts)
 
@@ -142,7 +218,7 @@ class Board:
             for identifier, names in lost:
                 one = self._kept.all.get(identifier)
                 if one is not None and not names.isdisjoint(one.told_to):
-                    put[identifier] = telling.untold(one, names)
+                    put[identifier] = ledger.untold(one, names)
         recovered = self._outbox.recovered()
         alerts = [] if recovered is None else await self._anew([recovered], put, now=now)
         if put:
@@ -178,7 +254,7 @@ class Board:
             await self._catch_up(now)
             surplus = len(self._kept.all) - self._most
             gone = ledger.forgotten(self._kept.ended.values(), now=now, retention=self._retention, surplus=surplus)
-            waiting = [one for one in self._kept.untold.values() if telling.due(one, now=now) is not None]
+            waiting = [one for one in self._kept.untold.values() if ledger.due(one, now=now) is not None]
             if gone or waiting:
                 await self._write(waiting, now=now, forget=gone)
         await self._prepare()
@@ -201,7 +277,7 @@ class Board:
             for one in ones:
                 told, out = self._told(one, now, made)
                 fresh.append(told)
-                rows.append(keeping.notification_row(told))
+                rows.append(storage.notification_row(told))
                 alerts += out
                 if self._kept.has_come_back(told):
                     unread.append(told.id)
@@ -213,11 +289,11 @@ class Board:
 
     def _told(self, one: Notification, now: datetime, made: Counter[str]) -> tuple[Notification, list[AlertRow]]:
         """With the alerts that go out about it now."""
-        state = telling.due(one, now=now)
+        state = ledger.due(one, now=now)
         if state is None:
             return one, []
         out = [] if self._outbox is None else self._outbox.alerts(one, state, at=now, new_id=self._new_id, made=made)
-        return telling.told(one, state, [row.target for row in out]), out
+        return ledger.told(one, state, [row.target for row in out]), out
 
     def _unread(self, identifier: str) -> None:
         statuses = self._statuses.get(identifier, {})
@@ -304,7 +380,3 @@ class Board:
         statuses = self._statuses.get(one.id)
         status = UserStatus.UNREAD if user is None or statuses is None else statuses.get(user, UserStatus.UNREAD)
         return self._rendered.of(one, status, is_kept=self._kept.all.get(one.id) is one)
-
-
-def _id(one: Notification) -> str:
-    return one.id

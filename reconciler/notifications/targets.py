@@ -1,8 +1,4 @@
-"""One attempt to send an alert to a target of the settings, and what came of it.
-
-Belongs here: its files, its URL, whom its certificate is trusted by, and what an answer means for people. Does not:
-when to send and when again (`outbox`), what an alert says (`reconciler.notifications.alerts`), which addresses may be
-reached (`reconciler.egress`).
+"""One attempt to send an alert to a target.
 
 No sentence holds the URL, since chats take it for a password, nor anything that the target wrote.
 """
@@ -23,8 +19,8 @@ from reconciler.delivery.egress import AnswerLimits, FailureCause, HttpAnswer, H
 from reconciler.delivery.http_client import HttpClient
 from reconciler.git import hooks
 from reconciler.model import errors
-from reconciler.notifications import alerts
-from reconciler.notifications.telling import AlertFilter
+from reconciler.notifications import rendering
+from reconciler.notifications.ledger import AlertFilter
 from reconciler.settings import bounded_io
 
 log = logging.getLogger(__name__)
@@ -108,7 +104,7 @@ class AlertSender:
         if to.name not in self._threads:
             self._threads[to.name] = ThreadPoolExecutor(1, thread_name_prefix=f"alert-files-{to.name}")
         url, secret = await asyncio.get_running_loop().run_in_executor(self._threads[to.name], _read, to)
-        named = alerts.alert_headers(body, identifier=identifier, seconds=seconds, secret=secret)
+        named = rendering.alert_headers(body, identifier=identifier, seconds=seconds, secret=secret)
         return HttpRequest(_target(url, to), "POST", named, body)
 
 

@@ -1,0 +1,646 @@
+"""Observers of repositories, Configurations, delivery, disks, keys and the store."""
+
+import asyncio
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from reconciler.delivery.lanes import Lane
+from reconciler.delivery.queue.contract import Depth
+from reconciler.delivery.reporting import ExporterState, ReportSnapshot
+from reconciler.delivery.status import DeliveryFigures, fullness
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model import errors, principals
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.directory import Directory, Key, is_expired
+from reconciler.model.errors import ReconcilerError
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.model.principals import UNLISTED, AccessVerdict, Permission
+from reconciler.notifications.board import Board
+from reconciler.notifications.models import NO_FACTS, QUICK, Cause, Domain, Facts, Finding, Look, in_slices
+from reconciler.notifications.texts import LISTED, REFUSED
+from reconciler.notifications.texts import NAMED as TEXTS_NAMED
+from reconciler.reconcile.apply import AppliedChange
+from reconciler.reconcile.reconciler import Reconciler
+from reconciler.reconcile.runs import RunOutcome
+from reconciler.store.contract import Attention, DamagedVersion, Store, StoreFault, StoreFigures
+
+# Looking again and again at all that may be wrong, beside what the service does and never in its way.
+
+log = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Knows where to look at one thing."""
+
+    async def look(self) -> list[Look]:
+        """What is found now. Raises StoreFault."""
+
+
+class ObserverLoop:
+    """All observers."""
+
+    def __init__(self, board: Board, observers: Sequence[Observer], *, every: float) -> None:
+        """`every` so many seconds all of them look, which costs less than a millisecond where nothing is wrong."""
+        self._board = board
+        self._observers = observers
+        self._every = every
+        self._failed: dict[int, str] = {}  # what was said of an observer's last look
+
+    async def keep(self) -> None:
+        """Look for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(self._every)
+
+    async def look(self) -> None:
+        """Look once. Raises nothing."""
+        for number, observer in enumerate(self._observers):
+            await self._guarded(number, observer)
+        await self._guarded(-1, None)
+
+    async def _guarded(self, number: int, observer: Observer | None) -> None:
+        try:
+            if observer is None:
+                await self._board.tidy()
+            else:
+                for look in await observer.look():
+                    await self._board.take(look)
+        except errors.ReconcilerError as problem:
+            self._say(number, problem.message)
+        except Exception as fault:
+            if self._failed.get(number) != repr(fault):
+                log.exception("A look for what may be wrong met a fault of the program; it is made again.")
+            self._failed[number] = repr(fault)
+        else:
+            self._failed.pop(number, None)
+
+    def _say(self, number: int, message: str) -> None:
+        """Once, and not at each look that meets it again."""
+        if self._failed.get(number) != message:
+            log.warning("Notifications are as they were: %s", message)
+        self._failed[number] = message
+
+
+# What is wrong with repositories, from what their reconcilers remember and the last runs that told it.
+
+UNREACHABLE = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})
+HELD = frozenset(
+    {
+        RepositoryState.BRANCH_MISSING,
+        RepositoryState.PATH_MISSING,
+        RepositoryState.EMPTY,
+        RepositoryState.UNRELATED_ROOT,
+        RepositoryState.UNSIGNED,
+        RepositoryState.UNSUPPORTED_FORMAT,
+    }
+)
+RUNS = 20  # that are looked at for the last one that tells how resources fared
+STATUSES = 10_000  # of a run that are looked at for names
+
+
+class ObservedRepositories(Protocol):
+    """What knows the repositories."""
+
+    def reconcilers(self) -> list[Reconciler]:
+        """What knows each repository, by name."""
+
+
+class _Run(msgspec.Struct, frozen=True):
+    id: str
+    outcome: RunOutcome
+    counts: dict[str, int]
+
+    @property
+    def tells(self) -> bool:
+        """Whether it came to a plan: each such run tells all that is wrong with its head."""
+        return self.outcome in (RunOutcome.SUCCEEDED, RunOutcome.PARTIAL) or bool(self.counts)
+
+
+class _Status(msgspec.Struct, frozen=True):
+    kind: str | None
+    name: str | None
+    status: str
+    path: str | None = None
+    line: int | None = None
+    reason: str = ""
+
+
+_run = msgspec.json.Decoder(_Run)
+_status = msgspec.json.Decoder(_Status)
+
+
+class RepositoryObserver:
+    """Remembers of each repository which run it has read, so that a look at one that did nothing reads nothing."""
+
+    def __init__(self, repositories: ObservedRepositories, store: Store) -> None:
+        self._repositories = repositories
+        self._store = store
+        self._last: dict[str, str] = {}  # the last run that was seen, by repository
+        self._refused: dict[str, Facts] = {}  # what that run, or one before it, told
+
+    async def look(self) -> list[Look]:
+        """All repositories. Raises StoreFault."""
+        findings: list[Finding] = []
+        every = self._repositories.reconcilers()
+        async for slice_ in in_slices(every):
+            for one in slice_:
+                if one.why_suspended is None:  # else nobody looks, and it says so itself
+                    findings += cause_of_state(one)
+                    findings += await self._resources(one)
+        self._forget({one.watched.name for one in every})
+        return [Look(Domain.REPOSITORIES, tuple(findings))]
+
+    async def _resources(self, one: Reconciler) -> list[Finding]:
+        name = one.watched.name
+        if one.last_run is not None and self._last.get(name) != one.last_run:
+            last = one.last_run
+            told = await self._told(name)
+            if told is not None:
+                self._refused[name] = told
+            self._last[name] = last
+        cause = Cause(NotificationType.RESOURCES_INVALID, name, one.watched.project)
+        if name not in self._refused:
+            return [Finding(cause, fading=True)]  # no run has told yet
+        facts = self._refused[name]
+        if not facts:
+            return []
+        return [Finding(cause, Severity.ERROR if facts.get("refused") else Severity.WARNING, facts)]
+
+    async def _told(self, name: str) -> Facts | None:
+        """What the last run that came to a plan told of resources; empty for nothing, None where no run did."""
+        async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
+            async for page in pages:
+                for shown in page:
+                    run = _run.decode(shown)
+                    if run.tells:
+                        return await self._facts(run)
+        return None
+
+    async def _facts(self, run: _Run) -> Facts:
+        counts = {status: run.counts[status] for status in REFUSED if run.counts.get(status)}
+        if not counts:
+            return NO_FACTS
+        found = await self._first(run.id)
+        refused = int(run.outcome is RunOutcome.REFUSED)
+        names = tuple(f"{one.kind or 'a document'} {one.name or one.path or ''}".strip() for one in found)
+        first = _why(found[0]) if found else ""
+        return {**counts, "total": sum(counts.values()), "names": names, "first": first, "refused": refused}
+
+    async def _first(self, run: str) -> list[_Status]:
+        """The first resources of a run that are not stored as it wants."""
+        found: list[_Status] = []
+        looked_at = 0
+        async with aclosing(self._store.run_pages(run)) as pages:
+            await anext(pages, None)  # the run itself
+            async for page in pages:
+                found += [one for one in map(_status.decode, page) if one.status in REFUSED]
+                looked_at += len(page)
+                if len(found) >= TEXTS_NAMED or looked_at >= STATUSES:
+                    break
+        return found[:TEXTS_NAMED]
+
+    def _forget(self, present: set[str]) -> None:
+        for name in self._last.keys() - present:
+            del self._last[name]
+            self._refused.pop(name, None)
+
+
+def cause_of_state(one: Reconciler) -> Iterator[Finding]:
+    """What is wrong with a repository itself."""
+    watched, row, fault = one.watched, one.remembered, one.fault
+    state = RepositoryState.NEVER_READ if row is None else RepositoryState(row.state)
+    message = "" if row is None else row.message or ""
+    if isinstance(fault, GitFault):
+        state, message = fault.state, fault.message
+    is_other = fault is not None and not isinstance(fault, GitFault)
+    found = _type(state)
+    if found is not None:
+        type_, severity = found
+        facts = {"state": state.value, "message": message}
+        yield Finding(Cause(type_, watched.name, watched.project), severity, facts, fading=is_other)
+    if isinstance(fault, ReconcilerError) and is_other:
+        failed = Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project)
+        yield Finding(failed, Severity.ERROR, {"message": fault.message})
+    elif fault is None and one.seen is None:
+        # No look of this process has ended: whether it still fails is not known.
+        yield Finding(Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project), fading=True)
+
+
+def _type(state: RepositoryState) -> tuple[NotificationType, Severity] | None:
+    if state in UNREACHABLE:
+        return NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR
+    if state in HELD:
+        return NotificationType.REPOSITORY_HELD, Severity.ERROR
+    if state is RepositoryState.PRUNE_HELD:
+        return NotificationType.PRUNE_HELD, Severity.WARNING
+    return (NotificationType.RECONCILE_FAILED, Severity.ERROR) if state is RepositoryState.MIRROR_CORRUPT else None
+
+
+def _why(one: _Status) -> str:
+    """The first line of the reason of a status, with `path:line` before it where it does not begin so."""
+    reason = one.reason.partition("\n")[0]
+    if not one.path or reason.startswith(f"{one.path}:"):
+        return reason
+    return f"{one.path}{'' if one.line is None else f':{one.line}'}: {reason}"
+
+
+# Resources that are incomplete, Configurations that deliver by an earlier version, and what is deprecated and in use:
+# looked for in a project after it changed.
+#
+# A look at a large project takes a while, on a thread of its own; such a project is not looked at again before twenty
+# times as long has passed, so that this never takes more than a twentieth of a processor.
+
+PAUSE = 20.0  # times what the last look at a project took
+
+
+class ConfigurationObserver:
+    """Hears of changes, and looks later."""
+
+    def __init__(self, store: Store, *, monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._monotonic = monotonic
+        self._changed: dict[str, None] = {}
+        self._not_before: dict[str, float] = {}
+        self._has_begun = False
+
+    def heard(self, told: AppliedChange) -> None:
+        """The store changed. Called in the middle of a change, so it only takes note."""
+        if told.changed and told.project is not None:
+            self._changed[told.project] = None
+
+    async def look(self) -> list[Look]:
+        """The projects that changed since the last look; at the first, all of them. Raises StoreFault."""
+        if not self._has_begun:
+            self._changed |= dict.fromkeys(await self._store.projects())
+            self._has_begun = True
+        looks: dict[str, Look] = {}
+        for project in [*self._changed]:
+            begun = self._monotonic()
+            if begun < self._not_before.get(project, begun):
+                continue
+            del self._changed[project]  # before it is read: what changes meanwhile is looked at again
+            try:
+                found = await _findings(project, await self._store.attention(project, named=TEXTS_NAMED))
+            except BaseException:  # what was found is lost with it
+                self._changed |= dict.fromkeys((*looks, project))
+                raise
+            now = self._monotonic()
+            self._not_before[project] = now + PAUSE * (now - begun)
+            looks[project] = Look(Domain.CONFIGURATIONS, tuple(found), part=project)
+        return [*looks.values()]
+
+
+async def _findings(project: str, found: Attention) -> list[Finding]:
+    findings = []
+    if found.incomplete.total or found.others.total:
+        facts: Facts = {"total": found.incomplete.total, "names": found.incomplete.first}
+        if found.others.total:
+            facts = {**facts, "others": found.others.total, "other_names": found.others.first}
+        findings.append(Finding(Cause(NotificationType.CONFIGURATION_INCOMPLETE, "", project), Severity.WARNING, facts))
+    if found.stale.total:
+        facts = {"total": found.stale.total, "names": found.stale.first}
+        findings.append(Finding(Cause(NotificationType.DELIVERY_STALE, "", project), Severity.WARNING, facts))
+    async for slice_ in in_slices(found.deprecated, QUICK):
+        for one in slice_:
+            cause = Cause(NotificationType.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)
+            used: Facts = {"users": one.users.total, "names": one.users.first, "instead": one.message}
+            findings.append(Finding(cause, Severity.INFO, used))
+    return findings
+
+
+# What is wrong with delivery, from what it counts of itself.
+
+NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
+FAILING = timedelta(seconds=30)  # that requests fail and none arrives
+UNROUTED = timedelta(minutes=15)  # after the last record that nobody took
+SLICE = 20  # destinations that are looked at at a stretch
+
+
+class ObservedDeliveries(Protocol):
+    """What knows the lanes."""
+
+    def figures(self) -> DeliveryFigures:
+        """What is counted of all projects."""
+
+    def followed(self) -> Collection[str]:
+        """The projects whose routes are known, so that each of their lanes is there."""
+
+
+@dataclass(slots=True)
+class _One:
+    """All lanes of one destination together."""
+
+    lanes: list[Lane] = field(default_factory=list)
+    dead: int = 0
+    fullness: float = 0.0
+
+
+class DeliveryObserver:
+    """Remembers since when nobody takes records of a project."""
+
+    def __init__(self, deliveries: ObservedDeliveries, *, clock: Clock) -> None:
+        self._deliveries = deliveries
+        self._clock = clock
+        self._unrouted: dict[str, tuple[int, datetime]] = {}  # records, and when they last grew, by project
+        self._began = clock()
+
+    async def look(self) -> list[Look]:
+        """Every project that is followed."""
+        figures, now = self._deliveries.figures(), self._clock()
+        findings: dict[str, list[Finding]] = {project: [] for project in sorted(self._deliveries.followed())}
+        for place, ((project, name), one) in enumerate(sorted((await _together(figures)).items())):
+            if project in findings:
+                findings[project] += _of_one(project, name, one, now=now)
+            if place % SLICE == 0:
+                await asyncio.sleep(0)
+        for project, records in figures.unrouted.items():
+            if project in findings and self._is_unrouted(project, records, now):
+                findings[project].append(Finding(Cause(NotificationType.LOGS_UNROUTED, "", project)))
+        if now - self._began < UNROUTED:  # what was counted before the start is not known any more
+            for project, found in findings.items():
+                if all(one.cause.type is not NotificationType.LOGS_UNROUTED for one in found):
+                    found.append(Finding(Cause(NotificationType.LOGS_UNROUTED, "", project), fading=True))
+        return [Look(Domain.DELIVERY, tuple(found), part=project) for project, found in findings.items()]
+
+    def _is_unrouted(self, project: str, records: int, now: datetime) -> bool:
+        known, at = self._unrouted.get(project, (0, now))
+        if records > known:
+            at = now
+        self._unrouted[project] = (records, at)
+        return records > 0 and now - at < UNROUTED
+
+
+async def _together(figures: DeliveryFigures) -> dict[tuple[str, str], _One]:
+    found: dict[tuple[str, str], _One] = {}
+    for place, lane in enumerate(figures.lanes):
+        if place % SLICE == 0:
+            await asyncio.sleep(0)
+        depth = Depth() if lane.queue is None else lane.queue.depth()
+        one = found.setdefault((lane.project, lane.name), _One())
+        one.lanes.append(lane)
+        one.dead += depth.dead_batches
+        one.fullness = max(one.fullness, fullness(lane, depth))
+    return found
+
+
+def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Finding]:
+    def finding(type_: NotificationType, severity: Severity, facts: Facts, *, fading: bool = False) -> Finding:
+        return Finding(Cause(type_, name, project), severity, facts, fading=fading)
+
+    findings = []
+    cause = _failing(one.lanes[0], now)
+    if cause is not None:
+        facts: Facts = {"cause": cause} if one.lanes[0].queue is not None else {"cause": cause, "inline": 1}
+        findings.append(finding(NotificationType.DELIVERY_FAILING, Severity.ERROR, facts))
+    elif _is_untried(one):
+        findings.append(finding(NotificationType.DELIVERY_FAILING, Severity.ERROR, {}, fading=True))
+    if one.dead:
+        findings.append(finding(NotificationType.DEAD_LETTERS, Severity.WARNING, {"batches": one.dead}))
+    if one.fullness >= ROOMY:
+        percent = min(int(one.fullness * 10), 10) * 10  # in steps, so that each batch does not change a sentence
+        severity = Severity.ERROR if percent >= 100 else Severity.WARNING
+        fades = one.fullness < NEARLY_FULL
+        findings.append(finding(NotificationType.QUEUE_NEARLY_FULL, severity, {"percent": percent}, fading=fades))
+    return findings
+
+
+def _is_untried(one: _One) -> bool:
+    """Whether records wait and none got through since the start: what failed before it may fail still."""
+    exporter = one.lanes[0].exporter
+    waits = any(lane.queue is not None and lane.queue.depth().batches for lane in one.lanes)
+    return waits and exporter is not None and exporter.shown().last_success is None
+
+
+def _failing(lane: Lane, now: datetime) -> str | None:
+    """What keeps records from getting through to a destination; None when nothing does, or not for long."""
+    if lane.exporter is None:
+        return None
+    shown = lane.exporter.shown()
+    if lane.exporter.is_up and not _gets_nothing_through(shown, now):
+        return None
+    return "" if shown.last_failure is None else shown.last_failure.cause
+
+
+def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:
+    """Whether requests have failed for a while and none arrived between them, while the endpoint counts as up: one that
+    refuses all that it is sent is not down.
+    """
+    if shown.failing_since is None or shown.state not in (ExporterState.SENDING, ExporterState.WAITING):
+        return False
+    return timedelta(milliseconds=now.timestamp() * 1000 - shown.failing_since) >= FAILING
+
+
+# Disks that what the service keeps is on, and that are nearly full: those of the store, mirrors, queues and `ops.db`.
+#
+# A disk that hangs keeps the look waiting, as it does the service itself.
+
+LOW, ENOUGH = 128 << 20, 192 << 20  # spare bytes: a notification opens below, and ends above
+
+
+class DiskObserver:
+    """Looks at the file systems of some folders."""
+
+    def __init__(self, folders: Sequence[Path], *, queues: Path, reserve: int) -> None:
+        """`folders` hold what is kept, the most telling name of a disk first. Log records are refused once that of
+        `queues`, which is one of them, has no more than `reserve` bytes.
+        """
+        self._folders = folders
+        self._queues = queues
+        self._reserve = reserve
+
+    async def look(self) -> list[Look]:
+        """Each disk once."""
+        return [Look(Domain.DISK, tuple(await asyncio.to_thread(self._low)))]
+
+    def _low(self) -> list[Finding]:
+        spare: dict[int, int] = {}
+        names: dict[int, Path] = {}
+        refusing = None
+        for folder in self._folders:
+            try:
+                device, found = folder.stat().st_dev, os.statvfs(folder)
+            except OSError:  # not made yet, or whoever needs it says what is wrong
+                continue
+            spare[device] = found.f_bavail * found.f_frsize - self._reserve
+            names.setdefault(device, folder)
+            if folder == self._queues:
+                refusing = device
+        return [
+            finding
+            for device, folder in names.items()
+            for finding in low_disks(spare[device], folder=str(folder), has_queues=device == refusing)
+        ]
+
+
+def low_disks(spare: int, *, folder: str, has_queues: bool) -> list[Finding]:
+    """`spare` bytes may be written before the reserve is reached; below zero the disk is beyond it."""
+    if spare >= ENOUGH:
+        return []
+    facts: Facts = {"beyond": int(spare < 0), "queues": int(has_queues), "folder": folder}
+    severity = Severity.CRITICAL if spare < 0 else Severity.WARNING
+    return [Finding(Cause(NotificationType.DISK_LOW, folder), severity, facts, fading=spare >= LOW)]
+
+
+# Whether the store can be read and written, from what it counts of itself, and what the board could not write; and
+# which stored versions are damaged.
+
+QUIET = timedelta(minutes=10)  # after the last change that could not be written, when none was tried since
+EXAMINING_SECONDS = 24 * 3600.0  # between two looks through the whole store
+AFTER_FAULT_SECONDS = 600.0
+NAMED = 10  # damaged versions that a notification names
+WRITE = "A change could not be written to the store; the log says why."
+
+
+class ObservedStore(Protocol):
+    """What is asked of the store."""
+
+    async def revision(self) -> int:
+        """Raises StoreFault."""
+
+    def figures(self) -> StoreFigures:
+        """What it counts of itself."""
+
+
+class StoreObserver:
+    """Remembers what was counted at the last look."""
+
+    def __init__(self, store: ObservedStore, *, unwritten: Callable[[], str], clock: Clock) -> None:
+        """`unwritten` says why notifications could not be written beside it; empty when they could."""
+        self._store = store
+        self._unwritten = unwritten
+        self._clock = clock
+        self._failed = self._stored = 0
+        self._failed_at: datetime | None = None  # None once something was written since
+
+    async def look(self) -> list[Look]:
+        """Read something, and look at what was written."""
+        now, commits = self._clock(), self._store.figures().commits
+        failed, stored = commits.failed, sum(commits.seconds.counts)
+        if failed > self._failed:
+            self._failed_at = now
+        elif stored > self._stored or (self._failed_at is not None and now - self._failed_at >= QUIET):
+            self._failed_at = None
+        self._failed, self._stored = failed, stored
+        message = self._unwritten() if self._failed_at is None else WRITE
+        try:
+            await self._store.revision()
+        except StoreFault as fault:
+            message = fault.message
+        found = (
+            [Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": message})]
+            if message
+            else []
+        )
+        return [Look(Domain.STORE, tuple(found))]
+
+
+class Examined(Protocol):
+    """What is asked of the store about damage."""
+
+    async def examine(self) -> None:
+        """Look through all of it. Raises StoreFault."""
+
+    async def damaged(self) -> list[DamagedVersion]:
+        """Raises StoreFault."""
+
+
+class DamageObserver:
+    """Tells of damaged versions, whoever found them."""
+
+    def __init__(self, store: Examined) -> None:
+        self._store = store
+        self._is_examined = False
+
+    async def keep(self) -> None:
+        """Look through the store now, and then again and again."""
+        while True:
+            seconds = EXAMINING_SECONDS
+            try:
+                await self._store.examine()
+                self._is_examined = True
+            except StoreFault as fault:
+                log.warning("The store could not be looked through for damage. %s", fault.message)
+                seconds = AFTER_FAULT_SECONDS
+            await asyncio.sleep(seconds)
+
+    async def look(self) -> list[Look]:
+        """Tell what is damaged now. Raises StoreFault."""
+        found = await self._store.damaged()
+        cause = Cause(NotificationType.STORE_DAMAGED)
+        if found:
+            names = tuple(_told(one) for one in found[:NAMED])
+            return [Look(Domain.DAMAGE, (Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}),))]
+        # What an earlier start found may be there still.
+        unknown = () if self._is_examined else (Finding(cause, Severity.CRITICAL, fading=True),)
+        return [Look(Domain.DAMAGE, unknown)]
+
+
+def _told(one: DamagedVersion) -> str:
+    return f"{one.kind} {one.name} (version {one.version}, project {one.project})"
+
+
+# Keys of projects and of the organization whose makers are no admins any more: somebody should decide whether they
+# stay, since whoever made a key may know it.
+
+OPERATORS = frozenset(principal.name for principal in UNLISTED)  # nobody takes their role away
+
+
+class KeyObserver:
+    """Remembers what it found of the directory, which seldom changes."""
+
+    def __init__(self, directory: Callable[[], Directory], *, clock: Clock) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._seen: Directory | None = None
+        self._until: str | None = None  # the first of the keys that were found ends then
+        self._findings: tuple[Finding, ...] = ()
+
+    async def look(self) -> list[Look]:
+        """One finding for each maker in each project; the organization is the project that is empty."""
+        directory, now = self._directory(), rfc3339(self._clock())
+        if directory is not self._seen or (self._until is not None and now >= self._until):
+            found = keys_to_review(directory, now=now)
+            ends = (key.expires_at for keys in found.values() for key in keys if key.expires_at is not None)
+            self._seen, self._until = directory, min(ends, default=None)
+            self._findings = tuple(_finding(project, maker, keys) for (project, maker), keys in found.items())
+        return [Look(Domain.KEYS, self._findings)]
+
+
+def keys_to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str], list[Key]]:
+    """Return the keys that still open something and whose makers may not make them any more, by project and maker."""
+    found: defaultdict[tuple[str, str], list[Key]] = defaultdict(list)
+    by_name = {f"key:{key.id}": key for key in directory.keys.values()}
+    for key in sorted(directory.keys.values(), key=lambda key: (key.project or "", key.created_by, key.id)):
+        if key.owner is None and not is_expired(key, now=now) and not _may_make(directory, key, by_name, now=now):
+            found[key.project or "", key.created_by].append(key)
+    return found
+
+
+def _may_make(directory: Directory, key: Key, by_name: Mapping[str, Key], *, now: str) -> bool:
+    """Whether the maker of a key still could make it. A key may be older than the rule that keys make none."""
+    if key.created_by in OPERATORS:
+        return True
+    user, maker = directory.users.get(key.created_by.removeprefix("user:")), by_name.get(key.created_by)
+    if maker is not None and not is_expired(maker, now=now):
+        principal = directory.holder_of(maker)
+    elif user is not None and key.created_by.startswith("user:") and user.created_at <= key.created_at:
+        principal = directory.principal(user)  # and nobody of the same name who came later
+    else:
+        return False
+    permission = Permission.MANAGE_ORGANIZATION if key.project is None else Permission.MANAGE_KEYS
+    return principals.judge(principal, permission, project=key.project) is AccessVerdict.ALLOWED
+
+
+def _finding(project: str, maker: str, keys: list[Key]) -> Finding:
+    named = tuple(f"{key.name} ({key.id})" for key in keys[:LISTED])
+    facts: Facts = {"total": len(keys), "names": named}
+    return Finding(Cause(NotificationType.KEYS_TO_REVIEW, maker, project), Severity.WARNING, facts)
