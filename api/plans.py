@@ -14,10 +14,9 @@ from api.calls import Call
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import ProposalNotFound
 from reconciler.model.principals import Permission
-from reconciler.reviewing import questions, showing
-from reconciler.reviewing.keeping import KeptPlan
-from reconciler.reviewing.questions import PlanRequest
-from reconciler.reviewing.turns import TooManyQuestions
+from reconciler.review import kept_plans
+from reconciler.review.kept_plans import KeptPlan, PlanRequest
+from reconciler.review.service import TooManyQuestions
 from reconciler.worker.client import Overdue
 
 LIST_PARAMETERS = frozenset({"repository", "limit"})
@@ -65,7 +64,7 @@ async def list_all(call: Call) -> Response:
         if repository in (None, plan.repository) and judging.is_within(projects, plan.project)
     ][:limit]
     stale = await call.services.reviewing.are_stale(plans)
-    heads = [showing.plan_head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
+    heads = [kept_plans.plan_head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
     shown = answers.json_array(b"plans", heads)
     etag = etags.etag_header(shown)
     return etags.not_modified(call, etag) or Json(shown, headers=(etag,))
@@ -83,15 +82,15 @@ async def get(call: Call) -> Response:
 async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
     try:
         return await call.services.reviewing.plan(asked)
-    except questions.UnknownProposal:
+    except kept_plans.UnknownProposal:
         raise repositories.missing() from None  # it went while its plan waited
     except ProposalNotFound as problem:
         raise errors.NotFound(problem.message) from problem
-    except questions.Unmergeable as problem:
+    except kept_plans.Unmergeable as problem:
         raise errors.Conflict(*problem.sentences) from problem
     except TooManyQuestions as problem:
         raise errors.TooMany(problem.message, after=AGAIN_SECONDS) from problem
-    except (questions.TookTooLong, Overdue) as problem:
+    except (kept_plans.TookTooLong, Overdue) as problem:
         raise errors.Unavailable(problem.message, after=AGAIN_SECONDS) from problem
     except GitFault as fault:
         raise _refusal(fault) from fault
@@ -111,8 +110,8 @@ async def _etag(call: Call, kept: KeptPlan) -> tuple[Header, bool]:
 
 
 def _shown(call: Call, kept: KeptPlan, *, stale: bool, etag: Header) -> Response:
-    before = b'{"plan":%b,"statuses":[' % showing.plan_head(kept, stale=stale).removesuffix(b"}")
-    pages = _pages(showing.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
+    before = b'{"plan":%b,"statuses":[' % kept_plans.plan_head(kept, stale=stale).removesuffix(b"}")
+    pages = _pages(kept_plans.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
     return streams.Streamed(streams.join_parts(before, pages, b"]}}"), headers=(etag,))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from benchmarks.figures import Figure
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import Plan, PlanDifference, PlanEntry, PlanField, PlanPlace, PlanStatus, PlanTip, in_order
-from reconciler.plans import annotations, document, markdown, text
+from reconciler.review import annotations, markdown, plan, text
 
 RESOURCES = 5_000
 FIELDS = 5
@@ -21,7 +21,7 @@ SKINS: dict[str, Callable[[Plan], object]] = {
     "markdown": lambda plan: markdown.render_markdown(
         plan, marker="benchmark", link=lambda at, _: f"https://forge/{at.path}"
     ),
-    "json": document.render_json,
+    "json": plan.render_json,
     "github": lambda plan: sum(map(len, annotations.render_annotations(plan))),
 }
 

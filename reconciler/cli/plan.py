@@ -16,11 +16,12 @@ from reconciler.cli.plan_skins import FORMS, PlanRendering
 from reconciler.cli.sessions import Session, connected
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.plan import Plan
-from reconciler.plans import markdown, verdicts
+from reconciler.review import markdown
+from reconciler.review import plan as review_plan
 
 MARKER = "default"
 DETAILED = "--detailed-exitcode"
-KNOWN = ", ".join(verdicts.FAIL_ON)
+KNOWN = ", ".join(review_plan.FAIL_ON)
 
 
 class _Plan(click.Command):
@@ -121,7 +122,7 @@ def plan(
     has_worktree = not is_live and not made.ahead and _has_worktree(asked)
     for piece in skin.render(made, color=session.coloured, has_worktree=has_worktree):
         output.rendered(piece)
-    context.exit(verdicts.exit_code(made, detailed=detailed_exitcode, fail_on=wanted))
+    context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=wanted))
 
 
 def _made(session: Session, asked: PlanOptions, *, is_live: bool) -> Plan:

@@ -13,7 +13,7 @@ from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
-from reconciler.reviewing.static import EntrySettings
+from reconciler.review.static import EntrySettings
 
 if TYPE_CHECKING:
     from reconciler.settings.repositories import Repository

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.plans import verdicts
+from reconciler.review import plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class PlanOptions:
 def fail_on(words: str) -> tuple[str, ...]:
     """The words of `--fail-on`, each once. Raises UsageError."""
     found = tuple(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
-    unknown = [word for word in found if word not in verdicts.FAIL_ON]
+    unknown = [word for word in found if word not in plan.FAIL_ON]
     if unknown:
-        raise click.UsageError(f"--fail-on does not know {', '.join(unknown)}; it knows {', '.join(verdicts.FAIL_ON)}")
+        raise click.UsageError(f"--fail-on does not know {', '.join(unknown)}; it knows {', '.join(plan.FAIL_ON)}")
     return found

@@ -13,8 +13,9 @@ import click
 from reconciler.cli import words
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.plan import Plan, PlanPlace, PlanTip
-from reconciler.plans import absent, annotations, document, markdown, text
-from reconciler.plans.absent import NoPlan
+from reconciler.review import annotations, markdown, text
+from reconciler.review import plan as review_plan
+from reconciler.review.annotations import NoPlan
 
 FORMS = ("text", "markdown", "json", "github")
 
@@ -35,7 +36,7 @@ class PlanRendering:
                 link = None if self.link is None else _linking(self.link)
                 yield markdown.render_markdown(plan, limit=self.limit, marker=self.marker, link=link)
             case "json":
-                yield document.render_json(plan).decode()
+                yield review_plan.render_json(plan).decode()
             case "github":
                 yield from annotations.render_annotations(plan)
             case _:
@@ -50,8 +51,8 @@ class PlanRendering:
         """That there is no plan of the head. Others write nothing: the sentence goes to standard error anyway."""
         found = _no_plan(problem, head=head)
         if self.form == "github":
-            return absent.absent_annotation(found)
-        return absent.absent_comment(found, marker=self.marker, limit=self.limit)
+            return annotations.absent_annotation(found)
+        return annotations.absent_comment(found, marker=self.marker, limit=self.limit)
 
 
 def check_link(link: str | None) -> None:

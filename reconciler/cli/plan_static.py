@@ -15,9 +15,8 @@ from reconciler.cli.plan_options import PlanOptions
 from reconciler.git.checkouts import Checkout
 from reconciler.model.errors import Refused
 from reconciler.model.plan import Plan, PlanTip
-from reconciler.plans import verdicts
-from reconciler.reviewing import static
-from reconciler.reviewing.static import EntrySettings, StaticOptions
+from reconciler.review import plan, static
+from reconciler.review.static import EntrySettings, StaticOptions
 
 API_VERSIONS = frozenset({"service/v1"})
 
@@ -60,7 +59,7 @@ def checkout_head(asked: PlanOptions) -> str:
     name = asked.head or "HEAD"
     try:
         with Checkout.open(asked.folder) as checkout:
-            return checkout.resolve(name)[1][: verdicts.SHORT]
+            return checkout.resolve(name)[1][: plan.SHORT]
     except Refused:
         return name
 

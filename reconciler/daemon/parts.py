@@ -34,7 +34,7 @@ from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
-from reconciler.reviewing.asking import Reviewing
+from reconciler.review.service import Reviewing
 from reconciler.settings.models import Settings
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore

@@ -21,7 +21,7 @@ from reconciler.model.principals import Actor, Principal
 from reconciler.notifications.board import Board
 from reconciler.notifications.outbox import Outbox
 from reconciler.reconcile.apply import Applier
-from reconciler.reviewing.asking import Reviewing
+from reconciler.review.service import Reviewing
 from reconciler.store.contract import Store
 
 if TYPE_CHECKING:  # what only sign-in through a provider needs is not loaded without one

@@ -29,7 +29,7 @@ from reconciler.notifications.rendering import NotificationPlace as Shown
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
 from reconciler.reconcile.watched import WatchedRepository
-from reconciler.reviewing.asking import Reviewing
+from reconciler.review.service import Reviewing
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient

@@ -19,7 +19,7 @@ from reconciler.model.directory import Amendment, Audited
 from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.board import Board
 from reconciler.notifications.models import Cause, Domain, Finding, Look
-from reconciler.reviewing import questions
+from reconciler.review import kept_plans
 from tests.access import arrivals, directories
 from tests.api import callers, parts
 from tests.api.callers import OTHER, OWN, UNKNOWN, Answer, Caller, ask
@@ -213,7 +213,7 @@ async def world(populated: Populated, tmp_path_factory: pytest.TempPathFactory) 
     made = Amendment(Audited("created", "Key", "two"), keys=tuple(kept), invitations=tuple(invited))
     await services.accounts.amend(lambda _: made, actor="user:root", request=None)
     runs = {project: await _run(populated, f"of-{project}") for project in (OWN, OTHER)}
-    asked = [questions.PlanRequest(f"of-{one}", head="refs/heads/main", base=None) for one in (OWN, OTHER)]
+    asked = [kept_plans.PlanRequest(f"of-{one}", head="refs/heads/main", base=None) for one in (OWN, OTHER)]
     plans = {project: (await services.reviewing.plan(one)).id for project, one in zip((OWN, OTHER), asked, strict=True)}
     nothing = {UNKNOWN: "01KAH30ZPT8Q1X2Y3Z4A5B6C7D"}
     notifications = {project: await _notified(services.board, project) for project in (OWN, OTHER)}

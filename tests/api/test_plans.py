@@ -17,8 +17,8 @@ from reconciler.cli import plan_server
 from reconciler.daemon.services import Services
 from reconciler.model.plan import CutText
 from reconciler.model.principals import Role, Scope
-from reconciler.reviewing.asking import MOST_WAITING, Reviewing
-from reconciler.reviewing.questions import PlanRequest
+from reconciler.review.kept_plans import PlanRequest
+from reconciler.review.service import MOST_WAITING, Reviewing
 from tests.api.conftest import Follow, connect, make_key, until
 from tests.api.parts import AT, destination, watched
 from tests.repositories import Repository

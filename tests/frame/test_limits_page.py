@@ -19,7 +19,7 @@ from reconciler.git import hooks as git_hooks
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
 from reconciler.reconcile import watched
-from reconciler.reviewing import asking, keeping, questions
+from reconciler.review import kept_plans, service
 from reconciler.settings import repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations, writing_ahead
@@ -226,14 +226,14 @@ PROVIDER = discovery.LIMITS
         ("the body of a request about access, a suspension, an approval or a plan", f"{objects.MAX_BYTES // 1024} KiB"),
         (
             "plans that are made at a time; that wait for another one of their repository",
-            f"one of each repository; {asking.MOST_WAITING} in all",
+            f"one of each repository; {service.MOST_WAITING} in all",
         ),
-        ("a plan", f"the repository's `timeout` and {asking.GRACE:g} s"),
+        ("a plan", f"the repository's `timeout` and {service.GRACE:g} s"),
         (
             "plans that are kept",
-            f"{keeping.MOST}, {keeping.MOST_BYTES // MEBIBYTE} MiB in all, until a restart",
+            f"{kept_plans.MOST}, {kept_plans.MOST_BYTES // MEBIBYTE} MiB in all, until a restart",
         ),
-        ("files that conflict, in an answer", f"{questions.FILES_TOLD}"),
+        ("files that conflict, in an answer", f"{kept_plans.FILES_TOLD}"),
         ("requests waiting on one connection", f"{connections.PIPELINED}"),
         ("open connections", f"{connections.CONNECTIONS}"),
         ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),

@@ -8,7 +8,7 @@ import pytest
 from reconciler.cli.main import ENTRIES
 from reconciler.git.file_selection import FileGlobs
 from reconciler.model.outcomes import UpdateStatus
-from reconciler.plans import verdicts
+from reconciler.review import plan
 from reconciler.settings import loading
 from tests.frame import pages, rendering
 
@@ -28,26 +28,26 @@ def test_the_signs_are_those_of_the_skins() -> None:
     rows = pages.table(pages.section(REVIEW, "Reading it"))
     shown = {status: row["sign"].strip("`") for row in rows for status in re.findall(r"`([\w-]+)`", row["status"])}
     told_apart = {UpdateStatus.NOT_FOUND, UpdateStatus.UNCHANGED}  # a merge asks for no such thing; only counted
-    assert shown == {str(status): sign for status, sign in verdicts.SYMBOLS.items() if status not in told_apart}
+    assert shown == {str(status): sign for status, sign in plan.SYMBOLS.items() if status not in told_apart}
 
 
 def test_what_fail_on_takes_is_told() -> None:
     text = pages.section(REVIEW, "Exit codes")
-    extra = set(verdicts.FAIL_ON) - set(UpdateStatus)
+    extra = set(plan.FAIL_ON) - set(UpdateStatus)
     assert set(re.findall(r"`(\w+)`", text.partition("takes statuses,")[2].partition(", separated")[0])) == extra
     examples = re.findall(r"--fail-on ([\w,-]+)", REVIEW)
     assert examples
-    assert {word for example in examples for word in example.split(",")} <= set(verdicts.FAIL_ON)
+    assert {word for example in examples for word in example.split(",")} <= set(plan.FAIL_ON)
 
 
 def test_the_codes_are_those_of_the_command() -> None:
     rows = pages.table(pages.section(REVIEW, "Exit codes"))
     assert [int(row["code"]) for row in rows] == [
-        verdicts.FINE,
+        plan.FINE,
         1,
         2,
-        verdicts.CHANGED,
-        verdicts.TRIPPED,
+        plan.CHANGED,
+        plan.TRIPPED,
     ]
 
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plans import absent
-from reconciler.plans.absent import NoPlan
-from reconciler.plans.markdown import MINIMUM
+from reconciler.review import annotations
+from reconciler.review.annotations import NoPlan
+from reconciler.review.markdown import MINIMUM
 from tests import hostile_text
 from tests.plans import commonplace
 from tests.plans.strategies import NAMES, TEXTS
@@ -22,7 +22,7 @@ CONFLICT = NoPlan(head="3f2a1c9", sentence="the two do not merge", files=("a.yam
 
 
 def test_the_comment_has_the_mark_of_the_plan_and_every_file() -> None:
-    assert absent.absent_comment(CONFLICT, marker="prod") == (
+    assert annotations.absent_comment(CONFLICT, marker="prod") == (
         "<!-- reconciler-plan: prod -->\n"
         "### No plan for `3f2a1c9`: `the two do not merge`\n\n"
         "- `a.yaml`\n- ``b`.yaml``\n- and 12 more files\n"
@@ -30,14 +30,14 @@ def test_the_comment_has_the_mark_of_the_plan_and_every_file() -> None:
 
 
 def test_the_annotation_is_one_error() -> None:
-    assert absent.absent_annotation(CONFLICT) == (
+    assert annotations.absent_annotation(CONFLICT) == (
         "::error title=No plan for 3f2a1c9::the two do not merge%0Aa.yaml%0Ab`.yaml%0Aand 12 more files\n"
     )
 
 
 @given(FOUND, st.integers(0, 5_000))
 def test_whatever_is_told_is_quoted_within_any_limit(found: NoPlan, limit: int) -> None:
-    comment = absent.absent_comment(found, marker="prod", limit=limit)
+    comment = annotations.absent_comment(found, marker="prod", limit=limit)
     assert commonplace.faults(comment) == []
     assert comment.split("\n")[1].startswith("### No plan for `")
     assert len(comment.encode()) <= max(limit, MINIMUM)
@@ -46,6 +46,6 @@ def test_whatever_is_told_is_quoted_within_any_limit(found: NoPlan, limit: int) 
 
 @given(FOUND.filter(lambda found: found.sentence != ""))
 def test_an_annotation_is_one_command(found: NoPlan) -> None:
-    shown = absent.absent_annotation(found)
+    shown = annotations.absent_annotation(found)
     assert hostile_text.unseen(shown) == []
     assert COMMAND.fullmatch(shown.removesuffix("\n"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from reconciler.model.plan import Plan, PlanDifference
-from reconciler.plans import annotations
+from reconciler.review import annotations
 from tests import hostile_text
 from tests.plans import samples
 from tests.plans.strategies import PLANS

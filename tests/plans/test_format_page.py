@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model import plan
 from reconciler.model.plan import Plan
-from reconciler.plans import document
+from reconciler.review import plan as review_plan
 
 PAGE = (Path(__file__).parents[2] / "docs/plan-format.md").read_text(encoding="utf-8")
 TABLED = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE))))
@@ -25,6 +25,6 @@ def test_every_field_has_a_row(shape: type[msgspec.Struct]) -> None:
 def test_the_example_is_what_is_written() -> None:
     (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     shown = json.loads(example)
-    again = json.loads(document.render_json(msgspec.json.decode(example.encode(), type=Plan)))
+    again = json.loads(review_plan.render_json(msgspec.json.decode(example.encode(), type=Plan)))
     assert again == shown
     assert again["formatVersion"] == plan.FORMAT

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.plan import Plan, PlanPlace, PlanTip
-from reconciler.plans import annotations, document, markdown, text
+from reconciler.review import annotations, markdown, text
+from reconciler.review import plan as review_plan
 from tests.plans import samples
 
 FOLDER = Path(__file__).parent / "golden"
@@ -34,7 +35,7 @@ SKINS: dict[str, Callable[[Plan], str]] = {
     "txt": lambda plan: "".join(text.render_text(plan, color=False)),
     "ansi": lambda plan: "".join(text.render_text(plan, color=True, width=60)),
     "md": commented,
-    "json": lambda plan: document.render_json(plan).decode(),
+    "json": lambda plan: review_plan.render_json(plan).decode(),
     "github": lambda plan: "".join(annotations.render_annotations(plan)),
 }
 LONG = {("cut", "txt"), ("cut", "ansi"), ("cut", "json")}  # a megabyte each, and nothing new in it

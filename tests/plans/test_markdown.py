@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.plan import Plan, PlanPlace, PlanTip
-from reconciler.plans import markdown
-from reconciler.plans.markdown import LIMIT, MINIMUM
+from reconciler.review import markdown
+from reconciler.review.markdown import LIMIT, MINIMUM
 from tests import hostile_text
 from tests.plans import commonplace, samples
 from tests.plans.strategies import PLANS

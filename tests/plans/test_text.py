@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from reconciler.model.plan import Plan, PlanDifference, PlanField, PlanTip
-from reconciler.plans import text
+from reconciler.review import text
 from tests import hostile_text
 from tests.plans import samples
 from tests.plans.strategies import PLANS

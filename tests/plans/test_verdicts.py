@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import NamedResource, Plan
-from reconciler.plans import verdicts
+from reconciler.review import plan as review_plan
 from tests.plans import samples
 from tests.plans.strategies import PLANS
 
@@ -33,7 +33,7 @@ def of(*words: str, existing: bool = False) -> Plan:
     ],
 )
 def test_first_line_is_the_verdict(plan: Plan, line: str) -> None:
-    assert verdicts.first_line(plan) == line
+    assert review_plan.first_line(plan) == line
 
 
 @pytest.mark.parametrize(
@@ -48,33 +48,33 @@ def test_first_line_is_the_verdict(plan: Plan, line: str) -> None:
     ],
 )
 def test_last_line_counts(plan: Plan, line: str) -> None:
-    assert verdicts.last_line(verdicts.tally_plan(plan.entries)) == line
+    assert review_plan.last_line(review_plan.tally_plan(plan.entries)) == line
 
 
 @pytest.mark.parametrize("word", [status for status in UpdateStatus if status is not UpdateStatus.UNCHANGED])
 def test_each_status_trips_on_its_word_and_never_when_it_was_so_before(word: str) -> None:
-    assert verdicts.tripped(of(word), verdicts.FAIL_ON)[0] == word
-    assert verdicts.tripped(of(word), [word]) == (word,)
-    assert verdicts.tripped(of(word, existing=True), verdicts.FAIL_ON) == ()
-    assert verdicts.tripped(of("unchanged"), verdicts.FAIL_ON) == ()
+    assert review_plan.tripped(of(word), review_plan.FAIL_ON)[0] == word
+    assert review_plan.tripped(of(word), [word]) == (word,)
+    assert review_plan.tripped(of(word, existing=True), review_plan.FAIL_ON) == ()
+    assert review_plan.tripped(of("unchanged"), review_plan.FAIL_ON) == ()
 
 
 def test_unresolved_and_changes_are_words_too() -> None:
     lost = samples.one("configured", "Fleet", "edge", unresolved=LOST)
     plan = samples.plan(samples.entry(lost))
-    assert verdicts.tripped(plan, ["changes", "unresolved", "deleted"]) == ("unresolved", "changes")
+    assert review_plan.tripped(plan, ["changes", "unresolved", "deleted"]) == ("unresolved", "changes")
 
 
 def test_what_is_held_is_a_deletion_with_a_word_of_its_own() -> None:
-    assert verdicts.tripped(samples.held(), verdicts.FAIL_ON) == ("deleted", "held", "changes")
+    assert review_plan.tripped(samples.held(), review_plan.FAIL_ON) == ("deleted", "held", "changes")
     unlisted = samples.plan(samples.entry(held=1))  # as an older server tells it
-    assert verdicts.tripped(unlisted, verdicts.FAIL_ON) == ("deleted", "held", "changes")
-    assert verdicts.tripped(of("deleted"), ["held"]) == ()
+    assert review_plan.tripped(unlisted, review_plan.FAIL_ON) == ("deleted", "held", "changes")
+    assert review_plan.tripped(of("deleted"), ["held"]) == ()
 
 
 def test_a_word_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match=r"deletes is none of: invalid, error, .*, changes"):
-        verdicts.tripped(samples.plan(), ["deletes"])
+        review_plan.tripped(samples.plan(), ["deletes"])
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ def test_a_word_that_does_not_exist_is_refused() -> None:
     ],
 )
 def test_exit_code(plan: Plan, detailed: bool, fail_on: list[str], code: int) -> None:
-    assert verdicts.exit_code(plan, detailed=detailed, fail_on=fail_on) == code
+    assert review_plan.exit_code(plan, detailed=detailed, fail_on=fail_on) == code
 
 
-@given(PLANS, st.lists(st.sampled_from(verdicts.FAIL_ON)))
+@given(PLANS, st.lists(st.sampled_from(review_plan.FAIL_ON)))
 def test_what_trips_is_wanted_and_in_one_order(plan: Plan, wanted: list[str]) -> None:
-    found = verdicts.tripped(plan, wanted)
+    found = review_plan.tripped(plan, wanted)
     assert set(found) <= set(wanted)
-    assert list(found) == sorted(set(found), key=verdicts.FAIL_ON.index)
-    assert len(verdicts.first_line(plan).encode()) < 500
+    assert list(found) == sorted(set(found), key=review_plan.FAIL_ON.index)
+    assert len(review_plan.first_line(plan).encode()) < 500

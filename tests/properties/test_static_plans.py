@@ -7,8 +7,8 @@ from hypothesis import given, settings
 
 from reconciler.git import merging
 from reconciler.model.plan import PlanEntry
-from reconciler.reviewing import static
-from reconciler.reviewing.static import EntrySettings, StaticOptions
+from reconciler.review import static
+from reconciler.review.static import EntrySettings, StaticOptions
 from tests import worlds
 from tests.properties.profiles import profiles
 from tests.properties.test_plans import Tree, proposals, texts

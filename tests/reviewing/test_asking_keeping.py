@@ -2,8 +2,7 @@
 
 from reconciler.model.plan import PlanEntry, PlanTip
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
-from reconciler.reviewing.encoding import EncodedPlan
-from reconciler.reviewing.keeping import OF_ONE, KeptPlan, PlanQuestion, PlanShelf
+from reconciler.review.kept_plans import OF_ONE, EncodedPlan, KeptPlan, PlanQuestion, PlanShelf
 from tests import entries
 
 WATCHED = entries.watched("telemetry", "/srv/git/telemetry.git")

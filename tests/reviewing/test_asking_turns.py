@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from reconciler.reviewing.turns import QuestionTurns, SharedQuestions, TooManyQuestions
+from reconciler.review.service import QuestionTurns, SharedQuestions, TooManyQuestions
 
 pytestmark = pytest.mark.anyio
 

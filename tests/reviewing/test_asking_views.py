@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import CutText, NamedResource, PlanDifference, PlanEntry, PlanField, PlanPlace, PlanStatus
-from reconciler.reviewing import encoding, hiding
+from reconciler.review import kept_plans
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +26,8 @@ def field(path: str, **given: Any) -> PlanField:
     return PlanField(path=path, difference=PlanDifference.CHANGED, at=PLACE, **given)
 
 
-async def encoded(*statuses: PlanStatus, **given: Any) -> encoding.EncodedPlan:
-    return await encoding.encode_plan(msgspec.msgpack.encode(PlanEntry(name="telemetry", statuses=statuses, **given)))
+async def encoded(*statuses: PlanStatus, **given: Any) -> kept_plans.EncodedPlan:
+    return await kept_plans.encode_plan(msgspec.msgpack.encode(PlanEntry(name="telemetry", statuses=statuses, **given)))
 
 
 async def test_every_status_comes_through_as_it_is() -> None:
@@ -83,7 +83,7 @@ async def test_what_hides_nothing_is_kept_once() -> None:
 
 async def test_what_is_no_entry_is_refused() -> None:
     with pytest.raises(msgspec.DecodeError):
-        await encoding.encode_plan(b"\x01")
+        await kept_plans.encode_plan(b"\x01")
 
 
 @pytest.mark.parametrize(
@@ -114,16 +114,16 @@ async def test_a_raw_text_is_not_in_what_viewers_get(one: PlanField) -> None:
 
 
 def test_that_a_raw_text_changed_is_told_as_of_a_secret() -> None:
-    hidden = hiding.without_raw(status(fields=(field("spec.raw", old="a", new="b"),)))
+    hidden = kept_plans.without_raw(status(fields=(field("spec.raw", old="a", new="b"),)))
     assert (hidden.fields[0].old, hidden.fields[0].new) == ("(sensitive)", "(sensitive, changed)")
 
 
 def test_other_kinds_have_no_raw_text() -> None:
     one = status(kind="Destination", fields=(field("spec.raw", old="a", new="b"),))
-    assert hiding.without_raw(one) is one
+    assert kept_plans.without_raw(one) is one
 
 
 @given(st.text(max_size=30), st.sampled_from(["spec.rawness", "spec.parameters[raw].value", "metadata.labels.raw"]))
 def test_fields_beside_it_are_shown(text: str, path: str) -> None:
     one = status(fields=(field(path, old=text, new=f"{text}!"),))
-    assert hiding.without_raw(one) is one
+    assert kept_plans.without_raw(one) is one

@@ -9,8 +9,8 @@ import pytest
 from reconciler.git import merging
 from reconciler.model.names import Key
 from reconciler.planner.candidates import CandidateRules
-from reconciler.reviewing import relevance
-from reconciler.reviewing.relevance import RelevantFiles
+from reconciler.review import static
+from reconciler.review.static import RelevantFiles
 from tests.worlds import API_VERSIONS, HMAC_KEY, Mirror
 
 RULES = CandidateRules(api_versions=API_VERSIONS, hmac_key=HMAC_KEY)
@@ -42,7 +42,7 @@ def relevant(mirror: Mirror, before: Mapping[str, str], after: Mapping[str, str]
     with merging.open_mirrors(mirror.path, None) as repository:
         merged = merging.merge(repository, base, head)
         changes = merged.merged.changes(merged.base.tree(""), merged.merged.tree(""), "")
-        return relevance.find_relevant(merged.base, merged.merged, changes, merged.merged.files(""), rules=RULES)
+        return static.find_relevant(merged.base, merged.merged, changes, merged.merged.files(""), rules=RULES)
 
 
 def test_what_nothing_hangs_together_with_is_not_read(mirror: Mirror) -> None:
@@ -132,10 +132,10 @@ def test_what_no_file_has_is_missing(mirror: Mirror) -> None:
 
 
 def test_many_names_are_found_as_few_are(mirror: Mirror) -> None:
-    names = [f"other-{number}" for number in range(20)] + [f"more-{number}" for number in range(relevance.FEW)]
+    names = [f"other-{number}" for number in range(20)] + [f"more-{number}" for number in range(static.FEW)]
     found = relevant(mirror, {}, {"c.yaml": configuration("c", *names)})
     assert found.only == frozenset({"c.yaml", *OTHERS})
-    assert len(found.missing) == relevance.FEW
+    assert len(found.missing) == static.FEW
 
 
 def test_a_name_that_is_only_part_of_another_word_is_none(mirror: Mirror) -> None:

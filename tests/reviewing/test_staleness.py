@@ -13,9 +13,8 @@ from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.repositories import Repositories
 from reconciler.reconcile.watched import WatchedRepository
-from reconciler.reviewing import staleness
-from reconciler.reviewing.encoding import EncodedPlan
-from reconciler.reviewing.keeping import KeptPlan, PlanQuestion
+from reconciler.review import service
+from reconciler.review.kept_plans import EncodedPlan, KeptPlan, PlanQuestion
 from reconciler.store.contract import Store
 from reconciler.worker.client import WorkerClient
 from tests import entries
@@ -80,7 +79,7 @@ def disks() -> Iterator[Disks]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staleness, "LOOK_SECONDS", SOON)
+    monkeypatch.setattr(service, "LOOK_SECONDS", SOON)
 
 
 async def are_stale(disks: Disks, known: Known) -> list[bool]:
@@ -96,7 +95,7 @@ async def are_stale(disks: Disks, known: Known) -> list[bool]:
     repositories = cast("Repositories", known)
     async with asyncio.timeout(5):
         plans = [plan(HANGING), plan(OTHER)]
-        return await staleness.staleness_of(plans, repositories=repositories, revision=1, applier=applier)
+        return await service.staleness_of(plans, repositories=repositories, revision=1, applier=applier)
 
 
 async def test_nothing_is_said_of_secrets_on_a_disk_that_hangs_and_plans_of_other_projects_are_told(

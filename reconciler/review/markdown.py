@@ -1,23 +1,105 @@
-"""The plan as a comment on a pull request: one that can be found again, whose first words are the verdict.
+"""A plan as a comment on a pull request."""
 
-Belongs here: the layout, and what is left out where a forge's limit is reached. Does not: which lines a resource has
-(`showing`), what is safe to write (`quoting`).
-
-The riskiest comes first and is kept longest. What does not fit is left out from the end: whole resources, and of the
-last one that is shown its last lines. So fences and folds are always closed, and the last line says what is missing.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
+from urllib.parse import quote
 
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import RISK, Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
 from reconciler.model.text import counted
-from reconciler.plans import fields, showing, verdicts
-from reconciler.plans.grouping import OwnerGroup, by_risk, owner_groups
-from reconciler.plans.quoting import cell, comment_marker, fence, linked, span
-from reconciler.plans.sheets import Sheet, sheet_size
-from reconciler.plans.showing import PlanLine, clean_text
+from reconciler.review import plan as review_plan
+from reconciler.review import text
+from reconciler.review.plan import PlanLine, clean_text
+from reconciler.review.text import OwnerGroup, by_risk, owner_groups
+
+# Text from outside as Markdown that says nothing but the text, on GitHub, GitLab and Gitea alike.
+#
+# Whatever comes from outside stands in code: a span or a fence. Of code these forges read no mention, no reference to
+# an issue or a commit, no HTML, no link and no word that closes an issue; GitLab's orders (`/approve`) count at the
+# start of a line alone, where nothing from outside ever stands. So owners are shown as they are written, `@team`, and
+# nobody is called; an unseen character in them would come along when somebody copies.
+
+_TICKS = re.compile(r"`+")
+_URL = re.compile(r"https?://[^/\s]+(?:/.*)?", re.DOTALL)
+_SAFE = "/:?#@!&+,;=%-._~"
+_URL_MOST = 2_000  # characters
+_NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9._/]+")  # a row of hyphens becomes one: two could end a comment
+_KEY_MOST = 64  # characters
+
+
+def span(text: str) -> str:
+    """The text, which is clean and on one line, as a code span."""
+    ticks = "`" * (_longest(text) + 1)
+    padding = " " if not text.strip() or text[0] in "` " or text[-1] in "` " else ""
+    return f"{ticks}{padding}{text or ' '}{padding}{ticks}"
+
+
+def cell(text: str) -> str:
+    """The same inside a table, where a pipe ends the cell even in code."""
+    return span(text.replace("|", r"\x7c"))
+
+
+def fence(lines: Iterable[str]) -> tuple[str, str]:
+    """How a block of code with these lines begins and ends; no line of it can end it."""
+    ticks = "`" * max(3, max((_longest(line) for line in lines), default=0) + 1)
+    return f"{ticks}diff\n", f"{ticks}\n"
+
+
+def linked(shown: str, url: str | None) -> str:
+    """The text as code that leads to the URL, when that is one of the web."""
+    if url is None or not _URL.fullmatch(url) or len(url) > _URL_MOST:
+        return span(shown)
+    return f"[{span(shown)}]({quote(url, safe=_SAFE, errors='replace').replace('&', '&amp;')})"
+
+
+def comment_marker(key: str) -> str:
+    """The hidden first line by which a comment is found again. Another key never makes the same line."""
+    kept = _NOT_IN_KEYS.sub("-", key)[:_KEY_MOST].strip("-")
+    if kept != key or not key:
+        kept += "-" + hashlib.sha256(key.encode(errors="backslashreplace")).hexdigest()[:8]
+    return f"<!-- reconciler-plan: {kept} -->"
+
+
+def _longest(text: str) -> int:
+    return max(map(len, _TICKS.findall(text)), default=0) if "`" in text else 0
+
+
+# A text with an upper limit, filled piece by piece.
+
+
+def sheet_size(text: str) -> int:
+    """Bytes of UTF-8; never less than its characters, as any forge counts them."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+class Sheet:
+    """Pieces that fit into so many bytes of UTF-8 together."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit`: bytes."""
+        self.left = limit
+        self._pieces: list[str] = []
+
+    def add(self, piece: str, *, keep: int = 0) -> bool:
+        """Add the piece if it fits and leaves so many bytes to others; whether it did."""
+        needed = sheet_size(piece)
+        if needed + keep > self.left:
+            return False
+        self._pieces.append(piece)
+        self.left -= needed
+        return True
+
+    def __str__(self) -> str:
+        """What was added."""
+        return "".join(self._pieces)
+
+
+# The plan as a comment on a pull request: one that can be found again, whose first words are the verdict.
+#
+# The riskiest comes first and is kept longest. What does not fit is left out from the end: whole resources, and of the
+# last one that is shown its last lines. So fences and folds are always closed, and the last line says what is missing.
 
 Link = Callable[[PlanPlace, PlanTip], str | None]
 _Address = Callable[[PlanStatus], str | None]
@@ -72,28 +154,31 @@ def _addresses(plan: Plan, link: Link | None) -> _Address:
 
 
 def _verdict(plan: Plan) -> str:
-    told = _told(verdicts.tally_plan(plan.entries))
-    return f"### Plan for {span(clean_text(verdicts.short_commit(plan.head)))}{verdicts.committed(plan.head)}: {told}"
+    told = _told(review_plan.tally_plan(plan.entries))
+    return (
+        f"### Plan for {span(clean_text(review_plan.short_commit(plan.head)))}{review_plan.committed(plan.head)}: "
+        f"{told}"
+    )
 
 
-def _told(found: verdicts.PlanTally) -> str:
-    return verdicts.plan_verdict(found).replace("~", r"\~")  # two of them would strike out what is between
+def _told(found: review_plan.PlanTally) -> str:
+    return review_plan.plan_verdict(found).replace("~", r"\~")  # two of them would strike out what is between
 
 
 def _about(plan: Plan, *, room: int) -> Iterator[str]:
     """What stands above the resources, the most important first."""
     yield f"Merging {_tip(plan.head)} into {_tip(plan.base)}.\n\n"
-    if moved := verdicts.moved(plan, span(clean_text(plan.base.ref))):
+    if moved := review_plan.moved(plan, span(clean_text(plan.base.ref))):
         yield f"**Note:** {moved}.\n\n"
     if plan.stale:
-        yield f"**Note:** {verdicts.STALE}.\n\n"
+        yield f"**Note:** {review_plan.STALE}.\n\n"
     if plan.server is not None:
-        yield f"Against {span(clean_text(plan.server))}{verdicts.revision(plan)}.\n\n"
+        yield f"Against {span(clean_text(plan.server))}{review_plan.revision(plan)}.\n\n"
     for entry in plan.entries:
         if entry.refused:
             yield (
                 f"**Note:** nothing of the entry {span(clean_text(entry.name))} would be stored: "
-                f"{verdicts.REFUSED}.\n\n"
+                f"{review_plan.REFUSED}.\n\n"
             )
     if len(plan.entries) > 1:
         yield _table(plan.entries, room)
@@ -101,8 +186,8 @@ def _about(plan: Plan, *, room: int) -> Iterator[str]:
 
 
 def _tip(tip: PlanTip) -> str:
-    short = span(clean_text(verdicts.short_commit(tip)))
-    return f"{span(clean_text(tip.ref))} ({short})" if verdicts.is_named(tip) else short
+    short = span(clean_text(review_plan.short_commit(tip)))
+    return f"{span(clean_text(tip.ref))} ({short})" if review_plan.is_named(tip) else short
 
 
 def _table(entries: Sequence[PlanEntry], room: int) -> str:
@@ -111,7 +196,7 @@ def _table(entries: Sequence[PlanEntry], room: int) -> str:
     for number, entry in enumerate(entries):
         row = (
             f"| {cell(clean_text(entry.name))} | {cell(clean_text(entry.path) or './')} | "
-            f"{_told(verdicts.tally_plan([entry]))} |\n"
+            f"{_told(review_plan.tally_plan([entry]))} |\n"
         )
         if not sheet.add(row, keep=60):
             return f"{sheet}\nand {counted(len(entries) - number, 'more entry', 'more entries')}\n\n"
@@ -123,7 +208,8 @@ def _notes(plan: Plan) -> Iterator[str]:
     if notes:
         several = len(plan.entries) > 1
         lines = [
-            f"- {f'entry {span(clean_text(entry.name))}: ' if several else ''}{span(clean_text(note, showing.VALUE))}\n"
+            "- "
+            f"{f'entry {span(clean_text(entry.name))}: ' if several else ''}{span(clean_text(note, review_plan.VALUE))}\n"
             for entry, note in notes[:_NOTES]
         ]
         rest = len(notes) - _NOTES
@@ -135,11 +221,11 @@ def _sections(plan: Plan) -> Iterator[_Section]:
     pairs = by_risk(plan)
     for status in RISK:
         if found := [(entry, one) for entry, one in pairs if one.status is status and not one.existing]:
-            tally = verdicts.PlanTally()
+            tally = review_plan.PlanTally()
             tally.new[status] = len(found)
             held = sum(one.held for _, one in found)
-            more = f", {held:,} {verdicts.HELD}" if held else ""
-            summary = f"{verdicts.SYMBOLS[status]} {verdicts.in_words(tally.new)}{more}"
+            more = f", {held:,} {review_plan.HELD}" if held else ""
+            summary = f"{review_plan.SYMBOLS[status]} {review_plan.in_words(tally.new)}{more}"
             yield _Section(summary, status in _OPEN, tuple(owner_groups(found)))
     if existing := [(entry, one) for entry, one in pairs if one.existing]:
         yield _Section(f"{len(existing):,} already in trouble: it was so before", False, tuple(owner_groups(existing)))
@@ -179,10 +265,10 @@ def _heading(group: OwnerGroup, *, several: bool) -> str:
 def _resource(status: PlanStatus, address: _Address, room: int) -> str | None:
     """A resource with as many of its lines as fit; None when not even its name does."""
     at = status.at
-    place = "" if at is None or not status.name else f" in {linked(showing.place_at_line(at), address(status))}"
-    why = showing.word(status) if status.existing or status.held else ""
-    why += showing.briefly(status) if status.existing else ""
-    name = f"- {span(showing.status_title(status))}{place}{f': {span(why)}' if why else ''}"
+    place = "" if at is None or not status.name else f" in {linked(review_plan.place_at_line(at), address(status))}"
+    why = review_plan.word(status) if status.existing or status.held else ""
+    why += review_plan.briefly(status) if status.existing else ""
+    name = f"- {span(review_plan.status_title(status))}{place}{f': {span(why)}' if why else ''}"
     lines = [] if status.existing else [f"{line}\n" for line in _lines(status)]
     block = _block(lines, room - sheet_size(name) - 1)
     if lines and not block:
@@ -207,19 +293,19 @@ def _more(number: int) -> str:
 
 def _lines(status: PlanStatus) -> Iterator[PlanLine]:
     """The lines of a resource, as a forge colours them: `!` is what it has for `~`."""
-    yield from showing.status_reason(status)
+    yield from review_plan.status_reason(status)
     for field in status.fields:
-        sides = fields.field_sides(field, status.at)
+        sides = text.field_sides(field, status.at)
         if sides is None:
             yield from (
-                line._replace(mark="!") if line.mark == "~" else line for line in fields.field_lines(field, status.at)
+                line._replace(mark="!") if line.mark == "~" else line for line in text.field_lines(field, status.at)
             )
         else:
             yield from _values(sides)
-    yield from showing.beside(status)
+    yield from review_plan.beside(status)
 
 
-def _values(sides: fields.Sides) -> Iterator[PlanLine]:
+def _values(sides: text.Sides) -> Iterator[PlanLine]:
     if sides.old is not None:
         yield PlanLine("-", f"{sides.path}: {sides.old}{sides.where if sides.new is None else ''}")
     if sides.new is not None:
@@ -230,10 +316,10 @@ def _missing(statuses: Sequence[tuple[PlanEntry, PlanStatus]]) -> str:
     """What is not shown; empty when all is."""
     if not statuses:
         return ""
-    found = verdicts.PlanTally()
+    found = review_plan.PlanTally()
     for _, status in statuses:
         found.add(status)
-    told = [verdicts.in_words(found.new)] if found.new else []
+    told = [review_plan.in_words(found.new)] if found.new else []
     told += [f"{found.unchanged:,} unchanged"] if found.unchanged else []
     told += [f"{found.existing.total():,} already in trouble"] if found.existing else []
     number = f"{len(statuses):,} resource{' is' if len(statuses) == 1 else 's are'}"

@@ -1,21 +1,23 @@
-"""The plan as commands of GitHub's workflows, which mark lines of files: `::warning file=...,line=3::...`.
-
-Belongs here: what is worth a mark, how many, GitHub's escapes. Does not: the whole plan.
-
-An error is what would not be stored, a warning what somebody should look at and what is told of an entry as a whole, a
-notice what changes. GitHub shows ten of each in a step; the last of a level says how many more there are.
-"""
+"""A plan as annotations of a forge, and the note that there is no plan."""
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import NamedResource, Plan, PlanEntry, PlanPlace, PlanStatus
 from reconciler.model.text import counted
-from reconciler.plans import fields, showing, verdicts
-from reconciler.plans.grouping import by_risk
-from reconciler.plans.showing import clean_text
+from reconciler.review import plan as review_plan
+from reconciler.review import text
+from reconciler.review.markdown import LIMIT, MINIMUM, Sheet, comment_marker, span
+from reconciler.review.plan import clean_text
+from reconciler.review.text import by_risk
+
+# The plan as commands of GitHub's workflows, which mark lines of files: `::warning file=...,line=3::...`.
+#
+# An error is what would not be stored, a warning what somebody should look at and what is told of an entry as a whole,
+# a notice what changes. GitHub shows ten of each in a step; the last of a level says how many more there are.
 
 SHOWN = 10  # annotations of one level that GitHub shows in a step
 _AT = re.compile(r":([1-9][0-9]{0,8}):([1-9][0-9]{0,8}):")
@@ -65,7 +67,7 @@ class AnnotationMark(NamedTuple):
 
 def render_annotations(plan: Plan) -> Iterator[str]:
     """Lines: the verdict as a notice, then errors, notes, warnings and what changes, the riskiest first."""
-    yield command(AnnotationMark(NOTICE, "Reconciler plan", verdicts.first_line(plan)))
+    yield command(AnnotationMark(NOTICE, "Reconciler plan", review_plan.first_line(plan)))
     found = [cause for entry, status in by_risk(plan) if not status.existing for cause in _causes(entry, status)]
     of_level = {level: [cause for cause in found if cause.level == level] for level in (ERROR, WARNING, NOTICE)}
     notes = [mark for entry in plan.entries for mark in _notes(plan, entry)]
@@ -86,8 +88,8 @@ def _notes(plan: Plan, entry: PlanEntry) -> Iterator[AnnotationMark]:
     """What is told of the entry as a whole, which has no place."""
     title = f"Reconciler plan{_of(plan, entry)}"
     if entry.refused:
-        yield AnnotationMark(WARNING, title, f"Nothing of this entry would be stored: {verdicts.REFUSED}.")
-    told = (clean_text(note, showing.VALUE) for note in entry.notes)
+        yield AnnotationMark(WARNING, title, f"Nothing of this entry would be stored: {review_plan.REFUSED}.")
+    told = (clean_text(note, review_plan.VALUE) for note in entry.notes)
     yield from (AnnotationMark(WARNING, title, note) for note in told if note.strip())
 
 
@@ -109,24 +111,24 @@ def _mark(plan: Plan, cause: _Cause) -> AnnotationMark:
     level, entry, status, named, is_note = cause
     of = _of(plan, entry)
     if is_note:
-        told = "\n".join(line.text.removeprefix("note: ") for line in showing.status_notes(status))
-        return AnnotationMark(level, f"{showing.status_title(status)} note{of}", told, _place(status))
+        told = "\n".join(line.text.removeprefix("note: ") for line in review_plan.status_notes(status))
+        return AnnotationMark(level, f"{review_plan.status_title(status)} note{of}", told, _place(status))
     if named is not None:
         return AnnotationMark(
-            level, f"{showing.status_title(status)} unresolved{of}", _unresolved(named), named.at or status.at
+            level, f"{review_plan.status_title(status)} unresolved{of}", _unresolved(named), named.at or status.at
         )
     return AnnotationMark(
-        level, f"{showing.status_title(status)} {showing.word(status)}{of}", _message(status), _place(status)
+        level, f"{review_plan.status_title(status)} {review_plan.word(status)}{of}", _message(status), _place(status)
     )
 
 
 def _message(status: PlanStatus) -> str:
     said = (
-        [line.text for line in showing.status_reason(status)]
+        [line.text for line in review_plan.status_reason(status)]
         or [*_changed(status)]
         or [_HELD if status.held else _SAID[status.status]]
     )
-    return "\n".join([*said, *([showing.affects(status)] if status.dependants else [])])
+    return "\n".join([*said, *([review_plan.affects(status)] if status.dependants else [])])
 
 
 def _changed(status: PlanStatus) -> Iterator[str]:
@@ -134,9 +136,9 @@ def _changed(status: PlanStatus) -> Iterator[str]:
     if status.status is not UpdateStatus.CONFIGURED:
         return
     for field in status.fields[:FIELDS]:
-        sides = fields.field_sides(field, status.at)
+        sides = text.field_sides(field, status.at)
         if sides is None:
-            yield str(next(fields.field_lines(field, status.at)))
+            yield str(next(text.field_lines(field, status.at)))
         else:
             path, old, new, where = sides
             mark = "+" if old is None else "-" if new is None else "~"
@@ -146,7 +148,7 @@ def _changed(status: PlanStatus) -> Iterator[str]:
 
 
 def _unresolved(named: NamedResource) -> str:
-    return f"Nothing here is {showing.status_title(named)}; without a server it cannot be told whether it exists."
+    return f"Nothing here is {review_plan.status_title(named)}; without a server it cannot be told whether it exists."
 
 
 def _place(status: PlanStatus) -> PlanPlace | None:
@@ -181,3 +183,61 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# That there is no plan, as a comment and as an annotation: what was said of an earlier push must not stay.
+
+ABSENT_SHOWN = 100  # files
+FEW = 10  # of them in an annotation
+_MORE = 60  # bytes in which the rest of the files is counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlan:
+    """Why there is no plan: a sentence without a full stop, and the files that it is about, of `total`.
+
+    `head` is the short id of the commit, or what it was called where there is no such commit.
+    """
+
+    head: str
+    sentence: str
+    files: tuple[str, ...] = ()
+    total: int = 0
+
+
+def absent_comment(found: NoPlan, *, marker: str, limit: int = LIMIT) -> str:
+    """The comment under the hidden mark that the plan's would have, of at most `limit` bytes of UTF-8."""
+    sheet = Sheet(max(limit, MINIMUM))
+    sheet.add(f"{comment_marker(marker)}\n")
+    # A character can take many bytes: the last of these fits whatever it is.
+    for name, sentence in ((review_plan.NAME, review_plan.VALUE), (50, 100), (10, 20)):
+        title = f"### No plan for {span(clean_text(found.head, name))}: {span(clean_text(found.sentence, sentence))}\n"
+        if sheet.add(title, keep=_MORE):
+            break
+    if found.files:
+        _list(found, sheet)
+    return str(sheet)
+
+
+def _list(found: NoPlan, sheet: Sheet) -> None:
+    """The files that fit, and how many others there are."""
+    sheet.add("\n")
+    shown = 0
+    for path in found.files[:ABSENT_SHOWN]:
+        if not sheet.add(f"- {span(clean_text(path))}\n", keep=_MORE):
+            break
+        shown += 1
+    if rest := max(found.total, len(found.files)) - shown:
+        sheet.add(f"- and {counted(rest, 'more file')}\n")
+
+
+def absent_annotation(found: NoPlan) -> str:
+    """The same as one error of a workflow."""
+    files = [clean_text(path) for path in found.files[:FEW]]
+    rest = max(found.total, len(found.files)) - len(files)
+    told = [
+        clean_text(found.sentence, review_plan.VALUE),
+        *files,
+        *([f"and {counted(rest, 'more file')}"] if rest else []),
+    ]
+    return command(AnnotationMark(ERROR, f"No plan for {clean_text(found.head)}", "\n".join(told)))

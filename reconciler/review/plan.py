@@ -1,17 +1,125 @@
-"""What a plan comes to: its first line, its counts in words, what trips a pipeline, how the command ends. All pure.
+"""A plan in words: lines, counts, verdict, and its JSON."""
 
-Belongs here: decisions and numbers over a whole plan. Does not: one resource, one field, one skin's layout.
-
-What was so before the change (`Status.existing`) is counted apart and decides nothing.
-"""
-
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
 
 from reconciler.model.outcomes import UpdateStatus
-from reconciler.model.plan import RISK, Plan, PlanEntry, PlanStatus, PlanTip
-from reconciler.model.text import counted, visible
+from reconciler.model.plan import FORMAT, RISK, NamedResource, Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
+from reconciler.model.text import counted, visible, visible_json
+
+# One resource as lines that a person reads, for every skin that shows lines.
+#
+# Every text that leaves here is bounded, on one line, and nothing in it acts: terminals (`escaping`), the commands that
+# forges' runners look for anywhere in a log (`##[add-mask]`, `##vso[`), and the hidden marks of comments (`<!--`). Each
+# line has a mark in front, so that none begins with what a forge takes for an order (`/approve`, `::error`).
+
+NAME = 200  # characters of a name, a path, a ref
+VALUE = 500  # characters of a value or a sentence
+LINE = 300  # characters of a line of text
+REASONS = 30  # lines of one reason
+NOTES = 10  # of one resource
+DEPENDANTS = 10
+
+ORDERS = re.compile(r"(##\w*)\[")
+"""What runners of GitHub and Azure look for anywhere in a line; the bracket is to be written otherwise."""
+
+
+class PlanLine(NamedTuple):
+    """One line: `+` there now, `-` gone, `~` other than before, `!` look here, `#` beside the point, `|` as it was."""
+
+    mark: str
+    text: str
+
+    def __str__(self) -> str:
+        """The mark, then the text if there is any."""
+        return f"{self.mark} {self.text}" if self.text else self.mark
+
+
+def clean_text(text: str, limit: int = NAME) -> str:
+    """The text on one line, at most so many characters of it, with nothing that acts."""
+    shown = visible(text[:limit] if len(text) > limit else text)
+    if "##" in shown:
+        shown = ORDERS.sub(r"\1\\x5b", shown)
+    if "<!--" in shown:
+        shown = shown.replace("<!--", r"<\x21--")
+    return shown if len(text) <= limit else f"{shown}... ({len(text):,} characters)"
+
+
+def status_title(one: PlanStatus | NamedResource) -> str:
+    """Kind and name; of a document whose name is not known, where it stands."""
+    if isinstance(one, PlanStatus):
+        return clean_text(one.title, 2 * NAME)
+    return clean_text(f"{one.kind} {one.name}", 2 * NAME)
+
+
+def word(one: PlanStatus) -> str:
+    """What becomes of it: its status, or that its deletion is held."""
+    return "held" if one.held else one.status.value
+
+
+def place_at_line(place: PlanPlace) -> str:
+    """`path:line`."""
+    return f"{clean_text(place.path)}:{place.line}"
+
+
+def status_reason(one: PlanStatus) -> Iterator[PlanLine]:
+    """Why it is as it is."""
+    lines = (one.reason or "").strip("\n").split("\n")
+    yield from (PlanLine("!", clean_text(line, LINE)) for line in lines[:REASONS] if line)
+    if len(lines) > REASONS:
+        yield PlanLine("#", f"and {counted(len(lines) - REASONS, 'more line')}")
+
+
+def beside(one: PlanStatus) -> Iterator[PlanLine]:
+    """What follows the fields: what was left out, warnings, what leads nowhere, what is affected."""
+    if one.fields_left_out:
+        yield PlanLine("#", f"and {counted(one.fields_left_out, 'more field')}")
+    yield from status_notes(one)
+    for named in one.unresolved[:DEPENDANTS]:
+        yield PlanLine("!", f"unresolved: {status_title(named)}{where(named.at, one.at)}")
+    if len(one.unresolved) > DEPENDANTS:
+        yield PlanLine("!", f"and {len(one.unresolved) - DEPENDANTS:,} more unresolved")
+    if one.dependants or one.dependants_left_out:
+        yield PlanLine("#", affects(one))
+
+
+def status_notes(one: PlanStatus) -> Iterator[PlanLine]:
+    """Warnings, and what else a reader should know of it."""
+    yield from (PlanLine("!", f"note: {clean_text(note, LINE)}") for note in one.notes[:NOTES])
+    if len(one.notes) > NOTES:
+        yield PlanLine("#", f"and {counted(len(one.notes) - NOTES, 'more note')}")
+
+
+def briefly(one: PlanStatus) -> str:
+    """`: the first line of what there is to say (and 2 more lines)`; empty when there is nothing."""
+    found = [*status_reason(one), *beside(one)]
+    more = f" (and {counted(len(found) - 1, 'more line')})" if len(found) > 1 else ""
+    return f": {found[0].text}{more}" if found else ""
+
+
+def affects(one: PlanStatus) -> str:
+    """`affects: Configuration web, Configuration api (and 12 more)`."""
+    shown = ", ".join(status_title(named) for named in one.dependants[:DEPENDANTS])
+    rest = one.dependants_left_out + max(len(one.dependants) - DEPENDANTS, 0)
+    return f"affects: {shown}{f' (and {rest:,} more)' if rest else ''}" if shown else f"affects: {rest:,} more"
+
+
+def where(place: PlanPlace | None, beside_: PlanPlace | None) -> str:
+    """` (line 5)` in the file that was named already, else ` (path:5)`."""
+    if place is None:
+        return ""
+    same = beside_ is not None and beside_.path == place.path
+    return f" (line {place.line})" if same else f" ({place_at_line(place)})"
+
+
+# What a plan comes to: its first line, its counts in words, what trips a pipeline, how the command ends. All pure.
+#
+# What was so before the change (`Status.existing`) is counted apart and decides nothing.
 
 UNRESOLVED = "unresolved"
 HELD = "held"
@@ -190,3 +298,37 @@ def moved(plan: Plan, base: str, *, has_worktree: bool = False) -> str:
 def revision(plan: Plan) -> str:
     """Which revision of the store the plan was made against, behind the server's name."""
     return "" if plan.store_version is None else f", revision {plan.store_version} of its store"
+
+
+# The plan as JSON, for programs: docs/plan-format.md says every field.
+
+
+def render_json(plan: Plan) -> bytes:
+    """One JSON document on one line.
+
+    What a terminal acts on is written with JSON's escapes, and so is the bracket of what a forge's runner takes for an
+    order wherever it stands in a log (`##[add-mask]`): the document is the same.
+    """
+    shown = visible_json(msgspec.json.encode(_whole(plan)).decode())
+    if "##" in shown:  # only in a string
+        shown = ORDERS.sub(r"\1\\u005b", shown)
+    return f"{shown}\n".encode()
+
+
+def _whole(plan: Plan) -> dict[str, Any]:
+    fields = {**_fields(plan), "counts": plan.counts, "entries": [_entry(entry) for entry in plan.entries]}
+    return {"formatVersion": FORMAT, **fields}
+
+
+def _entry(entry: PlanEntry) -> dict[str, Any]:
+    return {**_fields(entry), "counts": entry.counts, "statuses": entry.statuses}
+
+
+def _fields(shape: Plan | PlanEntry) -> dict[str, Any]:
+    """The fields of a shape by their names in JSON, without what is empty or false."""
+    found = {}
+    for the_field in msgspec.structs.fields(shape):
+        value = getattr(shape, the_field.name)
+        if the_field.required or value != the_field.default:
+            found[the_field.encode_name] = value
+    return found

@@ -1,0 +1,301 @@
+"""Plans that the service keeps, and how the API shows them."""
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reconciler.model import outcomes
+from reconciler.model.errors import Refused, Transient
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import FORMAT, SENSITIVE, SENSITIVE_CHANGED, PlanEntry, PlanField, PlanStatus, PlanTip
+from reconciler.model.secret_references import AvailableSecrets
+from reconciler.reconcile.watched import WatchedRepository
+
+# What of a plan is hidden from somebody who may not read the raw text of Configurations, in which nothing is masked.
+#
+# Pure. Secrets are masked before they reach a plan, for everybody; who may read what is the door's business.
+
+CONFIGURATION = "Configuration"  # the one kind that may have such a text
+SPEC, RAW = "spec", "raw"
+
+
+def without_raw(status: PlanStatus) -> PlanStatus:
+    """The same status without the text; the very same where there is none."""
+    if status.kind != CONFIGURATION:
+        return status
+    fields = tuple(_hidden(field) for field in status.fields)
+    if all(hidden is field for hidden, field in zip(fields, status.fields, strict=True)):
+        return status
+    return msgspec.structs.replace(status, fields=fields)
+
+
+def _hidden(field: PlanField) -> PlanField:
+    if _is_raw(field.path):
+        return _masked(field)
+    # Of a whole spec the beginning may be all there is, in which the text may stand.
+    return _masked(field) if field.path in ("", SPEC) and (_has_raw(field.old) or _has_raw(field.new)) else field
+
+
+def _is_raw(path: str) -> bool:
+    whole = f"{SPEC}.{RAW}"
+    return path == whole or path.startswith((f"{whole}.", f"{whole}["))
+
+
+def _has_raw(value: Any) -> bool:
+    return isinstance(value, dict) and not value.keys().isdisjoint({SPEC, RAW, "begins"})
+
+
+def _masked(field: PlanField) -> PlanField:
+    """As a secret: that it changed is told, and neither what it was nor what it is."""
+    had, has = field.old is not msgspec.UNSET, field.new is not msgspec.UNSET
+    old = SENSITIVE if had else msgspec.UNSET
+    new = (SENSITIVE_CHANGED if had else SENSITIVE) if has else msgspec.UNSET
+    return msgspec.structs.replace(field, old=old, new=new, sensitive=True)
+
+
+# What the reader child found, as the JSON that readers get: one text for each status.
+
+AT_ONCE = 50  # statuses, about a millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPlan:
+    """An entry of a plan. `statuses` are JSON, for who may read everything; `without_raw` for who may not.
+
+    `entry` is all of it but the statuses; `counts` is how often each status occurs, `unchanged` included.
+    """
+
+    entry: PlanEntry
+    counts: dict[str, int]
+    statuses: tuple[bytes, ...]
+    without_raw: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes."""
+        own = sum(map(len, self.statuses)) + sum(map(len, self.entry.notes))
+        return own + sum(
+            len(hidden) for hidden, shown in zip(self.without_raw, self.statuses, strict=True) if hidden is not shown
+        )
+
+
+class _Pieces(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An entry whose statuses are not decoded yet."""
+
+    name: str
+    project: str = "default"
+    path: str = ""
+    statuses: tuple[msgspec.Raw, ...] = ()
+    unchanged: int = 0
+    untouched_files: int = 0
+    held: int = 0
+    notes: tuple[str, ...] = ()
+    refused: bool = False
+
+
+_PIECES = msgspec.msgpack.Decoder(_Pieces)
+_STATUS = msgspec.msgpack.Decoder(PlanStatus)
+
+
+async def encode_plan(entry: bytes) -> EncodedPlan:
+    """An entry in msgpack as JSON; others have their turn meanwhile. Raises msgspec.DecodeError for anything else."""
+    pieces = _PIECES.decode(entry)
+    rest = PlanEntry(**{**msgspec.structs.asdict(pieces), "statuses": ()})
+    shown: list[bytes] = []
+    hidden: list[bytes] = []
+    found: list[UpdateStatus] = []
+    for number, piece in enumerate(pieces.statuses):
+        if number % AT_ONCE == AT_ONCE - 1:
+            await asyncio.sleep(0)
+        status = _STATUS.decode(piece)
+        masked = without_raw(status)
+        shown.append(msgspec.json.encode(status))
+        hidden.append(shown[-1] if masked is status else msgspec.json.encode(masked))
+        found.append(status.status)
+    counts = {**rest.counts, **outcomes.count_statuses(found)}
+    return EncodedPlan(rest, counts, tuple(shown), tuple(hidden))
+
+
+# The plans that were made, as long as there is room for them: in memory, and gone at a restart.
+
+MOST = 200  # plans of the whole service
+MOST_BYTES = 64 << 20  # 64 MiB, of all of them
+OF_ONE = 2_000  # bytes of a plan beside what was found, roughly
+
+
+@dataclass(frozen=True, slots=True)
+class PlanQuestion:
+    """What was asked of a repository, as it is watched: to merge `head` into `base`, both where they were found.
+
+    `secrets` are the names that its project could refer to then.
+    """
+
+    watched: WatchedRepository
+    base: PlanTip
+    head: PlanTip
+    secrets: AvailableSecrets
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """A plan. `revision` is that of the store, `created_at` an instant as RFC 3339 text; the rest as `Plan` has it."""
+
+    id: str
+    question: PlanQuestion
+    digest: str
+    revision: int
+    created_at: str
+    merge_base: str
+    behind: int
+    ahead: int
+    found: EncodedPlan
+
+    @property
+    def repository(self) -> str:
+        """The repository's name."""
+        return self.question.watched.name
+
+    @property
+    def project(self) -> str:
+        """The project that the repository filled then."""
+        return self.question.watched.project
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes."""
+        return OF_ONE + self.found.size
+
+
+class PlanShelf:
+    """Plans by their ids, the oldest first to go."""
+
+    def __init__(self, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._kept: dict[str, KeptPlan] = {}  # in the order in which they were made
+        self._answers: dict[tuple[PlanQuestion, int], str] = {}
+        self._bytes = 0
+
+    def put(self, made: KeptPlan) -> None:
+        """Keep a plan, and let the oldest go for it; one that is larger than all there is room for is not kept."""
+        if made.size > self._most_bytes:
+            return
+        while len(self._kept) >= self._most or self._bytes + made.size > self._most_bytes:
+            self._drop(next(iter(self._kept)))
+        self._kept[made.id] = made
+        self._answers[made.question, made.revision] = made.id
+        self._bytes += made.size
+
+    def get(self, plan: str) -> KeptPlan | None:
+        """The plan of an id."""
+        return self._kept.get(plan)
+
+    def find(self, question: PlanQuestion, *, revision: int) -> KeptPlan | None:
+        """The plan that answers a question as of a revision of the store."""
+        return self._kept.get(self._answers.get((question, revision), ""))
+
+    def newest(self) -> Iterator[KeptPlan]:
+        """Every plan, newest first."""
+        return reversed(list(self._kept.values()))
+
+    def _drop(self, plan: str) -> None:
+        gone = self._kept.pop(plan)
+        self._bytes -= gone.size
+        if self._answers.get((gone.question, gone.revision)) == plan:
+            del self._answers[gone.question, gone.revision]
+
+
+# What is asked of the service about a proposal, and why it may get no plan.
+
+FILES_TOLD = 100  # of those that conflict
+
+
+class UnknownProposal(Refused):
+    """No repository of this name is watched."""
+
+
+class Unmergeable(Refused):
+    """The two do not merge; each sentence tells one reason, a file where there is one."""
+
+    def __init__(self, *sentences: str) -> None:
+        super().__init__("\n".join(sentences))
+        self.sentences = tuple(self.message.split("\n"))
+
+
+class TookTooLong(Transient):
+    """There is no plan in time; the same question may pass later."""
+
+
+class PlanRequest(NamedTuple):
+    """A question as it came: refs or commits in words, `base` None for what the repository follows."""
+
+    repository: str
+    head: str
+    base: str | None
+
+
+def question_digest(question: PlanQuestion, *, revision: int) -> str:
+    """What tells a plan from every other: another base, head or state of the store has another one."""
+    facts = (FORMAT, question.watched.name, question.base.commit, question.head.commit, revision)
+    return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()
+
+
+def unmergeable_fault(question: PlanQuestion, conflicts: Sequence[str]) -> Unmergeable:
+    """Why the two do not merge: the files that conflict, or, without any, that they have nothing in common."""
+    base, head = question.base.ref, question.head.ref
+    if not conflicts:
+        return Unmergeable(f"{head} and {base} have no history in common, so that they do not merge.")
+    told = [
+        f"{_one_line(path)}: conflicts between {base} and {head}; resolve it in {head}"
+        for path in conflicts[:FILES_TOLD]
+    ]
+    left = len(conflicts) - len(told)
+    return Unmergeable(*told, *([f"There are conflicts in more files than these: {left}."] if left else []))
+
+
+def _one_line(path: str) -> str:
+    return path.replace("\n", "\\n")
+
+
+# A plan as the API shows it. What is in the statuses is `encoding`'s business.
+
+
+def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
+    """The plan as a JSON object, without its statuses."""
+    found = kept.found
+    return msgspec.json.encode(
+        {
+            "id": kept.id,
+            "digest": kept.digest,
+            "repository": kept.repository,
+            "project": kept.project,
+            "path": found.entry.path,
+            "base": _tip(kept.question.base),
+            "head": _tip(kept.question.head),
+            "mergeBase": kept.merge_base,
+            "behind": kept.behind,
+            "ahead": kept.ahead,
+            "storeVersion": kept.revision,
+            "stale": stale,
+            "createdAt": kept.created_at,
+            "refused": found.entry.refused,
+            "counts": found.counts,
+            "unchanged": found.entry.unchanged,
+            "untouchedFiles": found.entry.untouched_files,
+            "held": found.entry.held,
+            "notes": found.entry.notes,
+        }
+    )
+
+
+def plan_statuses(kept: KeptPlan, *, with_raw: bool) -> tuple[bytes, ...]:
+    """Its statuses as JSON objects, in their order, for who may read raw texts or for who may not."""
+    return kept.found.statuses if with_raw else kept.found.without_raw
+
+
+def _tip(tip: PlanTip) -> dict[str, str]:
+    return {"ref": tip.ref, "commit": tip.commit}
