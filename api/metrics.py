@@ -13,14 +13,14 @@ OPENMETRICS = b"application/openmetrics-text"
 
 async def scrape_metrics(call: Call) -> Response:
     """GET /metrics"""
-    from reconciler.metrics import collecting, exposition  # noqa: PLC0415 - a service that nobody scrapes needs none of it
-    from reconciler.metrics.sources import MetricSources  # noqa: PLC0415 - likewise
+    from reconciler.ops import metric_families, metrics  # noqa: PLC0415 - a service that nobody scrapes needs none of it
+    from reconciler.ops.metric_families import MetricSources  # noqa: PLC0415 - likewise
 
     services = call.services
-    format_ = exposition.TextFormat.OPENMETRICS if _wants_openmetrics(call) else exposition.TextFormat.TEXT
+    format_ = metric_families.TextFormat.OPENMETRICS if _wants_openmetrics(call) else metric_families.TextFormat.TEXT
     now = int(services.clock().timestamp() * 1000)
     sources = MetricSources(services.measured, services.store, services.in_flight, services.board.open, now)
-    texts = exposition.text_slices(await collecting.all_steps(sources), format_=format_)
+    texts = metric_families.text_slices(await metrics.all_steps(sources), format_=format_)
     return streams.Streamed(texts, content_type=(b"content-type", format_.value))
 
 

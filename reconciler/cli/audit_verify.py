@@ -9,11 +9,11 @@ import click
 from reconciler.cli import output, words
 from reconciler.model import clock
 from reconciler.model.errors import Refused
+from reconciler.ops import databases
 from reconciler.settings import loading
 from reconciler.store import audit
 from reconciler.store.audit import VerifiedChain
 from reconciler.store.audit_chain import ChainAnchor
-from reconciler.upkeep import databases
 
 
 @click.command()

@@ -8,10 +8,11 @@ import click
 
 from reconciler.cli import output, words
 from reconciler.model import clock
+from reconciler.ops import backup as ops_backup
+from reconciler.ops import databases
+from reconciler.ops.backup import Manifest
+from reconciler.ops.databases import ProgressWatch
 from reconciler.settings import loading
-from reconciler.upkeep import backing_up, databases, files, manifests
-from reconciler.upkeep.manifests import Manifest
-from reconciler.upkeep.watches import ProgressWatch
 
 SECONDS = 3600.0
 NOT_IN_IT = (
@@ -32,7 +33,7 @@ def backup(folder: Path, config: Path | None, state_dir: str | None) -> None:
     settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
     watch = ProgressWatch(time.monotonic, SECONDS, output.note)
     places = databases.database_places(settings)
-    manifest = backing_up.back_up(places, folder.absolute(), now=clock.now(), watch=watch)
+    manifest = ops_backup.back_up(places, folder.absolute(), now=clock.now(), watch=watch)
     for line in backup_lines(folder, manifest):
         output.line(line)
     output.note(NOT_IN_IT)
@@ -42,9 +43,9 @@ def backup(folder: Path, config: Path | None, state_dir: str | None) -> None:
 def backup_lines(folder: Path, manifest: Manifest) -> list[str]:
     """What was made: each file with its size and what is in it."""
     found = [_line(folder, file) for file in manifest.files]
-    return [*found, f"{folder / manifests.NAME}: what is in them, with their SHA-256"]
+    return [*found, f"{folder / ops_backup.NAME}: what is in them, with their SHA-256"]
 
 
-def _line(folder: Path, file: manifests.File) -> str:
+def _line(folder: Path, file: ops_backup.File) -> str:
     rows = words.counted(sum(file.rows.values()), "row")
-    return f"{folder / file.name}: {files.size_text(file.bytes)}, version {file.version}, {rows}, verified"
+    return f"{folder / file.name}: {databases.size_text(file.bytes)}, version {file.version}, {rows}, verified"

@@ -26,10 +26,11 @@ import msgspec
 from api import app
 from reconciler.cli import output, pretending, receiving, tables
 from reconciler.cli.receiving import RecordReceiver
-from reconciler.daemon import daemon, logs, serving
+from reconciler.daemon import daemon, serving
 from reconciler.daemon.daemon import Running
 from reconciler.git import faults
 from reconciler.model.errors import Refused
+from reconciler.ops import logging as ops_logging
 from reconciler.settings import loading
 
 POLL_SECONDS = 0.1
@@ -76,7 +77,7 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
         settings = loading.load(
             config=write_settings(place), environment={}, overrides={"listen": listen or free_address(), "apiKey": key}
         ).settings
-        logs.set_up(level=settings.log.level, style="text")
+        ops_logging.set_up(level=settings.log.level, style="text")
         for unsaid in (TOLD_BY_THE_NARRATOR, ACCESS, FIRST_ADMIN):
             logging.getLogger(unsaid).setLevel(logging.ERROR)
 

@@ -15,11 +15,10 @@ from reconciler.cli import doctor_checks, exits, output, tables
 from reconciler.cli.sessions import Session
 from reconciler.model import clock
 from reconciler.model.values import Value
+from reconciler.ops import doctor as examination
+from reconciler.ops.doctor import DoctorFinding, FindingStatus
 from reconciler.settings import loading
 from reconciler.settings.loading import SettingsError
-from reconciler.upkeep import doctor as examination
-from reconciler.upkeep import findings
-from reconciler.upkeep.findings import DoctorFinding, FindingStatus
 
 CODES = {FindingStatus.OK: exits.OK, FindingStatus.WARNING: exits.WARNINGS, FindingStatus.ERROR: exits.ERROR}
 WIDTH = max(map(len, FindingStatus))
@@ -42,7 +41,7 @@ def doctor(context: click.Context, config: Path | None, state_dir: str | None, *
     else:
         colour = isinstance(context.obj, Session) and context.obj.coloured
         output.write("".join(f"{_line(one, colour=colour)}\n" for one in found))
-    return CODES[findings.worst(found)]
+    return CODES[examination.worst(found)]
 
 
 def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequence[DoctorFinding]:

@@ -12,26 +12,12 @@ from pathlib import Path
 from reconciler.daemon import certificates as listeners
 from reconciler.daemon import following
 from reconciler.model import clock
+from reconciler.ops import databases, doctor
+from reconciler.ops.checks import files, services, stores
+from reconciler.ops.databases import KINDS, DatabaseKind, DatabasePlaces
+from reconciler.ops.doctor import DoctorCheck, DoctorFinding, threaded
 from reconciler.settings.loading import Loaded, SettingsError
 from reconciler.settings.models import Settings
-from reconciler.upkeep import databases, findings, holders
-from reconciler.upkeep.checks import (
-    audits,
-    certificates,
-    clocks,
-    disks,
-    kept,
-    limits,
-    listening,
-    programs,
-    repositories,
-    secret_files,
-    state,
-    stores,
-)
-from reconciler.upkeep.databases import KINDS, DatabaseKind, DatabasePlaces
-from reconciler.upkeep.doctor import DoctorCheck, threaded
-from reconciler.upkeep.findings import DoctorFinding
 
 SETTINGS = "settings"
 PROVIDER = "provider"
@@ -44,16 +30,16 @@ HAS_IT = "where the service has it in its own environment, all is well; the othe
 
 def of_settings(loaded: Loaded) -> list[DoctorFinding]:
     """What is odd about the settings."""
-    warned = [findings.warning(SETTINGS, told.rstrip("."), "") for told in loaded.warnings]
+    warned = [doctor.warning(SETTINGS, told.rstrip("."), "") for told in loaded.warnings]
     where = "without a file, by defaults and the environment" if loaded.config is None else f"{loaded.config}"
-    return warned or [findings.ok(SETTINGS, f"{where}: no mistake")]
+    return warned or [doctor.ok(SETTINGS, f"{where}: no mistake")]
 
 
 def without_settings(problem: SettingsError) -> list[DoctorFinding]:
     """What is found where the settings are wrong: their mistakes, and what needs no settings."""
-    mistakes = [findings.error(SETTINGS, line, "") for line in problem.lines]
+    mistakes = [doctor.error(SETTINGS, line, "") for line in problem.lines]
     told = "nothing else was looked at, since the settings say what there is"
-    return [*mistakes, *_programs(()), findings.warning(SETTINGS, told, "mend them, and look again")]
+    return [*mistakes, *_programs(()), doctor.warning(SETTINGS, told, "mend them, and look again")]
 
 
 def with_a_secret(environment: Mapping[str, str]) -> dict[str, str]:
@@ -65,32 +51,33 @@ def with_a_secret(environment: Mapping[str, str]) -> dict[str, str]:
 
 def without_the_secret(problem: SettingsError) -> list[DoctorFinding]:
     """What is found where nothing else is wrong with the settings."""
-    return [findings.warning(SETTINGS, line, HAS_IT) for line in problem.lines]
+    return [doctor.warning(SETTINGS, line, HAS_IT) for line in problem.lines]
 
 
 def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: datetime, is_full: bool) -> list[DoctorCheck]:
     """All of them."""
     settings = loaded.settings
     places = databases.database_places(settings)
-    process = holders.directory_holder(settings.state_dir)
+    process = doctor.directory_holder(settings.state_dir)
     return [
-        DoctorCheck(listening.NAME, threaded(partial(_listening, settings, process))),
-        DoctorCheck(state.NAME, threaded(lambda: state.judge_state(state.gather_state(settings.state_dir)))),
-        DoctorCheck(secret_files.NAME, threaded(partial(_files, loaded, environment))),
-        DoctorCheck(programs.NAME, threaded(partial(_programs, programs.needed_programs(settings)))),
-        DoctorCheck(repositories.NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
+        DoctorCheck(services.NAME, threaded(partial(_listening, settings, process))),
+        DoctorCheck(files.STATE_NAME, threaded(lambda: files.judge_state(files.gather_state(settings.state_dir)))),
+        DoctorCheck(files.NAME, threaded(partial(_files, loaded, environment))),
+        DoctorCheck(services.PROGRAM_NAME, threaded(partial(_programs, services.needed_programs(settings)))),
+        DoctorCheck(services.REPOSITORY_NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
         *(_database(kind, places, is_full=is_full) for kind in KINDS),
         _audit(places, is_full=is_full),
-        DoctorCheck(disks.NAME, threaded(partial(_disks, settings, places))),
+        DoctorCheck(files.DISK_NAME, threaded(partial(_disks, settings, places))),
         DoctorCheck(
-            clocks.NAME, threaded(lambda: clocks.judge_clocks(clocks.gather_clocks(now, [settings.state_dir, PROGRAM])))
+            services.CLOCK_NAME,
+            threaded(lambda: services.judge_clocks(services.gather_clocks(now, [settings.state_dir, PROGRAM]))),
         ),
-        DoctorCheck(certificates.NAME, threaded(partial(_certificates, settings, now))),
+        DoctorCheck(services.CERTIFICATE_NAME, threaded(partial(_certificates, settings, now))),
         DoctorCheck(PROVIDER, partial(_provider, settings)),
-        DoctorCheck(limits.NAME, threaded(lambda: limits.judge_limits(limits.gather_limits(process)))),
+        DoctorCheck(files.LIMIT_NAME, threaded(lambda: files.judge_limits(files.gather_limits(process)))),
         DoctorCheck(
-            kept.NAME,
-            threaded(lambda: kept.judge_kept_copies(kept.gather_kept_copies([places.of(kind) for kind in KINDS]))),
+            files.KEPT_NAME,
+            threaded(lambda: files.judge_kept_copies(files.gather_kept_copies([places.of(kind) for kind in KINDS]))),
         ),
     ]
 
@@ -99,28 +86,28 @@ def _listening(settings: Settings, process: int | None) -> list[DoctorFinding]:
     asked = [("listen", settings.listen)]
     if settings.delivery.otlp_listen is not None:
         asked.append(("delivery.otlpListen", settings.delivery.otlp_listen))
-    facts = [listening.gather_listening(setting, address, process=process) for setting, address in asked]
-    return [finding for each in facts for finding in listening.judge_listening(each)]
+    facts = [services.gather_listening(setting, address, process=process) for setting, address in asked]
+    return [finding for each in facts for finding in services.judge_listening(each)]
 
 
 def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding]:
-    facts = [secret_files.gather_secret_files(each) for each in secret_files.named_files(loaded.settings)]
+    facts = [files.gather_secret_files(each) for each in files.named_files(loaded.settings)]
     secret = loaded.settings.auth.oidc.oauth2_client_secret.get_secret_value()
     in_file = bool(secret) and not environment.get(CLIENT_SECRET)
-    found = [*secret_files.judge_secret_files(facts), *secret_files.secrets_folder(loaded.settings.secrets.directory)]
-    return [*found, *secret_files.settings_file(loaded.config, has_secret=in_file)]
+    found = [*files.judge_secret_files(facts), *files.secrets_folder(loaded.settings.secrets.directory)]
+    return [*found, *files.settings_file(loaded.config, has_secret=in_file)]
 
 
 def _programs(needed: tuple[str, ...]) -> list[DoctorFinding]:
-    return programs.judge_programs(programs.gather_programs(needed))
+    return services.judge_programs(services.gather_programs(needed))
 
 
 async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
     asked = [
-        repositories.NamedRepository(one.name, one.source, one.suspended)
+        services.NamedRepository(one.name, one.source, one.suspended)
         for one in following.watched_repositories(settings)
     ]
-    return repositories.judge_repositories(await repositories.gather_repositories(asked, state=settings.state_dir))
+    return services.judge_repositories(await services.gather_repositories(asked, state=settings.state_dir))
 
 
 def _database(kind: DatabaseKind, places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
@@ -130,9 +117,9 @@ def _database(kind: DatabaseKind, places: DatabasePlaces, *, is_full: bool) -> D
 
 
 def _audit(places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
-    seconds = (audits.FULL_SECONDS if is_full else audits.QUICK_SECONDS) + ENDING_SECONDS
+    seconds = (stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS) + ENDING_SECONDS
     return DoctorCheck(
-        audits.NAME, threaded(lambda: audits.judge_audits(audits.gather_audits(places.store, is_full=is_full))), seconds
+        stores.NAME, threaded(lambda: stores.judge_audits(stores.gather_audits(places.store, is_full=is_full))), seconds
     )
 
 
@@ -143,18 +130,18 @@ def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
     return [
         finding
         for folder, size in sizes.items()
-        for finding in disks.judge_disks(disks.gather_disks(folder), reserve=reserve, store_bytes=size)
+        for finding in files.judge_disks(files.gather_disks(folder), reserve=reserve, store_bytes=size)
     ]
 
 
 def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
-    trusted = [certificates.trusted_files(setting, path) for setting, path in _authorities(settings)]
-    found = certificates.judge_trusted(trusted, now=now)
+    trusted = [services.trusted_files(setting, path) for setting, path in _authorities(settings)]
+    found = services.judge_trusted(trusted, now=now)
     configured = listeners.configured_certificate(settings)
     if configured is None:
         return found
-    shown = certificates.shown_certificate(configured.chain, partial(listeners.read_certificate, configured))
-    return [*certificates.judge_shown(shown, now=now), *found]
+    shown = services.shown_certificate(configured.chain, partial(listeners.read_certificate, configured))
+    return [*services.judge_shown(shown, now=now), *found]
 
 
 def _authorities(settings: Settings) -> Iterator[tuple[str, Path]]:
@@ -176,4 +163,4 @@ async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
         await provider.check()
     finally:
         await provider.close()
-    return [findings.ok(PROVIDER, f"{settings.auth.oidc.issuer} can be used")]
+    return [doctor.ok(PROVIDER, f"{settings.auth.oidc.issuer} can be used")]

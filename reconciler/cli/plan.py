@@ -133,7 +133,7 @@ def _made(session: Session, asked: PlanOptions, *, is_live: bool) -> Plan:
         return plan_server.plan_by_server(session, asked)
     from reconciler.cli import plan_static  # noqa: PLC0415
 
-    return plan_static.plan_from_checkout(asked)
+    return plan_static.plan_from_checkout_plan_static(asked)
 
 
 def _tell_failure(skin: PlanRendering, problem: ReconcilerError, asked: PlanOptions) -> None:

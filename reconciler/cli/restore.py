@@ -11,11 +11,11 @@ from reconciler.cli import output
 from reconciler.daemon import locking
 from reconciler.model import clock
 from reconciler.model.errors import Refused
+from reconciler.ops import backup as ops_backup
+from reconciler.ops import databases, doctor
+from reconciler.ops.backup import RestoredBackup
+from reconciler.ops.databases import STORE, ProgressWatch
 from reconciler.settings import loading
-from reconciler.upkeep import databases, files, holders, restoring
-from reconciler.upkeep.databases import STORE
-from reconciler.upkeep.restoring import RestoredBackup
-from reconciler.upkeep.watches import ProgressWatch
 
 SECONDS = 3600.0
 NEXT = (
@@ -38,8 +38,8 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
     # there need be no TLS) is in the environment of the service alone.
     overrides = {"stateDir": state_dir, "auth.type": "local", "insecure": True}
     settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
-    given = restoring.read_backup(backup.absolute())
-    if (process := holders.directory_holder(settings.state_dir)) is not None:
+    given = ops_backup.read_backup(backup.absolute())
+    if (process := doctor.directory_holder(settings.state_dir)) is not None:
         raise Refused(
             f"the service runs (process {process}) and uses {settings.state_dir}; stop it first, with `systemctl stop "
             "reconciler` for instance"
@@ -47,11 +47,11 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
     watch = ProgressWatch(time.monotonic, SECONDS, output.note)
     places = databases.database_places(settings)
     with locking.hold_state_directory(settings.state_dir), locking.hold_store(places.store):
-        files.give_to_owner(settings.state_dir / holders.LOCK, like=settings.state_dir)
-        files.give_to_owner(
-            places.store.with_name(f"{places.store.name}{holders.STORE_LOCK}"), like=places.store.parent
+        databases.give_to_owner(settings.state_dir / doctor.LOCK, like=settings.state_dir)
+        databases.give_to_owner(
+            places.store.with_name(f"{places.store.name}{doctor.STORE_LOCK}"), like=places.store.parent
         )
-        done = restoring.restore(given, places, by=_somebody(), now=clock.now(), watch=watch)
+        done = ops_backup.restore(given, places, by=_somebody(), now=clock.now(), watch=watch)
     for line in restore_lines(places.store, done):
         output.line(line)
     output.note(NEXT)

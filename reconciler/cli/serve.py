@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from api import app
-from reconciler.daemon import daemon, logs
+from reconciler.daemon import daemon
 from reconciler.daemon.daemon import Running
 from reconciler.model import directory
 from reconciler.model.errors import Refused
+from reconciler.ops import logging as ops_logging
 from reconciler.settings import loading
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
@@ -48,7 +49,7 @@ def serve(
     settings = loaded.settings
     if settings.api_key is not None and settings.api_key.get_secret_value().startswith(directory.KEY_MARK):
         raise Refused(CLIENTS_KEY)
-    logs.set_up(level=settings.log.level, style=settings.log.format)
+    ops_logging.set_up(level=settings.log.level, style=settings.log.format)
     warn(loaded)
 
     async def when_up(running: Running) -> None:

@@ -17,21 +17,12 @@ from typing import Any
 
 import uvloop
 
-from reconciler.daemon import (
-    certificates,
-    erasing,
-    first_admin,
-    following,
-    locking,
-    logs,
-    parts,
-    serving,
-    systemd,
-)
+from reconciler.daemon import certificates, erasing, first_admin, following, locking, parts, serving, systemd
 from reconciler.daemon.ending import ShutdownDeadline
 from reconciler.daemon.parts import Parts
 from reconciler.daemon.services import Services
 from reconciler.model import errors
+from reconciler.ops import logging as ops_logging
 from reconciler.reconcile.runs import Trigger
 from reconciler.settings import loading
 from reconciler.settings.models import Settings
@@ -267,7 +258,7 @@ async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload
             served.shown.replace(renewed)
             log.info("New connections get the certificate in %s as it is now.", fresh.tls.cert_file)
         built.notifying.reloaded(fresh)
-        logs.set_level(fresh.log.level)
+        ops_logging.set_level(fresh.log.level)
         log.info("Reloaded the settings; watching %s.", _names(fresh))
         if waiting := loading.need_restart(plan.settings, fresh):
             log.warning("%s %s a restart to take effect.", ", ".join(waiting), "needs" if len(waiting) == 1 else "need")

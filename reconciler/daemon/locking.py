@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.model import errors
-from reconciler.upkeep import holders
+from reconciler.ops import doctor
 
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
@@ -36,7 +36,7 @@ def hold_store(store: Path) -> Iterator[None]:
 
     Two state directories may name one store. Raises Refused as `hold` does.
     """
-    lock = store.with_name(f"{store.name}{holders.STORE_LOCK}")
+    lock = store.with_name(f"{store.name}{doctor.STORE_LOCK}")
     try:
         descriptor = os.open(lock, FLAGS, 0o600)
     except OSError as error:

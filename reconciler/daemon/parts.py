@@ -28,17 +28,17 @@ from reconciler.daemon.services import Services
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.git.remotes.following import Remotes
-from reconciler.metrics.sources import Measured
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
+from reconciler.ops import databases
+from reconciler.ops.metric_families import Measured
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
 from reconciler.review.service import Reviewing
 from reconciler.settings.models import Settings
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
-from reconciler.upkeep import databases, upgrading
 from reconciler.worker.client import WorkerClient
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ async def _kept(
     if missing is not None and not new_store:
         raise Refused(missing)
     await asyncio.to_thread(
-        upgrading.copy_before_upgrade, databases.database_places(settings), clock=time.monotonic, beating=systemd.beat
+        databases.copy_before_upgrade, databases.database_places(settings), clock=time.monotonic, beating=systemd.beat
     )
     store = await asyncio.to_thread(SqliteStore, path)
     operations: SqliteOperations | None = None

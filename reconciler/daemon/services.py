@@ -15,11 +15,11 @@ from reconciler.daemon.headers import Header
 from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.delivery.reporting import Delivery
 from reconciler.git.hooks import HookMemory
-from reconciler.metrics.sources import Measured
 from reconciler.model.clock import Clock
 from reconciler.model.principals import Actor, Principal
 from reconciler.notifications.board import Board
 from reconciler.notifications.outbox import Outbox
+from reconciler.ops.metric_families import Measured
 from reconciler.reconcile.apply import Applier
 from reconciler.review.service import Reviewing
 from reconciler.store.contract import Store

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.ops import databases
 from reconciler.store.sqlite import SqliteStore
-from reconciler.upkeep import databases
 from tests import daemons
 from tests.auditing.chains import tamper
 from tests.daemons import COMMAND, Daemon, destination

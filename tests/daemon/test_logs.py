@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.daemon import logs
 from reconciler.model import log_context
+from reconciler.ops import logging as ops_logging
 from tests import hostile_text
 
 SHOWN = (
@@ -29,7 +29,7 @@ def _kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = (
         root.handlers[:],
         root.level,
-        {name: logging.getLogger(name).level for name in (*logs.OURS, *logs.LIBRARIES)},
+        {name: logging.getLogger(name).level for name in (*ops_logging.OURS, *ops_logging.LIBRARIES)},
     )
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
@@ -49,7 +49,7 @@ def lines(stream: io.StringIO) -> list[str]:
 
 def set_up(style: str) -> io.StringIO:
     stream = io.StringIO()
-    logs.set_up(level="info", style=style, stream=stream)
+    ops_logging.set_up(level="info", style=style, stream=stream)
     return stream
 
 

@@ -103,10 +103,10 @@ sys.addaudithook(lambda event, told: opened.append(str(told[0])) if event == "op
 from reconciler.worker.child import StoreViews as Views
 from reconciler.store.contract import Record
 from reconciler.store.sqlite import SqliteStore
-from reconciler.upkeep import backing_up, upgrading
-from reconciler.upkeep.checks import audits, stores
-from reconciler.upkeep.databases import STORE, DatabasePlaces as Places
-from reconciler.upkeep.watches import ProgressWatch as Watch
+from reconciler.ops import backup as backing_up, databases as upgrading
+from reconciler.ops.checks import stores as audits, stores
+from reconciler.ops.databases import STORE, DatabasePlaces as Places
+from reconciler.ops.databases import ProgressWatch as Watch
 async def use():
     store = SqliteStore(path)
     Views().of(str(path))

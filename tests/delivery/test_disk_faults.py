@@ -18,9 +18,9 @@ from reconciler.delivery.queue import disk
 from reconciler.delivery.queue.contract import Piece
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.reporting import NotTaken, QueueFull, TakenRecords
-from reconciler.metrics import delivery as metrics
-from reconciler.metrics.families import Sample
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull, Storage, Sync
+from reconciler.ops import delivery_metrics
+from reconciler.ops.metric_families import Sample
 from tests.delivery.test_manager import LOGS, PROJECT, managing, routes, webhook
 from tests.queueing.test_faults import DOUBTFUL, Failing, Hanging
 from tests.servers import sinks
@@ -34,8 +34,8 @@ OVERHEAD = 104  # of a batch that is alone in its queue
 
 def faults(manager: Manager) -> int:
     """As /metrics has it."""
-    steps = metrics.delivery_steps(manager.figures(), now=0)
-    [value] = [step.value for step in steps if isinstance(step, Sample) and step.family is metrics.FAULTS]
+    steps = delivery_metrics.delivery_steps(manager.figures(), now=0)
+    [value] = [step.value for step in steps if isinstance(step, Sample) and step.family is delivery_metrics.FAULTS]
     assert isinstance(value, int)
     return value
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import yaml
 
-from reconciler.daemon.logs import SHORT, JsonFormatter
-from reconciler.metrics import delivery, git, notifications, process, requests, runs, store
 from reconciler.model import log_context
+from reconciler.ops import delivery_metrics, metric_families, metrics
+from reconciler.ops.logging import SHORT, JsonFormatter
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.frame import pages
@@ -18,13 +18,13 @@ from tests.repositories import Repository
 PAGE = pages.read(pages.ROOT / "docs/metrics.md")
 RULES = pages.ROOT / "examples/monitoring/rules.yml"
 SECTIONS = {
-    "Repositories": runs.FAMILIES,
-    "Git": git.GIT_FAMILIES,
-    "Store": store.FAMILIES,
-    "Requests": requests.FAMILIES,
-    "Delivery": delivery.FAMILIES,
-    "Notifications": notifications.FAMILIES,
-    "Process": process.FAMILIES,
+    "Repositories": metrics.RUN_FAMILIES,
+    "Git": metrics.GIT_FAMILIES,
+    "Store": metrics.STORE_FAMILIES,
+    "Requests": metrics.REQUEST_FAMILIES,
+    "Delivery": delivery_metrics.FAMILIES,
+    "Notifications": metric_families.FAMILIES,
+    "Process": metrics.FAMILIES,
 }
 
 

@@ -23,7 +23,7 @@ HANDLING = {
     "StreamHandler",
 }
 TERMINAL = "reconciler/cli/output.py"
-LOG = "reconciler/daemon/logs.py"
+LOG = "reconciler/ops/logging.py"
 
 
 def modules(*folders: str) -> Iterator[tuple[str, ast.Module]]:

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics
 
-from reconciler.metrics import exposition
-from reconciler.metrics.exposition import MOST_STEPS, TextFormat
-from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
 from reconciler.model.histogram import Histogram
+from reconciler.ops import metric_families
+from reconciler.ops.metric_families import MOST_STEPS, MetricFamily, MetricKind, Sample, Step, TextFormat
 
 COUNTER = MetricFamily("x_things_total", MetricKind.COUNTER, "Things that were counted.", ("name",))
 GAUGE = MetricFamily("x_level", MetricKind.GAUGE, "A level.")
@@ -23,7 +22,7 @@ READERS = {TextFormat.TEXT: parser, TextFormat.OPENMETRICS: openmetrics}
 
 def written(steps: Iterable[Step], format_: TextFormat = TextFormat.TEXT) -> list[str]:
     async def all_slices() -> list[str]:
-        return [text.decode() async for text in exposition.text_slices(steps, format_=format_)]
+        return [text.decode() async for text in metric_families.text_slices(steps, format_=format_)]
 
     return asyncio.run(all_slices())
 
@@ -119,7 +118,7 @@ def test_no_slice_is_of_more_than_so_many_steps_and_others_have_their_turn_betwe
 
     async def both() -> list[bytes]:
         beside = asyncio.create_task(other())
-        found = [text async for text in exposition.text_slices(steps(), format_=TextFormat.TEXT)]
+        found = [text async for text in metric_families.text_slices(steps(), format_=TextFormat.TEXT)]
         beside.cancel()
         return found
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from reconciler.git.faults import RepositoryState
-from reconciler.metrics import collecting
-from reconciler.metrics.families import MetricFamily, MetricKind
 from reconciler.model.outcomes import UpdateStatus
+from reconciler.ops import metrics
+from reconciler.ops.metric_families import MetricFamily, MetricKind
 from tests.metrics import promtool
 
 FOLDER = promtool.ROOT / "examples/monitoring"
@@ -43,8 +43,8 @@ def expressions() -> list[str]:
 
 def family(name: str) -> MetricFamily:
     """The family of a sample's name."""
-    known = {one.name: one for one in collecting.ALL_FAMILIES}
-    for one in collecting.ALL_FAMILIES:
+    known = {one.name: one for one in metrics.ALL_FAMILIES}
+    for one in metrics.ALL_FAMILIES:
         if one.kind is MetricKind.HISTOGRAM:
             known |= {f"{one.name}_{end}": one for end in ("bucket", "sum", "count")}
     assert name in known, f"there is no metric {name}"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.metrics import collecting
-from reconciler.metrics.families import MetricKind
+from reconciler.ops import metrics
+from reconciler.ops.metric_families import MetricKind
 from reconciler.version import __version__
 from tests import daemons
 from tests.daemons import Daemon
@@ -241,7 +241,7 @@ def test_promtool_finds_nothing_to_mend(daemon: Daemon) -> None:
 
 
 def test_every_metric_has_a_name_of_its_own_and_a_counter_one_that_says_so() -> None:
-    families = collecting.ALL_FAMILIES
+    families = metrics.ALL_FAMILIES
     assert len({family.name for family in families}) == len(families)
     for family in families:
         assert family.name.endswith("_total") == (family.kind is MetricKind.COUNTER), family
@@ -251,7 +251,7 @@ def test_every_metric_has_a_name_of_its_own_and_a_counter_one_that_says_so() -> 
 
 def test_samples_come_in_the_order_of_the_families_and_of_their_labels(daemon: Daemon) -> None:
     text = scrape(daemon).text
-    order = [family.name for family in collecting.ALL_FAMILIES]
+    order = [family.name for family in metrics.ALL_FAMILIES]
     told = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")]
     assert told == [name for name in order if name in told]
     counted = [line for line in text.splitlines() if line.startswith("reconciler_http_requests_total{")]

@@ -2,14 +2,13 @@
 
 from math import inf
 
-from reconciler.metrics import requests
-from reconciler.metrics.families import Sample
-from reconciler.metrics.traffic import SECONDS, Traffic
+from reconciler.ops import metrics
+from reconciler.ops.metric_families import SECONDS, Sample, Traffic
 
 
 def counted(traffic: Traffic) -> dict[tuple[str, ...], object]:
-    steps = requests.request_steps(traffic, {})
-    return {one.labels: one.value for one in steps if isinstance(one, Sample) and one.family is requests.REQUESTS}
+    steps = metrics.request_steps(traffic, {})
+    return {one.labels: one.value for one in steps if isinstance(one, Sample) and one.family is metrics.REQUESTS}
 
 
 def test_by_route_method_and_class_of_the_status() -> None:

@@ -11,9 +11,9 @@ import pytest
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes.following import Following
-from reconciler.metrics import runs as metrics
-from reconciler.metrics.families import Sample
 from reconciler.notifications import observers
+from reconciler.ops import metrics
+from reconciler.ops.metric_families import Sample
 from reconciler.reconcile import repositories
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, RunTally, Trigger

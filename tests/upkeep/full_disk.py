@@ -7,23 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.model.errors import ReconcilerError
-from reconciler.upkeep import backing_up, files, restoring, upgrading
-from reconciler.upkeep.databases import DatabasePlaces
+from reconciler.ops import backup, databases
+from reconciler.ops.databases import DatabasePlaces
 from tests.upkeep import scenes
 
 
 def main(folder: Path) -> None:
     places = DatabasePlaces(folder / "store.db", folder / "ops.db")
     scenes.older(places.store, 3)
-    free = files.size_text(shutil.disk_usage(folder).free)
+    free = databases.size_text(shutil.disk_usage(folder).free)
     refusals = [
-        told(lambda: backing_up.back_up(places, folder / "backup", now=scenes.NOW, watch=scenes.watch())),
+        told(lambda: backup.back_up(places, folder / "backup", now=scenes.NOW, watch=scenes.watch())),
         told(
-            lambda: restoring.restore(
-                restoring.read_backup(places.store), places, by="machine:root", now=scenes.NOW, watch=scenes.watch()
+            lambda: backup.restore(
+                backup.read_backup(places.store), places, by="machine:root", now=scenes.NOW, watch=scenes.watch()
             )
         ),
-        told(lambda: upgrading.copy_before_upgrade(places, clock=lambda: 0.0)),
+        told(lambda: databases.copy_before_upgrade(places, clock=lambda: 0.0)),
     ]
     print(json.dumps({"refusals": refusals, "free": free, "left": scenes.listing(folder)}))
 

@@ -17,8 +17,8 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from reconciler.upkeep import backing_up, copies, manifests, restoring, upgrading
-from reconciler.upkeep.databases import STORE, DatabasePlaces
+from reconciler.ops import backup, databases
+from reconciler.ops.databases import STORE, DatabasePlaces
 from tests.upkeep import scenes
 
 EVENTS = ("open", "sqlite3.connect", "os.", "shutil.")
@@ -28,7 +28,7 @@ OLD, NEW = ["c"], ["a", "b"]
 def main(what: str, folder: Path, first: int, every: int) -> None:
     scenes.filled(folder / "old", *OLD)
     new = scenes.filled(folder / "new", *NEW)
-    backing_up.back_up(new, folder / "given", now=scenes.NOW, watch=scenes.watch())
+    backup.back_up(new, folder / "given", now=scenes.NOW, watch=scenes.watch())
     step, wrong = first, 0
     while True:
         work = folder / "work"
@@ -71,22 +71,22 @@ def die_at(step: int, act: Callable[[], object]) -> bool:
 
 def back_up(work: Path, _: Path) -> None:
     places = DatabasePlaces(work / "store.db", work / "ops.db")
-    backing_up.back_up(places, work / "backup", now=scenes.NOW, watch=scenes.watch())
+    backup.back_up(places, work / "backup", now=scenes.NOW, watch=scenes.watch())
 
 
 def restore(work: Path, given: Path) -> None:
     places = DatabasePlaces(work / "store.db", work / "ops.db")
-    restoring.restore(restoring.read_backup(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch())
+    backup.restore(backup.read_backup(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch())
 
 
 def upgrade(work: Path, _: Path) -> None:
-    upgrading.copy_before_upgrade(DatabasePlaces(work / "store.db", work / "ops.db"), clock=lambda: 0.0)
+    databases.copy_before_upgrade(DatabasePlaces(work / "store.db", work / "ops.db"), clock=lambda: 0.0)
 
 
 def judge_backup(work: Path, given: Path) -> list[str]:
     if not (work / "backup").exists():
         back_up(work, given)
-    manifests.check_manifest(work / "backup", manifests.read_manifest(work / "backup"))
+    backup.check_manifest(work / "backup", backup.read_manifest(work / "backup"))
     found = scenes.names(work / "backup" / "store.db")
     left = set(scenes.listing(work)) - {"backup", "store.db", "ops.db"}
     return [*([] if found == OLD else [f"it holds {found}"]), *(f"{name} is left" for name in sorted(left))]
@@ -114,7 +114,7 @@ def judge_upgrade(work: Path, given: Path) -> list[str]:
     copy = work / f"store.db.before-{STORE.latest}"
     problems = [] if not copy.exists() or scenes.sound(copy) == "ok" else ["the copy is not whole"]
     upgrade(work, given)
-    if copies.look_at_copy(copy, STORE).version != 2:
+    if databases.look_at_copy(copy, STORE).version != 2:
         problems.append("the copy is of another version")
     with closing(sqlite3.connect(work / "store.db")) as connection:
         problems += [] if connection.execute("pragma user_version").fetchone() == (2,) else ["the store was changed"]

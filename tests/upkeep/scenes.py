@@ -6,12 +6,11 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+from reconciler.ops.databases import DatabasePlaces, ProgressWatch
 from reconciler.store import database, operations
 from reconciler.store.contract import Changes, Record
 from reconciler.store.operations import SessionRow, SqliteOperations
 from reconciler.store.sqlite import SqliteStore
-from reconciler.upkeep.databases import DatabasePlaces
-from reconciler.upkeep.watches import ProgressWatch
 from tests.store import looking, rows
 
 NOW = datetime(2026, 11, 22, 6, 12, tzinfo=UTC)

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.errors import ReconcilerError
+from reconciler.ops import backup, databases
+from reconciler.ops.databases import OPERATIONS, STORE, DatabasePlaces, ProgressWatch
 from reconciler.store import database
-from reconciler.upkeep import backing_up, databases, manifests
-from reconciler.upkeep.databases import OPERATIONS, STORE, DatabasePlaces
-from reconciler.upkeep.watches import ProgressWatch
 from tests import canaries, needs
 from tests.upkeep import scenes
 
@@ -45,25 +44,25 @@ def mode(path: Path) -> int:
 
 def refused(places: DatabasePlaces, folder: Path) -> str:
     with pytest.raises(ReconcilerError) as caught:
-        backing_up.back_up(places, folder, now=scenes.NOW, watch=scenes.watch())
+        backup.back_up(places, folder, now=scenes.NOW, watch=scenes.watch())
     return caught.value.message
 
 
 def test_it_holds_the_store_and_says_what_is_in_it(tmp_path: Path) -> None:
     places = scenes.filled(tmp_path / "state", "a", "b")
-    made = backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
+    made = backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
     folder = tmp_path / "backup"
     assert scenes.listing(folder) == ["manifest.json", "ops.db", "store.db"]
     assert scenes.listing(tmp_path) == ["backup", "state"]
     assert [mode(path) for path in (folder, *sorted(folder.iterdir()))] == [0o700, 0o600, 0o600, 0o600]
     told = json.loads((folder / "manifest.json").read_bytes())
-    assert manifests.read_manifest(folder) == made
+    assert backup.read_manifest(folder) == made
     assert (told["format"], told["madeAt"]) == (1, "2026-11-22T06:12:00.000Z")
     assert [file["version"] for file in told["files"]] == [STORE.latest, OPERATIONS.latest]
     digests = [hashlib.sha256((folder / file["name"]).read_bytes()).hexdigest() for file in told["files"]]
     assert [file["sha256"] for file in told["files"]] == digests
     assert (told["files"][0]["rows"]["resource_row"], told["files"][1]["rows"]["session"]) == (2, 0)
-    manifests.check_manifest(folder, made)
+    backup.check_manifest(folder, made)
     assert [scenes.sound(folder / name) for name in ("store.db", "ops.db")] == ["ok", "ok"]
     assert scenes.names(folder / "store.db") == ["a", "b"]
 
@@ -71,7 +70,7 @@ def test_it_holds_the_store_and_says_what_is_in_it(tmp_path: Path) -> None:
 def test_it_leaves_what_it_copies_as_it_was(tmp_path: Path) -> None:
     places = scenes.filled(tmp_path / "state", "a")
     before = {path.name: path.read_bytes() for path in (tmp_path / "state").glob("*.db")}
-    backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
+    backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
     assert {path.name: path.read_bytes() for path in (tmp_path / "state").glob("*.db")} == before
     assert (scenes.names(places.store), scenes.sessions(places.operations)) == (["a"], 1)
 
@@ -79,7 +78,7 @@ def test_it_leaves_what_it_copies_as_it_was(tmp_path: Path) -> None:
 def test_nobody_who_is_signed_in_is_in_it(tmp_path: Path) -> None:
     places = scenes.filled(tmp_path / "state", "a")
     assert canaries.leaks(places.operations.read_bytes()) != []
-    backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
+    backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
     copy = tmp_path / "backup" / "ops.db"
     assert canaries.leaks(copy.read_bytes()) == []
     with closing(sqlite3.connect(copy)) as connection:
@@ -90,7 +89,7 @@ def test_nobody_who_is_signed_in_is_in_it(tmp_path: Path) -> None:
 def test_a_store_that_never_had_sessions_has_a_backup(tmp_path: Path) -> None:
     places = scenes.filled(tmp_path / "state", "a")
     places.operations.unlink()
-    made = backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
+    made = backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
     assert [file.name for file in made.files] == ["store.db"]
 
 
@@ -103,7 +102,7 @@ def test_a_log_that_a_killed_service_left_is_in_it(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((tmp_path / "state" / name).read_bytes())
     writer.close()
     killed = DatabasePlaces(tmp_path / "store.db", places.operations)
-    backing_up.back_up(killed, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
+    backup.back_up(killed, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
     with closing(sqlite3.connect(tmp_path / "backup" / "store.db")) as connection:
         assert ("from the log",) in connection.execute("select name from project").fetchall()
 
@@ -121,7 +120,7 @@ def test_a_large_copy_is_of_one_moment_though_another_process_writes_all_the_tim
         assert writing.stdout is not None
         assert writing.stdout.readline() == b"writing\n"
         watch = ProgressWatch(time.monotonic, 60.0, lambda _: None)
-        made = backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=watch)
+        made = backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=watch)
         was_writing = writing.poll() is None
         writing.kill()
     rows = made.files[0].rows
@@ -170,7 +169,7 @@ def test_a_damaged_store_leaves_nothing(tmp_path: Path) -> None:
 def test_a_copy_that_takes_too_long_leaves_nothing(tmp_path: Path) -> None:
     places = scenes.filled(tmp_path / "state", "a")
     with pytest.raises(ReconcilerError, match=r"took longer than 1 seconds and was given up; nothing was changed\."):
-        backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch_that_is_over())
+        backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch_that_is_over())
     assert scenes.listing(tmp_path) == ["state"]
 
 
@@ -184,7 +183,7 @@ def test_what_a_killed_backup_left_goes_and_what_is_being_made_stays(tmp_path: P
     told = f"Another backup is being made in {partial}; wait for its end, or choose another name."
     assert refused(places, tmp_path / "backup") == told
     os.close(descriptor)
-    backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
+    backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
     assert scenes.listing(tmp_path) == ["backup", "state"]
 
 
@@ -206,7 +205,7 @@ def test_root_leaves_nothing_that_the_service_cannot_open(tmp_path: Path) -> Non
     places = scenes.filled(tmp_path / "state", "a")
     for path in (tmp_path / "state", *(tmp_path / "state").iterdir()):
         os.chown(path, 12345, 12345)
-    backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
+    backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
     assert {path.stat().st_uid for path in (tmp_path / "state").iterdir()} == {12345}
 
 

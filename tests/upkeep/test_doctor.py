@@ -18,13 +18,12 @@ import pytest
 from pydantic import BaseModel
 
 from reconciler.cli import doctor_checks, exits
+from reconciler.ops import doctor
+from reconciler.ops.checks import files, stores
+from reconciler.ops.databases import OPERATIONS, STORE
+from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, threaded
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
-from reconciler.upkeep import doctor, findings
-from reconciler.upkeep.checks import audits, secret_files, stores
-from reconciler.upkeep.databases import OPERATIONS, STORE
-from reconciler.upkeep.doctor import DoctorCheck, threaded
-from reconciler.upkeep.findings import DoctorFinding, FindingStatus
 from tests import daemons, needs
 from tests.auditing.chains import tamper
 from tests.cli.conftest import PROGRAM, Program
@@ -453,11 +452,11 @@ def test_an_audit_whose_events_were_changed(service: Service) -> None:
 
 
 def test_an_audit_that_there_is_no_time_for(service: Service) -> None:
-    moments = itertools.chain([0.0], itertools.repeat(audits.QUICK_SECONDS + 1))
+    moments = itertools.chain([0.0], itertools.repeat(stores.QUICK_SECONDS + 1))
     store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(3_000))).store
-    facts = audits.gather_audits(store, is_full=False, clock=lambda: next(moments))
-    assert audits.judge_audits(facts) == [
-        findings.warning("audit", "too long to be looked through in time", "`reconciler audit verify` has no limit")
+    facts = stores.gather_audits(store, is_full=False, clock=lambda: next(moments))
+    assert stores.judge_audits(facts) == [
+        doctor.warning("audit", "too long to be looked through in time", "`reconciler audit verify` has no limit")
     ]
 
 
@@ -477,7 +476,7 @@ def test_a_look_without_time_says_so_before_nobody_waits_for_it_any_more(is_full
     loaded = Loaded(settings=Settings(), warnings=(), config=None)
     found = doctor_checks.doctor_checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
     seconds = {check.name: check.seconds for check in found}
-    for name, look in (("store.db", stores), ("ops.db", stores), ("audit", audits)):
+    for name, look in (("store.db", stores), ("ops.db", stores), ("audit", stores)):
         assert seconds[name] > (look.FULL_SECONDS if is_full else look.QUICK_SECONDS), name
 
 
@@ -653,7 +652,7 @@ def everything(topic: type[BaseModel]) -> BaseModel:
 
 def test_every_file_that_the_settings_can_name_is_looked_at() -> None:
     settings = everything(Settings)
-    named = [each.setting for each in secret_files.named_files(cast("Settings", settings))]
+    named = [each.setting for each in files.named_files(cast("Settings", settings))]
     assert sorted(named) == sorted(found for found, _ in files_of(settings))
 
 
@@ -684,7 +683,7 @@ def test_a_check_that_fails_or_hangs_takes_no_other_with_it() -> None:
         return []
 
     def good() -> list[DoctorFinding]:
-        return [findings.ok("good", "fine")]
+        return [doctor.ok("good", "fine")]
 
     asked: list[tuple[str, doctor.Look]] = [
         ("fails", threaded(fails)),
@@ -713,7 +712,7 @@ def test_a_check_that_fails_or_hangs_takes_no_other_with_it() -> None:
 
 def test_a_disk_that_hangs_does_not_keep_the_command_from_its_end(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    look: Callable[[], list[DoctorFinding]] = lambda: [findings.ok("x", (tmp_path / "pipe").read_text())]  # noqa: E731
+    look: Callable[[], list[DoctorFinding]] = lambda: [doctor.ok("x", (tmp_path / "pipe").read_text())]  # noqa: E731
     [found] = asyncio.run(doctor.run_checks([DoctorCheck("pipe", threaded(look), 0.2)]))
     assert found.status is FindingStatus.ERROR
     os.close(os.open(tmp_path / "pipe", os.O_RDWR))
@@ -729,4 +728,4 @@ def test_a_disk_that_hangs_does_not_keep_the_command_from_its_end(tmp_path: Path
     ],
 )
 def test_the_worst_counts(statuses: list[FindingStatus], worst: FindingStatus) -> None:
-    assert findings.worst(DoctorFinding("x", status, "y") for status in statuses) is worst
+    assert doctor.worst(DoctorFinding("x", status, "y") for status in statuses) is worst

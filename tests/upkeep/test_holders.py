@@ -4,34 +4,34 @@ import os
 from pathlib import Path
 
 from reconciler.daemon import locking
-from reconciler.upkeep import holders
+from reconciler.ops import doctor
 
 
 def test_whoever_holds_the_lock_is_found_and_nobody_else(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    assert holders.directory_holder(state) is None
+    assert doctor.directory_holder(state) is None
     with locking.hold_state_directory(state):
-        assert holders.directory_holder(state) == os.getpid()
-        assert holders.named_process(state / holders.LOCK) == os.getpid()
-    assert (state / holders.LOCK).read_text() == f"{os.getpid()}\n"  # a number that is left says nothing
-    assert (holders.directory_holder(state), holders.named_process(state / holders.LOCK)) == (None, None)
+        assert doctor.directory_holder(state) == os.getpid()
+        assert doctor.named_process(state / doctor.LOCK) == os.getpid()
+    assert (state / doctor.LOCK).read_text() == f"{os.getpid()}\n"  # a number that is left says nothing
+    assert (doctor.directory_holder(state), doctor.named_process(state / doctor.LOCK)) == (None, None)
 
 
 def test_looking_takes_no_lock(tmp_path: Path) -> None:
     with locking.hold_state_directory(tmp_path):
-        holders.directory_holder(tmp_path)
-    assert holders.directory_holder(tmp_path) is None
+        doctor.directory_holder(tmp_path)
+    assert doctor.directory_holder(tmp_path) is None
     with locking.hold_state_directory(tmp_path):
-        assert holders.directory_holder(tmp_path) == os.getpid()
+        assert doctor.directory_holder(tmp_path) == os.getpid()
 
 
 def test_a_line_of_the_kernel_is_read() -> None:
     text = "1: POSIX  ADVISORY  WRITE 7 08:01:99 0 EOF\n2: FLOCK  ADVISORY  WRITE 812 08:01:99 0 EOF\n"
-    assert holders.processes_holding(text, device=os.makedev(8, 1), inode=99) == 812
-    assert holders.processes_holding(text, device=os.makedev(8, 2), inode=99) is None
+    assert doctor.processes_holding(text, device=os.makedev(8, 1), inode=99) == 812
+    assert doctor.processes_holding(text, device=os.makedev(8, 2), inode=99) is None
 
 
 def test_a_lock_with_nonsense_in_it_is_nobodys(tmp_path: Path) -> None:
     for content in (b"", b"x", b"1" * 100, b"-1", b"0", b"\xff"):
-        (tmp_path / holders.LOCK).write_bytes(content)
-        assert holders.directory_holder(tmp_path) is None
+        (tmp_path / doctor.LOCK).write_bytes(content)
+        assert doctor.directory_holder(tmp_path) is None

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from reconciler.cli import doctor_checks
 from reconciler.daemon import parts
+from reconciler.ops import databases, doctor
+from reconciler.ops.checks import files
 from reconciler.settings import loading
 from reconciler.store import database
-from reconciler.upkeep import databases, holders
-from reconciler.upkeep.checks import state
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import destination, watched
@@ -77,7 +77,7 @@ def test_what_the_page_about_the_doctor_shows(tmp_path: Path) -> None:
     with daemons.running(tmp_path / "daemon", repositories=[repository]) as daemon:
         daemon.run_of("telemetry", source.head())
         told = Program(tmp_path)("doctor", "--config", str(daemon.config))
-        owner = state.user(daemon.state.stat().st_uid)
+        owner = files.user(daemon.state.stat().st_uid)
         places = (
             ("/etc/reconciler/config.yaml", str(daemon.config)),
             ("/etc/reconciler/hook", str(hook)),
@@ -114,4 +114,4 @@ def test_the_page_about_upgrades_shows_what_a_start_says() -> None:
 
 def test_places_are_those_of_the_daemon() -> None:
     assert databases.OPERATIONS.file == parts.OPERATIONS
-    assert holders.LOCK == "lock"
+    assert doctor.LOCK == "lock"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.errors import ReconcilerError
+from reconciler.ops import backup as ops_backup
+from reconciler.ops.backup import RestoredBackup
+from reconciler.ops.databases import STORE, DatabasePlaces
 from reconciler.store import audit
-from reconciler.upkeep import backing_up, restoring
-from reconciler.upkeep.databases import STORE, DatabasePlaces
-from reconciler.upkeep.restoring import RestoredBackup
 from tests import needs
 from tests.upkeep import scenes
 
@@ -24,13 +24,13 @@ STAMP = "replaced-20261122T061200000000Z"
 def backup(tmp_path: Path) -> Path:
     """A backup of a store with a and b."""
     places = scenes.filled(tmp_path / "before", "a", "b")
-    backing_up.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
+    ops_backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
     return tmp_path / "backup"
 
 
 def restored(given: Path, places: DatabasePlaces) -> RestoredBackup:
-    return restoring.restore(
-        restoring.read_backup(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch()
+    return ops_backup.restore(
+        ops_backup.read_backup(given), places, by="machine:root", now=scenes.NOW, watch=scenes.watch()
     )
 
 

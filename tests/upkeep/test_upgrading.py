@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.errors import Refused
+from reconciler.ops import databases
+from reconciler.ops.databases import OPERATIONS, STORE, DatabasePlaces
 from reconciler.store import database
-from reconciler.upkeep import copies, upgrading
-from reconciler.upkeep.databases import OPERATIONS, STORE, DatabasePlaces
 from tests.frame import pages
 from tests.upkeep import scenes
 
@@ -21,7 +21,7 @@ PAGE = pages.read(pages.ROOT / "docs/upgrades.md")
 
 def before(path: Path) -> Path | None:
     """The store's copy."""
-    return next(iter(upgrading.copy_before_upgrade(beside(path), clock=lambda: 0.0)), None)
+    return next(iter(databases.copy_before_upgrade(beside(path), clock=lambda: 0.0)), None)
 
 
 def beside(path: Path) -> DatabasePlaces:
@@ -29,7 +29,7 @@ def beside(path: Path) -> DatabasePlaces:
 
 
 def version(path: Path) -> int:
-    return copies.look_at_copy(path, STORE).version
+    return databases.look_at_copy(path, STORE).version
 
 
 def test_an_older_store_is_copied_and_the_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -52,9 +52,9 @@ def test_both_databases_are_copied_and_nobody_is_signed_in_in_a_copy(
     scenes.older(places.store, 3)
     scenes.older_operations(places.operations, 1)
     with caplog.at_level(logging.INFO):
-        _, copy = upgrading.copy_before_upgrade(places, clock=lambda: 0.0)
+        _, copy = databases.copy_before_upgrade(places, clock=lambda: 0.0)
     assert copy == places.operations.with_name(f"ops.db.before-{OPERATIONS.latest}")
-    assert (copies.look_at_copy(copy, OPERATIONS).version, scenes.sound(copy), copy.stat().st_mode & 0o777) == (
+    assert (databases.look_at_copy(copy, OPERATIONS).version, scenes.sound(copy), copy.stat().st_mode & 0o777) == (
         1,
         "ok",
         0o600,
@@ -69,13 +69,13 @@ def test_both_databases_are_copied_and_nobody_is_signed_in_in_a_copy(
 def test_the_second_is_put_back_as_the_page_says(tmp_path: Path) -> None:
     places = scenes.places(tmp_path / "state")
     scenes.older_operations(places.operations, 1)
-    upgrading.copy_before_upgrade(places, clock=lambda: 0.0)
+    databases.copy_before_upgrade(places, clock=lambda: 0.0)
     assert scenes.sessions(places.operations) == 1  # opened, so it is of this version now
     [block] = [block for block in pages.blocks(PAGE, "sh") if "ops.db" in block]
     commands = block.replace("/var/lib/reconciler", str(tmp_path / "state"))
     commands = re.sub(r"before-\d+", f"before-{OPERATIONS.latest}", commands)
     subprocess.run(["sh", "-e", "-c", commands], check=True, timeout=30)
-    assert (copies.look_at_copy(places.operations, OPERATIONS).version, scenes.sound(places.operations)) == (1, "ok")
+    assert (databases.look_at_copy(places.operations, OPERATIONS).version, scenes.sound(places.operations)) == (1, "ok")
     assert places.operations.stat().st_mode & 0o777 == 0o600
 
 
@@ -85,9 +85,9 @@ def test_where_the_second_cannot_be_copied_neither_is_changed(tmp_path: Path) ->
     scenes.older_operations(places.operations, 1)
     places.operations.with_name(f"ops.db.before-{OPERATIONS.latest}.partial").mkdir()
     with pytest.raises(Refused) as caught:
-        upgrading.copy_before_upgrade(places, clock=lambda: 0.0)
+        databases.copy_before_upgrade(places, clock=lambda: 0.0)
     assert caught.value.message.startswith("The database of sessions and notifications could not be copied before it ")
-    assert (version(places.store), copies.look_at_copy(places.operations, OPERATIONS).version) == (3, 1)
+    assert (version(places.store), databases.look_at_copy(places.operations, OPERATIONS).version) == (3, 1)
 
 
 @pytest.mark.parametrize("kind", ["none", "empty", "present", "later", "another program's", "rubbish"])
@@ -156,5 +156,5 @@ def test_a_copy_that_takes_long_says_that_it_goes_on(tmp_path: Path) -> None:
         connection.commit()
     moments = iter(range(0, 10_000, 3))
     beats: list[int] = []
-    upgrading.copy_before_upgrade(beside(path), clock=lambda: float(next(moments)), beating=lambda: beats.append(1))
+    databases.copy_before_upgrade(beside(path), clock=lambda: float(next(moments)), beating=lambda: beats.append(1))
     assert len(beats) >= 2

@@ -1,6 +1,4 @@
-"""Metrics of delivery: five of each destination, the rest of all destinations together.
-
-Belongs here: their names, and where their values are. Does not: counting (`delivery.lanes`, `sending.reporting`).
+"""Metrics of delivery.
 
 The five say whether a destination is behind (`queue_records`, `oldest_record_age_seconds`), whether it moves
 (`delivered_records_total`), whether its endpoint answers (`up`), and whether somebody must do something
@@ -15,7 +13,7 @@ import msgspec
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.status import DeliveryFigures, PastFigures, fullness
-from reconciler.metrics.families import MetricFamily, MetricKind, Sample, Step
+from reconciler.ops.metric_families import MetricFamily, MetricKind, Sample, Step
 
 OF_ONE = ("project", "destination")
 

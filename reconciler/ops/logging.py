@@ -1,4 +1,4 @@
-"""How log lines look: a sentence with fields, as text on a terminal, else as JSON, one object a line.
+"""Log lines as text or JSON.
 
 Every record, a library's too, goes through the one handler here, which lets nothing through that acts on a terminal or
 that would pass for a record of its own.

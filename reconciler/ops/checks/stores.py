@@ -1,4 +1,4 @@
-"""Whether the two databases are there, ours, of a version that is known, and whole, and all that the store holds."""
+"""Checks of the databases and the audit."""
 
 import time
 from collections.abc import Callable
@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.text import counted
-from reconciler.store import checksums, database
-from reconciler.store.contract import DamagedVersion
-from reconciler.upkeep import copies, databases, files
-from reconciler.upkeep.databases import STORE, DatabaseIdentity, DatabaseKind
-from reconciler.upkeep.findings import DoctorFinding, error, ok, warning
-from reconciler.upkeep.watches import ProgressWatch
+from reconciler.ops import databases
+from reconciler.ops.databases import STORE, DatabaseIdentity, DatabaseKind, ProgressWatch
+from reconciler.ops.doctor import DoctorFinding, error, ok, warning
+from reconciler.store import audit, checksums, database
+from reconciler.store.audit import BrokenChain, VerifiedChain
+from reconciler.store.contract import DamagedVersion, StoreFault
+
+# Whether the two databases are there, ours, of a version that is known, and whole, and all that the store holds.
 
 QUICK_SECONDS = 15.0
 FULL_SECONDS = 3600.0
@@ -45,7 +47,7 @@ def gather_stores(
     if not path.exists():
         return StoreFacts(path, kind, exists=False)
     try:
-        found = copies.look_at_copy(path, kind)
+        found = databases.look_at_copy(path, kind)
         watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
         verdict = _verdict(path, kind, is_full, watch)
         damaged: tuple[DamagedVersion, ...] = ()
@@ -77,7 +79,7 @@ def judge_stores(facts: StoreFacts) -> list[DoctorFinding]:
 
 
 def _told(facts: StoreFacts, found: DatabaseIdentity) -> list[DoctorFinding]:
-    name, what = facts.kind.file, f"{facts.path}: version {found.version}, {files.size_text(found.size)}"
+    name, what = facts.kind.file, f"{facts.path}: version {found.version}, {databases.size_text(found.size)}"
     if not facts.verdict:
         told = f"{what}, too large to be looked through in {FULL_SECONDS if facts.is_full else QUICK_SECONDS:g} seconds"
         return [warning(name, told, ELSEWHERE if facts.is_full else "look through it with `reconciler doctor --full`")]
@@ -90,7 +92,7 @@ def _free(facts: StoreFacts, found: DatabaseIdentity) -> list[DoctorFinding]:
     free = found.free_pages * found.page_bytes
     if free < LITTLE_BYTES or free < found.size * MUCH_FREE:
         return []
-    told = f"{files.size_text(free)} of {facts.path} are unused, and go to what comes"
+    told = f"{databases.size_text(free)} of {facts.path} are unused, and go to what comes"
     return [ok(facts.kind.file, f"{told}; `vacuum` in a stopped service gives them back (docs/upgrades.md)")]
 
 
@@ -121,6 +123,61 @@ def _verdict(path: Path, kind: DatabaseKind, is_full: bool, watch: ProgressWatch
     with database.faults("read", of=kind.name), closing(database.open_reader(path)) as connection:
         databases.database_identity(connection)
         try:
-            return copies.copy_verdict(connection, name=kind.file, watch=watch, is_quick=not is_full)
+            return databases.copy_verdict(connection, name=kind.file, watch=watch, is_quick=not is_full)
         except Refused:  # the time is up
             return ""
+
+
+# Whether the chain of the audit fits, where there is time for that.
+#
+# Whether events are gone that are to be kept is not looked at: for how long those that went were to be kept, the
+# settings of today need not say (`reconciler audit verify --retention`).
+
+NAME = "audit"
+MENDING = "keep a copy of the file, look who may write it, and compare it with the heads in the service's log"
+
+
+class AuditFacts(NamedTuple):
+    """The version of the store, None where none can be used, which the check of the store tells. What of its chain
+    fits, `broken` where it does not, `fault` where it could not be read; none of them when it had no time.
+    """
+
+    version: int | None = None
+    verified: VerifiedChain | None = None
+    broken: str = ""
+    fault: str = ""
+
+
+def gather_audits(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> AuditFacts:
+    """Look."""
+    try:
+        version = databases.look_at_copy(path, STORE).version if path.exists() else None
+    except ReconcilerError:
+        return AuditFacts()
+    if version != STORE.latest:
+        return AuditFacts(version)
+    watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
+    try:
+        return AuditFacts(version, audit.verify(path, watched=lambda connection: watch.over(connection, NAME)))
+    except BrokenChain as problem:
+        return AuditFacts(version, broken=problem.message)
+    except StoreFault as problem:
+        return AuditFacts(version, fault=problem.message)
+    except Refused:  # the time is up
+        return AuditFacts(version)
+
+
+def judge_audits(facts: AuditFacts) -> list[DoctorFinding]:
+    """What is wrong with it."""
+    if facts.version is None:
+        return []
+    if facts.version != STORE.latest:
+        return [ok(NAME, f"not looked at before the next start, which brings the store to version {STORE.latest}")]
+    if facts.broken:
+        return [error(NAME, facts.broken.rstrip("."), MENDING)]
+    if facts.fault:
+        return [warning(NAME, f"not looked at: {facts.fault.rstrip('.')}", "mend the store first")]
+    if facts.verified is None:
+        return [warning(NAME, "too long to be looked through in time", "`reconciler audit verify` has no limit")]
+    links, events = counted(facts.verified.links, "link"), counted(facts.verified.events, "event")
+    return [ok(NAME, f"the chain fits: {links} with {events}")]

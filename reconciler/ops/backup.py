@@ -1,0 +1,354 @@
+"""Backup and restore."""
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from reconciler.model.clock import rfc3339
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible
+from reconciler.ops import databases
+from reconciler.ops.databases import (
+    ELSEWHERE,
+    KINDS,
+    OPERATIONS,
+    STORE,
+    CopiedDatabase,
+    DatabaseKind,
+    DatabasePlaces,
+    ProgressWatch,
+)
+from reconciler.settings import bounded_io
+from reconciler.store import database, directory_rows
+from reconciler.store.contract import AuditRow, StoreFault
+from reconciler.version import __version__
+
+# What a backup says of itself: `manifest.json`, for people and for `reconciler restore`. Pure, save for reading it.
+
+NAME = "manifest.json"
+FORMAT = 1
+MOST_BYTES = 1 << 20
+WITHOUT = ("queues", "mirrors", "sessions", "settings", "files of secrets")
+
+
+class File(msgspec.Struct, frozen=True):
+    """One database: bytes, SHA-256 as hexadecimal digits, the version of its tables, how many rows each has."""
+
+    name: str
+    bytes: int
+    sha256: str
+    version: int
+    rows: Mapping[str, int]
+
+
+class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+    """A whole backup. `program` is the version that made it, `made_at` RFC 3339 in UTC."""
+
+    format: int
+    program: str
+    made_at: str
+    files: tuple[File, ...]
+    without: tuple[str, ...] = WITHOUT
+
+    def of(self, kind: DatabaseKind) -> File | None:
+        """One of its files."""
+        return next((file for file in self.files if file.name == kind.file), None)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """As it is written: JSON that people read."""
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """That of a backup. Raises Refused for a folder that is none, or one that a later version made."""
+    path = folder / NAME
+    try:
+        data = bounded_io.read_file(path, limit=MOST_BYTES)
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except FileNotFoundError:
+        raise Refused(f"{folder} is no backup: it has no {NAME}; name one that `reconciler backup` made.") from None
+    except OSError as error:
+        raise Refused(f"{path} cannot be read ({error.strerror}); mend that.") from error
+    except (msgspec.DecodeError, bounded_io.NotAFile, bounded_io.FileTooLarge):
+        raise Refused(f"{path} is not as `reconciler backup` wrote it; take another backup.") from None
+    if manifest.format > FORMAT:
+        raise Refused(
+            f"{folder} is a backup of format {manifest.format}, made by version {manifest.program}, and this program "
+            f"knows formats up to {FORMAT}; install that version."
+        )
+    return manifest
+
+
+def check_manifest(folder: Path, manifest: Manifest) -> None:
+    """Hold the files against what was written down of them. Raises Refused."""
+    known = {kind.file for kind in KINDS}
+    names = [file.name for file in manifest.files]
+    if KINDS[0].file not in names or not known.issuperset(names):
+        raise Refused(f"{folder / NAME} names other files than a backup has; take another backup.")
+    for file in manifest.files:
+        path = folder / file.name
+        try:
+            is_same = path.stat().st_size == file.bytes and databases.file_digest(path) == file.sha256
+        except OSError as error:
+            raise Refused(f"{path} cannot be read ({error.strerror}); take another backup.") from error
+        if not is_same:
+            raise Refused(f"{path} is not what was written when the backup was made; take another backup.")
+
+
+# A backup: a folder with both databases as they were at one moment each, and a manifest. There whole or not at all.
+#
+# A process that is killed leaves `.NAME.unfinished` and nothing else; the next backup of that name removes it.
+
+OURS = (NAME, *(kind.file for kind in KINDS))
+
+
+def back_up(places: DatabasePlaces, folder: Path, *, now: datetime, watch: ProgressWatch) -> Manifest:
+    """Make a backup of a service, running or not, as a new folder. Raises Refused, StoreFault; then there is none."""
+    _check_folder(folder)
+    found = _found(places)
+    needed = sum(databases.look_at_copy(places.of(kind), kind).size * (2 if kind.forgotten else 1) for kind in found)
+    databases.check_room(folder.parent, needed, purpose="The backup")
+    try:
+        with _unfinished(folder) as partial:
+            copied = tuple(_copied(places.of(kind), partial / kind.file, kind=kind, watch=watch) for kind in found)
+            manifest = Manifest(format=FORMAT, program=__version__, made_at=rfc3339(now), files=copied)
+            databases.write_new_file(partial / NAME, encode_manifest(manifest))
+            databases.force_to_disk(partial)
+            partial.rename(folder)
+            databases.force_to_disk(folder.parent)
+    except OSError as error:
+        raise Refused(
+            f"The backup {folder} cannot be written ({error.strerror}); mend that, or name another."
+        ) from error
+    return manifest
+
+
+def _check_folder(folder: Path) -> None:
+    if os.path.lexists(folder):
+        raise Refused(f"{folder} is there already; name a folder that is not, such as one with the date in its name.")
+    if not folder.parent.is_dir():
+        raise Refused(f"{folder.parent} is no folder; make it first.")
+
+
+def _found(places: DatabasePlaces) -> list[DatabaseKind]:
+    if not places.store.exists():
+        raise Refused(f"There is no store at {places.store}; {ELSEWHERE}.")
+    return [kind for kind in KINDS if kind is STORE or places.of(kind).exists()]
+
+
+def _copied(source: Path, target: Path, *, kind: DatabaseKind, watch: ProgressWatch) -> File:
+    copied = databases.copy_database(source, target, kind=kind, watch=watch)
+    try:
+        length, digest = target.stat().st_size, databases.file_digest(target)
+    except OSError as error:  # what cannot be read back is no backup
+        raise StoreFault(f"{target} cannot be read back ({error.strerror}); look at its disk.") from error
+    return File(target.name, length, digest, copied.identity.version, copied.rows)
+
+
+@contextlib.contextmanager
+def _unfinished(folder: Path) -> Iterator[Path]:
+    """A folder of our own beside it, for as long as the context lasts; what a killed process left in it goes."""
+    partial = folder.with_name(f".{folder.name}.unfinished")
+    with contextlib.suppress(FileExistsError):
+        partial.mkdir(mode=0o700)
+    descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _take(descriptor, partial)
+        try:
+            _clear(partial)
+            yield partial
+        finally:
+            if partial.is_dir():
+                _clear(partial)
+                partial.rmdir()
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, partial: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refused(f"Another backup is being made in {partial}; wait for its end, or choose another name.") from None
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise Refused(f"{partial} belongs to somebody else; remove it, or choose another name.")
+
+
+def _clear(partial: Path) -> None:
+    """Remove what we make, and nothing else."""
+    for name in OURS:
+        databases.remove_database(partial / name)
+
+
+# A backup put in the place of what a service has. What was there stays under another name.
+#
+# Killed at any point: before the rename of the store the old one counts, as it was; after it the new one, and nobody is
+# signed in. What was written by then under names of its own is written over by the next restore.
+
+SETTLE_MILLISECONDS = 5_000
+KEPT = "replaced"
+INCOMING = ".restoring"  # how the name ends of what does not count yet
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBackup:
+    """A backup that is what was written, or a copy of the store alone; then `made_at` is empty."""
+
+    path: Path
+    made_at: str
+    sources: Mapping[DatabaseKind, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredBackup:
+    """What is there now. `made_at` is empty for a copy of a store without a manifest; `kept` is what was there."""
+
+    made_at: str
+    version: int
+    kept: tuple[Path, ...]
+
+
+def read_backup(path: Path) -> GivenBackup:
+    """The backup at a path. Raises Refused for none, and for one that is not what was written, NewerStore."""
+    if not path.is_dir():
+        if not path.exists():
+            raise Refused(f"{path} is not there; name a folder that `reconciler backup` made.")
+        return GivenBackup(path, "", {STORE: path})
+    manifest = read_manifest(path)
+    for kind in KINDS:
+        if (file := manifest.of(kind)) is not None:
+            databases.check_version(file.version, kind, path / file.name)
+    check_manifest(path, manifest)
+    return GivenBackup(
+        path, manifest.made_at, {kind: path / kind.file for kind in KINDS if manifest.of(kind) is not None}
+    )
+
+
+def restore(
+    backup: GivenBackup, places: DatabasePlaces, *, by: str, now: datetime, watch: ProgressWatch
+) -> RestoredBackup:
+    """Put a backup in the place of what is there. Nobody may use that meanwhile. `by` is whom its audit names.
+
+    Raises Refused, NewerStore, StoreFault; then what was there counts, as it was.
+    """
+    sources = backup.sources
+    needed = sum(databases.look_at_copy(path, kind).size for kind, path in sources.items())
+    # Both may be on one disk; what was there stays.
+    databases.check_room(places.store.parent, needed, purpose="To restore this backup")
+    try:
+        with contextlib.ExitStack() as stack:
+            incoming = {kind: stack.enter_context(_incoming(places.of(kind))) for kind in sources}
+            copied = {kind: _copied_backup(path, incoming[kind], kind, watch) for kind, path in sources.items()}
+            _tell(incoming[STORE], copied[STORE], backup, by=by, now=now)
+            stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+            kept = _put(places, incoming, stamp=stamp)
+    except OSError as error:
+        raise Refused(f"The backup cannot be put at {error.filename} ({error.strerror}); mend that.") from error
+    return RestoredBackup(backup.made_at, copied[STORE].identity.version, kept)
+
+
+@contextlib.contextmanager
+def _incoming(target: Path) -> Iterator[Path]:
+    """The name under which a file is made before it counts."""
+    path = target.with_name(f"{target.name}{INCOMING}")
+    try:
+        yield path
+    finally:
+        databases.remove_database(path)
+
+
+def _copied_backup(source: Path, incoming: Path, kind: DatabaseKind, watch: ProgressWatch) -> CopiedDatabase:
+    databases.remove_database(incoming)
+    copied = databases.copy_database(source, incoming, kind=kind, watch=watch)
+    databases.give_to_owner(incoming, like=incoming.parent)
+    databases.force_to_disk(incoming)
+    return copied
+
+
+def _tell(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: str, now: datetime) -> None:
+    """Have the audit of the restored store say so. One of an older version stays as it is, for a program of its own."""
+    if copied.identity.version != STORE.latest:
+        return
+    detail = {"backup": visible(str(backup.path)), "madeAt": backup.made_at or None}
+    event = AuditRow(
+        at=rfc3339(now),
+        project="",
+        actor=by,
+        action="restored",
+        kind="Store",
+        name=STORE.file,
+        version_before=None,
+        version_after=None,
+        run=None,
+        request=None,
+        detail=json.dumps(detail, ensure_ascii=False),
+    )
+    with database.faults("written"), contextlib.closing(database.open_writer(incoming)) as connection:
+        directory_rows.tell(connection, [event])
+        connection.execute("pragma journal_mode = delete").fetchone()  # one file, without a log beside it
+    databases.force_to_disk(incoming)
+
+
+def _put(places: DatabasePlaces, incoming: dict[DatabaseKind, Path], *, stamp: str) -> tuple[Path, ...]:
+    """Sessions go first, so that none counts beside another store; then the store changes with one rename."""
+    kept = [*_aside(places.operations, stamp), *_kept(places.store, stamp)]
+    incoming[STORE].rename(places.store)
+    databases.force_to_disk(places.store.parent)
+    if OPERATIONS in incoming:
+        incoming[OPERATIONS].rename(places.operations)
+        databases.force_to_disk(places.operations.parent)
+    return tuple(kept)
+
+
+def _aside(path: Path, stamp: str) -> list[Path]:
+    """Have nothing under this name, and what was there under another."""
+    if not path.exists():
+        return []
+    _settle(path)
+    kept = _name(path, stamp)
+    _logs_aside(path, kept)
+    path.rename(kept)
+    databases.force_to_disk(path.parent)
+    return [kept]
+
+
+def _kept(path: Path, stamp: str) -> list[Path]:
+    """Have what is there under another name besides, and no log that SQLite would take for one of the new file."""
+    if not path.exists():
+        return []
+    _settle(path)
+    kept = _name(path, stamp)
+    databases.keep_copy(path, kept)
+    _logs_aside(path, kept)
+    return [kept]
+
+
+def _settle(path: Path) -> None:
+    """Take a log that a killed process left into its file, so that the file alone is all there is. A file that is too
+    damaged for that keeps its log, which goes where the file goes.
+    """
+    uri = f"{path.as_uri()}?mode=rw"
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+        connection.execute(f"pragma busy_timeout = {SETTLE_MILLISECONDS}")
+        connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+
+
+def _logs_aside(path: Path, kept: Path) -> None:
+    for log, other in zip(databases.beside(path)[1:], databases.beside(kept)[1:], strict=True):
+        with contextlib.suppress(FileNotFoundError):
+            log.rename(other)
+    databases.force_to_disk(path.parent)
+
+
+def _name(path: Path, stamp: str) -> Path:
+    return path.with_name(f"{path.name}.{KEPT}-{stamp}")

@@ -1,0 +1,311 @@
+"""Metrics of the service: their names, and where their values are."""
+
+import gc
+import os
+import platform
+import resource
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from reconciler.git.faults import RepositoryState
+from reconciler.git.remotes.concurrency import RemoteCall, RemoteTally
+from reconciler.model.errors import ReconcilerError
+from reconciler.model.histogram import Histogram
+from reconciler.ops import delivery_metrics, metric_families
+from reconciler.ops.metric_families import MetricFamily, MetricKind, MetricSources, Sample, Step, Traffic, TrafficSlot
+from reconciler.reconcile.repositories import Repositories
+from reconciler.store.contract import StoreFigures
+from reconciler.version import __version__
+
+# Metrics of what is asked of remotes.
+
+LOOKS = MetricFamily(
+    "reconciler_git_looks_total", MetricKind.COUNTER, "Times that a remote was asked where something is."
+)
+FETCHES = MetricFamily(
+    "reconciler_git_fetches_total", MetricKind.COUNTER, "Times that something new was to be brought from one."
+)
+FAILURES = MetricFamily(
+    "reconciler_git_failures_total",
+    MetricKind.COUNTER,
+    "Looks and fetches that failed, by the state that this puts a repository in; `other` if none.",
+    ("call", "state"),
+)
+
+SETTLED = frozenset(
+    {RepositoryState.READY, RepositoryState.NEVER_READ, RepositoryState.PRUNE_HELD, RepositoryState.SUSPENDED}
+)  # no call leaves one of these
+KINDS = tuple(
+    (call, state)
+    for call in RemoteCall
+    for state in (*(each.value for each in RepositoryState if each not in SETTLED), "")
+)
+
+GIT_FAMILIES = (LOOKS, FETCHES, FAILURES)
+
+
+def git_steps(tally: RemoteTally) -> Iterator[Step]:
+    """All of them; failures of each kind from the start, since a count that is first seen as 1 has not grown."""
+    yield Sample(LOOKS, tally.calls[RemoteCall.LOOK])
+    yield Sample(FETCHES, tally.calls[RemoteCall.FETCH])
+    for call, state in sorted({*KINDS, *tally.failures}):
+        yield Sample(FAILURES, tally.failures[call, state], (call, state or "other"))
+
+
+# Metrics of the service's main process, under the names that every client library gives them, and of the program.
+#
+# Source of the names: "Writing client libraries" of the Prometheus documentation, "Process metrics".
+
+PROCESS = Path("/proc/self")
+FILES_A_STEP = 10
+
+CPU = MetricFamily("process_cpu_seconds_total", MetricKind.COUNTER, "Processor time of the main process, all threads.")
+RESIDENT = MetricFamily("process_resident_memory_bytes", MetricKind.GAUGE, "Its resident memory.")
+VIRTUAL = MetricFamily("process_virtual_memory_bytes", MetricKind.GAUGE, "Its virtual memory.")
+FILES = MetricFamily("process_open_fds", MetricKind.GAUGE, "Its open files.")
+MOST_FILES = MetricFamily("process_max_fds", MetricKind.GAUGE, "How many it may open.")
+STARTED = MetricFamily("process_start_time_seconds", MetricKind.GAUGE, "When it started, in Unix seconds.")
+COLLECTIONS = MetricFamily(
+    "python_gc_collections_total", MetricKind.COUNTER, "Rounds of the garbage collector.", ("generation",)
+)
+BUILD = MetricFamily(
+    "reconciler_build_info", MetricKind.GAUGE, "1; the labels say which program this is.", ("python", "version")
+)
+
+FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, COLLECTIONS, BUILD)
+
+
+def process_steps() -> Iterator[Step]:
+    """All of them."""
+    yield Sample(CPU, time.process_time())
+    memory = _memory()
+    if memory is not None:
+        yield Sample(RESIDENT, memory[1])
+        yield Sample(VIRTUAL, memory[0])
+    yield from _files()
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        yield Sample(MOST_FILES, soft)
+    started = _started()
+    if started is not None:
+        yield Sample(STARTED, started)
+    for generation, seen in enumerate(gc.get_stats()):
+        yield Sample(COLLECTIONS, seen["collections"], (str(generation),))
+    yield Sample(BUILD, 1, (platform.python_version(), __version__))
+
+
+def _memory() -> tuple[int, int] | None:
+    """Virtual and resident, in bytes."""
+    try:
+        virtual, resident, *_ = (PROCESS / "statm").read_text().split()
+    except OSError:
+        return None
+    size = resource.getpagesize()
+    return int(virtual) * size, int(resident) * size
+
+
+def _files() -> Iterator[Step]:
+    """Counted a few at a time, since there may be tens of thousands."""
+    number = 0
+    try:
+        with os.scandir(PROCESS / "fd") as entries:
+            for _ in entries:
+                number += 1
+                if not number % FILES_A_STEP:
+                    yield None
+    except OSError:
+        return
+    yield Sample(FILES, number - 1)  # without the one that this was read through
+
+
+@cache
+def _started() -> float | None:
+    """In Unix seconds: proc(5), `starttime` of `/proc/PID/stat`, and `btime` of `/proc/stat`."""
+    try:
+        ticks = int((PROCESS / "stat").read_text().rpartition(")")[2].split()[19])
+        lines = (PROCESS.parent / "stat").read_text().splitlines()
+    except OSError:
+        return None
+    booted = next((int(line.split()[1]) for line in lines if line.startswith("btime ")), None)
+    return None if booted is None else booted + ticks / os.sysconf("SC_CLK_TCK")
+
+
+# Metrics of requests to the API.
+
+OF_ONE = ("route", "method")
+
+REQUESTS = MetricFamily(
+    "reconciler_http_requests_total",
+    MetricKind.COUNTER,
+    "Requests that ended, by the template of their path and the class of their status; `none` for those whose client "
+    "went away before an answer.",
+    (*OF_ONE, "status"),
+)
+SECONDS = MetricFamily(
+    "reconciler_http_request_duration_seconds",
+    MetricKind.HISTOGRAM,
+    "How long they took, from the end of their headers to the end of the answer.",
+    OF_ONE,
+)
+IN_FLIGHT = MetricFamily(
+    "reconciler_http_requests_in_flight",
+    MetricKind.GAUGE,
+    "Requests with a credential that are under way.",
+)
+
+REQUEST_FAMILIES = (REQUESTS, SECONDS, IN_FLIGHT)
+
+CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")  # as `Slot.statuses` has them
+
+
+def request_steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Step]:
+    """All of them; `in_flight` counts requests by who asks."""
+    slots = seen.slots()
+    for slot in slots:
+        for name, number in sorted(zip(CLASSES, slot.statuses, strict=True)):
+            if number:
+                yield Sample(REQUESTS, number, (slot.route, slot.method, name))
+    for slot in slots:
+        yield Sample(SECONDS, _histogram(slot), (slot.route, slot.method))
+    yield Sample(IN_FLIGHT, sum(in_flight.values()))
+
+
+def _histogram(slot: TrafficSlot) -> Histogram:
+    """As others show theirs; requests pay for no object more."""
+    seen = Histogram(metric_families.SECONDS)
+    seen.counts, seen.total = slot.buckets, slot.seconds
+    return seen
+
+
+# Metrics of repositories and their runs.
+
+RUN_OF_ONE = ("project", "repository")
+
+RUNS = MetricFamily(
+    "reconciler_runs_total",
+    MetricKind.COUNTER,
+    "Runs that were recorded, by outcome; a look that finds nothing new is none.",
+    ("outcome",),
+)
+RUN_SECONDS = MetricFamily("reconciler_run_duration_seconds", MetricKind.HISTOGRAM, "How long these runs took.")
+STATE = MetricFamily(
+    "reconciler_repository_state",
+    MetricKind.GAUGE,
+    "1 for the state that a repository is in; it has no sample for any other state.",
+    (*RUN_OF_ONE, "state"),
+)
+FAILING = MetricFamily(
+    "reconciler_repository_failing",
+    MetricKind.GAUGE,
+    "1 while the last look at a repository failed, 0 otherwise. Counts also what could not be written to the store.",
+    RUN_OF_ONE,
+)
+SUCCEEDED = MetricFamily(
+    "reconciler_repository_last_success_timestamp_seconds",
+    MetricKind.GAUGE,
+    "When a look last ended without a fault, with the repository ready. Absent until the first such look.",
+    RUN_OF_ONE,
+)
+RESOURCES = MetricFamily(
+    "reconciler_repository_resources",
+    MetricKind.GAUGE,
+    "Resources of the last run that read something, by kind and status. Absent until the first such run.",
+    (*RUN_OF_ONE, "kind", "status"),
+)
+
+RUN_FAMILIES = (RUNS, RUN_SECONDS, STATE, FAILING, SUCCEEDED, RESOURCES)
+
+
+def run_steps(repositories: Repositories) -> Iterator[Step]:
+    """All of them."""
+    for outcome, number in repositories.tally.runs.items():
+        yield Sample(RUNS, number, (outcome,))
+    yield Sample(RUN_SECONDS, repositories.tally.seconds)
+    every = [((one.watched.project, one.watched.name), one) for one in repositories.reconcilers()]
+    every.sort(key=lambda pair: pair[0])
+    for names, one in every:
+        row = one.told
+        yield Sample(STATE, 1, (*names, RepositoryState.NEVER_READ if row is None else row.state))
+    for names, one in every:
+        yield Sample(FAILING, int(one.fault is not None), names)
+    for names, one in every:
+        if one.tallied.succeeded is not None:
+            yield Sample(SUCCEEDED, one.tallied.succeeded.timestamp(), names)
+    for names, one in every:
+        for kind, statuses in one.tallied.planned.items():
+            for status, number in statuses.items():
+                yield Sample(RESOURCES, number, (*names, kind, status))
+
+
+# Metrics of the store.
+
+STORE_SECONDS = MetricFamily(
+    "reconciler_store_commit_duration_seconds",
+    MetricKind.HISTOGRAM,
+    "How long commits took, waiting for those before them included.",
+)
+STORE_FAILURES = MetricFamily(
+    "reconciler_store_commit_failures_total",
+    MetricKind.COUNTER,
+    "Commits that stored nothing: `moved` are planned again, `fault` is the disk's or the file's.",
+    ("reason",),
+)
+REVISION = MetricFamily(
+    "reconciler_store_revision", MetricKind.GAUGE, "The revision of the store. Absent while the store cannot be read."
+)
+FILE = MetricFamily("reconciler_store_file_bytes", MetricKind.GAUGE, "Size of the store's file.")
+LOG = MetricFamily("reconciler_store_wal_bytes", MetricKind.GAUGE, "Size of its write-ahead log.")
+
+STORE_FAMILIES = (STORE_SECONDS, STORE_FAILURES, REVISION, FILE, LOG)
+
+
+def store_steps(figures: StoreFigures, revision: int | None) -> Iterator[Step]:
+    """All of them. `revision` is None when it could not be read."""
+    yield Sample(STORE_SECONDS, figures.commits.seconds)
+    yield Sample(STORE_FAILURES, figures.commits.failed, ("fault",))
+    yield Sample(STORE_FAILURES, figures.commits.moved, ("moved",))
+    for family, value in ((REVISION, revision), (FILE, figures.file), (LOG, figures.log)):
+        if value is not None:
+            yield Sample(family, value)
+
+
+# All metrics, in their one order, and where their values come from.
+#
+# A source is a function that yields steps (`families.Step`), and its FAMILIES. Another one takes a line in FAMILIES and
+# an entry in `sources.Measured.more`; docs/metrics.md names each family.
+
+ALL_FAMILIES: tuple[MetricFamily, ...] = (
+    *RUN_FAMILIES,
+    *GIT_FAMILIES,
+    *STORE_FAMILIES,
+    *REQUEST_FAMILIES,
+    *delivery_metrics.FAMILIES,
+    *metric_families.FAMILIES,
+    *FAMILIES,
+)
+
+
+async def all_steps(sources: MetricSources) -> Iterator[Step]:
+    """All of them, as far as the sources are there. They are looked at while the steps are taken."""
+    try:
+        revision = await sources.store.revision()
+    except ReconcilerError:
+        revision = None  # all else is told all the more
+    return _steps(sources, revision)
+
+
+def _steps(sources: MetricSources, revision: int | None) -> Iterator[Step]:
+    measured = sources.measured
+    if measured.repositories is not None:
+        yield from run_steps(measured.repositories)
+        yield from git_steps(measured.repositories.asked)
+    yield from store_steps(sources.store.figures(), revision)
+    yield from request_steps(measured.traffic, sources.in_flight)
+    if measured.deliveries is not None:
+        yield from delivery_metrics.delivery_steps(measured.deliveries(), now=sources.now)
+    yield from metric_families.notification_steps(sources.open, () if measured.alerts is None else measured.alerts())
+    for more in measured.more:
+        yield from more()
+    yield from process_steps()
