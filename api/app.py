@@ -43,8 +43,8 @@ from api.pages import failures, lost
 from api.pages import routes as pages
 from api.places import RequestPlaces, path_pattern
 from api.shortcut import Shortcut
-from reconciler.daemon.services import Services
 from reconciler.model.principals import Permission
+from reconciler.server.services import Services
 from reconciler.store import resource_queries
 
 HANDLE = Permission.HANDLE_DELIVERIES

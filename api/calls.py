@@ -11,10 +11,10 @@ from starlette.types import Receive, Scope
 from api.answers import Header
 from api.auth import addresses
 from reconciler.auth.sessions import Session
-from reconciler.daemon.services import Services
 from reconciler.model import principals
 from reconciler.model.directory import Directory
 from reconciler.model.principals import Actor, Principal
+from reconciler.server.services import Services
 
 
 class State(TypedDict):

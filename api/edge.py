@@ -24,11 +24,11 @@ from api.calls import State
 from api.errors import Told
 from api.places import RequestPlaces
 from reconciler.auth import rate_limits
-from reconciler.daemon import headers as security
-from reconciler.daemon.connections import WHOLE_ANSWER
-from reconciler.daemon.services import Services
 from reconciler.model import ids, log_context
 from reconciler.model.principals import Principal
+from reconciler.server import connections
+from reconciler.server.connections import WHOLE_ANSWER
+from reconciler.server.services import Services
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Edge:
         self.in_flight = services.in_flight
         self.note = services.measured.traffic.note
         self.common = Common(services.headers)
-        self.common_of_pages = Common(security.page_headers(services.headers))
+        self.common_of_pages = Common(connections.page_headers(services.headers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

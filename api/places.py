@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reconciler.daemon.services import Services
+from reconciler.server.services import Services
 
 OF_PROJECT = "/v1/projects/{name}"
 OF_REPOSITORY = ("/v1/repositories/{name}", "/hooks/{repository}")

@@ -16,8 +16,8 @@ from api.answers import Header
 from api.auth import credentials
 from api.auth.authenticating import Authenticator
 from api.calls import Call, State
-from reconciler.daemon.services import Services
 from reconciler.model.directory import Directory, Key
+from reconciler.server.services import Services
 
 UNUSUAL = frozenset({b"content-encoding", b"cookie", b"origin", b"sec-fetch-site", b"transfer-encoding"})
 """Headers that the edge asks about, or with which a body is read otherwise. So may one that is repeated be."""

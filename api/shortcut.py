@@ -14,11 +14,11 @@ from api import edge, errors, rpc, under_way
 from api.endpoints import Endpoint
 from api.rpc import Message
 from api.senders import Sender, Senders
-from reconciler.daemon.services import Services
-from reconciler.daemon.whole_requests import WholeRequest
 from reconciler.delivery.otlp import reading
 from reconciler.delivery.otlp.models import Logs
 from reconciler.delivery.reporting import NotTaken
+from reconciler.server.connections import WholeRequest
+from reconciler.server.services import Services
 
 ENDED = "The service stops; send the records again."
 
@@ -33,7 +33,7 @@ class _Held(NamedTuple):
 
 
 class Shortcut:
-    """See `reconciler.daemon.whole_requests.Shortcut`. Not for a service that asks nobody who they are: to whom it
+    """See `reconciler.server.connections.Shortcut`. Not for a service that asks nobody who they are: to whom it
     answers is settled by more than a key.
     """
 

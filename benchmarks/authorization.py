@@ -24,10 +24,10 @@ from api.judging import AccessRule
 from benchmarks import corpus
 from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure
-from reconciler.daemon.services import Services
 from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited
 from reconciler.model.principals import DEFAULT_PROJECT, SERVICE_KEY, Role
+from reconciler.server.services import Services
 from tests.access import directories
 from tests.api import callers, parts
 

@@ -14,7 +14,7 @@ import uvloop
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from reconciler.daemon import serving
+from reconciler.server import serving
 
 
 @contextlib.contextmanager

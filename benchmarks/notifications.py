@@ -22,7 +22,6 @@ from typing import NamedTuple
 from benchmarks.asking import Connection
 from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure
-from reconciler.daemon.daemon import YOUNG_OBJECTS
 from reconciler.model import clock
 from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.board import Board
@@ -31,6 +30,7 @@ from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.targets import AlertTarget
+from reconciler.server.daemon import YOUNG_OBJECTS
 from reconciler.store.operations import SqliteOperations
 
 PATH = "/v1/api/notifications"

@@ -26,7 +26,7 @@ VERSION_LIMIT_BYTES = 2_000
 STEP_SECONDS = 0.002
 START_SECONDS = 60.0
 BARE = "pass"
-IMPORTS = "import api.app, reconciler.cli.serve, reconciler.daemon.daemon"
+IMPORTS = "import api.app, reconciler.cli.serve, reconciler.server.daemon"
 
 
 def measure(*, files: int) -> list[Figure]:

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from reconciler.model import errors
-from reconciler.schedules import Schedules
+from reconciler.server.schedules import Schedules
 
 pytestmark = pytest.mark.anyio
 
@@ -60,9 +60,13 @@ async def test_work_that_fails_is_logged_and_goes_on(caplog: pytest.LogCaptureFi
         for record in caplog.records
         if record.name.startswith("reconciler")
     ] == [
-        ("reconciler.schedules", "WARNING", "The work on dead-letters is left until the next time: The disk is full."),
         (
-            "reconciler.schedules",
+            "reconciler.server.schedules",
+            "WARNING",
+            "The work on dead-letters is left until the next time: The disk is full.",
+        ),
+        (
+            "reconciler.server.schedules",
             "ERROR",
             "The work on dead-letters met a fault of the program; it is done again the next time.",
         ),

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from api import errors
 from api.auth.credentials import Password, ShownCredentials
-from reconciler.daemon.services import Services
 from reconciler.model import directory
 from reconciler.model.principals import SERVICE_KEY, Principal, Scope
+from reconciler.server.services import Services
 
 CHALLENGE = b'Bearer realm="service", Basic realm="service", charset="UTF-8"'
 OF_KEYS = b'Bearer realm="service"'  # where passwords open nothing, a browser must not ask for one

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from api.answers import Header
 from api.auth import cookies
 from reconciler.auth.sessions import Session
-from reconciler.daemon.services import Services
 from reconciler.model.directory import Directory
 from reconciler.model.principals import Principal
+from reconciler.server.services import Services
 
 
 class Visitor(NamedTuple):

@@ -26,11 +26,11 @@ import msgspec
 from api import app
 from reconciler.cli import output, pretending, receiving, tables
 from reconciler.cli.receiving import RecordReceiver
-from reconciler.daemon import daemon, serving
-from reconciler.daemon.daemon import Running
 from reconciler.git import faults
 from reconciler.model.errors import Refused
 from reconciler.ops import logging as ops_logging
+from reconciler.server import daemon, serving
+from reconciler.server.daemon import Running
 from reconciler.settings import loading
 
 POLL_SECONDS = 0.1
@@ -38,7 +38,7 @@ COPIED_FILES = 10_000  # a demonstration, not an import
 SHOWN_BYTES = 500  # of what arrives in one request
 TOLD_BY_THE_NARRATOR = "reconciler.reconciling"  # what becomes of each commit; in a service the log alone says it
 ACCESS = "reconciler.auth.accounts"
-FIRST_ADMIN = "reconciler.daemon.first_admin"  # somebody to sign in as, where the demonstration's key does
+FIRST_ADMIN = "reconciler.server.sign_in"  # somebody to sign in as, where the demonstration's key does
 IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
 
 

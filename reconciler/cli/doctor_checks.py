@@ -9,13 +9,12 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from reconciler.daemon import certificates as listeners
-from reconciler.daemon import following
 from reconciler.model import clock
 from reconciler.ops import databases, doctor
 from reconciler.ops.checks import files, services, stores
 from reconciler.ops.databases import KINDS, DatabaseKind, DatabasePlaces
 from reconciler.ops.doctor import DoctorCheck, DoctorFinding, threaded
+from reconciler.server import following, serving
 from reconciler.settings.loading import Loaded, SettingsError
 from reconciler.settings.models import Settings
 
@@ -137,10 +136,10 @@ def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
 def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
     trusted = [services.trusted_files(setting, path) for setting, path in _authorities(settings)]
     found = services.judge_trusted(trusted, now=now)
-    configured = listeners.configured_certificate(settings)
+    configured = serving.configured_certificate(settings)
     if configured is None:
         return found
-    shown = services.shown_certificate(configured.chain, partial(listeners.read_certificate, configured))
+    shown = services.shown_certificate(configured.chain, partial(serving.read_certificate, configured))
     return [*services.judge_shown(shown, now=now), *found]
 
 
@@ -156,9 +155,9 @@ async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
     """Where people sign in through one."""
     if settings.auth.type != "oidc":
         return []
-    from reconciler.daemon import signing_in  # noqa: PLC0415 - some megabytes that most services never need
+    from reconciler.server import sign_in  # noqa: PLC0415 - some megabytes that most services never need
 
-    provider = signing_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic)
+    provider = sign_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic)
     try:
         await provider.check()
     finally:

@@ -12,8 +12,8 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from reconciler.daemon import serving
 from reconciler.model.errors import Refused
+from reconciler.server import serving
 
 HOST, PORT = "127.0.0.1", 8088  # as in FILE
 FILE = Path("teams/orders/orders.yaml")

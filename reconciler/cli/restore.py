@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from reconciler.cli import output
-from reconciler.daemon import locking
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.ops import backup as ops_backup
 from reconciler.ops import databases, doctor
 from reconciler.ops.backup import RestoredBackup
 from reconciler.ops.databases import STORE, ProgressWatch
+from reconciler.server import process as server_process
 from reconciler.settings import loading
 
 SECONDS = 3600.0
@@ -46,7 +46,7 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
         )
     watch = ProgressWatch(time.monotonic, SECONDS, output.note)
     places = databases.database_places(settings)
-    with locking.hold_state_directory(settings.state_dir), locking.hold_store(places.store):
+    with server_process.hold_state_directory(settings.state_dir), server_process.hold_store(places.store):
         databases.give_to_owner(settings.state_dir / doctor.LOCK, like=settings.state_dir)
         databases.give_to_owner(
             places.store.with_name(f"{places.store.name}{doctor.STORE_LOCK}"), like=places.store.parent

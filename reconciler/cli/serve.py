@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from api import app
-from reconciler.daemon import daemon
-from reconciler.daemon.daemon import Running
 from reconciler.model import directory
 from reconciler.model.errors import Refused
 from reconciler.ops import logging as ops_logging
+from reconciler.server import daemon
+from reconciler.server.daemon import Running
 from reconciler.settings import loading
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings

@@ -128,7 +128,7 @@ async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
 # Which process holds a state directory: whether the service runs. Looked up, never by taking the lock oneself, which
 # would keep a service from starting at that moment.
 
-LOCK = "lock"  # in the state directory (`reconciler.daemon.locking`)
+LOCK = "lock"  # in the state directory (`reconciler.server.process`)
 STORE_LOCK = ".lock"  # behind the name of the store, beside it
 LOCKS = Path("/proc/locks")
 _LINE = re.compile(r"FLOCK\s+ADVISORY\s+WRITE\s+(\d+)\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s")

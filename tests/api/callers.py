@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from starlette.types import ASGIApp, Message
 
 from reconciler.auth import passwords
-from reconciler.daemon.services import Services
 from reconciler.model.directory import Amendment, Audited, Key, Member, User
 from reconciler.model.principals import Role, Scope
+from reconciler.server.services import Services
 from tests.access import directories
 from tests.api import parts
 

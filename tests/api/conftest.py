@@ -15,10 +15,10 @@ from starlette.applications import Starlette
 
 import api.app
 from reconciler.auth import changes
-from reconciler.daemon.services import Services
 from reconciler.model import directory
 from reconciler.model.principals import Role, Scope
 from reconciler.reconcile.watched import WatchedRepository
+from reconciler.server.services import Services
 from tests.access import directories
 from tests.api import callers, contracts, parts
 from tests.api.callers import Caller

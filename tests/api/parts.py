@@ -16,8 +16,6 @@ from typing import Any
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.sessions import SessionLifetimes, Sessions
-from reconciler.daemon import leftovers
-from reconciler.daemon.services import Services
 from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.shared import RemotePlace
@@ -30,6 +28,8 @@ from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.review.service import Reviewing
+from reconciler.server import following
+from reconciler.server.services import Services
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient
@@ -145,5 +145,5 @@ def destination(name: str, **metadata: Any) -> dict[str, Any]:
 
 
 def _place(source: Source, folder: Path) -> RemotePlace:
-    name = leftovers.remote_place(source.url, source.credentials)
+    name = following.remote_place(source.url, source.credentials)
     return RemotePlace(folder / "mirrors" / f"{name}.git", folder / "git" / name, folder / "mirrors")

@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.daemon.services import Services
 from reconciler.model.principals import Role
 from reconciler.reconcile import interventions
 from reconciler.reconcile.interventions import Approval
+from reconciler.server.services import Services
 from reconciler.store.contract import ApprovalRow, AuditRow, Moved
 from reconciler.store.sqlite import SqliteStore
 from tests.api.conftest import Follow, connect, make_key, until

@@ -9,8 +9,8 @@ import pytest
 
 from api.auth import authenticating
 from reconciler.auth import changes, passwords
-from reconciler.daemon.services import Services
 from reconciler.model.directory import User
+from reconciler.server.services import Services
 from tests.access import directories
 from tests.api import parts
 from tests.api.conftest import connect

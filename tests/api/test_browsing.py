@@ -6,10 +6,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.daemon.services import Services
 from reconciler.model import builtins
 from reconciler.model.names import Key
 from reconciler.model.values import Value
+from reconciler.server.services import Services
 from tests.api import parts
 from tests.api.conftest import connect
 

@@ -26,9 +26,9 @@ from api.app import PUBLIC
 from api.auth import cookies
 from api.endpoints import Endpoint
 from reconciler.auth.passwords import SigningIn
-from reconciler.daemon.services import Services
 from reconciler.model.names import KINDS
 from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
+from reconciler.server.services import Services
 from tests.api import contracts, parts
 from tests.api.conftest import SECONDS
 from tests.api.contracts import DOCUMENT, operations

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from reconciler.daemon.services import Services
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.model.principals import Role
+from reconciler.server.services import Services
 from tests.api import delivering
 from tests.api.conftest import connect, make_key
 from tests.api.delivering import Kept

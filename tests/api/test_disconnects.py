@@ -18,8 +18,8 @@ from starlette.types import Message
 
 import api.app
 from api import streams
-from reconciler.daemon import serving
-from reconciler.daemon.services import Services
+from reconciler.server import serving
+from reconciler.server.services import Services
 from reconciler.store.contract import Record, Store
 from reconciler.store.sqlite import SqliteStore
 from tests.api import parts

@@ -14,8 +14,8 @@ import pytest
 
 from api.edge import Edge
 from api.under_way import MOST as IN_FLIGHT
-from reconciler.daemon.services import Services
 from reconciler.model.errors import Refused
+from reconciler.server.services import Services
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Moved, Store, StoreFault
 from reconciler.store.sqlite import SqliteStore

@@ -10,9 +10,9 @@ import pytest
 from api import identities, invitations, users
 from api.auth import credentials
 from reconciler.auth import invitations as auth_invitations
-from reconciler.daemon.services import Services
 from reconciler.model.directory import Amendment, Audited, Member, ProviderIdentity
 from reconciler.model.principals import Role
+from reconciler.server.services import Services
 from reconciler.store.sqlite import SqliteStore
 from tests.access import arrivals, directories
 from tests.api import parts

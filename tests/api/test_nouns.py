@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.daemon.services import Services
+from reconciler.server.services import Services
 from reconciler.store.contract import Changes, Record
 from reconciler.version import __version__
 from tests.api import parts

@@ -5,9 +5,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.daemon.services import Services
 from reconciler.model import outcomes
 from reconciler.model.names import Key
+from reconciler.server.services import Services
 from reconciler.store.contract import Moved, Record
 from tests.api.parts import destination
 

@@ -3,7 +3,7 @@
 import pytest
 
 from api.places import RequestPlace, RequestPlaces
-from reconciler.daemon.services import Services
+from reconciler.server.services import Services
 from tests.api.conftest import Follow
 from tests.repositories import Repository
 

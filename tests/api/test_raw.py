@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.daemon.services import Services
+from reconciler.server.services import Services
 from tests.api.conftest import connect
 
 pytestmark = pytest.mark.anyio

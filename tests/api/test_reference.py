@@ -12,7 +12,7 @@ from api.calls import Call
 from api.pages import reference
 from api.reference import shapes
 from api.reference.contents import Operation, reference_contents
-from reconciler.daemon.services import Services
+from reconciler.server.services import Services
 from tests.api.callers import ask
 from tests.api.contracts import DOCUMENT, operations
 from tests.pages import documents

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Message
 
 import api.app
-from reconciler.daemon.services import Services
+from reconciler.server.services import Services
 from tests.api import parts
 from tests.api.conftest import connect
 from tests.api.parts import destination

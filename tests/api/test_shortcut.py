@@ -16,13 +16,13 @@ from api.answers import Header
 from api.app import LOGS
 from api.shortcut import Shortcut
 from reconciler.auth import changes
-from reconciler.daemon.services import Services
-from reconciler.daemon.whole_requests import WholeRequest
 from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.wire import SMALL
 from reconciler.delivery.reporting import NotTaken
 from reconciler.model.clock import rfc3339
 from reconciler.model.principals import LOCAL, Role, Scope
+from reconciler.server.connections import WholeRequest
+from reconciler.server.services import Services
 from tests.api import parts
 from tests.api.conftest import make_key
 from tests.api.delivering import Kept

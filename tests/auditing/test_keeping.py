@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.auditing.keeping import AuditUpkeep
 from reconciler.auth.rate_limits import RefusedAttempt, RefusedAttempts
+from reconciler.server.schedules import AuditUpkeep
 from reconciler.store.contract import Store
 from tests.store import rows
 from tests.store.conftest import empty, engine, store  # noqa: F401 - fixtures

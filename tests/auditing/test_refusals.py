@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.auditing.keeping import AuditUpkeep
 from reconciler.auth import rate_limits
 from reconciler.auth.rate_limits import CALLERS, MOST_OF_ONE, REFUSAL_MOST, RefusedAttempt, RefusedAttempts
+from reconciler.server.schedules import AuditUpkeep
 from reconciler.store.contract import AuditRow, Store, StoreFault
 from tests.store.conftest import empty, engine, store  # noqa: F401 - fixtures
 from tests.store.engines import Engine

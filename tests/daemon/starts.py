@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reconciler.auth.accounts import Accounts
-from reconciler.daemon import auth_change
 from reconciler.model.directory import Directory
 from reconciler.model.errors import Refused
+from reconciler.server import sign_in
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 
@@ -30,7 +30,7 @@ class Start:
         clock = datetime(2026, 11, 22, tzinfo=UTC)
         accounts = Accounts(self.store, await self.store.directory(), clock=lambda: clock)
         try:
-            await auth_change.settle_auth(
+            await sign_in.settle_auth(
                 accounts,
                 self.store,
                 self.operations,

@@ -7,12 +7,12 @@ SECONDS = 10.0  # what takes longer does not happen
 HANGING = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from reconciler.daemon.ending import ShutdownDeadline as Bound
+from reconciler.server.process import ShutdownDeadline as Bound
 Bound(seconds=0.1).begin()
 ThreadPoolExecutor(1).submit(threading.Event().wait)
 """
 ENDING = """
-from reconciler.daemon.ending import ShutdownDeadline as Bound
+from reconciler.server.process import ShutdownDeadline as Bound
 Bound(seconds=60).begin()
 """
 

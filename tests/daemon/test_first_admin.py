@@ -15,9 +15,9 @@ import pytest
 from reconciler.auth import changes, passwords
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
-from reconciler.daemon import first_admin
 from reconciler.model.directory import Amendment, User
 from reconciler.model.errors import Refused
+from reconciler.server import sign_in
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests import daemons
@@ -25,7 +25,7 @@ from tests.access import directories
 from tests.daemon.test_auth_change import SETTINGS
 from tests.daemons import Answer, Daemon
 
-NAME = first_admin.NAME
+NAME = sign_in.NAME
 SECONDS = 10.0
 NEW = "another password of the admin"
 
@@ -41,12 +41,12 @@ def as_admin(daemon: Daemon, password: str, method: str = "GET", path: str = "/v
 
 
 def file_of(daemon: Daemon) -> Path:
-    return daemon.state / first_admin.FILE
+    return daemon.state / sign_in.FILE
 
 
 def told(daemon: Daemon) -> list[str]:
     """What it logged about the file."""
-    return [message for message in daemon.messages() if first_admin.FILE in message]
+    return [message for message in daemon.messages() if sign_in.FILE in message]
 
 
 def written(path: Path) -> str:
@@ -181,14 +181,14 @@ def clock() -> datetime:
 async def ensure(accounts: Accounts, folder: Path) -> None:
     signing_in = SigningIn(accounts)
     try:
-        await first_admin.ensure_first_admin(accounts, signing_in, state_dir=folder, clock=clock)
+        await sign_in.ensure_first_admin(accounts, signing_in, state_dir=folder, clock=clock)
     finally:
         signing_in.close()
 
 
 def opens(accounts: Accounts, folder: Path) -> bool:
     """Whether the password in the file is the admin's."""
-    password = (folder / first_admin.FILE).read_text().strip()
+    password = (folder / sign_in.FILE).read_text().strip()
     return passwords.is_right_password(password, accounts.directory.users[NAME].password or "")
 
 
@@ -207,9 +207,9 @@ async def test_a_start_that_dies_before_it_stored_anybody_is_begun_anew(accounts
     with pytest.raises(StoreFault):
         await ensure(Dying(store, await store.directory(), clock=clock), tmp_path)
     await store.close()
-    first = (tmp_path / first_admin.FILE).read_text()
+    first = (tmp_path / sign_in.FILE).read_text()
     await ensure(accounts, tmp_path)
-    assert (tmp_path / first_admin.FILE).read_text() != first
+    assert (tmp_path / sign_in.FILE).read_text() != first
     assert opens(accounts, tmp_path)
 
 
@@ -224,12 +224,12 @@ async def test_an_admin_is_made_where_there_is_none_and_the_name_is_free(
     one = User("U1", name, directories.AT, organization_admin=is_admin)
     await accounts.amend(lambda directory: changes.create_user(directory, one), actor="key:K1", request="R")
     await ensure(accounts, tmp_path)
-    assert (list(accounts.directory.users), (tmp_path / first_admin.FILE).exists()) == (users, len(users) == 2)
+    assert (list(accounts.directory.users), (tmp_path / sign_in.FILE).exists()) == (users, len(users) == 2)
     assert accounts.directory.users[name] == one
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("name", [first_admin.FILE, f"{first_admin.FILE}.new"])
+@pytest.mark.parametrize("name", [sign_in.FILE, f"{sign_in.FILE}.new"])
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "hard link"])
 async def test_what_stands_in_its_place_is_replaced_and_not_written_through(
     kind: str, name: str, accounts: Accounts, tmp_path: Path
@@ -245,10 +245,10 @@ async def test_what_stands_in_its_place_is_replaced_and_not_written_through(
     else:
         place.symlink_to(other)
     await ensure(accounts, tmp_path)
-    path = tmp_path / first_admin.FILE
+    path = tmp_path / sign_in.FILE
     assert (stat.S_IFMT(path.lstat().st_mode), stat.S_IMODE(path.lstat().st_mode)) == (stat.S_IFREG, 0o600)
     assert opens(accounts, tmp_path)
-    assert not (tmp_path / f"{first_admin.FILE}.new").is_symlink()
+    assert not (tmp_path / f"{sign_in.FILE}.new").is_symlink()
     if kind in ("link", "hard link"):
         assert (other.read_text(), stat.S_IMODE(other.stat().st_mode)) == ("somebody else's\n", 0o644)
     else:
@@ -256,12 +256,12 @@ async def test_what_stands_in_its_place_is_replaced_and_not_written_through(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("name", [first_admin.FILE, f"{first_admin.FILE}.new"])
+@pytest.mark.parametrize("name", [sign_in.FILE, f"{sign_in.FILE}.new"])
 async def test_what_cannot_be_replaced_stops_the_start(name: str, accounts: Accounts, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(Refused) as refusal:
         await ensure(accounts, tmp_path)
-    path = tmp_path / first_admin.FILE
+    path = tmp_path / sign_in.FILE
     assert refusal.value.message == (
         f"The password of the first admin could not be written to {path} (Is a directory); make room for it."
     )
@@ -271,8 +271,8 @@ async def test_what_cannot_be_replaced_stops_the_start(name: str, accounts: Acco
 @pytest.mark.anyio
 async def test_the_file_goes_when_its_password_is_changed_and_not_before(accounts: Accounts, tmp_path: Path) -> None:
     await ensure(accounts, tmp_path)
-    path = tmp_path / first_admin.FILE
-    clearing = asyncio.create_task(first_admin.clear_first_admin(accounts, state_dir=tmp_path))
+    path = tmp_path / sign_in.FILE
+    clearing = asyncio.create_task(sign_in.clear_first_admin(accounts, state_dir=tmp_path))
     await accounts.ensure_project("search")
     # The same password, hashed once more: the file is still right.
     await give_password(accounts, path.read_text().strip())
@@ -289,11 +289,11 @@ async def test_the_file_goes_with_the_admin(accounts: Accounts, tmp_path: Path) 
     await ensure(accounts, tmp_path)
     root = User("U1", "root", directories.AT, organization_admin=True)
     await accounts.amend(lambda directory: changes.create_user(directory, root), actor="user:admin", request="R")
-    clearing = asyncio.create_task(first_admin.clear_first_admin(accounts, state_dir=tmp_path))
+    clearing = asyncio.create_task(sign_in.clear_first_admin(accounts, state_dir=tmp_path))
     await accounts.amend(lambda directory: changes.remove_user(directory, NAME), actor="user:root", request="R")
     async with asyncio.timeout(SECONDS):
         await clearing
-    assert not (tmp_path / first_admin.FILE).exists()
+    assert not (tmp_path / sign_in.FILE).exists()
 
 
 @pytest.mark.anyio
@@ -305,15 +305,15 @@ async def test_a_file_that_is_right_no_more_goes_at_the_next_start(
     caplog.clear()
     with caplog.at_level("INFO"):
         async with asyncio.timeout(SECONDS):
-            await first_admin.clear_first_admin(accounts, state_dir=tmp_path)
-    assert not (tmp_path / first_admin.FILE).exists()
-    assert caplog.messages == [removed(tmp_path / first_admin.FILE)]
+            await sign_in.clear_first_admin(accounts, state_dir=tmp_path)
+    assert not (tmp_path / sign_in.FILE).exists()
+    assert caplog.messages == [removed(tmp_path / sign_in.FILE)]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["nothing", "link", "folder", "pipe"])
 async def test_what_is_no_file_of_ours_is_left_alone(kind: str, accounts: Accounts, tmp_path: Path) -> None:
-    path = tmp_path / first_admin.FILE
+    path = tmp_path / sign_in.FILE
     if kind == "link":
         (tmp_path / "other").write_text("somebody else's\n")
         path.symlink_to(tmp_path / "other")
@@ -322,5 +322,5 @@ async def test_what_is_no_file_of_ours_is_left_alone(kind: str, accounts: Accoun
     elif kind == "pipe":
         os.mkfifo(path)
     async with asyncio.timeout(SECONDS):
-        await first_admin.clear_first_admin(accounts, state_dir=tmp_path)
+        await sign_in.clear_first_admin(accounts, state_dir=tmp_path)
     assert path.is_symlink() or path.exists() or kind == "nothing"

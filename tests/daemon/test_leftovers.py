@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon import leftovers
 from reconciler.git.remotes.credentials import ANONYMOUS, Credentials
+from reconciler.server import following
 
 URL = "/srv/git/telemetry.git"
 
@@ -24,10 +24,10 @@ URL = "/srv/git/telemetry.git"
     ],
 )
 def test_a_place_is_named_after_the_remote(url: str, name: str) -> None:
-    shown, _, digest = leftovers.remote_place(url, ANONYMOUS).rpartition("-")
+    shown, _, digest = following.remote_place(url, ANONYMOUS).rpartition("-")
     assert (shown, len(digest)) == (name, 12)
-    assert leftovers.MIRROR.fullmatch(f"{shown}-{digest}.git")
-    assert leftovers.HOME.fullmatch(f"{shown}-{digest}")
+    assert following.MIRROR.fullmatch(f"{shown}-{digest}.git")
+    assert following.HOME.fullmatch(f"{shown}-{digest}")
 
 
 def test_whatever_tells_remotes_apart_tells_their_places_apart() -> None:
@@ -40,13 +40,13 @@ def test_whatever_tells_remotes_apart_tells_their_places_apart() -> None:
         Credentials(ca_file=file),
         Credentials(proxy="http://proxy.example"),
     ]
-    places = {leftovers.remote_place(url, credentials) for credentials in every for url in (URL, f"file://{URL}")}
+    places = {following.remote_place(url, credentials) for credentials in every for url in (URL, f"file://{URL}")}
     assert len(places) == 2 * len(every)
-    assert leftovers.remote_place(URL, Credentials()) == leftovers.remote_place(URL, ANONYMOUS)
+    assert following.remote_place(URL, Credentials()) == following.remote_place(URL, ANONYMOUS)
 
 
 def test_a_start_removes_what_no_repository_has_and_what_served_the_last_process(tmp_path: Path) -> None:
-    kept, gone = leftovers.remote_place(URL, ANONYMOUS), leftovers.remote_place("/srv/git/gone.git", ANONYMOUS)
+    kept, gone = following.remote_place(URL, ANONYMOUS), following.remote_place("/srv/git/gone.git", ANONYMOUS)
     mirrors = (f"{kept}.git", f".{kept}.git.new", f"{gone}.git", f".{gone}.git.old", f".{gone}.git.3.gone")
     proposals = (f"{kept}.git.proposals-1", f".{kept}.git.proposals-12.new", f"{gone}.git.proposals-2")
     for name in (*mirrors, *proposals):
@@ -56,7 +56,7 @@ def test_a_start_removes_what_no_repository_has_and_what_served_the_last_process
         (tmp_path / "git" / name / "gitconfig.new").touch()
     (tmp_path / "mirrors/of-somebody-else").mkdir()
     (tmp_path / f"mirrors/{gone}-link.git").symlink_to(tmp_path)
-    aside = leftovers.retire_leftovers(tmp_path, kept=[kept])
+    aside = following.retire_leftovers(tmp_path, kept=[kept])
     assert all(path.name.endswith(".gone") for path in aside)
     left = {path.name for folder in ("mirrors", "git") for path in (tmp_path / folder).iterdir()}
     assert left - {path.name for path in aside} == {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.daemon import offers
-from reconciler.daemon.headers import Header
+from reconciler.server import connections
+from reconciler.server.connections import Header
 
 LINE = b"GET / HTTP/1.1"
 
@@ -22,4 +22,4 @@ LINE = b"GET / HTTP/1.1"
     ],
 )
 def test_an_offer_goes_and_nothing_else(headers: list[Header], left: bytes) -> None:
-    assert offers.head_without_offer(LINE, headers) == LINE + b"\r\n" + left + b"\r\n"
+    assert connections.head_without_offer(LINE, headers) == LINE + b"\r\n" + left + b"\r\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon import erasing
-from reconciler.daemon.erasing import ErasePace
+from reconciler.server import daemon as server_daemon
+from reconciler.server.daemon import ErasePace
 from reconciler.store.contract import Record
 from reconciler.store.sqlite import SqliteStore
 from tests import daemons
@@ -144,7 +144,7 @@ class TestErasing:
         async with aclosing(_rewritten(tmp_path)) as stores:
             store = await anext(stores)
             pages = store.history_pages(rows.PROJECT, rows.key(redacting_process.NAME))
-            task = asyncio.create_task(erasing.erase_loop(store, QUICK))
+            task = asyncio.create_task(server_daemon.erase_loop(store, QUICK))
             async with aclosing(pages):
                 assert await anext(pages)
                 await store.commit([], record=Record(redacts=True), planned_at=await store.revision())
@@ -161,7 +161,7 @@ class TestErasing:
         async with aclosing(_rewritten(tmp_path)) as stores:
             store = await anext(stores)
             store._writer.execute("pragma query_only = on").fetchone()
-            task = asyncio.create_task(erasing.erase_loop(store, QUICK))
+            task = asyncio.create_task(server_daemon.erase_loop(store, QUICK))
             await _said(caplog, "Traces of what was rewritten are still in the store's files. The store could not be")
             store._writer.execute("pragma query_only = off").fetchone()
             await _said(caplog, "The store's files hold no trace of what was rewritten any more.")

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.daemon.routing import RouteFollowing
 from reconciler.delivery.reporting import Behind
 from reconciler.model import errors
 from reconciler.model.routes import Routes
 from reconciler.reconcile.apply import AppliedChange
+from reconciler.server.delivering import RouteFollowing
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon import connections, headers
+from reconciler.server import connections
 from tests import daemons, needs
 from tests.daemons import Daemon, watched
 from tests.repositories import Repository
@@ -85,7 +85,7 @@ def answer(client: socket.socket) -> int:
 
 def has_security(head: bytes) -> bool:
     """Whether an answer has the headers that every answer has."""
-    return all(b"\r\n" + name + b": " + value in head for name, value in headers.SECURITY)
+    return all(b"\r\n" + name + b": " + value in head for name, value in connections.SECURITY)
 
 
 def is_cut(client: socket.socket, piece: bytes) -> bool:
@@ -336,7 +336,7 @@ def test_the_end_by_force_takes_the_children_along(tmp_path: Path) -> None:
     program = f"""
 import asyncio, subprocess, time
 from pathlib import Path
-from reconciler.daemon import ending
+from reconciler.server import process as ending
 alone = subprocess.Popen(["sleep", "60"])
 leader = subprocess.Popen(["sh", "-c", "sleep 60 & echo $! > {tmp_path}/grandchild; wait"], start_new_session=True)
 while not Path("{tmp_path}/grandchild").exists() or not Path("{tmp_path}/grandchild").read_text().strip():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon import systemd as notifying
+from reconciler.server import process
 from tests import daemons
 
 
@@ -42,7 +42,7 @@ def test_a_watchdog_of_another_process_is_not_answered(monkeypatch: pytest.Monke
     told = []
     for watched in ("1", str(os.getpid())):
         monkeypatch.setenv("WATCHDOG_PID", watched)
-        told.append(notifying.watchdog_seconds())
+        told.append(process.watchdog_seconds())
     assert told == [None, 0.1]
 
 
@@ -52,11 +52,11 @@ def test_an_abstract_address_works_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0{name}")
         listener.settimeout(10)
-        notifying.notify("READY=1")
+        process.notify("READY=1")
         assert listener.recv(1000) == b"READY=1"
 
 
 @pytest.mark.parametrize("address", ["", "{folder}/nobody"])
 def test_nobody_who_listens_is_no_reason_to_stop(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", address.format(folder=tmp_path))
-    notifying.notify("READY=1")
+    process.notify("READY=1")

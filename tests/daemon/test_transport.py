@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon import certificates, first_admin, headers
 from reconciler.model import errors
+from reconciler.server import connections, serving, sign_in
 from tests import daemons, needs
 from tests.daemons import Daemon
 
@@ -153,7 +153,7 @@ def test_what_is_wrong_with_a_certificate_is_told_in_words(tmp_path: Path, chain
         Authority(tmp_path).make(name)
     (tmp_path / "text").write_text("no certificate")
     with pytest.raises(errors.Refused) as caught:
-        certificates.read_certificate(certificates.Certificate(tmp_path / chain, tmp_path / key))
+        serving.read_certificate(serving.Certificate(tmp_path / chain, tmp_path / key))
     files, why = f"{tmp_path / chain} with the key {tmp_path / key}", reason.format(folder=tmp_path)
     assert str(caught.value) == (
         f"The certificate {files} cannot be used ({why}); mend `tls.certFile` or `tls.keyFile`."
@@ -182,7 +182,7 @@ def test_a_certificate_is_used_old_versions_of_tls_and_plain_http_are_refused_an
             assert not plain.recv(100).startswith(b"HTTP/1.1 200")
         assert daemon.get("/v1/repositories").body == {"repositories": []}
         answer = daemon.get("/livez")
-        assert answer.headers["strict-transport-security"] == headers.HSTS[1].decode()
+        assert answer.headers["strict-transport-security"] == connections.HSTS[1].decode()
     finally:
         daemons.end(daemon)
 
@@ -267,7 +267,7 @@ def basic(name: str, password: str) -> dict[str, str]:
 
 def statuses(daemon: Daemon, addresses: list[str]) -> list[int]:
     """What wrong passwords for the admin are answered, each said to come from an address."""
-    wrong = basic(first_admin.NAME, "a guess of somebody")
+    wrong = basic(sign_in.NAME, "a guess of somebody")
     return [daemon.ask("GET", "/v1/me", None, {**wrong, "X-Forwarded-For": one}).status for one in addresses]
 
 
@@ -279,7 +279,7 @@ def test_guesses_are_counted_by_the_address_that_a_trusted_proxy_says_and_by_no_
         assert statuses(daemon, addresses) == [401] * 7
         assert statuses(daemon, addresses[:1] * 6) == [401] * 4 + [429] * 2
         assert statuses(daemon, ["203.0.113.1, 192.0.2.0", "192.0.2.0, 203.0.113.1"]) == [429, 401]
-        right = basic(first_admin.NAME, (daemon.state / first_admin.FILE).read_text().strip())
+        right = basic(sign_in.NAME, (daemon.state / sign_in.FILE).read_text().strip())
         for address, status in (("192.0.2.0", 429), ("198.51.100.1", 200)):
             answer = daemon.ask("GET", "/v1/me", None, {**right, "X-Forwarded-For": address})
             assert answer.status == status
@@ -288,7 +288,7 @@ def test_guesses_are_counted_by_the_address_that_a_trusted_proxy_says_and_by_no_
 
 def test_many_sign_ins_at_once_are_answered_and_hold_up_nobody(tmp_path: Path) -> None:
     with daemons.running(tmp_path / "daemon") as daemon, ThreadPoolExecutor(GUESSES) as threads:
-        right = basic(first_admin.NAME, (daemon.state / first_admin.FILE).read_text().strip())
+        right = basic(sign_in.NAME, (daemon.state / sign_in.FILE).read_text().strip())
         wrong = [basic(f"nobody{number}", "a guess") for number in range(GUESSES)]
         for each, expected in (([right] * AT_ONCE, {200}), (wrong, {401, 429})):
             asked = [threads.submit(daemon.ask, "GET", "/v1/me", None, shown) for shown in each]

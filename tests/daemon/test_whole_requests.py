@@ -11,9 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from reconciler.daemon import serving
-from reconciler.daemon.connections import BoundedConnection
-from reconciler.daemon.whole_requests import WholeRequest
+from reconciler.server import serving
+from reconciler.server.connections import BoundedConnection, WholeRequest
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.auth import changes, passwords
-from reconciler.daemon import first_admin
 from reconciler.model import directory, principals
 from reconciler.model.principals import Permission, Role, Scope
+from reconciler.server import sign_in
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import Daemon
@@ -31,11 +31,11 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 @pytest.fixture
 def program(tmp_path: Path, daemon: Daemon) -> Program:
     """The program of the admin, who has replaced the first password, in a folder with everybody's."""
-    variables = {"SERVICE_SERVER": f"http://127.0.0.1:{daemon.port}", "SERVICE_USER": first_admin.NAME}
+    variables = {"SERVICE_SERVER": f"http://127.0.0.1:{daemon.port}", "SERVICE_USER": sign_in.NAME}
     program = Program(tmp_path / "admin", variables)
     for name, text in FILES.items():
         program.write(name, f"{text}\n")
-    first = str(daemon.state / first_admin.FILE)
+    first = str(daemon.state / sign_in.FILE)
     changed = program("user", "password", "--password-file", "admin.txt", SERVICE_PASSWORD_FILE=first)
     assert changed == (0, "admin: the password is changed\n", "")
     program.environment["SERVICE_PASSWORD_FILE"] = "admin.txt"
@@ -85,8 +85,8 @@ def assert_keys_open_what_they_are_for(program: Program) -> None:
 
 def test_the_first_password_is_where_the_page_says() -> None:
     start, passwords = pages.blocks(PAGE, "sh")
-    assert f"/var/lib/reconciler/{first_admin.FILE} " in start
-    assert f"export SERVICE_USER={first_admin.NAME}\n" in start
+    assert f"/var/lib/reconciler/{sign_in.FILE} " in start
+    assert f"export SERVICE_USER={sign_in.NAME}\n" in start
     assert set(re.findall(r"> (\S+\.txt)", passwords)) == set(re.findall(r"--password-file (\S+)", "".join(SESSIONS)))
 
 

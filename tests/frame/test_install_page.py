@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from reconciler.cli.main import ENTRIES
-from reconciler.daemon import first_admin
+from reconciler.server import sign_in
 from reconciler.settings import loading
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +55,8 @@ def test_the_commands_and_files_are_there() -> None:
 
 
 def test_the_first_password_is_where_the_service_writes_it() -> None:
-    assert f"=/var/lib/{setting('StateDirectory')}/{first_admin.FILE} reconciler user password" in PAGE
-    assert f"export SERVICE_USER={first_admin.NAME}" in COMMANDS
+    assert f"=/var/lib/{setting('StateDirectory')}/{sign_in.FILE} reconciler user password" in PAGE
+    assert f"export SERVICE_USER={sign_in.NAME}" in COMMANDS
 
 
 def test_links_lead_somewhere() -> None:

@@ -10,7 +10,6 @@ from api.pages import accounts, forms, paths
 from api.pages import pacing as page_pacing
 from reconciler.auth import changes, passwords, rate_limits, sessions
 from reconciler.auth.oidc import discovery, flows, provider, tokens
-from reconciler.daemon import connections
 from reconciler.delivery import intake, lanes, manager
 from reconciler.delivery.otlp import models as otlp
 from reconciler.delivery.queue import contract, memory
@@ -20,6 +19,7 @@ from reconciler.git.remotes import following, mirrors, polls, proposals, sources
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
 from reconciler.reconcile import watched
 from reconciler.review import kept_plans, service
+from reconciler.server import connections
 from reconciler.settings import repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations, writing_ahead

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon import leftovers
 from reconciler.git.remotes.credentials import ANONYMOUS
+from reconciler.server import following
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import destination
@@ -57,5 +57,5 @@ def test_the_commands_at_the_top_are_those_of_the_session() -> None:
 def test_the_folder_that_is_removed_is_a_mirror() -> None:
     (_, steps) = pages.blocks(PAGE, "sh")
     (pattern,) = re.findall(r"^rm -r (.+)$", steps, re.MULTILINE)
-    mirror = f"{leftovers.MIRRORS}/{leftovers.remote_place('/srv/git/telemetry.git', ANONYMOUS)}.git"
+    mirror = f"{following.MIRRORS}/{following.remote_place('/srv/git/telemetry.git', ANONYMOUS)}.git"
     assert fnmatch(f"/var/lib/reconciler/{mirror}", pattern)

@@ -17,7 +17,6 @@ from unittest.mock import ANY
 
 import pytest
 
-from reconciler.daemon.notifying import CONNECTIONS
 from reconciler.delivery.egress import EgressPolicy
 from reconciler.delivery.http_client import HttpClient
 from reconciler.model.notification_types import Severity
@@ -26,6 +25,7 @@ from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import AlertFilter
 from reconciler.notifications.outbox import AlertLane, AlertTally, Outbox
 from reconciler.notifications.targets import AlertOutcome, AlertTarget
+from reconciler.server.notifying import CONNECTIONS
 from reconciler.store.operations import AlertRow, SqliteOperations
 from tests.notifying.boards import PLACE, World, finding, look
 from tests.servers import sinks

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from api.pages import assets, paths
-from reconciler.daemon import signing_in
+from reconciler.server import sign_in
 from tests.daemons import Daemon
 from tests.pages import documents
 from tests.pages.browsers import Browser, Seen
@@ -93,7 +93,7 @@ def test_what_is_filled_in_at_first_makes_a_key_of_one_project(world: World) -> 
 
 
 def test_what_is_registered_at_a_provider_is_where_the_pages_are() -> None:
-    assert (signing_in.CALLBACK, signing_in.SIGNED_OUT) == (paths.CALLBACK, paths.SIGNED_OUT)
+    assert (sign_in.CALLBACK, sign_in.SIGNED_OUT) == (paths.CALLBACK, paths.SIGNED_OUT)
 
 
 # Colours
@@ -162,7 +162,7 @@ def test_nothing_is_wider_than_the_narrowest_phone() -> None:
 
 def test_without_a_page_neither_templates_nor_a_provider_are_loaded() -> None:
     code = (
-        "import sys, api.app, reconciler.daemon.daemon\n"
+        "import sys, api.app, reconciler.server.daemon\n"
         "print([name for name in ('jinja2', 'markupsafe', 'authlib', 'joserfc', 'cryptography', 'httpx2')"
         " if name in sys.modules])"
     )

@@ -11,9 +11,9 @@ import pytest
 
 import api.app
 from reconciler.auth import changes, passwords
-from reconciler.daemon.services import Services
 from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role
+from reconciler.server.services import Services
 from tests.access import directories
 from tests.api import parts
 from tests.api.parts import LIFETIMES, Parts

@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
-from reconciler.daemon import locking
 from reconciler.ops import doctor
+from reconciler.server import process
 
 
 def test_whoever_holds_the_lock_is_found_and_nobody_else(tmp_path: Path) -> None:
     state = tmp_path / "state"
     assert doctor.directory_holder(state) is None
-    with locking.hold_state_directory(state):
+    with process.hold_state_directory(state):
         assert doctor.directory_holder(state) == os.getpid()
         assert doctor.named_process(state / doctor.LOCK) == os.getpid()
     assert (state / doctor.LOCK).read_text() == f"{os.getpid()}\n"  # a number that is left says nothing
@@ -18,10 +18,10 @@ def test_whoever_holds_the_lock_is_found_and_nobody_else(tmp_path: Path) -> None
 
 
 def test_looking_takes_no_lock(tmp_path: Path) -> None:
-    with locking.hold_state_directory(tmp_path):
+    with process.hold_state_directory(tmp_path):
         doctor.directory_holder(tmp_path)
     assert doctor.directory_holder(tmp_path) is None
-    with locking.hold_state_directory(tmp_path):
+    with process.hold_state_directory(tmp_path):
         assert doctor.directory_holder(tmp_path) == os.getpid()
 
 

@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 from reconciler.cli import doctor_checks
-from reconciler.daemon import parts
 from reconciler.ops import databases, doctor
 from reconciler.ops.checks import files
+from reconciler.server import parts
 from reconciler.settings import loading
 from reconciler.store import database
 from tests import daemons

@@ -1,7 +1,4 @@
-"""The daemon: every part built in order, run until it is told to stop, and ended in the opposite order.
-
-What the parts do is elsewhere; which application answers HTTP is the caller's choice.
-"""
+"""The daemon: parts built in order, run until told to stop, ended in the opposite order."""
 
 import asyncio
 import contextlib
@@ -17,17 +14,52 @@ from typing import Any
 
 import uvloop
 
-from reconciler.daemon import certificates, erasing, first_admin, following, locking, parts, serving, systemd
-from reconciler.daemon.ending import ShutdownDeadline
-from reconciler.daemon.parts import Parts
-from reconciler.daemon.services import Services
 from reconciler.model import errors
 from reconciler.ops import logging as ops_logging
 from reconciler.reconcile.runs import Trigger
+from reconciler.server import following, parts, process, serving, sign_in
+from reconciler.server.parts import Parts
+from reconciler.server.process import ShutdownDeadline
+from reconciler.server.services import Services
 from reconciler.settings import loading
 from reconciler.settings.models import Settings
+from reconciler.store.contract import Store, StoreFault, Traces
+
+# Taking traces of what was rewritten out of the store's files, for as long as there are any.
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ErasePace:
+    """Seconds between two tries: as a rule, and after the disk would not take them."""
+
+    seconds: float = 5.0
+    after_fault: float = 600.0
+
+
+async def erase_loop(store: Store, pace: ErasePace) -> None:
+    """Try for ever; say when traces have to wait, and when they are gone then."""
+    waiting = False
+    while True:
+        seconds = pace.seconds
+        try:
+            traces = await store.erase_traces()
+        except StoreFault as fault:
+            log.warning("Traces of what was rewritten are still in the store's files. %s", fault.message)
+            waiting, seconds = True, pace.after_fault
+        else:
+            if traces is Traces.KEPT and not waiting:
+                log.info("Traces of what was rewritten stay in the store's files while an older revision is read.")
+            if traces is Traces.ERASED or (traces is Traces.NONE and waiting):
+                log.info("The store's files hold no trace of what was rewritten any more.")
+            waiting = traces is Traces.KEPT
+        await asyncio.sleep(seconds)
+
+
+# The daemon: every part built in order, run until it is told to stop, and ended in the opposite order.
+#
+# What the parts do is elsewhere; which application answers HTTP is the caller's choice.
 
 UMASK = 0o077
 OPEN_FILES = 65_536  # no more: programs that we start may look at each that they could have
@@ -76,8 +108,8 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
     settings = plan.settings
     stop, reload = asyncio.Event(), asyncio.Event()
     with (
-        locking.hold_state_directory(settings.state_dir),
-        locking.hold_store(settings.store.path),
+        process.hold_state_directory(settings.state_dir),
+        process.hold_store(settings.store.path),
         _signals(stop=stop, reload=reload, bound=bound),
         contextlib.ExitStack() as opened,
     ):
@@ -94,7 +126,7 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
         ) as built:
             application = plan.application(built.services)
             drain = settings.delivery.drain_timeout
-            certificate = certificates.configured_certificate(settings)
+            certificate = serving.configured_certificate(settings)
             more = [serving.Door(plan.log_application(built.services), one) for one in for_logs]
             async with serving.serve(
                 application, listener, certificate=certificate, drain_seconds=drain, more=more
@@ -141,30 +173,28 @@ async def _up(
     if settings.auth.type == "local":
         # Last, so that a start that fails leaves no password of somebody who can be reached nowhere.
         state, accounts = settings.state_dir, services.accounts
-        await first_admin.ensure_first_admin(accounts, services.signing_in, state_dir=state, clock=services.clock)
+        await sign_in.ensure_first_admin(accounts, services.signing_in, state_dir=state, clock=services.clock)
     _spare_the_collector()
     address, *for_logs = [_address(listener, tls=served.shown is not None) for listener in listeners]
     log.info("Listening on %s.", address, extra={"fields": {"address": address}})
     for one in for_logs:
         log.info("Listening for log records on %s.", one, extra={"fields": {"logAddress": one}})
-    systemd.notify(f"READY=1\nSTATUS=listening on {address}")
+    process.notify(f"READY=1\nSTATUS=listening on {address}")
     tasks = [
         asyncio.create_task(_watchdog(), name="watchdog"),
         asyncio.create_task(services.accounts.keep_touched(), name="last-uses-of-keys"),
         asyncio.create_task(services.sessions.keep(), name="sessions"),
         asyncio.create_task(
-            first_admin.clear_first_admin(services.accounts, state_dir=settings.state_dir), name="first-password"
+            sign_in.clear_first_admin(services.accounts, state_dir=settings.state_dir), name="first-password"
         ),
         asyncio.create_task(_reloads(plan, built, served, reload), name="reloads"),
-        asyncio.create_task(erasing.erase_loop(services.store, erasing.ErasePace()), name="erasing"),
+        asyncio.create_task(erase_loop(services.store, ErasePace()), name="erasing"),
         asyncio.create_task(built.delivery.keep(services.store), name="routes"),
         asyncio.create_task(built.notifying.keep(), name="notifications"),
         asyncio.create_task(built.auditing.keep(), name="audit"),
     ]
     if services.provider is not None:
-        from reconciler.daemon import signing_in  # noqa: PLC0415 - loaded by now, and not where there is no provider
-
-        tasks.append(asyncio.create_task(signing_in.look_at_provider(services.provider, settings), name="provider"))
+        tasks.append(asyncio.create_task(sign_in.look_at_provider(services.provider, settings), name="provider"))
     if plan.when_up is not None:
         tasks.append(asyncio.create_task(_companion(plan.when_up, Running(address, services)), name="companion"))
     for task in tasks:
@@ -172,7 +202,7 @@ async def _up(
     try:
         await stop.wait()
     finally:
-        systemd.notify("STOPPING=1")
+        process.notify("STOPPING=1")
         log.info("Stopping.")
         for task in tasks:
             task.cancel()
@@ -245,10 +275,8 @@ async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload
         try:
             fresh = await asyncio.to_thread(plan.reload)
             loading.check_repositories([one.watched.name for one in built.repositories.reconcilers()], fresh)
-            certificate = certificates.configured_certificate(fresh)
-            renewed = (
-                None if certificate is None else await asyncio.to_thread(certificates.read_certificate, certificate)
-            )
+            certificate = serving.configured_certificate(fresh)
+            renewed = None if certificate is None else await asyncio.to_thread(serving.read_certificate, certificate)
             await built.repositories.start(following.watched_repositories(fresh), trigger=Trigger.RELOAD)
         except errors.ReconcilerError as problem:
             for mistake in problem.message.splitlines():
@@ -271,9 +299,9 @@ def _names(settings: Settings) -> str:
 
 async def _watchdog() -> None:
     """A sign of life from the loop itself: when it hangs, systemd restarts the daemon."""
-    seconds = systemd.watchdog_seconds()
+    seconds = process.watchdog_seconds()
     while seconds is not None:
-        systemd.notify("WATCHDOG=1")
+        process.notify("WATCHDOG=1")
         await asyncio.sleep(seconds / 2)
 
 

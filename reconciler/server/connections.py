@@ -1,23 +1,146 @@
-"""What one HTTP connection may take of the daemon before anybody has shown a key: memory, time, and a place.
-
-The parser and the HTTP server bound none of this themselves. The body of a request is bounded where it is read.
-"""
+"""Limits on one HTTP connection before a key was shown, and the headers of every answer."""
 
 import asyncio
 import json
 import logging
 import sys
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import httptools
+from uvicorn._types import HTTPScope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from reconciler.daemon import offers
-from reconciler.daemon.headers import SECURITY, Header
-from reconciler.daemon.whole_requests import Shortcut, WholeRequest
+# Headers of every answer, whoever writes it: the application, or the HTTP server for what is no request.
+
+Header: TypeAlias = tuple[bytes, bytes]
+
+SECURITY: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    # But for pages (`OF_PAGES`), nothing here is one: whatever a browser takes an answer for, it loads, runs and
+    # frames nothing of it.
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+OF_PAGES: Mapping[bytes, bytes] = MappingProxyType(
+    {
+        # One style sheet and one icon, both from here; forms lead here alone, and there is no script.
+        b"content-security-policy": b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+        b"base-uri 'none'; frame-ancestors 'none'",
+        # With `no-referrer` a browser writes `Origin: null` for a form of ours (Fetch, "append a request `Origin`
+        # header"), which proves nothing.
+        b"referrer-policy": b"same-origin",
+    }
+)
+"""What pages say instead."""
+
+HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
+"""A browser that was here once comes back by https alone, for a year; other names of the host are not concerned."""
+
+
+def security_headers(*, tls: bool, web_url: str) -> tuple[Header, ...]:
+    """The headers of a listener. `tls` says whether it has TLS itself.
+
+    HSTS counts for all ports of a host name, so it is sent only where people are meant to come by https (`web_url`):
+    a certificate on `localhost` must not close what else is served there.
+    """
+    return (*SECURITY, HSTS) if tls and web_url.startswith("https:") else SECURITY
+
+
+def page_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+    """The same headers as pages for people carry them."""
+    return tuple((name, OF_PAGES.get(name, value)) for name, value in headers)
+
+
+# Requests that offer another protocol, as RFC 9110, 7.8 lets any request do; nobody need take the offer.
+#
+# Java's own client offers HTTP/2 so with the first request of each connection. Belongs here: such a request without its
+# offer. Does not: reading requests, or when (`connections`).
+
+OFFER = frozenset({b"upgrade", b"http2-settings"})  # names of its headers, which `Connection` has too
+
+
+def head_without_offer(line: bytes, headers: Sequence[Header]) -> bytes:
+    """The head of a request once more, from its first line to the empty one, without the offer. Names of headers are in
+    lower case.
+    """
+    kept = (b"%b: %b" % header for header in _kept(headers))
+    return b"\r\n".join((line, *kept, b"", b""))
+
+
+def _kept(headers: Sequence[Header]) -> Iterator[Header]:
+    for name, value in headers:
+        if name == b"connection":
+            tokens = [token.strip() for token in value.split(b",")]
+            left = b", ".join(token for token in tokens if token.lower() not in OFFER)
+            if left:
+                yield name, left
+        elif name not in OFFER:
+            yield name, value
+
+
+# Requests that come whole, in one piece of their connection, and are answered without a task of their own.
+#
+# A task, its scope and the frames of the layers that it passes cost a third of what a request costs that waits for
+# nothing but a sync of the disk, which it shares with others. What is unusual about a request is for the usual way: a
+# shortcut refuses nothing and explains nothing.
+
+Finish: TypeAlias = Callable[["WholeRequest", int, bytes, bytes], None]
+"""Takes a request, a status, lines of headers with the length of the body among them, and the body."""
+
+
+class WholeRequest(RequestResponseCycle):
+    """In the place of the server's own cycle: it has what the server looks at of one, and nothing else.
+
+    Names of `headers` are in lower case; `content` is the body.
+    """
+
+    __slots__ = ("_finish", "content", "headers", "keep_alive", "response_complete", "scope")
+
+    message_event = asyncio.Event()  # for which nobody waits
+
+    def __init__(self, scope: HTTPScope, headers: list[Header], content: bytes, *, finish: Finish) -> None:
+        """All of its own: what the server's has is for a task."""
+        self.scope = scope
+        self.headers = headers
+        self.content = content
+        self.keep_alive = True
+        self.response_complete = False
+        self._finish = finish
+
+    def answer(self, status: int, head: bytes, body: bytes) -> None:
+        """Send all of an answer, once; nothing is sent where the client is gone. `head` is lines of headers, the length
+        of the body among them.
+        """
+        self.content = b""  # the connection keeps the request until the next one comes
+        self.response_complete = True
+        self._finish(self, status, head, body)
+
+
+class Shortcut(Protocol):
+    """What answers requests for one target that come whole."""
+
+    @property
+    def method(self) -> bytes:
+        """Of the requests."""
+
+    @property
+    def target(self) -> bytes:
+        """What stands between the method and the version, without a query."""
+
+    def take(self, request: WholeRequest) -> bool:
+        """Whether it was taken, and will be answered, in this call or after it; else it is as if nobody had asked."""
+
+
+# What one HTTP connection may take of the daemon before anybody has shown a key: memory, time, and a place.
+#
+# The parser and the HTTP server bound none of this themselves. The body of a request is bounded where it is read.
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +314,7 @@ class BoundedConnection(HttpToolsProtocol):
         line = b"%b %b HTTP/%b" % (parser.get_method(), self.url, parser.get_http_version().encode())
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as the server has it
-        self._data = offers.head_without_offer(line, self.headers) + self._data[stopped.args[0] :]
+        self._data = head_without_offer(line, self.headers) + self._data[stopped.args[0] :]
         HttpToolsProtocol.data_received(self, self._data)
 
     # What the answering side calls

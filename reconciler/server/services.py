@@ -1,4 +1,4 @@
-"""What the daemon offers to its doors (the API, a console): typed, so that a handler says what it needs."""
+"""The services that the API calls."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,8 +10,6 @@ from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
 from reconciler.auth.sessions import Sessions
-from reconciler.daemon import headers
-from reconciler.daemon.headers import Header
 from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.delivery.reporting import Delivery
 from reconciler.git.hooks import HookMemory
@@ -22,6 +20,8 @@ from reconciler.notifications.outbox import Outbox
 from reconciler.ops.metric_families import Measured
 from reconciler.reconcile.apply import Applier
 from reconciler.review.service import Reviewing
+from reconciler.server import connections
+from reconciler.server.connections import Header
 from reconciler.store.contract import Store
 
 if TYPE_CHECKING:  # what only sign-in through a provider needs is not loaded without one
@@ -113,7 +113,7 @@ class Services:
     web_url: str = ""
     has_tls: bool = False
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    headers: tuple[Header, ...] = headers.SECURITY
+    headers: tuple[Header, ...] = connections.SECURITY
     hooks: HookMemory = field(default_factory=HookMemory)
     in_flight: dict[str, int] = field(default_factory=dict)
     paces: RateLimits = field(default_factory=RateLimits)

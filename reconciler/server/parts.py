@@ -1,7 +1,4 @@
-"""The parts that the daemon is made of, each built from the settings and those below it, and ended after those above.
-
-Belongs here: that order. Does not: what the parts do, signals, listening (`daemon`).
-"""
+"""The parts of the daemon."""
 
 import asyncio
 import contextlib
@@ -15,16 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
-from reconciler.auditing.keeping import AuditUpkeep
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
-from reconciler.daemon import auth_change, certificates, delivering, following, headers, notifying, systemd
-from reconciler.daemon.delivering import Delivering
-from reconciler.daemon.ending import ShutdownDeadline
-from reconciler.daemon.notifying import Notifying
-from reconciler.daemon.services import Services
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.git.remotes.following import Remotes
@@ -36,6 +27,12 @@ from reconciler.ops.metric_families import Measured
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
 from reconciler.review.service import Reviewing
+from reconciler.server import connections, delivering, following, notifying, process, serving, sign_in
+from reconciler.server.delivering import Delivering
+from reconciler.server.notifying import Notifying
+from reconciler.server.process import ShutdownDeadline
+from reconciler.server.schedules import AuditUpkeep
+from reconciler.server.services import Services
 from reconciler.settings.models import Settings
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
@@ -122,7 +119,7 @@ async def build_parts(
                 environment=environment,
             )
             # All that a door may use: a long list, and nothing is decided in it.
-            has_tls = certificates.configured_certificate(settings) is not None
+            has_tls = serving.configured_certificate(settings) is not None
             services = Services(
                 store=kept.store,
                 applier=applier,
@@ -149,7 +146,7 @@ async def build_parts(
                 trusted_proxies=settings.trusted_proxies,
                 refusals=auditing.refusals,
                 has_tls=has_tls,
-                headers=headers.security_headers(tls=has_tls, web_url=settings.web_url),
+                headers=connections.security_headers(tls=has_tls, web_url=settings.web_url),
                 measured=Measured(
                     repositories=repositories,
                     deliveries=delivery.manager.figures,
@@ -169,14 +166,14 @@ async def _kept(
     if missing is not None and not new_store:
         raise Refused(missing)
     await asyncio.to_thread(
-        databases.copy_before_upgrade, databases.database_places(settings), clock=time.monotonic, beating=systemd.beat
+        databases.copy_before_upgrade, databases.database_places(settings), clock=time.monotonic, beating=process.beat
     )
     store = await asyncio.to_thread(SqliteStore, path)
     operations: SqliteOperations | None = None
     try:
         operations = await asyncio.to_thread(SqliteOperations, settings.state_dir / OPERATIONS)
         accounts = Accounts(store, await store.directory(), clock=clock.now)
-        await auth_change.settle_auth(
+        await sign_in.settle_auth(
             accounts,
             store,
             operations,
@@ -185,7 +182,7 @@ async def _kept(
             check=partial(_check_provider, settings),
         )
         if settings.auth.type == "oidc":
-            await auth_change.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
+            await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
         await accounts.ensure_project(DEFAULT_PROJECT)
         yield _Kept(store, operations, accounts)
     finally:
@@ -245,9 +242,7 @@ async def _sessions(settings: Settings, operations: SqliteOperations, accounts: 
 async def _check_provider(settings: Settings) -> None:
     """Raise Refused where people are to sign in through a provider that cannot be used."""
     if settings.auth.type == "oidc":
-        from reconciler.daemon import signing_in  # noqa: PLC0415 - as below
-
-        await signing_in.check_provider(settings)
+        await sign_in.check_provider(settings)
 
 
 def _through_a_provider(
@@ -256,11 +251,10 @@ def _through_a_provider(
     """What lets people in through a provider, where the settings want that."""
     if settings.auth.type != "oidc":
         return None, None
-    from reconciler.daemon import signing_in  # noqa: PLC0415 - some megabytes that most services never need
 
     return (
-        signing_in.build_people(settings, accounts, sessions, clock=clock.now),
-        signing_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic),
+        sign_in.build_people(settings, accounts, sessions, clock=clock.now),
+        sign_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic),
     )
 
 

@@ -1,7 +1,4 @@
-"""Notifications and alerts as the daemon runs them: built from the settings and the parts that are looked at.
-
-Belongs here: settings made plain, and what is begun. Does not: what the parts do.
-"""
+"""Notifications and alerts as the daemon runs them."""
 
 import asyncio
 import socket
@@ -11,7 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from reconciler.auth.accounts import Accounts
-from reconciler.daemon import delivering, leftovers
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.manager import Manager
@@ -26,6 +22,7 @@ from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.targets import AlertTarget
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.repositories import Repositories
+from reconciler.server import delivering, following
 from reconciler.settings.models import Alert, Settings
 from reconciler.store.contract import Store
 from reconciler.store.operations import Operations
@@ -107,7 +104,7 @@ async def build_notifying(
 def _disks(settings: Settings) -> notifications_observers.DiskObserver:
     """Of all that is kept: any folder of it may be a disk of its own."""
     queues = settings.state_dir / delivering.QUEUES
-    folders = (settings.state_dir, settings.store.path.parent, settings.state_dir / leftovers.MIRRORS, queues)
+    folders = (settings.state_dir, settings.store.path.parent, settings.state_dir / following.MIRRORS, queues)
     return notifications_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
 
 

@@ -1,0 +1,304 @@
+"""Delivery as the daemon runs it, and routes kept up to date."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import resource
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import NamedTuple, Protocol
+
+from reconciler.delivery import draining, egress
+from reconciler.delivery import secrets as delivery_secrets
+from reconciler.delivery.draining import ExpiryMoment
+from reconciler.delivery.egress import EgressPolicy, Listener
+from reconciler.delivery.exporter import Exporter
+from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_sender import HttpSender
+from reconciler.delivery.manager import Manager
+from reconciler.delivery.queue.contract import Queue
+from reconciler.delivery.queue.queues import Queues
+from reconciler.delivery.reporting import Behind
+from reconciler.delivery.retry import SendEnvironment, system_clock
+from reconciler.model import errors
+from reconciler.model.routes import Destination, Routes
+from reconciler.reconcile.apply import AppliedChange, Applier
+from reconciler.server.schedules import Schedules
+from reconciler.settings.models import Settings
+from reconciler.store.contract import Store
+
+# Keeping delivery's routes as the store is: what a project routes is read again whenever its resources change.
+#
+# One project is read at a time, and one that changes meanwhile once more: however fast commits come, the reader child
+# has one such job.
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 5.0  # after a project could not be read or followed; twice as long each time that it is the same fault
+LONGEST_SECONDS = 60.0
+PAUSE_SECONDS = 0.05  # between two readings, for what changes together
+LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of before are used
+
+
+class ProjectFollower(Protocol):
+    """What follows routes."""
+
+    async def left(self, project: str) -> tuple[str, ...]:
+        """The destinations that are sent to, or have a queue on disk that may not be open yet."""
+
+    async def change(self, routes: Routes) -> None:
+        """Follow what a project routes now."""
+
+
+Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
+"""What a project routes, and what is known of these destinations, which may be gone."""
+
+
+class RouteFault(NamedTuple):
+    """Why a project is not followed in full, and when it is read again whether it changes or not."""
+
+    message: str
+    seconds: float
+    timer: asyncio.TimerHandle
+
+
+class Change(NamedTuple):
+    """What changed in a project since its routes were read: the first time of it, by the monotonic clock."""
+
+    at: float
+    endpoints: frozenset[str]
+
+    def and_then(self, later: "Change | None") -> "Change":
+        """Both as one."""
+        return self if later is None else Change(self.at, self.endpoints | later.endpoints)
+
+
+class RouteFollowing:
+    """The projects whose routes are to be read, in the order in which that was found."""
+
+    def __init__(
+        self,
+        read: Read,
+        follower: ProjectFollower,
+        *,
+        monotonic: Callable[[], float],
+        again_seconds: float = AGAIN_SECONDS,
+    ) -> None:
+        self._again_seconds = again_seconds
+        self._monotonic = monotonic
+        self._unread: dict[str, Change] = {}  # what no reading that has begun sees
+        self._being_read: Change | None = None  # what the reading that has begun sees
+        self._read = read
+        self._follower = follower
+        self._waiting: dict[str, None] = {}
+        self._reading: str | None = None
+        self._faults: dict[str, RouteFault] = {}
+        self._woken = asyncio.Event()
+
+    def heard(self, told: AppliedChange) -> None:
+        """The store changed."""
+        if told.changed and told.project is not None:
+            change = Change(self._monotonic(), frozenset(told.changed_endpoints))
+            before = self._unread.get(told.project)
+            self._unread[told.project] = change if before is None else before.and_then(change)
+            self.ask(told.project)
+
+    def ask(self, project: str) -> None:
+        """Read a project soon."""
+        self._waiting[project] = None
+        self._woken.set()
+
+    def behind(self, project: str) -> Behind | None:
+        """How far the routes of a project are behind the store; None if all that changed was read."""
+        change = self._unread.get(project)
+        if project == self._reading and self._being_read is not None:
+            change = self._being_read.and_then(change)
+        if change is None:
+            return None
+        return Behind(self._monotonic() - change.at > LATE_SECONDS, change.endpoints)
+
+    async def keep(self, projects: Iterable[str]) -> None:
+        """Read these projects, then for ever those that change."""
+        for project in projects:
+            self.ask(project)
+        while True:
+            await self._woken.wait()
+            while self._waiting:
+                project = self._reading = next(iter(self._waiting))
+                del self._waiting[project]
+                self._came(project, await self._follow(project))
+            self._woken.clear()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _follow(self, project: str) -> str | None:
+        """Why it is not followed in full; None when it is."""
+        self._being_read = self._unread.pop(project, None)
+        try:
+            routes = await self._read(project, await self._follower.left(project))
+        except errors.ReconcilerError as problem:
+            # What only a person can mend may last: until then the routes of before are in force.
+            if self._being_read is not None and not isinstance(problem, errors.Refused):
+                self._unread[project] = self._being_read.and_then(self._unread.get(project))
+            return problem.message
+        else:
+            return await self._change(routes)
+        finally:
+            self._reading = self._being_read = None
+
+    async def _change(self, routes: Routes) -> str | None:
+        try:
+            await self._follower.change(routes)
+        except errors.ReconcilerError as problem:  # the rest is followed
+            return problem.message
+        return None
+
+    def _came(self, project: str, message: str | None) -> None:
+        """A fault that stands is told once, and its end; each time it is longer until the next try."""
+        before = self._faults.pop(project, None)
+        if before is not None:
+            before.timer.cancel()
+        if message is None:
+            if before is not None:
+                log.warning("What the project %s routes is followed in full again.", project)
+            return
+        seconds = self._again_seconds
+        if before is not None and before.message == message:
+            seconds = min(before.seconds * 2, LONGEST_SECONDS)
+        else:
+            log.warning("What the project %s routes is not followed in full, and is read again: %s", project, message)
+        timer = asyncio.get_running_loop().call_later(seconds, self.ask, project)
+        self._faults[project] = RouteFault(message, seconds, timer)
+
+
+# Delivery as the daemon runs it: built from the settings, told of every change of the store, ended with the rest.
+
+QUEUES = "queues"
+EXPIRY_SECONDS = 600.0
+DISK_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivering:
+    """Delivery that is up."""
+
+    manager: Manager
+    routing: RouteFollowing
+
+    async def keep(self, store: Store) -> None:
+        """Follow what every project routes, for ever."""
+        await self.routing.keep(sorted({*await store.projects(), *await self.manager.projects()}))
+
+
+def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> EgressPolicy:
+    """Where deliveries may go: never to a listener of the service itself."""
+    return EgressPolicy(
+        listeners=tuple(_listener(one) for one in listeners),
+        is_local=egress.machine_has,
+        allow=settings.delivery.egress.allow,
+        deny=settings.delivery.egress.deny,
+    )
+
+
+@contextlib.asynccontextmanager
+async def delivering(
+    settings: Settings, listeners: Sequence[socket.socket], *, applier: Applier, environment: Mapping[str, str]
+) -> AsyncIterator[Delivering]:
+    """Delivery for as long as the context lasts. Before its end, `manager.drain` waits for what is in flight.
+
+    Raises Refused when the queues cannot be had.
+    """
+    delivery = settings.delivery
+    chance = random.Random()  # noqa: S311 (it spreads waits)
+    secrets = delivery_secrets.configured_sources(settings, environment=environment)
+    queues = Queues(settings.state_dir / QUEUES, reserve=delivery.free_bytes, clock=system_clock)
+    to = egress_policy(settings, listeners)
+    async with HttpClient(policy=to, proxy=settings.outbound.proxy, connections=_most_connections()) as client:
+        outlet = HttpSender(client, secrets=secrets, authorities=settings.outbound.ca_file)
+        surroundings = SendEnvironment(random=chance)
+
+        def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
+            return Exporter(destination, project=project, queue=queue, outlet=outlet, environment=surroundings)
+
+        async def look_up(project: str, name: str) -> Destination | None:
+            routes = await applier.routes(project, (name,))
+            return next((one for one in (*routes.destinations, *routes.former) if one.name == name), None)
+
+        await queues.start()
+        dead_bytes = delivery.dead_letters.max_bytes
+        manager = Manager(queues, make, look_up, clock=system_clock, dead_bytes=dead_bytes, chance=chance)
+        routing = RouteFollowing(applier.routes, manager, monotonic=time.monotonic)
+        manager.follow(routing.ask, routing.behind)
+        applier.listen(routing.heard)
+        schedules = Upkeep(manager, queues, max_age=delivery.dead_letters.max_age, now=_now).scheduled()
+        try:
+            yield Delivering(manager, routing)
+        finally:
+            await schedules.stop()
+            await manager.drain(seconds=0)
+            await manager.close()
+
+
+class Upkeep:
+    """What comes round: dead letters that expire, and a look at the disk."""
+
+    def __init__(self, manager: Manager, queues: Queues, *, max_age: float, now: Callable[[], ExpiryMoment]) -> None:
+        """`max_age` of dead letters in seconds."""
+        self._manager = manager
+        self._queues = queues
+        self._max_age = max_age
+        self._now = now
+        self._first = now()
+        self._is_ahead = False
+        self._is_low = False
+
+    def scheduled(self) -> Schedules:
+        """Begin with it."""
+        schedules = Schedules()
+        schedules.every(EXPIRY_SECONDS, self.expire, name="dead-letters")
+        schedules.every(DISK_SECONDS, self.look_at_disk, name="room-on-the-disk")
+        schedules.start()
+        return schedules
+
+    async def expire(self) -> None:
+        """Forget dead letters that are too old, by the time that passed where the clock was set ahead."""
+        now = self._now()
+        is_ahead = draining.is_ahead(self._first, now)
+        if is_ahead and not self._is_ahead:
+            log.warning(
+                "The clock was set ahead by more than an hour: dead letters age as if it had not been, until the "
+                "service is restarted."
+            )
+        self._is_ahead = is_ahead
+        await self._manager.expire(before=draining.believed_moment(self._first, now) - int(self._max_age * 1000))
+
+    async def look_at_disk(self) -> None:
+        """Say when the disk is down to what queues leave free, and when there is room again."""
+        is_low = self._queues.spare() < 0
+        if is_low and not self._is_low:
+            log.warning(
+                "The disk has less room than `delivery.freeBytes`: log records are refused until there is more."
+            )
+        if self._is_low and not is_low:
+            log.info("The disk has room again; log records are taken.")
+        self._is_low = is_low
+
+
+def _listener(listening: socket.socket) -> Listener:
+    host, port = listening.getsockname()[:2]
+    return Listener(ip_address(host), port)
+
+
+def _most_connections() -> int:
+    """For all destinations together. Each has as many as consumers, and this bound is far away, so that a slow one
+    starves nobody: half of the files that may be open, since queues, repositories and senders need some as well.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 0 if soft == resource.RLIM_INFINITY else soft // 2
+
+
+def _now() -> ExpiryMoment:
+    return ExpiryMoment(system_clock(), time.clock_gettime(time.CLOCK_BOOTTIME))  # it goes on while the machine sleeps

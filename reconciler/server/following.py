@@ -1,0 +1,124 @@
+"""The repositories of the settings, and where their mirrors are."""
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from reconciler.git.remotes import mirrors
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.sources import Source
+from reconciler.reconcile.watched import WatchedRepository
+from reconciler.settings.models import Settings
+from reconciler.settings.repositories import Repository
+
+# Where each remote's mirror and git home are, and which are left that no repository in the settings has.
+#
+# All of it can be fetched again, so nothing is lost when a repository comes back. What is in a mirror belongs to
+# `remotes`, and so does its removal while the service runs.
+
+MIRRORS = "mirrors"
+HOMES = "git"
+# What we name, and only that: `<name>-<12 hex>.git`, beside it `.git.proposals-<number>`, and of either `.….new` or
+# `.….old` while it is made anew.
+MIRROR = re.compile(r"\.?[^/]+-[0-9a-f]{12}\.git(\.proposals-[0-9]+)?(\.new|\.old)?")
+HOME = re.compile(r"[^/]+-[0-9a-f]{12}")
+UNREADABLE = re.compile(r"[^A-Za-z0-9]+")
+NAME_CHARACTERS = 40  # of a remote's own name, in that of its folders
+
+
+def remote_place(url: str, credentials: Credentials) -> str:
+    """The name of a remote's folders: the last part of its URL, and a digest of all that tells it from others."""
+    last = url.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    name = UNREADABLE.sub("-", last).strip("-")[:NAME_CHARACTERS] or "repository"
+    given = {field: str(value) for field, value in dataclasses.asdict(credentials).items() if value}
+    told = json.dumps([url, given], sort_keys=True)
+    return f"{name}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+
+
+def retire_leftovers(state_directory: Path, *, kept: Iterable[str]) -> list[Path]:
+    """Rename mirrors that belong to no place in `kept`, those of proposals, and every home; the renamed folders, which
+    are nobody's now.
+
+    What is in a home serves one process: it is written anew when git is run, and a killed process leaves files there.
+    So do proposals, which are fetched again when somebody asks for them.
+    Renames are quick, and after them a repository that is added again cannot meet its own removal. Call it before
+    any repository is followed.
+    """
+    places = frozenset(kept)
+    aside: list[Path] = []
+    unused: list[Path] = []
+    for path in [*_entries(state_directory / MIRRORS), *_entries(state_directory / HOMES)]:
+        ours = MIRROR if path.parent.name == MIRRORS else HOME
+        is_kept = path.parent.name == MIRRORS and _place_of(path.name) in places
+        if mirrors.GONE.fullmatch(path.name):
+            aside.append(path)  # the process before this one ended before it had removed it
+        elif ours.fullmatch(path.name) and not is_kept:
+            unused.append(path)
+    return [*aside, *mirrors.retire_folder(unused)]
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _place_of(name: str) -> str:
+    return re.sub(r"\.git(\.new|\.old)?$", "", name.removeprefix("."))
+
+
+# The repositories of the settings, as they are followed: what is watched, and where its files are under `stateDir`.
+
+
+def remote_places(settings: Settings) -> Callable[[Source], RemotePlace]:
+    """Each remote gets a mirror named after it: another URL, and the same with other credentials, is another one."""
+    mirrors, homes = settings.state_dir / MIRRORS, settings.state_dir / HOMES
+
+    def place(source: Source) -> RemotePlace:
+        name = remote_place(source.url, source.credentials)
+        return RemotePlace(mirrors / f"{name}.git", homes / name, settings.state_dir)
+
+    return place
+
+
+async def remove_leftovers(settings: Settings) -> None:
+    """Of remotes that no repository in the settings has. Before any is followed, and while we hold the lock."""
+    kept = [remote_place(one.url, one.credentials) for one in watched_repositories(settings)]
+    mirrors.remove_retired(await asyncio.to_thread(retire_leftovers, settings.state_dir, kept=kept))
+
+
+def watched_repositories(settings: Settings) -> list[WatchedRepository]:
+    """The repositories to watch."""
+    return [_one_watched(repository) for repository in settings.repositories]
+
+
+def _one_watched(repository: Repository) -> WatchedRepository:
+    return WatchedRepository(
+        name=repository.name,
+        url=repository.url,
+        branch=repository.branch,
+        path=repository.path,
+        project=repository.project,
+        interval=repository.interval,
+        full_interval=repository.full_interval,
+        timeout=repository.timeout,
+        prune=repository.prune.enabled,
+        prune_min_count=repository.prune.min_count,
+        prune_max_percent=repository.prune.max_percent,
+        atomic=repository.atomic,
+        suspended=repository.suspend,
+        allowed_kinds=repository.allow.kinds,
+        allowed_names=repository.allow.names,
+        accept_invalid=repository.accept_invalid,
+        tag=repository.tag,
+        commit=repository.commit,
+        ref=repository.ref,
+        include=repository.include,
+        exclude=repository.exclude,
+        credentials=Credentials(**dict(repository.credentials)),
+        signers_file=repository.verify.signers_file,
+        hook_secret_file=repository.hook.secret_file,
+    )

@@ -1,0 +1,173 @@
+"""The process: its lock, the deadline of its end, and systemd."""
+
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+
+from reconciler.model import errors
+from reconciler.ops import doctor
+
+# One daemon per state directory, and one per store: a second one on either refuses to start.
+
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def hold_state_directory(state_directory: Path) -> Iterator[None]:
+    """Hold the directory's lock; made if missing, for its owner alone. The kernel lets go of it when the process ends.
+
+    Raises Refused when another process holds it, or the directory cannot be used.
+    """
+    try:
+        state_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(state_directory / "lock", FLAGS, 0o600)
+    except OSError as error:
+        raise errors.Refused(
+            f"The state directory {state_directory} cannot be used ({error.strerror}); "
+            "choose another with `stateDir`, or mend its permissions."
+        ) from error
+    with _held(descriptor, f"the state directory {state_directory}", todo="give this one another `stateDir`"):
+        yield
+
+
+@contextlib.contextmanager
+def hold_store(store: Path) -> Iterator[None]:
+    """Hold a store, by a file beside it: whoever closed a descriptor of the store itself would drop SQLite's locks.
+
+    Two state directories may name one store. Raises Refused as `hold` does.
+    """
+    lock = store.with_name(f"{store.name}{doctor.STORE_LOCK}")
+    try:
+        descriptor = os.open(lock, FLAGS, 0o600)
+    except OSError as error:
+        raise errors.Refused(
+            f"The store {store} cannot be used, since {lock} cannot be opened ({error.strerror}); "
+            "name another with `store.url`, or mend that folder."
+        ) from error
+    with _held(descriptor, f"the store {store}", todo="give this one another `store.url`"):
+        yield
+
+
+@contextlib.contextmanager
+def _held(descriptor: int, what: str, *, todo: str) -> Iterator[None]:
+    try:
+        _lock(descriptor, what, todo=todo)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, what: str, *, todo: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+        raise errors.Refused(f"Another daemon (process {holder}) uses {what}; stop it, or {todo}.") from error
+    with contextlib.suppress(OSError):  # the number only helps a person; on a full disk the lock holds without it
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+
+# The bound on the daemon's end: what does not end by itself in time is ended, children first.
+#
+# On a thread, since what hangs may be the event loop itself, or the end of the interpreter, which waits for the threads
+# of executors. What ends, and in which order, is the daemon's to say.
+
+log = logging.getLogger(__name__)
+
+LOG_SECONDS = 1.0  # a reader of our log that hangs must not hold up the end
+FAILED = 1  # the exit code
+
+
+class ShutdownDeadline:
+    """Begun once, when the daemon is told to stop; it lasts until the process has ended."""
+
+    def __init__(self, *, seconds: float) -> None:
+        self._seconds = seconds
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+        self._begun = False
+        self._waits: list[str] = []
+
+    def begin(self) -> None:
+        """From now on there is a deadline. A second call changes nothing."""
+        if not self._begun:
+            self._begun = True
+            self._timer.start()
+
+    async def waits(self, what: str, work: Awaitable[None]) -> None:
+        """Wait for a part's end, which is named if it is not reached."""
+        self._waits.append(what)
+        try:
+            await work
+        finally:
+            self._waits.remove(what)
+
+    def _end(self) -> None:
+        # A store write under way did not happen: SQLite rolls it back at the next start.
+        saying = threading.Thread(target=self._say, name="last-words", daemon=True)
+        saying.start()
+        saying.join(LOG_SECONDS)
+        for child in child_processes():
+            _kill(child)
+        os._exit(FAILED)
+
+    def _say(self) -> None:
+        late = " and ".join(self._waits) or "work in a thread"
+        log.error(
+            "The stop took longer than %g seconds, for %s did not end; the daemon was ended.", self._seconds, late
+        )
+
+
+def child_processes() -> list[int]:
+    """The processes that this one has started, where the kernel tells (Linux)."""
+    found: list[int] = []
+    for tasks in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # that thread has ended meanwhile
+            found += [int(number) for number in tasks.read_text().split()]
+    return sorted(found)
+
+
+def _kill(child: int) -> None:
+    """With its whole group where it leads one, as git and the reader do: git has children of its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(child) == child:
+            os.killpg(child, signal.SIGKILL)
+        else:
+            os.kill(child, signal.SIGKILL)
+
+
+# Telling systemd how we are (sd_notify). Without NOTIFY_SOCKET, as on a terminal, every call does nothing.
+
+BEAT_SECONDS = 60  # that a start has until the next sign of it
+
+
+def notify(message: str) -> None:
+    """Send one state, `READY=1` for instance. A lost datagram is not worth stopping for."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    name = "\0" + address[1:] if address.startswith("@") else address
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        try:
+            sender.sendto(message.encode(), name)
+        except OSError:
+            return
+
+
+def beat() -> None:
+    """Say that a start that takes long goes on: `TimeoutStartSec` begins again."""
+    notify(f"EXTEND_TIMEOUT_USEC={BEAT_SECONDS * 1_000_000}")
+
+
+def watchdog_seconds() -> float | None:
+    """How often systemd wants a sign of life, at the latest; None when it does not watch this process."""
+    microseconds = os.environ.get("WATCHDOG_USEC", "")
+    watched = os.environ.get("WATCHDOG_PID", str(os.getpid()))
+    return int(microseconds) / 1e6 if microseconds.isdecimal() and watched == str(os.getpid()) else None

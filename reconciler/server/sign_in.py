@@ -1,0 +1,324 @@
+"""Sign-in as the daemon sets it up: provider, first admin, a changed `auth.type`."""
+
+import asyncio
+import logging
+import os
+import secrets
+import stat
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from reconciler.auth import changes, passwords
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.admission import AdmissionPolicy
+from reconciler.auth.claims import claim_names
+from reconciler.auth.oidc.discovery import ProviderUnfit, ProviderUnreachable
+from reconciler.auth.oidc.provider import Provider, ProviderConfiguration
+from reconciler.auth.passwords import SigningIn
+from reconciler.auth.people import People
+from reconciler.auth.sessions import Sessions
+from reconciler.model import clock, errors, ids
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.directory import Amendment, Audited, Directory, User
+from reconciler.model.errors import Refused
+from reconciler.settings.models import Settings
+from reconciler.store.contract import Store
+from reconciler.store.operations import Operations
+
+# Sign-in through a provider, built from the settings; imported where `auth.type` is `oidc` alone.
+
+log = logging.getLogger(__name__)
+
+CALLBACK = "/oidc/redirect"  # the interface, Authentication, OpenID Connect sign-in, 2
+SIGNED_OUT = "/signed-out"
+
+
+def build_people(settings: Settings, accounts: Accounts, sessions: Sessions, *, clock: Clock) -> People:
+    """What lets people in."""
+    oidc = settings.auth.oidc
+    policy = AdmissionPolicy(
+        names=claim_names(oidc.custom_claims),
+        disable_invitations=oidc.disable_invitations,
+        first_claim=oidc.first_admin.claim,
+        first_value=oidc.first_admin.value,
+    )
+    return People(accounts, sessions, policy=policy, clock=clock)
+
+
+def build_provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], float]) -> Provider:
+    """Who proves people."""
+    oidc = settings.auth.oidc
+    configuration = ProviderConfiguration(
+        issuer=oidc.issuer,
+        client_id=oidc.oauth2_client_id,
+        client_secret=oidc.oauth2_client_secret.get_secret_value(),
+        scopes=oidc.scopes,
+        redirect_uri=f"{settings.web_url}{CALLBACK}",
+        signed_out_uri=f"{settings.web_url}{SIGNED_OUT}",
+        proxy=settings.outbound.proxy,
+        ca_file=settings.outbound.ca_file,
+    )
+    return Provider(configuration, clock=clock, monotonic=monotonic)
+
+
+async def look_at_provider(provider: Provider, settings: Settings) -> None:
+    """Say where people sign in, and warn of a provider with which nobody can. It may be up a moment later, and keys
+    work meanwhile.
+    """
+    web_url = settings.web_url
+    log.info("People sign in at %s; the provider must know %s%s as redirect URI.", web_url, web_url, CALLBACK)
+    if "web_url" not in settings.model_fields_set and settings.listen.port != urlsplit(web_url).port:
+        log.warning(
+            "webURL is not set, and %s is not where the service listens: set it to the address that people type, where "
+            "the provider sends them back to.",
+            web_url,
+        )
+    try:
+        await provider.check()
+    except (ProviderUnreachable, ProviderUnfit) as problem:
+        log.warning("Nobody can sign in at this moment: %s", problem.message)
+    else:
+        log.info("The provider %s answers and can be used.", settings.auth.oidc.issuer)
+
+
+async def check_provider(settings: Settings) -> None:
+    """Ask the provider before others lose their access for it. Raises Refused when nobody could sign in."""
+    asked = build_provider(settings, clock=clock.now, monotonic=time.monotonic)
+    try:
+        await asked.check()
+    except (ProviderUnreachable, ProviderUnfit) as problem:
+        reason = problem.message.removesuffix(".")
+        raise Refused(f"Nothing was removed, since nobody could sign in afterwards: {reason}.") from None
+    finally:
+        await asked.close()
+
+
+# The first start: somebody must be able to sign in before anybody was created.
+
+NAME = "admin"
+FILE = "initial-admin-password"
+PASSWORD_BYTES = 24  # of randomness: 32 characters
+
+
+async def ensure_first_admin(accounts: Accounts, signing_in: SigningIn, *, state_dir: Path, clock: Clock) -> None:
+    """Create the organization admin when there is none, and say where the password stands.
+
+    The file comes first: whoever dies in between leaves a password of nobody, and the next start writes another.
+    Raises Refused when it cannot be written, StoreFault.
+    """
+    users = accounts.directory.users
+    if any(user.organization_admin for user in users.values()):
+        return
+    if NAME in users:
+        # Somebody made people while nobody had to sign in; whoever this is must not become more by a restart.
+        log.warning("There is no organization admin, and %s is another user: make one with SERVICE_API_KEY set.", NAME)
+        return
+    password = secrets.token_urlsafe(PASSWORD_BYTES)
+    path = state_dir / FILE
+    try:
+        await asyncio.to_thread(_write, path, password)
+    except OSError as error:
+        raise errors.Refused(
+            f"The password of the first admin could not be written to {path} ({error.strerror}); make room for it."
+        ) from error
+    now = clock()
+    new = User(
+        id=ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES)),
+        name=NAME,
+        created_at=rfc3339(now),
+        organization_admin=True,
+        password=await signing_in.encode(password),
+    )
+    await accounts.amend(lambda directory: changes.create_user(directory, new), actor="system", request=None)
+    log.warning(
+        "There was no organization admin: %s was created with the password in %s; change it with "
+        "`reconciler user password`, and the service removes the file.",
+        NAME,
+        path,
+    )
+
+
+async def clear_first_admin(accounts: Accounts, *, state_dir: Path) -> None:
+    """Wait until the password in the file opens nothing, and remove the file; without one, that is done.
+
+    Best effort: a file that cannot be removed is told of. What was changed just before the service died is noticed at
+    the next start, since the file is compared with what is stored.
+    """
+    path = state_dir / FILE
+    password = await asyncio.to_thread(_read, path)
+    if password is None:
+        return
+    while await _is_valid(password, encoded := _encoded(accounts)):
+        while _encoded(accounts) == encoded:
+            await accounts.change()
+    try:
+        await asyncio.to_thread(path.unlink)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("%s holds a password that is valid no more, and cannot be removed (%s).", path, error.strerror)
+        return
+    log.info("Removed %s: the password in it is valid no more.", path)
+
+
+async def _is_valid(password: str, encoded: str | None) -> bool:
+    return encoded is not None and await asyncio.to_thread(passwords.is_right_password, password, encoded)
+
+
+def _encoded(accounts: Accounts) -> str | None:
+    """The hash of the admin's present password."""
+    found = accounts.directory.users.get(NAME)
+    return None if found is None else found.password
+
+
+def _read(path: Path) -> str | None:
+    """The password in the file; None without one. A link, folder or pipe in its place is none of ours and stays."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return os.read(descriptor, changes.LONGEST_PASSWORD).decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, password: str) -> None:
+    """Through a file of another name, so that the mode is right before anything is in it; on the disk before anybody
+    has the password. A link in its place is replaced, not followed.
+    """
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(password + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+# Another `auth.type` than the last time: everybody who could sign in so far goes, once somebody has confirmed it.
+#
+# It happens before anybody is let in. Sessions go first, from a file of their own; all else goes in one transaction
+# with the record of the new type. Whoever dies in between has people who sign in again, and is asked again.
+
+OF_OLD = "local"  # what a store with people was used with before stores recorded it
+OPTION = "--confirm-auth-change"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthChange:
+    """How much of each would go."""
+
+    people: int
+    memberships: int
+    invitations: int
+    keys: int
+    sessions: int
+
+    def __str__(self) -> str:
+        return (
+            f"people: {self.people:,}, memberships: {self.memberships:,}, invitations: {self.invitations:,}, "
+            f"keys: {self.keys:,}, sessions: {self.sessions:,}"
+        )
+
+
+def auth_type_before(directory: Directory, *, recorded: str | None, configured: str) -> str:
+    """How people signed in so far."""
+    if recorded is None:
+        return OF_OLD if directory.users else configured
+    return recorded
+
+
+def auth_change(directory: Directory, *, sessions: int) -> AuthChange:
+    """All of them."""
+    return AuthChange(
+        people=len(directory.users),
+        memberships=sum(map(len, directory.members.values())),
+        invitations=len(directory.invitations),
+        keys=len(directory.keys),
+        sessions=sessions,
+    )
+
+
+def auth_change_refusal(what: AuthChange, *, was: str, configured: str) -> errors.Refused:
+    """What a start says that nobody confirmed."""
+    return errors.Refused(
+        f"auth.type is {configured}, and was {was} the last time: starting so removes everybody who could sign in and "
+        f"all that lets somebody in ({what}), but no resource; set it back, or start once with {OPTION}."
+    )
+
+
+def change_auth(directory: Directory, *, was: str, configured: str) -> Amendment:
+    """Everybody goes, with every key that is stored; projects and resources stay."""
+    what = auth_change(directory, sessions=0)
+    detail = {
+        "before": was,
+        "after": configured,
+        "users": what.people,
+        "members": what.memberships,
+        "invitations": what.invitations,
+        "keys": what.keys,
+    }
+    return Amendment(
+        Audited("configured", "Authentication", configured, detail=detail),
+        removed_users=tuple(user for _, user in sorted(directory.users.items())),
+        revoked_keys=tuple(key for _, key in sorted(directory.keys.items())),
+        ended_invitations=tuple(one for _, one in sorted(directory.invitations.items())),
+        auth_type=configured,
+    )
+
+
+async def settle_auth(
+    accounts: Accounts,
+    store: Store,
+    operations: Operations,
+    *,
+    configured: str,
+    is_confirmed: bool,
+    check: Callable[[], Awaitable[None]],
+) -> None:
+    """Have the store be of this type. `check` raises Refused when nobody could sign in so, and is asked before anything
+    goes. Raises Refused when something would go and nobody confirmed it, what `check` does, StoreFault.
+    """
+    recorded = await store.auth_type()
+    was = auth_type_before(accounts.directory, recorded=recorded, configured=configured)
+    if was != configured:
+        sessions = await operations.sessions()
+        what = auth_change(accounts.directory, sessions=len(sessions))
+        if any((what.people, what.memberships, what.invitations, what.keys)):
+            if not is_confirmed:
+                raise auth_change_refusal(what, was=was, configured=configured)
+            await check()
+            await operations.remove_sessions([row.digest for row in sessions])
+            await accounts.amend(
+                lambda directory: change_auth(directory, was=was, configured=configured), actor="settings", request=None
+            )
+            log.warning("auth.type is %s now and was %s; removed %s.", configured, was, what)
+            return
+        await operations.remove_sessions([row.digest for row in sessions])
+    if recorded != configured:
+        await store.put_auth_type(configured)
+
+
+async def sign_out_others(accounts: Accounts, operations: Operations, *, issuer: str) -> None:
+    """End the sessions of people whom another provider knew: whoever set this one may have reasons to believe that one
+    no more. They keep what they have, and none of them can sign in. Raises StoreFault.
+    """
+    users = ((row.digest, accounts.directory.user(row.user)) for row in await operations.sessions())
+    others = [digest for digest, user in users if user and user.identity and user.identity.issuer != issuer]
+    if others:
+        await operations.remove_sessions(others)
+        log.warning("auth.oidc.issuer is another one: %d sessions of people whom it does not know ended.", len(others))
