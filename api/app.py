@@ -1,4 +1,4 @@
-"""The application: which path leads to which handler, and the layers around them."""
+"""The application: its paths, and the layers around them."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,39 +10,24 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api import (
-    alerts,
-    api_keys,
-    approvals,
     audit_events,
-    changes,
     deliveries,
     errors,
     health,
-    hooks,
-    identities,
-    invitations,
     logs,
-    metrics,
     notifications,
-    openapi,
     plans,
     projects,
-    redactions,
     repositories,
     resources,
-    rpc,
-    runs,
-    suspensions,
     users,
 )
-from api.edge import Edge
-from api.endpoints import Endpoint
+from api.calls import Endpoint, in_organization, in_project, known, of_project, of_repository, public, within_reach
+from api.edge import Edge, RequestPlaces, path_pattern
 from api.errors import Told
-from api.judging import in_organization, in_project, known, of_project, of_repository, public, within_reach
-from api.pages import failures, lost
+from api.logs import Shortcut
+from api.pages import forms
 from api.pages import routes as pages
-from api.places import RequestPlaces, path_pattern
-from api.shortcut import Shortcut
 from reconciler.model.principals import Permission
 from reconciler.server.services import Services
 from reconciler.store import resource_queries
@@ -70,8 +55,8 @@ ROUTES = (
     ("/readyz", Endpoint(GET=public(health.ready))),
     ("/v1/resources/{kind}", Endpoint(GET=in_project(resources.list_kind, READ))),
     ("/v1/resources/{kind}/{name}/raw", Endpoint(GET=in_project(resources.raw, Permission.LOAD))),
-    ("/v1/apply", Endpoint(POST=in_project(changes.apply_resources, CHANGE))),
-    ("/v1/delete", Endpoint(POST=in_project(changes.delete_resources, CHANGE))),
+    ("/v1/apply", Endpoint(POST=in_project(resources.apply_resources, CHANGE))),
+    ("/v1/delete", Endpoint(POST=in_project(resources.delete_resources, CHANGE))),
     ("/v1/version", Endpoint(GET=public(health.version))),
     ("/v1/repositories", Endpoint(GET=within_reach(repositories.list_all, READ))),
     ("/v1/repositories/{name}", Endpoint(GET=of_repository(repositories.get, READ))),
@@ -79,11 +64,11 @@ ROUTES = (
         "/v1/repositories/{name}/reconcile",
         Endpoint(POST=of_repository(repositories.reconcile, Permission.RECONCILE)),
     ),
-    ("/v1/repositories/{name}/approve", Endpoint(POST=of_repository(approvals.approve_repository, APPROVE))),
-    ("/v1/repositories/{name}/suspend", Endpoint(POST=of_repository(suspensions.suspend, SUSPEND))),
-    ("/v1/repositories/{name}/resume", Endpoint(POST=of_repository(suspensions.resume, SUSPEND))),
-    ("/v1/runs", Endpoint(GET=within_reach(runs.list_runs, READ))),
-    ("/v1/runs/{id}", Endpoint(GET=within_reach(runs.get_run, READ))),
+    ("/v1/repositories/{name}/approve", Endpoint(POST=of_repository(repositories.approve_repository, APPROVE))),
+    ("/v1/repositories/{name}/suspend", Endpoint(POST=of_repository(repositories.suspend, SUSPEND))),
+    ("/v1/repositories/{name}/resume", Endpoint(POST=of_repository(repositories.resume, SUSPEND))),
+    ("/v1/runs", Endpoint(GET=within_reach(repositories.list_runs, READ))),
+    ("/v1/runs/{id}", Endpoint(GET=within_reach(repositories.get_run, READ))),
     ("/v1/plan", Endpoint(POST=within_reach(plans.make, READ))),
     ("/v1/plans", Endpoint(GET=within_reach(plans.list_all, READ))),
     ("/v1/plans/{id}", Endpoint(GET=within_reach(plans.get, READ))),
@@ -93,8 +78,8 @@ ROUTES = (
     ("/v1/destinations/{name}/delivery/replay", Endpoint(POST=in_project(deliveries.replay, HANDLE))),
     ("/v1/destinations/{name}/delivery/discard", Endpoint(POST=in_project(deliveries.discard, HANDLE))),
     ("/v1/destinations/{name}/delivery/test", Endpoint(POST=in_project(deliveries.test, HANDLE))),
-    ("/v1/me", Endpoint(GET=known(identities.me))),
-    ("/v1/me/password", Endpoint(PUT=known(identities.change_password))),
+    ("/v1/me", Endpoint(GET=known(users.me))),
+    ("/v1/me/password", Endpoint(PUT=known(users.change_password))),
     (
         "/v1/projects",
         Endpoint(GET=within_reach(projects.list_all, READ), POST=in_organization(projects.create, ORGANIZATION)),
@@ -108,11 +93,11 @@ ROUTES = (
     (
         "/v1/projects/{name}/invitations",
         Endpoint(
-            GET=of_project(invitations.list_invitations, MEMBERS),
-            POST=of_project(invitations.create_invitation, MEMBERS),
+            GET=of_project(projects.list_invitations, MEMBERS),
+            POST=of_project(projects.create_invitation, MEMBERS),
         ),
     ),
-    ("/v1/projects/{name}/invitations/{id}", Endpoint(DELETE=of_project(invitations.withdraw_invitation, MEMBERS))),
+    ("/v1/projects/{name}/invitations/{id}", Endpoint(DELETE=of_project(projects.withdraw_invitation, MEMBERS))),
     (
         "/v1/users",
         Endpoint(GET=in_organization(users.list_all, ORGANIZATION), POST=in_organization(users.create, ORGANIZATION)),
@@ -125,17 +110,17 @@ ROUTES = (
             DELETE=in_organization(users.remove, ORGANIZATION),
         ),
     ),
-    ("/v1/api-keys", Endpoint(GET=known(api_keys.list_keys), POST=known(api_keys.create_key))),
-    ("/v1/api-keys/{id}", Endpoint(DELETE=known(api_keys.revoke_key))),
+    ("/v1/api-keys", Endpoint(GET=known(projects.list_keys), POST=known(projects.create_key))),
+    ("/v1/api-keys/{id}", Endpoint(DELETE=known(projects.revoke_key))),
     ("/v1/api/notifications", Endpoint(GET=within_reach(notifications.list_all, READ))),
     ("/v1/api/notifications/{id}", Endpoint(GET=within_reach(notifications.get, READ))),
     ("/v1/api/notifications/{id}/status", Endpoint(POST=within_reach(notifications.set_status, READ))),
-    ("/v1/alerts/test", Endpoint(POST=in_organization(alerts.send_test_alert, ORGANIZATION))),
-    ("/metrics", Endpoint(GET=in_organization(metrics.scrape_metrics, Permission.READ_METRICS))),
-    ("/openapi.json", Endpoint(GET=public(openapi.serve_openapi))),
-    ("/hooks/{repository}", Endpoint(POST=public(hooks.deliver_hook))),
+    ("/v1/alerts/test", Endpoint(POST=in_organization(notifications.send_test_alert, ORGANIZATION))),
+    ("/metrics", Endpoint(GET=in_organization(health.scrape_metrics, Permission.READ_METRICS))),
+    ("/openapi.json", Endpoint(GET=public(health.serve_openapi))),
+    ("/hooks/{repository}", Endpoint(POST=public(repositories.deliver_hook))),
     ("/v1/{kind}/{name}/history", Endpoint(GET=in_project(resources.history, READ))),
-    ("/v1/{kind}/{name}/history/redact", Endpoint(POST=in_project(redactions.redact_resource, Permission.REDACT))),
+    ("/v1/{kind}/{name}/history/redact", Endpoint(POST=in_project(resources.redact_resource, Permission.REDACT))),
 )
 
 
@@ -157,7 +142,7 @@ class Application(Starlette):
 
 def build(services: Services) -> Application:
     """The ASGI application that serves `services`."""
-    openapi.encoded_document()  # made now, so that a fault in the document stops the start and no request waits for it
+    health.encoded_document()  # made now, so that a fault in the document stops the start and no request waits for it
     resource_queries.built_in_digest()  # likewise
     return _built((*ROUTES, *pages.ROUTES), services, otherwise=unknown, is_lost=is_lost)
 
@@ -226,8 +211,8 @@ def leading(routes: Iterable[tuple[str, ASGIApp]], *, lifespan: ASGIApp, otherwi
 def failure(scope: Scope, said: Told, *, served: Collection[str], is_lost: Callable[[Scope], bool]) -> Response:
     """What failed, in the form of the path that was asked; `served` are the pages."""
     if scope["path"] in served or is_lost(scope):
-        return failures.failure_page(said)
-    return rpc.failure_message(scope["headers"], said) if scope["path"] == LOGS else errors.as_json(said)
+        return forms.failure_page(said)
+    return logs.failure_message(scope["headers"], said) if scope["path"] == LOGS else errors.as_json(said)
 
 
 def is_public(path: str) -> bool:
@@ -241,13 +226,13 @@ def is_public(path: str) -> bool:
 
 def is_lost(scope: Scope) -> bool:
     """Whether a browser asks for a page that there is not."""
-    return lost.is_lost(scope, programs=OF_PROGRAMS)
+    return pages.is_lost(scope, programs=OF_PROGRAMS)
 
 
 async def unknown(scope: Scope, _receive: Receive, _send: Send) -> None:
     """A path that leads nowhere."""
     if is_lost(scope):
-        raise errors.NotFound(lost.SENTENCE)
+        raise errors.NotFound(pages.SENTENCE)
     raise errors.NotFound("There is no such path; /openapi.json lists those that there are.")
 
 

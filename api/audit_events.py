@@ -1,20 +1,155 @@
-"""The audit: who did what, when and from where, as a page of JSON or as lines of JSON for whoever keeps it elsewhere.
+"""Audit events: listed, and written for sign-ins."""
 
-Belongs here: what a query says, whose events are shown, both forms. Does not: finding events (the store).
-"""
-
+import json
+import logging
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from starlette.responses import Response
 
-from api import errors, judging, queries, streams
+from api import bodies, calls, errors
 from api.calls import Call
-from reconciler.auditing import filters
-from reconciler.model import principals
+from reconciler.model import names, principals
+from reconciler.model.clock import rfc3339
+from reconciler.model.directory import User
 from reconciler.model.principals import Permission
-from reconciler.store.contract import AuditPlace, AuditWanted
+from reconciler.store.contract import AuditPlace, AuditRow, AuditWanted, StoreFault
+
+# Audit events of what people do that no transaction of the store's resources tells of: signing in and out, and looking
+# after queues.
+
+log = logging.getLogger(__name__)
+
+PASSWORD = "password"  # noqa: S105 - how somebody came in
+
+
+async def signed_in(call: Call, user: User) -> None:
+    """Somebody came in with a browser: by a password, or through a provider."""
+    by = PASSWORD if user.identity is None else user.identity.issuer
+    await _tell(call, actor=f"user:{user.name}", action="signed-in", kind="Session", name=user.name, detail={"by": by})
+
+
+async def signed_out(call: Call, user: User | None) -> None:
+    """Somebody left; None: they are no more."""
+    if user is not None:
+        await _tell(call, actor=f"user:{user.name}", action="signed-out", kind="Session", name=user.name)
+
+
+async def handled_delivery(call: Call, name: str, action: str, detail: dict[str, object]) -> None:
+    """Somebody replayed or discarded what waits for a destination of the call's project."""
+    actor, project = call.principal.name, call.project
+    await _tell(call, actor=actor, action=action, kind="Destination", name=name, project=project, detail=detail)
+
+
+async def _tell(
+    call: Call,
+    *,
+    actor: str,
+    action: str,
+    kind: str,
+    name: str,
+    project: str = "",
+    detail: dict[str, object] | None = None,
+) -> None:
+    """Write it. What happened has happened: where the disk fails, the log has it, and nobody is refused for it."""
+    event = AuditRow(
+        at=rfc3339(call.services.clock()),
+        project=project,
+        actor=actor,
+        action=action,
+        kind=kind,
+        name=name,
+        version_before=None,
+        version_after=None,
+        run=None,
+        request=call.request,
+        detail=None if detail is None else json.dumps(detail, sort_keys=True),
+        address=call.address,
+    )
+    try:
+        await call.services.store.tell((event,))
+    except StoreFault as fault:
+        log.error("The audit misses that %s %s %s %s: %s", actor, action, kind, name, fault.message)
+
+
+# What events may be asked for by: the kinds, actions and actors that there are. Pure.
+#
+# Whoever mistypes must not take "nothing happened" for an answer. What is of the right form may be gone and have events
+# all the same: somebody who was removed, a key that was revoked, a repository that is watched no more.
+
+OTHERS = (  # what events tell of beside resources
+    "Authentication",
+    "Invitation",
+    "Key",
+    "Member",
+    "Project",
+    "Repository",
+    "Request",
+    "Session",
+    "Store",
+    "User",
+)
+KINDS = (*(kind.name for kind in names.KINDS), *OTHERS)
+ACTIONS = (
+    "approved",
+    "configured",
+    "created",
+    "deleted",
+    "discarded",
+    "redacted",
+    "refused",
+    "replayed",
+    "restored",
+    "resumed",
+    "signed-in",
+    "signed-out",
+    "suspended",
+)
+ACTORS = ("others", "settings", "sign-in", "system", "unknown")  # who is no single somebody
+_ULID = "[0-9A-HJKMNP-TV-Z]{26}"
+_ACTOR = re.compile(rf"(?:{'|'.join(ACTORS)})|(?:git|machine|user):.+|key:(?:SERVICE_API_KEY|{_ULID})", re.DOTALL)
+
+
+class NoSuchFilter(ValueError):
+    """Nothing has it; the message is what stands behind the name of the filter."""
+
+
+def kind_filter(text: str) -> str:
+    """The kind as events have it: any case, and of resources all forms that paths take. Raises NotThere."""
+    found = names.find_kind(text)
+    if found is not None:
+        return found.name
+    other = next((name for name in OTHERS if name.lower() == text.lower()), None)
+    if other is None:
+        raise NoSuchFilter(f"is no kind of what events tell of; there are {_listed(KINDS)}.")
+    return other
+
+
+def action_filter(text: str) -> str:
+    """The action as events have it. Raises NotThere."""
+    if text.lower() not in ACTIONS:
+        raise NoSuchFilter(f"is no action; there are {_listed(ACTIONS)}.")
+    return text.lower()
+
+
+def actor_filter(text: str) -> str:
+    """Somebody who can have done something. Raises NotThere."""
+    if _ACTOR.fullmatch(text) is not None:
+        return text
+    if text.startswith("key:"):
+        raise NoSuchFilter("is no key: they are named by their ids, as `key:01M7Z5EW4Q8Z2S0T9V1X3Y5A7C`.")
+    raise NoSuchFilter(
+        "is nobody; write `user:` before the name of a person, `git:` before that of a repository, `key:` before the "
+        f"id of a key, `machine:` before an account of the service's machine, or one of {_listed(ACTORS)}."
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+# The audit: who did what, when and from where, as a page of JSON or as lines of JSON for whoever keeps it elsewhere.
 
 PARAMETERS = frozenset({"kind", "name", "actor", "action", "since", "until", "project", "limit", "after", "documents"})
 PAGE, LARGEST_PAGE = 100, 1_000  # events of an answer in JSON
@@ -32,7 +167,7 @@ _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 async def list_all(call: Call) -> Response:
     """GET /v1/audit-events"""
     as_lines = any(LINES in value.lower() for value in call.header(b"accept"))
-    query = queries.Query(call.query, known=PARAMETERS, strict=False)
+    query = bodies.Query(call.query, known=PARAMETERS, strict=False)
     highest, usual = (LARGEST_EXPORT, LARGEST_EXPORT) if as_lines else (LARGEST_PAGE, PAGE)
     limit = query.integer("limit", lowest=1, highest=highest, default=usual)
     documents = query.boolean("documents")
@@ -41,20 +176,20 @@ async def list_all(call: Call) -> Response:
     wanted = wanted._replace(projects=_of_one(call, wanted.projects, query.text("project")))
     pages = call.services.store.event_pages(wanted, limit=limit, documents=documents)
     if not as_lines:
-        return streams.Streamed(streams.stream_array(b"events", pages))
+        return bodies.Streamed(bodies.stream_array(b"events", pages))
     content_type = (b"content-type", LINES)
-    return streams.Streamed(_lines(pages), content_type=content_type, whole_seconds=EXPORT_SECONDS)
+    return bodies.Streamed(_lines(pages), content_type=content_type, whole_seconds=EXPORT_SECONDS)
 
 
-def _wanted(query: queries.Query) -> AuditWanted:
+def _wanted(query: bodies.Query) -> AuditWanted:
     since, until = _instant(query, "since"), _instant(query, "until")
     if since is not None and until is not None and since > until:
         query.problems.append("The query parameter `since` is later than `until`.")
     return AuditWanted(
-        kind=_known(query, "kind", filters.kind_filter),
+        kind=_known(query, "kind", kind_filter),
         name=query.text("name"),
-        actor=_known(query, "actor", filters.actor_filter),
-        action=_known(query, "action", filters.action_filter),
+        actor=_known(query, "actor", actor_filter),
+        action=_known(query, "action", action_filter),
         since=since,
         until=until,
         after=_after(query),
@@ -67,11 +202,11 @@ def _projects(call: Call) -> frozenset[str] | None:
     An organization admin who chooses no project reads all events, those of the organization among them. Raises
     `Forbidden` when there is no such project.
     """
-    reachable = judging.reach(call)
+    reachable = calls.reach(call)
     if reachable is None and call.principal.organization_admin:
         return None
     known = call.services.accounts.directory.projects if reachable is None else reachable
-    permitted = frozenset(one for one in known if judging.permits(call, Permission.READ_AUDIT, project=one))
+    permitted = frozenset(one for one in known if calls.permits(call, Permission.READ_AUDIT, project=one))
     if not permitted:
         raise _forbidden(call)
     return permitted
@@ -85,15 +220,15 @@ def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> f
         return within
     if project == ORGANIZATION and within is None:
         return frozenset({project})
-    if judging.HEADER in call.headers and not judging.is_within(within, project):
+    if calls.HEADER in call.headers and not calls.is_within(within, project):
         raise errors.BadRequest("The query parameter `project` is another project than X-Service-Project.")
     if project == ORGANIZATION:
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes an organization admin.")
-    reachable = judging.reach(call)
-    if project not in call.services.accounts.directory.projects or not judging.is_within(reachable, project):
-        raise judging.missing(call, judging.NO_PROJECT, project=project)
+    reachable = calls.reach(call)
+    if project not in call.services.accounts.directory.projects or not calls.is_within(reachable, project):
+        raise calls.missing(call, calls.NO_PROJECT, project=project)
     call.state["project"] = project
-    if not judging.is_within(within, project):
+    if not calls.is_within(within, project):
         raise _forbidden(call)
     return frozenset({project})
 
@@ -103,16 +238,16 @@ def _forbidden(call: Call) -> errors.Forbidden:
     return errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
 
 
-def _known(query: queries.Query, name: str, meant: Callable[[str], str]) -> str | None:
+def _known(query: bodies.Query, name: str, meant: Callable[[str], str]) -> str | None:
     text = query.text(name)
     try:
         return None if text is None else meant(text)
-    except filters.NoSuchFilter as problem:
+    except NoSuchFilter as problem:
         query.problems.append(f"The query parameter `{name}` {problem}")
         return None
 
 
-def _instant(query: queries.Query, name: str) -> str | None:
+def _instant(query: bodies.Query, name: str) -> str | None:
     """An instant as the store keeps them, which are compared as text."""
     text = query.text(name)
     if text is None:
@@ -124,7 +259,7 @@ def _instant(query: queries.Query, name: str) -> str | None:
     return f"{match[1]}.{match[2] or '':0<3}Z"
 
 
-def _after(query: queries.Query) -> AuditPlace | None:
+def _after(query: bodies.Query) -> AuditPlace | None:
     text = query.text("after")
     if text is None:
         return None

@@ -1,13 +1,28 @@
-"""Reading a request's body, bounded in bytes and in time. What the bytes mean belongs to the applier."""
+"""Bodies of requests and answers: bounded, typed, streamed; query parameters and entity tags."""
 
 import asyncio
-from collections.abc import Callable
+import hashlib
+import re
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
-from api import errors, judging
+from api import calls, errors
 from api.calls import Call
+from api.errors import CONTENT_TYPE, Empty, Header
+from reconciler.model import documents as model_documents
+from reconciler.model import positions
+from reconciler.model.clock import rfc3339
+from reconciler.model.values import Value, pointer_text
+from reconciler.settings import scalars
+
+# Reading a request's body, bounded in bytes and in time. What the bytes mean belongs to the applier.
 
 READ_SECONDS = 60.0  # for the whole body: a client that sends a byte a minute must not hold a handler
 
@@ -20,7 +35,7 @@ async def read(call: Call, *, limit: int | None = None) -> bytes:
     """
     pieces: list[bytes] = []
     await pass_on(call, pieces.append, limit=limit)
-    judging.again(call)
+    calls.again(call)
     return b"".join(pieces)
 
 
@@ -83,3 +98,376 @@ def _check_length(values: list[bytes], *, limit: int) -> None:
 
 def _too_large(limit: int) -> errors.TooLarge:
     return errors.TooLarge(f"The body is over {limit} bytes; send the resources in several requests.")
+
+
+# Bodies that are one small JSON object: its members read with their types, every mistake in one answer.
+
+MAX_BYTES = 8_192  # of a body; the longest text in one has 1,024 characters, and JSON may escape each
+
+
+class Members:
+    """The members of a body. `mistakes` gathers what is wrong with them, for `check` to tell."""
+
+    def __init__(self, value: dict[str, Value], *, known: Sequence[str]) -> None:
+        self.value = value
+        self.mistakes = [f"{_at(key)}: unknown key; {_allowed(known)}" for key in value if key not in known]
+
+    def text(self, name: str, *, required: bool = False) -> str | None:
+        """Text, or None when it is not given."""
+        value = self.value.get(name)
+        if isinstance(value, str):
+            return value
+        if name in self.value:
+            self.mistake(name, "must be a string")
+        elif required:
+            self.mistake(name, "is required")
+        return None
+
+    def boolean(self, name: str) -> bool | None:
+        """True, false, or None when it is not given."""
+        value = self.value.get(name)
+        if isinstance(value, bool):
+            return value
+        if name in self.value:
+            self.mistake(name, "must be true or false")
+        return None
+
+    def choice(self, name: str, among: Collection[str], *, required: bool = False) -> str | None:
+        """One of a few texts, or None when it is not given."""
+        value = self.text(name, required=required)
+        if value is None or value in among:
+            return value
+        self.mistake(name, f"must be one of {', '.join(among)}")
+        return None
+
+    def choices(self, name: str, among: Collection[str]) -> frozenset[str] | None:
+        """Some of a few texts, or None when it is not given."""
+        value = self.value.get(name)
+        if isinstance(value, list) and value and all(isinstance(one, str) and one in among for one in value):
+            return frozenset(str(one) for one in value)
+        if name in self.value:
+            self.mistake(name, f"must be a list of at least one of {', '.join(among)}")
+        return None
+
+    def mistake(self, name: str, sentence: str) -> None:
+        """Note what is wrong with a member."""
+        self.mistakes.append(f"{_at(name)}: {sentence}")
+
+    def check(self) -> None:
+        """Raises `BadRequest` when anything was wrong."""
+        if self.mistakes:
+            raise errors.BadRequest(*self.mistakes)
+
+
+async def read_object(call: Call, *, known: Sequence[str]) -> Members:
+    """The members of a request's body; where none is known, there may be no body.
+
+    Raises `BadRequest` for what is no object, and whatever reading a body raises.
+    """
+    body = await read(call, limit=MAX_BYTES)
+    return object_members(body, known=known) if body or known else Members({}, known=known)
+
+
+def object_members(body: bytes, *, known: Sequence[str]) -> Members:
+    """The members of a body. Raises `BadRequest`."""
+    try:
+        documents = model_documents.read(
+            body, syntax=model_documents.Syntax.JSON, limits=positions.limits_of_body(len(body))
+        )
+    except model_documents.DocumentError as error:
+        raise errors.BadRequest(f"body:{error.line}:{error.column}: {error.message}") from error
+    value = documents[0].value if documents else None
+    if not isinstance(value, dict):
+        raise errors.BadRequest("The body must be an object.")
+    return Members(value, known=known)
+
+
+def _at(name: str) -> str:
+    return pointer_text((name,))
+
+
+def _allowed(known: Sequence[str]) -> str:
+    names = [f"`{name}`" for name in known]
+    if not names:
+        return "there are none"
+    listed = ", ".join(names[:-1])
+    return f"only {listed} and {names[-1]} are allowed" if listed else f"only {names[0]} is allowed"
+
+
+# Query parameters: each known one at most once and with a value of its type. Which ones exist, each handler says.
+#
+# A write refuses parameters that it does not know (`?dryrun=true` must not apply); a read ignores them.
+
+MOST = 100  # parameters in one query
+BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Query:
+    """The parameters of one request. Problems are gathered, so that one answer names all of them: see `check`."""
+
+    def __init__(self, text: bytes, *, known: frozenset[str], strict: bool) -> None:
+        self.problems: list[str] = []
+        self.values: dict[str, str] = {}
+        if text:
+            self._fill(_pairs(text), known=known, strict=strict)
+
+    def _fill(self, pairs: list[tuple[str, str]], *, known: frozenset[str], strict: bool) -> None:
+        unknown: set[str] = set()
+        twice: set[str] = set()
+        for name, value in pairs:
+            if name not in known:
+                unknown.add(name)
+            elif name in self.values:
+                twice.add(name)
+            else:
+                self.values[name] = value
+        self.problems += [f"The query parameter `{name}` is given more than once." for name in sorted(twice)]
+        if strict:
+            self.problems += [_unknown(name, known) for name in sorted(unknown)]
+
+    def boolean(self, name: str) -> bool:
+        """A boolean; false when it is not given."""
+        value = self.values.get(name, "false")
+        if value not in BOOLEANS:
+            self.problems.append(f"The query parameter `{name}` is not one of `true`, `false`, `1` and `0`.")
+        return BOOLEANS.get(value, False)
+
+    def choice(self, name: str, value: str) -> bool:
+        """Whether a parameter that takes one value has it; false when it is not given."""
+        if self.values.get(name, value) != value:
+            self.problems.append(f"The query parameter `{name}` takes `{value}` alone.")
+        return self.values.get(name) == value
+
+    def integer(self, name: str, *, lowest: int, highest: int, default: int) -> int:
+        """An integer in decimal digits."""
+        value = self.values.get(name)
+        if value is None:
+            return default
+        # isdigit alone would let Arabic digits in, and int alone `+1`, ` 1` and `1_0`.
+        if value.isascii() and value.isdigit() and len(value) <= len(str(highest)) and lowest <= int(value) <= highest:
+            return int(value)
+        self.problems.append(f"The query parameter `{name}` is not an integer from {lowest} to {highest}.")
+        return default
+
+    def text(self, name: str) -> str | None:
+        """Text, or None."""
+        return self.values.get(name)
+
+    def check(self) -> None:
+        """Raises `BadRequest` when any parameter had a problem."""
+        if self.problems:
+            raise errors.BadRequest(*self.problems)
+
+
+def none_known(text: bytes) -> None:
+    """A write that takes no parameters. Raises `BadRequest`."""
+    if text:
+        Query(text, known=frozenset(), strict=True).check()
+
+
+def _pairs(text: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(text.decode("ascii"), keep_blank_values=True, max_num_fields=MOST, errors="strict")
+    except ValueError:
+        raise errors.BadRequest(f"The query is not at most {MOST} parameters in percent-encoded UTF-8.") from None
+
+
+def _unknown(name: str, known: frozenset[str]) -> str:
+    if not known:
+        return f"The query parameter `{name}` is not known here: there are none."
+    names = ", ".join(f"`{one}`" for one in sorted(known))
+    return f"The query parameter `{name}` is not known here: there {'is' if len(known) == 1 else 'are'} {names}."
+
+
+# Instants in bodies: when something ends, as a duration from now or as a point in time.
+
+INSTANT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+LONGEST = timedelta(seconds=scalars.LONGEST)  # a year: beyond it an expiry is a mistake
+READ = 1e9  # seconds, some thirty years: a longer duration is read, so that its mistake can be named
+
+
+def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> datetime | None:
+    """The instant that the member `expiry` means; None when it is not given, or noted as a mistake."""
+    try:
+        return _until(body.value["expiry"], now=now, longest=longest) if "expiry" in body.value else None
+    except ValueError as mistake:
+        body.mistake("expiry", str(mistake))
+        return None
+
+
+def instant_text(instant: datetime | None) -> str | None:
+    """As it is kept and shown."""
+    return None if instant is None else rfc3339(instant)
+
+
+def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
+    """The instant that an expiry means; raises ValueError with what it should be."""
+    allowed = "must be a duration such as 30m or 2h, or an instant with a zone such as 2026-11-21T08:00:00Z"
+    if isinstance(value, str) and INSTANT.fullmatch(value):
+        try:
+            until = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(allowed) from None
+    else:
+        try:
+            until = now + timedelta(seconds=scalars.seconds(value, longest=READ))
+        except ValueError:
+            raise ValueError(allowed) from None
+    if not now < until <= now + longest:
+        away = "a year" if longest == LONGEST else f"{longest.days} days"
+        raise ValueError(f"must be in the future, and at most {away} away")
+    return until
+
+
+# Entity tags: what a client shows to learn that nothing changed (RFC 9110, 8.8.3 and 13.1.2).
+
+_TAG = re.compile(r'(?:W/)?"[!#-+\--~]*"')
+
+
+def etag_header(content: bytes) -> Header:
+    """The ETag of an answer that is a function of `content`."""
+    return b"etag", b'"%b"' % hashlib.sha256(content).hexdigest().encode()
+
+
+def of_version(content: bytes, *, version: int) -> Header:
+    """The ETag of a resource: its version, which `If-Match` compares, and a digest of all that is shown of it."""
+    return b"etag", b'"%d-%b"' % (version, hashlib.sha256(content).hexdigest().encode())
+
+
+def matching(call: Call) -> tuple[str, ...] | None:
+    """The versions and hashes that `If-Match` names: of an ETag the part before the dash. None without the header.
+
+    What is weak matches nothing (RFC 9110, 13.1.1). Raises `BadRequest`.
+    """
+    if b"if-match" not in call.headers:
+        return None
+    named = [tag.strip() for value in call.header(b"if-match") for tag in value.decode("latin-1").split(",")]
+    if named == ["*"]:
+        return ("*",)
+    if not all(_TAG.fullmatch(tag) for tag in named):
+        raise errors.BadRequest('`If-Match` takes `*`, or versions, hashes or ETags, each in quotes, such as "3".')
+    return tuple(tag[1:-1].partition("-")[0] for tag in named if tag.startswith('"'))
+
+
+def not_modified(call: Call, etag: Header) -> Response | None:
+    """304 when the client holds this very answer, else None."""
+    if b"if-none-match" not in call.headers:
+        return None
+    held = [tag.strip().removeprefix(b"W/") for value in call.header(b"if-none-match") for tag in value.split(b",")]
+    return Empty(status=304, headers=(etag,)) if etag[1] in held or b"*" in held else None
+
+
+# Work that ends when its client goes away. What the work is belongs to the handlers.
+
+Result = TypeVar("Result")
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `work`, which is cancelled when the client closes the connection first.
+
+    The request's body must have been read, or be of no interest: what arrives of it meanwhile is dropped.
+    Raises `ClientDisconnect` once the work has ended.
+    """
+    working = asyncio.create_task(work, name="api-work")
+    listening = asyncio.create_task(_gone(receive), name="api-disconnect")
+    try:
+        await asyncio.wait({working, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnect
+    finally:
+        working.cancel()
+        listening.cancel()
+        # Waited for, so that nothing of this request outlives its handler.
+        await asyncio.gather(working, listening, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# Answers that are sent while they are read: a page is in memory, never the whole.
+#
+# What is read is the handlers' business, and so is what comes before the first page and behind the last.
+
+# Until its last page is read, an answer holds a read of the store open, and all that is written meanwhile stays in the
+# store's log. So a client loses its answer when it takes nothing of it for a while, or too long for the whole.
+STALL_SECONDS = 30.0
+WHOLE_SECONDS = 120.0
+
+
+class Streamed(Response):
+    """One text that comes in pieces, JSON unless it is said. What fails before the first piece, fails the request."""
+
+    def __init__(
+        self,
+        texts: AsyncGenerator[bytes, None],
+        *,
+        headers: tuple[Header, ...] = (),
+        content_type: Header = CONTENT_TYPE,
+        stall_seconds: float = STALL_SECONDS,
+        whole_seconds: float = WHOLE_SECONDS,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.raw_headers = [content_type, *headers]
+        self.texts = texts
+        self.stall_seconds = stall_seconds
+        self.whole_seconds = whole_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await unless_gone(receive, self._in_time(send, whole=scope["method"] != "HEAD"))
+
+    async def _in_time(self, send: Send, *, whole: bool) -> None:
+        limit = asyncio.timeout(self.whole_seconds)
+        try:
+            # Left to the garbage collector, a generator would keep its read of the store open for a while.
+            async with limit, aclosing(self.texts):
+                await self._stream(send, whole=whole)
+        except TimeoutError:
+            if limit.expired():
+                raise ClientDisconnect from None
+            raise
+
+    async def _stream(self, send: Send, *, whole: bool) -> None:
+        # Read before the status is sent: what fails until here still gets an answer of its own.
+        first = await anext(self.texts)
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if whole:
+            await self._send_text(send, first)
+            async for text in self.texts:
+                await self._send_text(send, text)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_text(self, send: Send, text: bytes) -> None:
+        message: Message = {"type": "http.response.body", "body": text, "more_body": True}
+        limit = asyncio.timeout(self.stall_seconds)
+        try:
+            async with limit:
+                await send(message)
+        except TimeoutError:
+            if limit.expired():
+                raise ClientDisconnect from None
+            raise
+        await asyncio.sleep(0)  # neither the store nor a fast client suspends: without this an answer holds the loop
+
+
+def stream_array(name: bytes, pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[bytes, None]:
+    """A JSON object with one member, an array: as `answers.array` makes it at once."""
+    return join_parts(b'{"%b":[' % name, pages, b"]}")
+
+
+async def join_parts(
+    before: bytes, pages: AsyncGenerator[list[bytes], None], after: bytes
+) -> AsyncGenerator[bytes, None]:
+    """The values of all pages with commas between them; the pages are closed before the last text is sent."""
+    between = before
+    async with aclosing(pages):
+        async for page in pages:
+            if page:
+                yield between + b",".join(page)
+                between = b","
+    yield after if between == b"," else before + after

@@ -1,8 +1,4 @@
-"""Looking after the delivery of one destination: showing it, and replaying, discarding and testing.
-
-Belongs here: what a path and a body say, who sees what an endpoint answered, a line in the log for what people do.
-Does not: queues and requests to endpoints (`reconciler.delivery`).
-"""
+"""Delivery of one destination: shown, replayed, discarded, tested."""
 
 import json
 import logging
@@ -11,9 +7,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api import auditing, errors, objects, queries
-from api.answers import Json
+from api import audit_events, bodies, errors
 from api.calls import Call
+from api.errors import Json
 from reconciler.delivery import reporting, status
 from reconciler.model import components, names, principals, text
 from reconciler.model.components import WEBHOOK
@@ -45,9 +41,9 @@ async def replay(call: Call) -> Response:
 
 async def discard(call: Call) -> Response:
     """POST /v1/destinations/{name}/delivery/discard"""
-    queries.none_known(call.query)
+    bodies.none_known(call.query)
     name = _name(call)
-    body = await objects.read_object(call, known=("what",))
+    body = await bodies.read_object(call, known=("what",))
     what = body.choice("what", WHAT, required=True)
     body.check()
     queued, dead = what in (QUEUE, ALL), what in (DEAD_LETTERS, ALL)
@@ -81,9 +77,9 @@ def _may_see_answers(call: Call) -> bool:
 
 async def _nothing_said(call: Call) -> str:
     """The name in the path of a request that says nothing else. Raises `BadRequest`."""
-    queries.none_known(call.query)
+    bodies.none_known(call.query)
     name = _name(call)
-    (await objects.read_object(call, known=())).check()
+    (await bodies.read_object(call, known=())).check()
     return name
 
 
@@ -108,7 +104,7 @@ async def _counted(
     finally:
         if total["batches"]:
             _log(call, name, done, **total)
-            await auditing.handled_delivery(call, name, done, {**total, **asked})
+            await audit_events.handled_delivery(call, name, done, {**total, **asked})
     return _answer({done: total})
 
 

@@ -1,23 +1,4 @@
-"""What the API refuses and what each exception tells whoever asked, from one table; and the usual form of an answer,
-`{"errors": [sentence, ...]}`.
-
-    errors.Refused
-    └── Problem               a request that cannot be served; the status says why
-        ├── BadRequest        400
-        ├── Unauthenticated   401, with WWW-Authenticate
-        ├── Forbidden         403
-        ├── NotFound          404
-        │   └── Hidden
-        ├── MethodNotAllowed  405, with Allow
-        ├── Conflict          409
-        ├── TooLarge          413
-        ├── UnknownEncoding   415, with Accept-Encoding
-        ├── UnknownType       415
-        ├── TooMany           429, with Retry-After
-        └── Unavailable       503, with Retry-After
-
-Which problem a request has is decided by the modules that read requests, not here.
-"""
+"""Answers as JSON bytes, problems, and the answer to each exception, from one table."""
 
 import json
 import logging
@@ -29,7 +10,6 @@ from typing import ClassVar, NamedTuple, TypeAlias
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from api.answers import Header, Json
 from reconciler.auth import changes
 from reconciler.auth.passwords import Throttled
 from reconciler.delivery import reporting
@@ -38,6 +18,67 @@ from reconciler.model import errors
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Damaged, Moved, StoreFault
 from reconciler.worker import client
+
+# Answers that are JSON bytes already: the store and the applier hand over bytes, and nothing is encoded twice.
+#
+# How an exception becomes an answer is in `errors`; what is sent while it is read is in `streams`.
+
+Header: TypeAlias = tuple[bytes, bytes]
+
+JSON = b"application/json"
+CONTENT_TYPE: Header = (b"content-type", JSON)
+
+
+class Json(Response):
+    """A JSON body that is bytes already."""
+
+    def __init__(self, body: bytes, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+        # Starlette's own constructor encodes names and values of every header; these are bytes from the start.
+        self.status_code = status
+        self.body = body
+        self.background = None
+        self.raw_headers = [CONTENT_TYPE, (b"content-length", b"%d" % len(body)), *headers]
+
+
+class Empty(Response):
+    """An answer without a body: 204, or 304."""
+
+    def __init__(self, *, status: int, headers: tuple[Header, ...] = ()) -> None:
+        self.status_code = status
+        self.body = b""
+        self.background = None
+        self.raw_headers = list(headers)
+
+
+def json_member(name: bytes, value: bytes) -> bytes:
+    """A JSON object with one member."""
+    return b'{"%b":%b}' % (name, value)
+
+
+def json_array(name: bytes, values: Iterable[bytes]) -> bytes:
+    """A JSON object with one member, an array."""
+    return b'{"%b":[%b]}' % (name, b",".join(values))
+
+
+# What the API refuses and what each exception tells whoever asked, from one table; and the usual form of an answer,
+# `{"errors": [sentence, ...]}`.
+#
+#     errors.Refused
+#     └── Problem               a request that cannot be served; the status says why
+#         ├── BadRequest        400
+#         ├── Unauthenticated   401, with WWW-Authenticate
+#         ├── Forbidden         403
+#         ├── NotFound          404
+#         │   └── Hidden
+#         ├── MethodNotAllowed  405, with Allow
+#         ├── Conflict          409
+#         ├── TooLarge          413
+#         ├── UnknownEncoding   415, with Accept-Encoding
+#         ├── UnknownType       415
+#         ├── TooMany           429, with Retry-After
+#         └── Unavailable       503, with Retry-After
+#
+# Which problem a request has is decided by the modules that read requests, not here.
 
 logger = logging.getLogger(__name__)
 

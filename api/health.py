@@ -1,17 +1,26 @@
-"""Whether the process lives, whether it can serve, and which version it is."""
+"""Health, version, metrics and the OpenAPI document."""
 
 import asyncio
 import json
 import logging
+from functools import cache
+from importlib import resources
+from typing import TypeAlias
 
 from starlette.responses import Response
 
-from api import errors
-from api.answers import JSON, Json
-from api.at_once import AtOnce
+import schemas
+from api import bodies, errors
 from api.calls import Call
+from api.edge import AtOnce
+from api.errors import JSON, Json
+from reconciler.model import documents, positions
 from reconciler.model.errors import ReconcilerError
+from reconciler.model.names import KINDS
+from reconciler.model.values import Value
 from reconciler.version import __version__
+
+# Whether the process lives, whether it can serve, and which version it is.
 
 logger = logging.getLogger(__name__)
 
@@ -40,3 +49,81 @@ async def ready(call: Call) -> Response:
 async def version(_call: Call) -> Response:
     """GET /v1/version"""
     return Json(VERSION)
+
+
+# GET /metrics: what the service counts of itself, for Prometheus.
+
+OPENMETRICS = b"application/openmetrics-text"
+
+
+async def scrape_metrics(call: Call) -> Response:
+    """GET /metrics"""
+    from reconciler.ops import metric_families, metrics  # noqa: PLC0415 - a service that nobody scrapes needs none of it
+    from reconciler.ops.metric_families import MetricSources  # noqa: PLC0415 - likewise
+
+    services = call.services
+    format_ = metric_families.TextFormat.OPENMETRICS if _wants_openmetrics(call) else metric_families.TextFormat.TEXT
+    now = int(services.clock().timestamp() * 1000)
+    sources = MetricSources(services.measured, services.store, services.in_flight, services.board.open, now)
+    texts = metric_families.text_slices(await metrics.all_steps(sources), format_=format_)
+    return bodies.Streamed(texts, content_type=(b"content-type", format_.value))
+
+
+def _wants_openmetrics(call: Call) -> bool:
+    """Whether it is among what the client accepts. Prometheus prefers it and takes either; one that says `q=0` of it
+    does not name it at all.
+    """
+    return any(OPENMETRICS in value for value in call.header(b"accept"))
+
+
+# The contract: `openapi.yaml`, written by hand, with the schema of every kind put in from the `schemas` package.
+
+Object: TypeAlias = dict[str, Value]
+
+OPENAPI_COMPONENTS = "#/components/schemas/"
+
+
+async def serve_openapi(_call: Call) -> Response:
+    """GET /openapi.json"""
+    return Json(encoded_document())
+
+
+@cache
+def encoded_document() -> bytes:
+    """The whole document as JSON; the same bytes for the life of the process."""
+    return json.dumps(openapi_document(), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def openapi_document() -> Object:
+    """The whole document. Paths and members keep the order of the file, kinds that of `KINDS`."""
+    text = resources.files("api").joinpath("openapi.yaml").read_bytes()
+    whole = _object(documents.read(text, syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)[0].value)
+    components = _object(_object(whole["components"])["schemas"])
+    _object(components["KnownResource"])["anyOf"] = [{"$ref": f"{OPENAPI_COMPONENTS}{kind.name}"} for kind in KINDS]
+    for kind in KINDS:
+        components[kind.name] = schema_component(kind.name, schemas.load(kind.name))
+    return whole
+
+
+def schema_component(name: str, schema: Object) -> Object:
+    """A schema as a component: without an identity of its own, so that each reference in it starts at the document."""
+    kept = {member: value for member, value in schema.items() if member not in ("$id", "$schema")}
+    return _object(_moved(kept, root=OPENAPI_COMPONENTS + name))
+
+
+def _moved(value: Value, *, root: str) -> Value:
+    if isinstance(value, list):
+        return [_moved(item, root=root) for item in value]
+    if not isinstance(value, dict):
+        return value
+    moved = {member: _moved(item, root=root) for member, item in value.items()}
+    reference = value.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        moved["$ref"] = root + reference[1:]
+    return moved
+
+
+def _object(value: Value) -> Object:
+    if not isinstance(value, dict):
+        raise TypeError("the contract has something else where an object belongs")
+    return value

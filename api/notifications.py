@@ -1,22 +1,25 @@
-"""Notifications: what somebody should know of the service, and what each person did with it.
+"""Notifications and alerts."""
 
-Belongs here: who sees which, and what a path and a body say. Does not: what there is (`reconciler.notifying`).
-
-What concerns a project is seen by whoever may read it, and what names its keys by whoever manages them; what concerns
-the organization, by its admins, whichever project they choose; what concerns one person, by that person. All else does
-not exist for whoever asks.
-"""
+import json
+from typing import Any
 
 from starlette.responses import Response
 
-from api import answers, errors, judging, objects, queries, streams
-from api.answers import Json
+from api import bodies, calls, errors
 from api.calls import Call
+from api.errors import Json
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import LOCAL, Permission
 from reconciler.notifications.board import Sees
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import Cause, NotificationScope, UserStatus
+from reconciler.notifications.outbox import TriedAlert
+
+# Notifications: what somebody should know of the service, and what each person did with it.
+#
+# What concerns a project is seen by whoever may read it, and what names its keys by whoever manages them; what concerns
+# the organization, by its admins, whichever project they choose; what concerns one person, by that person. All else
+# does not exist for whoever asks.
 
 MANAGE_KEYS = Permission.MANAGE_KEYS
 LIST_PARAMETERS = frozenset({"limit", "after"})
@@ -26,11 +29,11 @@ MISSING = "There is no such notification; GET /v1/api/notifications lists those 
 
 async def list_all(call: Call) -> Response:
     """GET /v1/api/notifications"""
-    query = queries.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    query = bodies.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=MOST, default=MOST)
     query.check()
     pages = call.services.board.pages(sees=_sees(call), user=_person(call), after=query.text("after"), limit=limit)
-    return streams.Streamed(streams.stream_array(b"notifications", pages))
+    return bodies.Streamed(bodies.stream_array(b"notifications", pages))
 
 
 async def get(call: Call) -> Response:
@@ -40,11 +43,11 @@ async def get(call: Call) -> Response:
 
 async def set_status(call: Call) -> Response:
     """POST /v1/api/notifications/{id}/status"""
-    queries.none_known(call.query)
+    bodies.none_known(call.query)
     person = _person(call)
     if person is None:
         raise errors.Forbidden("A key reads nothing; the status of a notification is a person's.")
-    body = await objects.read_object(call, known=("userStatus",))
+    body = await bodies.read_object(call, known=("userStatus",))
     status = body.choice("userStatus", list(UserStatus), required=True)
     body.check()
     board, sees = call.services.board, _sees(call)
@@ -55,30 +58,30 @@ async def set_status(call: Call) -> Response:
 def _answer(call: Call, notification: bytes | None) -> Response:
     if notification is None:
         raise _missing(call)
-    return Json(answers.json_member(b"notification", notification))
+    return Json(errors.json_member(b"notification", notification))
 
 
 def _missing(call: Call) -> errors.NotFound:
     cause = call.services.board.cause(call.parameter("id"))
     if cause is not None and cause.scope is NotificationScope.ORGANIZATION:
         return errors.Hidden(MISSING)
-    return judging.missing(call, MISSING, project=None if cause is None else cause.project)
+    return calls.missing(call, MISSING, project=None if cause is None else cause.project)
 
 
 def _sees(call: Call) -> Sees:
     """What whoever asks sees."""
-    principal, reachable = call.principal, judging.reach(call)
+    principal, reachable = call.principal, calls.reach(call)
 
     def sees(cause: Cause) -> bool:
         if cause.scope is NotificationScope.USER:
             return cause.user == principal.user
         if cause.scope is NotificationScope.ORGANIZATION:
             return principal.organization_admin
-        if cause.type is NotificationType.KEYS_TO_REVIEW and not judging.permits(
+        if cause.type is NotificationType.KEYS_TO_REVIEW and not calls.permits(
             call, MANAGE_KEYS, project=cause.project
         ):
             return False
-        return judging.is_within(reachable, cause.project)
+        return calls.is_within(reachable, cause.project)
 
     return sees
 
@@ -86,3 +89,33 @@ def _sees(call: Call) -> Sees:
 def _person(call: Call) -> str | None:
     """By what name a person's statuses are kept; None for a key."""
     return call.principal.name if call.principal == LOCAL else call.principal.user
+
+
+# Alerts: trying whether one arrives.
+
+
+async def send_test_alert(call: Call) -> Response:
+    """POST /v1/alerts/test"""
+    bodies.none_known(call.query)
+    body = await bodies.read_object(call, known=("target",))
+    target = body.text("target")
+    body.check()
+    outbox = call.services.outbox
+    if outbox is None:
+        raise errors.NotFound("The settings name nobody who is alerted; name a target in `alerts`.")
+    tried = await outbox.test(target, request=call.request)
+    if not tried:
+        known = ", ".join(outbox.targets)
+        raise errors.NotFound(f"The settings name no such target of alerts; those of `alerts` are {known}.")
+    answer = {"tests": [_shown(one) for one in tried]}
+    return Json(json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+
+
+def _shown(one: TriedAlert) -> dict[str, Any]:
+    return {
+        "target": one.target,
+        "taken": one.came.is_taken,
+        "status": one.came.status,
+        "seconds": round(one.seconds, 3),
+        "message": one.came.why,
+    }

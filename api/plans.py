@@ -1,16 +1,12 @@
-"""Plans: what merging a proposal would do, asked for and read again.
-
-Belongs here: who may see which plan and what of it, and how a refusal is answered. Does not: making plans
-(`reconciler.reviewing`).
-"""
+"""Plans of proposals."""
 
 from collections.abc import AsyncGenerator, Sequence
 
 from starlette.responses import Response
 
-from api import answers, disconnects, errors, etags, judging, objects, queries, repositories, streams
-from api.answers import Header, Json
+from api import bodies, calls, errors, repositories
 from api.calls import Call
+from api.errors import Header, Json
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import ProposalNotFound
 from reconciler.model.principals import Permission
@@ -37,46 +33,46 @@ OF_COMMITS = frozenset(
 
 async def make(call: Call) -> Response:
     """POST /v1/plan"""
-    queries.none_known(call.query)
-    body = await objects.read_object(call, known=("repository", "head", "base"))
+    bodies.none_known(call.query)
+    body = await bodies.read_object(call, known=("repository", "head", "base"))
     asked = PlanRequest(
         body.text("repository", required=True) or "", body.text("head", required=True) or "", body.text("base")
     )
     body.check()
     # What is wrong with the chosen project comes first: told only of names that exist, it would tell which do.
-    reachable, project = judging.reach(call), call.services.repositories.project_of(asked.repository)
-    if project is None or not judging.is_within(reachable, project):
-        raise judging.missing(call, judging.NO_REPOSITORY, project=project)
-    kept = await disconnects.unless_gone(call.receive, _planned(call, asked))
+    reachable, project = calls.reach(call), call.services.repositories.project_of(asked.repository)
+    if project is None or not calls.is_within(reachable, project):
+        raise calls.missing(call, calls.NO_REPOSITORY, project=project)
+    kept = await bodies.unless_gone(call.receive, _planned(call, asked))
     etag, stale = await _etag(call, kept)
     return _shown(call, kept, stale=stale, etag=etag)
 
 
 async def list_all(call: Call) -> Response:
     """GET /v1/plans"""
-    query = queries.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    query = bodies.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
-    repository, projects = query.text("repository"), judging.reach(call)
+    repository, projects = query.text("repository"), calls.reach(call)
     plans = [
         plan
         for plan in call.services.reviewing.newest()
-        if repository in (None, plan.repository) and judging.is_within(projects, plan.project)
+        if repository in (None, plan.repository) and calls.is_within(projects, plan.project)
     ][:limit]
     stale = await call.services.reviewing.are_stale(plans)
     heads = [kept_plans.plan_head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
-    shown = answers.json_array(b"plans", heads)
-    etag = etags.etag_header(shown)
-    return etags.not_modified(call, etag) or Json(shown, headers=(etag,))
+    shown = errors.json_array(b"plans", heads)
+    etag = bodies.etag_header(shown)
+    return bodies.not_modified(call, etag) or Json(shown, headers=(etag,))
 
 
 async def get(call: Call) -> Response:
     """GET /v1/plans/{id}"""
-    reachable, kept = judging.reach(call), call.services.reviewing.get(call.parameter("id"))
-    if kept is None or not judging.is_within(reachable, kept.project):
+    reachable, kept = calls.reach(call), call.services.reviewing.get(call.parameter("id"))
+    if kept is None or not calls.is_within(reachable, kept.project):
         raise errors.NotFound("There is no such plan; plans are kept for a while, so ask again with POST /v1/plan.")
     etag, stale = await _etag(call, kept)
-    return etags.not_modified(call, etag) or _shown(call, kept, stale=stale, etag=etag)
+    return bodies.not_modified(call, etag) or _shown(call, kept, stale=stale, etag=etag)
 
 
 async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
@@ -106,17 +102,17 @@ def _refusal(fault: GitFault) -> errors.Problem:
 async def _etag(call: Call, kept: KeptPlan) -> tuple[Header, bool]:
     """The tag of what whoever asks gets of a plan, and whether it is stale."""
     [stale] = await call.services.reviewing.are_stale([kept])
-    return etags.etag_header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
+    return bodies.etag_header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
 
 
 def _shown(call: Call, kept: KeptPlan, *, stale: bool, etag: Header) -> Response:
     before = b'{"plan":%b,"statuses":[' % kept_plans.plan_head(kept, stale=stale).removesuffix(b"}")
     pages = _pages(kept_plans.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
-    return streams.Streamed(streams.join_parts(before, pages, b"]}}"), headers=(etag,))
+    return bodies.Streamed(bodies.join_parts(before, pages, b"]}}"), headers=(etag,))
 
 
 def _sees_raw(call: Call, kept: KeptPlan) -> bool:
-    return judging.permits(call, Permission.READ_RAW, project=kept.project)
+    return calls.permits(call, Permission.READ_RAW, project=kept.project)
 
 
 async def _pages(statuses: Sequence[bytes]) -> AsyncGenerator[list[bytes], None]:

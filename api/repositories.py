@@ -1,18 +1,31 @@
-"""Watched repositories: what is known of them, and asking for a run."""
+"""Repositories: runs, approvals, suspensions, and hooks of forges."""
 
+import asyncio
 import json
+import logging
+import re
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from pathlib import Path
 
+import msgspec
 from starlette.responses import Response
 
-from api import answers, errors, judging, queries
-from api.answers import Json
+from api import bodies, calls, errors
+from api.bodies import Members
 from api.calls import Call
-from reconciler.reconcile.interventions import Suspended
+from api.errors import Empty, Json
+from reconciler.git import hooks
+from reconciler.git.hooks import SignatureCheck, SignatureVerdict
+from reconciler.reconcile.interventions import NotHeld, Suspended
+
+# Watched repositories: what is known of them, and asking for a run.
 
 
 async def list_all(call: Call) -> Response:
     """GET /v1/repositories"""
-    return Json(answers.json_array(b"repositories", await call.services.repositories.all(projects=judging.reach(call))))
+    return Json(errors.json_array(b"repositories", await call.services.repositories.all(projects=calls.reach(call))))
 
 
 async def get(call: Call) -> Response:
@@ -20,21 +33,246 @@ async def get(call: Call) -> Response:
     repository = await call.services.repositories.one(call.parameter("name"))
     if repository is None:
         raise missing()
-    return Json(answers.json_member(b"repository", repository))
+    return Json(errors.json_member(b"repository", repository))
 
 
 async def reconcile(call: Call) -> Response:
     """POST /v1/repositories/{name}/reconcile"""
-    queries.none_known(call.query)
+    bodies.none_known(call.query)
     try:
         run = call.services.repositories.reconcile(call.parameter("name"), actor=call.actor)
     except Suspended as problem:
         raise errors.Conflict(problem.message) from problem
     if run is None:
         raise missing()
-    return Json(answers.json_member(b"run", json.dumps(run).encode()), status=202)
+    return Json(errors.json_member(b"run", json.dumps(run).encode()), status=202)
 
 
 def missing() -> errors.NotFound:
     """No repository has this name."""
-    return errors.NotFound(judging.NO_REPOSITORY)
+    return errors.NotFound(calls.NO_REPOSITORY)
+
+
+# Approving what a repository holds: who may, and which commit is meant. What that releases is decided elsewhere.
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+async def approve_repository(call: Call) -> Response:
+    """POST /v1/repositories/{name}/approve"""
+    bodies.none_known(call.query)
+    body = await bodies.read_object(call, known=("commit",))
+    commit = body.text("commit", required=True) or ""
+    if commit and not COMMIT.fullmatch(commit):
+        body.mistake("commit", "must be a commit's full id, 40 hexadecimal digits")
+    body.check()
+    try:
+        run = await call.services.repositories.approve(
+            call.parameter("name"), commit=commit, actor=call.actor, request=call.request
+        )
+    except (NotHeld, Suspended) as refusal:
+        raise errors.Conflict(refusal.message) from refusal
+    if run is None:
+        raise missing()
+    return Json(errors.json_member(b"run", json.dumps(run).encode()), status=202)
+
+
+# Suspending and resuming a repository: who may, and what a body says. What follows is decided behind the services.
+
+LONGEST_REASON = 500  # characters
+# One line that begins with something to see: no control characters, no separators of lines or paragraphs.
+REASON = re.compile(r"[^\x00-\x20\x7f-\xa0\u2028\u2029][^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
+
+
+async def suspend(call: Call) -> Response:
+    """POST /v1/repositories/{name}/suspend"""
+    bodies.none_known(call.query)
+    body = await bodies.read_object(call, known=("reason", "expiry"))
+    reason, until = _reason(body), bodies.expiry(body, now=call.services.clock())
+    body.check()
+    repository = await call.services.repositories.suspend(
+        call.parameter("name"), reason=reason, until=until, actor=call.actor, request=call.request
+    )
+    if repository is None:
+        raise missing()
+    return Json(errors.json_member(b"repository", repository))
+
+
+async def resume(call: Call) -> Response:
+    """POST /v1/repositories/{name}/resume"""
+    bodies.none_known(call.query)
+    (await bodies.read_object(call, known=())).check()
+    try:
+        run = await call.services.repositories.resume(call.parameter("name"), actor=call.actor, request=call.request)
+    except Suspended as problem:
+        raise errors.Conflict(problem.message) from problem
+    if run is None:
+        raise missing()
+    return Json(errors.json_member(b"run", json.dumps(run).encode()), status=202)
+
+
+def _reason(body: Members) -> str:
+    reason = body.text("reason", required=True)
+    if reason is not None and (len(reason) > LONGEST_REASON or not REASON.fullmatch(reason)):
+        body.mistake("reason", f"must be one line of 1 to {LONGEST_REASON} characters that begins with no space")
+    return reason or ""
+
+
+# Runs: what each look at a repository did.
+
+LIST_PARAMETERS = frozenset({"repository", "limit"})
+LARGEST_PAGE = 10_000  # runs
+PAGE = 100  # runs, when no limit is given: runs are kept, so that all of them would only grow
+MISSING = "There is no such run; GET /v1/runs lists those that were recorded."
+
+
+async def list_runs(call: Call) -> Response:
+    """GET /v1/runs"""
+    query = bodies.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
+    query.check()
+    pages = call.services.store.runs_pages(repository=query.text("repository"), projects=calls.reach(call), limit=limit)
+    return bodies.Streamed(bodies.stream_array(b"runs", pages))
+
+
+async def get_run(call: Call) -> Response:
+    """GET /v1/runs/{id}"""
+    return bodies.Streamed(_one(call, call.parameter("id"), projects=calls.reach(call)))
+
+
+async def _one(call: Call, run: str, *, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
+    """The answer. Raises `NotFound` before anything is sent."""
+    # A run leaves memory a moment after it is stored. The store comes first, so that what was finished once stays so,
+    # and last, for a run that ended between the two look-ups.
+    for look in (_finished, _pending, _finished):
+        found = False
+        async with aclosing(look(call, run, projects)) as texts:
+            async for text in texts:
+                found = True
+                yield text
+        if found:
+            return
+    raise errors.NotFound(MISSING)
+
+
+async def _finished(call: Call, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
+    async with aclosing(call.services.store.run_pages(run)) as pages:
+        first = await anext(pages, None)
+        if first is None:
+            return
+        [head] = first
+        _check(call, projects, _project(head))
+        before = b'{"run":%b,"statuses":[' % head.removesuffix(b"}")  # the statuses become its last member
+        async with aclosing(bodies.join_parts(before, pages, b"]}}")) as texts:
+            async for text in texts:
+                yield text
+
+
+async def _pending(call: Call, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
+    """A queued or a running run, from memory: it has no statuses yet."""
+    found = call.services.repositories.run(run)
+    if found is not None:
+        _check(call, projects, _project(found))
+        yield errors.json_member(b"run", found)
+
+
+def _check(call: Call, projects: frozenset[str] | None, project: str) -> None:
+    if not calls.is_within(projects, project):
+        raise calls.missing(call, MISSING, project=project)
+
+
+class _Run(msgspec.Struct, frozen=True):
+    project: str
+
+
+_RUN = msgspec.json.Decoder(_Run)
+
+
+def _project(run: bytes) -> str:
+    return _RUN.decode(run).project
+
+
+# Deliveries of forges: a push was made, so look at the repository now.
+#
+# Nobody shows a credential here; a delivery is signed with the secret of its repository. Whoever is not the forge
+# learns nothing: for a repository that there is not, one without a hook, a wrong signature and none at all, the same
+# work is done and the same answer given. Only the log tells them apart, and writes when the answer is on its way, so
+# that not even the time of an answer shows whether it wrote.
+#
+# Of a delivery counts that it came. Its body is digested and not read: which branch was pushed, git says.
+
+logger = logging.getLogger(__name__)
+
+MAX_BYTES = 1024 * 1024  # of a body
+LONGEST_NAME = 63  # characters of a name that the log repeats; no repository has a longer one
+NO_KEY = bytes(32)  # compared with where there is no secret; what it signs is refused all the same
+READ_SECONDS = 5.0  # for the file of a secret, whose disk may hang
+# Threads of their own: whoever posts, signed or not, could have all of the others wait for a disk that hangs.
+THREADS = ThreadPoolExecutor(4, thread_name_prefix="hook-secret")
+DECOY = Path(hooks.__file__)  # read where there is no file of a secret, so that its reading shows in no time
+
+UNSET = "`hook.secretFile` of this repository is not set"
+WHY = {
+    SignatureVerdict.NONE: "it has no signature; give the webhook the secret in `hook.secretFile`",
+    SignatureVerdict.WRONG: "its signature is not made with the secret in `hook.secretFile`; give both sides the "
+    "same one",
+    SignatureVerdict.RIGHT: "",  # with a key that is none
+    SignatureVerdict.LATE: f"it was signed more than {hooks.SECONDS // 60} minutes from now; set the clocks right",
+}
+
+
+async def deliver_hook(call: Call) -> Response:
+    """POST /hooks/{repository}"""
+    bodies.none_known(call.query)
+    name, headers = call.parameter("repository"), hooks.single_header(call.scope["headers"])
+    file = call.services.repositories.hook_secret_file(name)
+    key, fault = await _key(file)
+    checking = SignatureCheck(headers, secret=key or NO_KEY)
+    await bodies.pass_on(call, checking.update, limit=MAX_BYTES)
+    verdict = checking.verdict(now=call.services.clock().timestamp())
+    if key is None or verdict is not SignatureVerdict.RIGHT:
+        # `call_soon`: after this request's answer is written.
+        asyncio.get_running_loop().call_soon(_tell, call, name, fault or WHY[verdict])
+        raise errors.Hidden(
+            "There is no such hook, or this delivery is not signed with its secret; the service's log says which."
+        )
+    if not hooks.is_ping(headers):
+        _hint(call, name, hooks.delivery_id(headers), checking.mark())
+    return Empty(status=202, headers=((b"content-length", b"0"),))
+
+
+async def _key(file: Path | None) -> tuple[bytes | None, str]:
+    """The secret; None, with what is wrong, when there is none."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            found = await asyncio.get_running_loop().run_in_executor(THREADS, hooks.read_secret, file or DECOY)
+    except hooks.UnusableSecret as unusable:
+        return None, UNSET if file is None else f"{file} {unusable}; write the webhook's secret into it"
+    except TimeoutError:
+        slow = f"{file} was not read within {READ_SECONDS:g} seconds; look whether its disk hangs"
+        return None, UNSET if file is None else slow
+    return (None, UNSET) if file is None else (found, "")
+
+
+def _hint(call: Call, name: str, *marks: bytes) -> None:
+    now = asyncio.get_running_loop().time()
+    if call.services.hooks.deliveries.is_new(name, *marks, now=now):
+        call.services.repositories.hint(name)
+
+
+def _tell(call: Call, name: str, why: str) -> None:
+    """Log a refusal, once a minute of each repository, and of all that are unknown together."""
+    is_known = call.services.repositories.project_of(name) is not None
+    now = asyncio.get_running_loop().time()
+    quiet = call.services.hooks.refusals.due(name if is_known else "", now=now)
+    if quiet is None:
+        return
+    more = f" ({quiet} more were refused since the last line.)" if quiet else ""
+    logger.warning(
+        "A delivery from %s to /hooks/%s was refused: %s.%s",
+        call.address,
+        name[:LONGEST_NAME],
+        why if is_known else "no repository of this name is watched",
+        more,
+        extra={"fields": {"repository": name[:LONGEST_NAME], "request": call.request}},
+    )

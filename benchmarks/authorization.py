@@ -17,10 +17,8 @@ from pathlib import Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import api.app
-from api.calls import Call
+from api.calls import AccessRule, Call, Endpoint
 from api.edge import Edge
-from api.endpoints import Endpoint
-from api.judging import AccessRule
 from benchmarks import corpus
 from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure

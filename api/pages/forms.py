@@ -1,14 +1,25 @@
-"""Forms that a browser sends: proved to come from a page of ours, read with limits, each field text.
-
-Belongs here: shape. Does not: what a field means, which its page says.
-"""
+"""Forms, visitors and templates of pages; the only module that imports Jinja2."""
 
 from collections.abc import Mapping
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
-from api import bodies, errors, judging
-from api.auth import hosts
+from starlette.responses import Response
+
+from api import auth, bodies, calls, errors
+from api.auth import Cookies
 from api.calls import Call
+from api.errors import Header, Told
+from api.pages import paths
+from reconciler.auth.oidc import flows
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+# Forms that a browser sends: proved to come from a page of ours, read with limits, each field text.
 
 MAX_BYTES = 16 << 10  # of a body: the longest field is a password of 1,024 bytes, and each may be written as three
 MOST = 32  # fields
@@ -40,13 +51,13 @@ async def read_form(call: Call) -> Form:
     of ours sent, `UnknownType`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `judging.again` does.
     """
     headers = call.scope["headers"]
-    hosts.check_origin(headers, web_url=call.services.web_url, needs_proof=True)
+    auth.check_origin(headers, web_url=call.services.web_url, needs_proof=True)
     if [value.partition(b";")[0].strip().lower() for value in call.header(b"content-type")] != [TYPE]:
         raise errors.UnknownType(f"A form is sent as `{TYPE.decode()}`.")
     pieces: list[bytes] = []
     await bodies.pass_on(call, pieces.append, limit=MAX_BYTES)
     if "principal" in call.state:
-        judging.again(call)
+        calls.again(call)
     return _form(b"".join(pieces))
 
 
@@ -60,3 +71,142 @@ def _form(body: bytes) -> Form:
     except ValueError:
         raise errors.BadRequest(f"The form is not at most {MOST} fields in percent-encoded UTF-8.") from None
     return Form(fields)
+
+
+# What is wrong with a form, as its page shows it: each sentence beside its field, and all of them on top.
+
+
+class Mistake(NamedTuple):
+    """`field` is the id of an input on the page; empty for the form as a whole."""
+
+    field: str
+    sentence: str
+
+
+# Who looks at a page: somebody signed in, whoever is at this machine where nobody signs in, or a stranger.
+#
+# Pages need no credential, so each asks here. A key means nothing to them. Belongs here: recognising, and our cookies.
+# Does not: signing in (`local`, `provider`).
+
+GONE = "You are not signed in any more, and nothing was changed."
+
+
+def recognise(call: Call) -> bool:
+    """Whether somebody is there; then they are the call's principal."""
+    services = call.services
+    if services.anybody is not None:
+        call.state["principal"], call.state["directory"] = services.anybody, services.accounts.directory
+        return True
+    visitor = auth.visitor(call.scope["headers"], services)
+    if visitor is None:
+        return False
+    call.state["principal"], call.state["directory"] = visitor.principal, visitor.directory
+    call.state["session"] = visitor.session
+    return True
+
+
+def require(call: Call) -> None:
+    """Raise `Unauthenticated` for a form that a stranger sends."""
+    if not recognise(call):
+        raise errors.Unauthenticated(GONE, challenge=auth.OF_KEYS)
+
+
+def asked_back(call: Call) -> str:
+    """The local path that a query names to come back to. Raises `BadRequest`."""
+    query = bodies.Query(call.query, known=frozenset({"back"}), strict=False)
+    query.check()
+    return flows.local_path(query.text("back") or "")
+
+
+def cookie_jar(call: Call) -> Cookies:
+    """Our cookies."""
+    return auth.cookies_of(call.services.web_url, has_tls=call.services.has_tls)
+
+
+def session_token(call: Call) -> str:
+    """What the cookie of a session holds, whatever it is worth; empty for none."""
+    return auth.read_cookie(call.scope["headers"], cookie_jar(call).session)
+
+
+# Templates and the pages that they make: the one door to Jinja2, which is loaded with the first page.
+
+TEMPLATES = Path(__file__).with_name("templates")
+RENDERING_TYPE: Header = (b"content-type", b"text/html; charset=utf-8")
+
+
+class Page(Response):
+    """A page that is bytes already."""
+
+    def __init__(self, body: bytes, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+        self.status_code = status
+        self.body = body
+        self.background = None
+        self.raw_headers = [RENDERING_TYPE, (b"content-length", b"%d" % len(body)), *headers]
+
+
+class Elsewhere(Response):
+    """See there instead (RFC 9110, 15.4.4): a browser asks for it with GET. `place` is ASCII, as URLs are."""
+
+    def __init__(self, place: str, *, headers: tuple[Header, ...] = ()) -> None:
+        self.status_code = 303
+        self.body = b""
+        self.background = None
+        self.raw_headers = [(b"location", place.encode("ascii")), (b"content-length", b"0"), *headers]
+
+
+def page(template: str, *, status: int = 200, headers: tuple[Header, ...] = (), **values: object) -> Page:
+    """The page of a template. What it uses must be given; all of it is text, and none of it HTML."""
+    html = _environment().get_template(f"{template}.html").render(values)
+    # A lone surrogate, which JSON may spell, is no text that can be sent.
+    return Page(html.encode("utf-8", "replace"), status=status, headers=headers)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - most services show few pages
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["paths"] = paths
+    return environment
+
+
+# A failure on the path of a page, as a page.
+
+HEADINGS: Mapping[int, str] = {
+    401: "You are not signed in",
+    403: "This was refused",
+    404: "There is no such page",
+    409: "This does not fit what is there",
+    413: "This is too large",
+    429: "Too many requests",
+    500: "Something went wrong",
+    503: "Not at this moment",
+}
+CHALLENGE = b"www-authenticate"
+
+
+class FailureLink(NamedTuple):
+    """Where somebody may go from a page."""
+
+    place: str
+    words: str
+
+
+ACCOUNT = FailureLink(paths.ACCOUNT, "Go to your account")
+
+
+def failure_page(said: Told) -> Response:
+    """The page of a failure."""
+    heading = HEADINGS.get(said.status) or HTTPStatus(said.status).phrase
+    # With `Basic` among them a browser would ask for a password in a window of its own.
+    headers = tuple((name, auth.OF_KEYS if name == CHALLENGE else value) for name, value in said.headers)
+    return page(
+        "message", status=said.status, headers=headers, heading=heading, sentences=said.sentences, links=(ACCOUNT,)
+    )

@@ -1,4 +1,4 @@
-"""Where the pages are, so that nothing spells a path twice. Which handler answers is in `routes`."""
+"""The paths of pages, each spelled once."""
 
 HOME = "/"
 SIGN_IN = "/sign-in"

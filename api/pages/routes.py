@@ -1,30 +1,93 @@
-"""Every page, with its methods. All are public for the edge: each looks at the cookie itself (`visitors`).
+"""Every page, with its methods, and its static files."""
 
-Belongs here: which path leads to which handler. Does not: the interface's own paths (`api.app`).
-"""
+import re
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
 
-from api.endpoints import Endpoint
-from api.judging import public
-from api.pages import accounts, assets, explained, invitations, leaving, local, paths, provider, reference
+from starlette.responses import Response
+from starlette.types import Scope
+
+from api.calls import Call, Endpoint, public
+from api.edge import AtOnce
+from api.pages import accounts, forms, paths, reference, sign_in
+from reconciler.notifications.texts import EXPLAINED
+
+# The files that pages are shown with. There are two, and both come from here.
+
+ASSETS = Path(__file__).with_name("assets")
+
+
+async def serve_style(_call: Call) -> Response:
+    """GET /assets/style.css"""
+    return _file("style.css", b"text/css; charset=utf-8")
+
+
+async def serve_icon(_call: Call) -> Response:
+    """GET /assets/icon.svg, GET /favicon.ico"""
+    return _file("icon.svg", b"image/svg+xml")
+
+
+@cache
+def _file(name: str, media_type: bytes) -> AtOnce:
+    return AtOnce((ASSETS / name).read_bytes(), media_type=media_type)
+
+
+# The page that notifications lead to: what each type means and what to do.
+#
+# It tells nothing of this installation, so that nobody need sign in for it.
+
+_CODE = re.compile(r"`([^`]*)`")
+
+
+async def show_explained(_call: Call) -> Response:
+    """GET /docs/notifications"""
+    types = [(type_.value, [_pieces(sentence) for sentence in explained]) for type_, explained in EXPLAINED.items()]
+    return forms.page("notifications", types=types)
+
+
+def _pieces(sentence: str) -> list[tuple[bool, str]]:
+    """The sentence cut at its backticks; what stood between two of them is code."""
+    return [(place % 2 == 1, piece) for place, piece in enumerate(_CODE.split(sentence)) if piece]
+
+
+# Every page, with its methods. All are public for the edge: each looks at the cookie itself (`visitors`).
 
 ROUTES = (
     (paths.HOME, Endpoint(GET=public(accounts.home))),
-    (paths.SIGN_IN, Endpoint(GET=public(local.show_sign_in), POST=public(local.sign_in))),
-    (paths.PROVIDER, Endpoint(GET=public(provider.begin_sign_in))),
-    (paths.CALLBACK, Endpoint(GET=public(provider.come_back))),
-    (paths.INVITATION, Endpoint(GET=public(invitations.show_invitation), POST=public(invitations.use_invitation))),
+    (paths.SIGN_IN, Endpoint(GET=public(sign_in.show_sign_in), POST=public(sign_in.sign_in))),
+    (paths.PROVIDER, Endpoint(GET=public(sign_in.begin_sign_in))),
+    (paths.CALLBACK, Endpoint(GET=public(sign_in.come_back))),
+    (paths.INVITATION, Endpoint(GET=public(sign_in.show_invitation), POST=public(sign_in.use_invitation))),
     (paths.ACCOUNT, Endpoint(GET=public(accounts.show))),
     (paths.KEYS, Endpoint(POST=public(accounts.make_key))),
     (paths.REVOKE, Endpoint(POST=public(accounts.revoke_key))),
     (paths.PASSWORD, Endpoint(POST=public(accounts.change_password))),
-    (paths.SIGN_OUT, Endpoint(POST=public(leaving.sign_out))),
-    (paths.SIGNED_OUT, Endpoint(GET=public(leaving.show_signed_out))),
-    (paths.NOTIFICATIONS, Endpoint(GET=public(explained.show_explained))),
+    (paths.SIGN_OUT, Endpoint(POST=public(sign_in.sign_out))),
+    (paths.SIGNED_OUT, Endpoint(GET=public(sign_in.show_signed_out))),
+    (paths.NOTIFICATIONS, Endpoint(GET=public(show_explained))),
     (paths.REFERENCE, Endpoint(GET=public(reference.show))),
     (paths.REFERENCE_FOLDER, Endpoint(GET=public(reference.lead))),
-    (paths.STYLE, Endpoint(GET=public(assets.serve_style))),
-    (paths.ICON, Endpoint(GET=public(assets.serve_icon))),
-    (paths.FAVICON, Endpoint(GET=public(assets.serve_icon))),
+    (paths.STYLE, Endpoint(GET=public(serve_style))),
+    (paths.ICON, Endpoint(GET=public(serve_icon))),
+    (paths.FAVICON, Endpoint(GET=public(serve_icon))),
 )
 
 PAGES = frozenset(path for path, _ in ROUTES)
+
+
+# A browser that asks for a path that there is not, mistyped or from an old link: it gets a page, and no credential is
+# asked for, since nothing is there that one could open.
+
+SENTENCE = "This address leads nowhere here; it may be mistyped, or from an old link."
+_LOOKING = frozenset({"GET", "HEAD"})
+
+
+def is_lost(scope: Scope, *, programs: Collection[str]) -> bool:
+    """Whether it is one. `programs` are the first parts of the paths that are not for browsers: below them there is no
+    page, whether a path is there or not.
+    """
+    path = scope["path"]
+    if path[1:].partition("/")[0] in programs or path in PAGES or scope["method"] not in _LOOKING:
+        return False
+    return any(name == b"accept" and b"text/html" in value.lower() for name, value in scope["headers"])

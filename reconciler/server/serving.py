@@ -201,7 +201,7 @@ def _config(application: Any, *, drain_seconds: float) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # uvicorn would believe whoever connects from this machine; `api.auth.addresses` decides
+        proxy_headers=False,  # uvicorn would believe whoever connects from this machine; `api.auth` decides
         date_header=True,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

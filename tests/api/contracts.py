@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 from jsonschema_rs import Draft202012Validator
 
-from api import openapi
+from api import health
 
-DOCUMENT: dict[str, Any] = json.loads(openapi.encoded_document())
+DOCUMENT: dict[str, Any] = json.loads(health.encoded_document())
 METHODS = ("get", "post", "delete", "put", "patch", "head", "options", "trace")
 ANY_METHOD = {405}  # of a method that a path does not take: not documented, since OpenAPI lists those that it takes
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.auth.addresses import HOPS, UNKNOWN, client_address
+from api.auth import HOPS, UNKNOWN, client_address
 
 PROXY, BEHIND, STRANGER = "10.0.0.1", "10.0.0.2", "192.0.2.7"
 TRUSTED = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from api.auth import authenticating
+from api import auth
 from reconciler.auth import changes, passwords
 from reconciler.model.directory import User
 from reconciler.server.services import Services
@@ -17,7 +17,7 @@ from tests.api.conftest import connect
 
 pytestmark = pytest.mark.anyio
 
-NONE = authenticating.ASK
+NONE = auth.ASK
 WRONG = "The key is not known."
 NOBODY = "The name or the password is wrong."
 KEY = parts.KEY

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import pytest
 
-from api import begun
+from api import logs
 
 pytestmark = pytest.mark.anyio
 SECONDS = 10.0
@@ -15,7 +15,7 @@ async def test_what_does_not_wait_gives_its_result() -> None:
     async def call() -> str:
         return "there"
 
-    assert await begun.within(call, seconds=SECONDS) == "there"
+    assert await logs.within(call, seconds=SECONDS) == "there"
 
 
 async def test_what_waits_again_and_again_gives_its_result() -> None:
@@ -29,7 +29,7 @@ async def test_what_waits_again_and_again_gives_its_result() -> None:
             await asyncio.sleep(0)
         return found
 
-    assert await begun.within(call, seconds=SECONDS) == ["piece 0", "piece 1", "piece 2"]
+    assert await logs.within(call, seconds=SECONDS) == ["piece 0", "piece 1", "piece 2"]
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -40,7 +40,7 @@ async def test_what_it_raises_is_raised(waits: bool) -> None:
         raise LookupError("not there")
 
     with pytest.raises(LookupError, match="not there"):
-        await begun.within(call, seconds=SECONDS)
+        await logs.within(call, seconds=SECONDS)
 
 
 async def test_what_takes_too_long_is_ended() -> None:
@@ -53,7 +53,7 @@ async def test_what_takes_too_long_is_ended() -> None:
             ended.append(True)
 
     with pytest.raises(TimeoutError):
-        await begun.within(call, seconds=0.01)
+        await logs.within(call, seconds=0.01)
     assert ended == [True]
 
 
@@ -67,7 +67,7 @@ async def test_a_cancellation_reaches_it_and_it_may_still_wait() -> None:
             await asyncio.sleep(0)
             ended.append(True)
 
-    task = asyncio.create_task(begun.within(call, seconds=SECONDS))
+    task = asyncio.create_task(logs.within(call, seconds=SECONDS))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -21,10 +21,9 @@ from schemathesis.specs.openapi.checks import ignored_auth, negative_data_reject
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import api.app
-from api import openapi
+from api import auth, health
 from api.app import PUBLIC
-from api.auth import cookies
-from api.endpoints import Endpoint
+from api.calls import Endpoint
 from reconciler.auth.passwords import SigningIn
 from reconciler.model.names import KINDS
 from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
@@ -72,7 +71,7 @@ def test_exactly_the_public_paths_need_no_credential() -> None:
 
 def test_the_cookie_of_a_session_is_a_credential_by_the_name_that_it_has_over_https() -> None:
     scheme = DOCUMENT["components"]["securitySchemes"]["session"]
-    name = cookies.cookies_of("https://service.example", has_tls=False).session
+    name = auth.cookies_of("https://service.example", has_tls=False).session
     assert (scheme["type"], scheme["in"], scheme["name"]) == ("apiKey", "cookie", name)
     assert {"session": []} in DOCUMENT["security"]
 
@@ -85,7 +84,7 @@ def test_every_kind_has_a_component_and_may_be_applied() -> None:
 
 
 def test_every_reference_leads_somewhere_in_the_document() -> None:
-    for reference in set(re.findall(r'"\$ref":"([^"]*)"', openapi.encoded_document().decode())):
+    for reference in set(re.findall(r'"\$ref":"([^"]*)"', health.encoded_document().decode())):
         value: Any = DOCUMENT
         assert reference.startswith("#/")
         for part in reference[2:].split("/"):

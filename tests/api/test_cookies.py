@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.auth import cookies
-from api.auth.cookies import Cookies
+from api import auth
+from api.auth import Cookies
 
 NAME = "reconciler"
 
 
 def read(*values: str, name: str = NAME) -> str:
     """What is read out of these headers."""
-    return cookies.read_cookie([(b"cookie", value.encode("latin-1")) for value in values], name)
+    return auth.read_cookie([(b"cookie", value.encode("latin-1")) for value in values], name)
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,11 @@ def read(*values: str, name: str = NAME) -> str:
         (["reconciler=abc", "reconciler=def"], ""),
         (["reconciler=abc; reconciler="], ""),
         (["reconciler=\xff"], ""),
-        ([f"reconciler={'a' * cookies.LONGEST}"], "a" * cookies.LONGEST),
-        ([f"reconciler={'a' * (cookies.LONGEST + 1)}"], ""),
-        (["; ".join([*["a=b"] * (cookies.MOST - 1), "reconciler=abc"])], "abc"),
-        (["; ".join([*["a=b"] * cookies.MOST, "reconciler=abc"])], ""),
-        (["; ".join(["reconciler=abc", *["a=b"] * cookies.MOST])], ""),
+        ([f"reconciler={'a' * auth.LONGEST}"], "a" * auth.LONGEST),
+        ([f"reconciler={'a' * (auth.LONGEST + 1)}"], ""),
+        (["; ".join([*["a=b"] * (auth.MOST - 1), "reconciler=abc"])], "abc"),
+        (["; ".join([*["a=b"] * auth.MOST, "reconciler=abc"])], ""),
+        (["; ".join(["reconciler=abc", *["a=b"] * auth.MOST])], ""),
     ],
 )
 def test_one_cookie_of_the_name_counts_and_doubt_is_none(headers: list[str], found: str) -> None:
@@ -59,9 +59,9 @@ def test_what_a_browser_keeps_is_read_again(value: str, is_secure: bool) -> None
 
 
 def test_over_https_a_browser_takes_them_from_this_host_alone() -> None:
-    ours = cookies.cookies_of("HTTPS://service.example", has_tls=False)
+    ours = auth.cookies_of("HTTPS://service.example", has_tls=False)
     assert (ours.session, ours.flow) == ("__Host-reconciler", "__Host-reconciler-flow")
     value = b"__Host-reconciler=v; Path=/; Secure; HttpOnly; SameSite=Lax"
     assert ours.given(ours.session, "v") == (b"set-cookie", value)
-    plain = cookies.cookies_of("http://127.0.0.1:3001", has_tls=False)
+    plain = auth.cookies_of("http://127.0.0.1:3001", has_tls=False)
     assert plain.taken(plain.flow) == (b"set-cookie", b"reconciler-flow=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax")

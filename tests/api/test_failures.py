@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from api.edge import MOST as IN_FLIGHT
 from api.edge import Edge
-from api.under_way import MOST as IN_FLIGHT
 from reconciler.model.errors import Refused
 from reconciler.server.services import Services
 from reconciler.settings.bounded_io import DiskHangs

@@ -17,8 +17,8 @@ import httpx2
 import pytest
 
 import api.app
-from api import hooks
-from reconciler.git import hooks as git_hooks
+from api import repositories
+from reconciler.git import hooks
 from reconciler.git.hooks import HookMemory, SignatureCheck
 from reconciler.model.principals import LOCAL
 from reconciler.reconcile.loop import Loop
@@ -99,7 +99,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """What was said of deliveries since the last call."""
 
     def lines() -> list[str]:
-        found = [record.getMessage() for record in caplog.records if record.name == hooks.__name__]
+        found = [record.getMessage() for record in caplog.records if record.name == repositories.__name__]
         caplog.clear()
         return found
 
@@ -178,7 +178,7 @@ def _refused() -> dict[str, Delivery]:
     return {
         "no signature": Delivery(BODY, {}),
         "another secret": forges.github(other),
-        "the key that stands for none": forges.github(hooks.NO_KEY),
+        "the key that stands for none": forges.github(repositories.NO_KEY),
         "no key": forges.github(b""),
         "a body of one more byte": Delivery(BODY + b" ", forges.github().headers),
         "SHA-1 alone": forges.github().but(x_hub_signature_256=None),
@@ -244,21 +244,21 @@ async def test_a_file_that_is_no_secret_refuses_everybody_alike_and_the_log_name
 async def test_a_disk_that_hangs_stops_nobody(
     scene: Scene, logged: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hanging, real = threading.Event(), git_hooks.read_secret
+    hanging, real = threading.Event(), hooks.read_secret
 
     def read(path: Path) -> bytes:
         hanging.wait(10)
         return real(path)
 
-    monkeypatch.setattr(git_hooks, "read_secret", read)
-    monkeypatch.setattr(hooks, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(hooks, "read_secret", read)
+    monkeypatch.setattr(repositories, "READ_SECONDS", 0.05)
     try:
         names = [scene.name, scene.without, "unknown"] * 5
         assert await asyncio.gather(*(scene.post(forges.github(), to=name) for name in names)) == [REFUSED] * 15
         assert f"{scene.secret} was not read within 0.05 seconds; look whether its disk hangs." in logged()[0]
     finally:
         hanging.set()
-    monkeypatch.setattr(hooks, "READ_SECONDS", 5.0)
+    monkeypatch.setattr(repositories, "READ_SECONDS", 5.0)
     assert await scene.post(forges.github()) == ACCEPTED
 
 
@@ -317,7 +317,7 @@ TOO_LARGE = (413, b'{"errors":["The body is over 1048576 bytes."]}')
 
 
 async def test_a_body_may_have_a_mebibyte_and_not_a_byte_more(scene: Scene) -> None:
-    largest = b"x" * hooks.MAX_BYTES
+    largest = b"x" * repositories.MAX_BYTES
     assert await scene.post(forges.github(body=largest)) == ACCEPTED
     for to in (scene.name, scene.without, "unknown"):
         assert await scene.post(forges.github(body=largest + b"x"), to=to) == TOO_LARGE
@@ -390,7 +390,7 @@ async def test_a_query_is_refused_before_anything_else(scene: Scene) -> None:
 
 
 async def test_other_requests_are_answered_during_a_flood(scene: Scene, services: Services) -> None:
-    flood = [asyncio.create_task(scene.post(Delivery(b"x" * hooks.MAX_BYTES, {}))) for _ in range(50)]
+    flood = [asyncio.create_task(scene.post(Delivery(b"x" * repositories.MAX_BYTES, {}))) for _ in range(50)]
     async with connect(services) as client:
         assert (await client.get("/v1/version")).status_code == 200
     assert await asyncio.gather(*flood) == [REFUSED] * 50

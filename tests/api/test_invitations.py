@@ -7,9 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from api import identities, invitations, users
-from api.auth import credentials
-from reconciler.auth import invitations as auth_invitations
+from api import auth, projects, users
+from reconciler.auth import invitations
 from reconciler.model.directory import Amendment, Audited, Member, ProviderIdentity
 from reconciler.model.principals import Role
 from reconciler.server.services import Services
@@ -52,7 +51,7 @@ async def test_a_code_is_shown_once_and_kept_as_a_digest(
 ) -> None:
     shown = await made(client, project)
     code = shown.pop("code")
-    assert auth_invitations.is_code(code)
+    assert invitations.is_code(code)
     assert shown == {
         "id": shown["id"],
         "project": project,
@@ -64,7 +63,7 @@ async def test_a_code_is_shown_once_and_kept_as_a_digest(
     }
     assert await waiting(client, project) == [shown]
     kept = services.accounts.directory.invitations[shown["id"]]
-    assert kept.digest == auth_invitations.code_digest(code)
+    assert kept.digest == invitations.code_digest(code)
     assert isinstance(services.store, SqliteStore)
     assert (await services.store.directory()).invitations[shown["id"]] == kept
     assert code[4:].encode() not in b"".join(looking.files(services.store.path).values())
@@ -89,7 +88,7 @@ async def test_what_is_withdrawn_or_over_waits_no_more(
     assert (await client.delete(f"{place}/{ending['id']}")).status_code == 404
     assert (await client.delete(f"{place}/{lasting['id']}")).status_code == 204
     again = await client.delete(f"{place}/{lasting['id']}")
-    assert (again.status_code, again.json()) == (404, {"errors": [auth_invitations.NO_INVITATION]})
+    assert (again.status_code, again.json()) == (404, {"errors": [invitations.NO_INVITATION]})
     assert await waiting(client, project) == []
     left = everything.services.accounts.directory.invitations
     assert [one for one in left.values() if one.project == project] == []
@@ -127,9 +126,9 @@ async def test_a_key_of_the_project_s_admin_invites_and_its_revocation_ends_that
     [
         ({}, "/role: is required"),
         ({"role": "owner"}, "/role: must be one of admin, user, viewer"),
-        ({"role": "user", "email": ""}, f"/email: {auth_invitations.EMAIL_RULE}"),
-        ({"role": "user", "email": "noa"}, f"/email: {auth_invitations.EMAIL_RULE}"),
-        ({"role": "user", "email": "nöa@example.com"}, f"/email: {auth_invitations.EMAIL_RULE}"),
+        ({"role": "user", "email": ""}, f"/email: {invitations.EMAIL_RULE}"),
+        ({"role": "user", "email": "noa"}, f"/email: {invitations.EMAIL_RULE}"),
+        ({"role": "user", "email": "nöa@example.com"}, f"/email: {invitations.EMAIL_RULE}"),
         ({"role": "user", "email": None}, "/email: must be a string"),
         ({"role": "user", "expiry": "721h"}, "/expiry: must be in the future, and at most 30 days away for a code"),
         ({"role": "user", "expiry": "2026-11-21T06:12:00Z"}, "/expiry: must be in the future, and at most a year away"),
@@ -147,9 +146,9 @@ async def test_what_breaks_a_rule_is_refused(
 @pytest.mark.parametrize(
     ("auth_type", "sentence"),
     [
-        ("oidc", invitations.CLAIMS_DECIDE),
-        ("local", invitations.NO_PROVIDER),
-        ("none", invitations.NO_PROVIDER),
+        ("oidc", projects.CLAIMS_DECIDE),
+        ("local", projects.NO_PROVIDER),
+        ("none", projects.NO_PROVIDER),
     ],
 )
 async def test_where_invitations_admit_nobody_none_is_made(
@@ -165,7 +164,7 @@ async def test_where_invitations_admit_nobody_none_is_made(
 async def test_a_code_in_a_url_is_refused(services: Services, path: str) -> None:
     async with connect(services, key="") as client:
         answer = await client.get(path.format(code=arrivals.code(1)))
-    assert (answer.status_code, answer.json()) == (400, {"errors": [credentials.CODE_IN_A_URL]})
+    assert (answer.status_code, answer.json()) == (400, {"errors": [auth.CODE_IN_A_URL]})
 
 
 async def test_a_person_of_the_provider_is_shown_with_who_they_are_there(
@@ -181,7 +180,7 @@ async def test_a_person_of_the_provider_is_shown_with_who_they_are_there(
     assert (shown["identity"], shown["email"]) == ({"issuer": "https://id.example", "subject": "s-1"}, noa.email)
     assert shown["hasPassword"] is False
     directory = services.accounts.directory
-    told = identities.described_person(directory.principal(noa), directory)
+    told = users.described_person(directory.principal(noa), directory)
     assert told == {
         "name": "user:noa@example.com",
         "organizationAdmin": False,

@@ -12,9 +12,9 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 import api.app
-from api.auth import credentials
+from api import auth
+from api.edge import MOST as IN_FLIGHT
 from api.edge import Edge
-from api.under_way import MOST as IN_FLIGHT
 from reconciler.auth import changes
 from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited, Member
@@ -312,7 +312,7 @@ async def test_a_forged_key_with_a_known_prefix_is_as_unknown_as_any_other(askin
 @pytest.mark.parametrize("caller", ["admin", "nobody"])
 async def test_a_key_in_a_path_is_refused_before_anything_else(asking: Asking, path: str, caller: str) -> None:
     answer = await asking(caller, "DELETE", path.format(key=directories.text(1)))
-    assert (answer.status, json.loads(answer.body)) == (400, {"errors": [credentials.IN_A_URL]})
+    assert (answer.status, json.loads(answer.body)) == (400, {"errors": [auth.IN_A_URL]})
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from starlette.types import Message
 
 import api.app
 from api import errors, logs
-from api.under_way import MOST as IN_FLIGHT
+from api.edge import MOST as IN_FLIGHT
 from reconciler.auth import changes
 from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import MOST_BYTES, MOST_RECORDS, Logs

@@ -12,8 +12,8 @@ import pytest
 from starlette.types import ASGIApp
 
 import api.app
-from api.auth import cookies
-from api.judging import AccessRule, PermissionPlace
+from api import auth
+from api.calls import AccessRule, PermissionPlace
 from api.pages import routes
 from reconciler.model.directory import Amendment, Audited
 from reconciler.model.notification_types import NotificationType
@@ -285,7 +285,7 @@ async def test_a_page_is_for_browsers_and_no_key_opens_it(
     token = await services.sessions.begin(
         services.accounts.directory.users["viewer"], since=services.accounts.directory
     )
-    cookie = ("Cookie", f"{cookies.cookies_of(services.web_url, has_tls=services.has_tls).session}={token}")
+    cookie = ("Cookie", f"{auth.cookies_of(services.web_url, has_tls=services.has_tls).session}={token}")
     for name, caller in world.callers.items():
         # A key beside it makes neither more nor less of it.
         headers = [*caller.headers, same, cookie]

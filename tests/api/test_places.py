@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.places import RequestPlace, RequestPlaces
+from api.edge import RequestPlace, RequestPlaces
 from reconciler.server.services import Services
 from tests.api.conftest import Follow
 from tests.repositories import Repository

@@ -10,8 +10,7 @@ import pytest
 import api.app
 from api.calls import Call
 from api.pages import reference
-from api.reference import shapes
-from api.reference.contents import Operation, reference_contents
+from api.pages.reference import Operation, reference_contents
 from reconciler.server.services import Services
 from tests.api.callers import ask
 from tests.api.contracts import DOCUMENT, operations
@@ -45,7 +44,7 @@ def test_it_is_whole_for_everybody_and_names_no_other_host() -> None:
 def test_every_operation_and_every_schema_is_there_once_with_an_anchor() -> None:
     ids = [element.attributes["id"] for element in Document(HTML).all("article")]
     named = [operation["operationId"] for _, _, operation in operations()]
-    assert sorted(ids) == sorted([*named, *map(shapes.schema_anchor, DOCUMENT["components"]["schemas"])])
+    assert sorted(ids) == sorted([*named, *map(reference.schema_anchor, DOCUMENT["components"]["schemas"])])
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
@@ -77,5 +76,5 @@ def test_a_schema_within_itself_is_written_out_once() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/A/$defs/node"}}}
     schema = {"properties": {"first": {"$ref": "#/components/schemas/A/$defs/node"}}, "$defs": {"node": node}}
     document = {"components": {"schemas": {"A": schema}}}
-    found = [field.name for field in shapes.schema_fields(schema, document)]
+    found = [field.name for field in reference.schema_fields(schema, document)]
     assert found == ["first", "first.next"]

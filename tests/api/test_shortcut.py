@@ -11,10 +11,10 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from starlette.types import Message
 
 import api.app
-from api import senders, under_way
-from api.answers import Header
+from api import edge, logs
 from api.app import LOGS
-from api.shortcut import Shortcut
+from api.errors import Header
+from api.logs import Shortcut
 from reconciler.auth import changes
 from reconciler.delivery.intake import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.wire import SMALL
@@ -287,7 +287,7 @@ async def test_what_is_not_for_queues_with_room_alone_is_not_taken(world: World)
 
 async def test_over_a_limit_nothing_is_taken_or_held(world: World) -> None:
     services = world.services
-    services.in_flight["key:SERVICE_API_KEY"] = under_way.MOST
+    services.in_flight["key:SERVICE_API_KEY"] = edge.MOST
     assert not world.takes(SENT)
     services.in_flight.clear()
     assert services.room.change("key:SERVICE_API_KEY", 0, ROOM)
@@ -361,7 +361,7 @@ async def test_every_use_of_a_key_is_noted(world: World, everything: parts.Parts
 
 
 async def test_no_more_heads_are_remembered_than_may_be(world: World) -> None:
-    for number in range(senders.MOST + 10):
+    for number in range(logs.MOST + 10):
         assert world.shortcut._senders.of([*SENT, (b"traceparent", b"%d" % number)], now=parts.START) is not None
     assert len(world.shortcut._senders._known) == 10
 

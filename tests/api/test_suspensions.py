@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api import suspensions
+from api import repositories
 from reconciler.model.principals import Role
 from reconciler.server.services import Services
 from reconciler.store.contract import StoreFault
@@ -20,7 +20,7 @@ from tests.repositories import Repository
 pytestmark = pytest.mark.anyio
 
 REASON = "the edge drops logs"
-WHY = f"/reason: must be one line of 1 to {suspensions.LONGEST_REASON} characters that begins with no space"
+WHY = f"/reason: must be one line of 1 to {repositories.LONGEST_REASON} characters that begins with no space"
 WHEN = "/expiry: must be a duration such as 30m or 2h, or an instant with a zone such as 2026-11-21T08:00:00Z"
 AHEAD = "/expiry: must be in the future, and at most a year away"
 

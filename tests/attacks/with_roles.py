@@ -1,6 +1,6 @@
 """What somebody tries whose key has a role that does not cover it, or is of another project."""
 
-from api import api_keys
+from api import projects
 from tests.attacks.scene import OTHER_PROJECT, Scene, component, resource
 from tests.attacks.table import Attack, Attempt, Holds
 
@@ -38,7 +38,7 @@ def _row(name: str, attempt: Attempt, answer: str) -> Attack:
     return Attack(name, Holds.KEY, attempt, answer)
 
 
-MAKES_NONE = f"403 {api_keys.NO_KEYS_BY_KEYS}"
+MAKES_NONE = f"403 {projects.NO_KEYS_BY_KEYS}"
 KEY = {"name": "mine", "project": "default", "role": "admin"}
 
 ATTACKS = (

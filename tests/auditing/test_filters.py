@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.auditing import filters
-from reconciler.auditing.filters import NoSuchFilter
+from api import audit_events
+from api.audit_events import NoSuchFilter
 from reconciler.auth import people, rate_limits
 from reconciler.model import names, principals
 from reconciler.reconcile import interventions, repositories
@@ -19,12 +19,12 @@ PAGE = ROOT / "docs" / "audit.md"
 @pytest.mark.parametrize(
     ("meant", "typed", "found"),
     [
-        (filters.kind_filter, "destination-types", "DestinationType"),
-        (filters.kind_filter, "DESTINATION", "Destination"),
-        (filters.kind_filter, "key", "Key"),
-        (filters.action_filter, "Signed-In", "signed-in"),
-        (filters.actor_filter, "user:Ana b", "user:Ana b"),
-        (filters.actor_filter, "git:telemetry", "git:telemetry"),
+        (audit_events.kind_filter, "destination-types", "DestinationType"),
+        (audit_events.kind_filter, "DESTINATION", "Destination"),
+        (audit_events.kind_filter, "key", "Key"),
+        (audit_events.action_filter, "Signed-In", "signed-in"),
+        (audit_events.actor_filter, "user:Ana b", "user:Ana b"),
+        (audit_events.actor_filter, "git:telemetry", "git:telemetry"),
     ],
 )
 def test_what_is_meant_is_found_as_events_have_it(meant: Callable[[str], str], typed: str, found: str) -> None:
@@ -34,14 +34,14 @@ def test_what_is_meant_is_found_as_events_have_it(meant: Callable[[str], str], t
 @pytest.mark.parametrize(
     ("meant", "typed", "told"),
     [
-        (filters.kind_filter, "Nope", "is no kind of what events tell of; there are `AgentVersion`, "),
-        (filters.kind_filter, "", "is no kind"),
-        (filters.action_filter, "create", "is no action; there are `approved`, `configured`, "),
-        (filters.actor_filter, "ana", "is nobody; write `user:` before the name of a person, "),
-        (filters.actor_filter, "user:", "is nobody; "),
-        (filters.actor_filter, "Settings", "is nobody; "),
+        (audit_events.kind_filter, "Nope", "is no kind of what events tell of; there are `AgentVersion`, "),
+        (audit_events.kind_filter, "", "is no kind"),
+        (audit_events.action_filter, "create", "is no action; there are `approved`, `configured`, "),
+        (audit_events.actor_filter, "ana", "is nobody; write `user:` before the name of a person, "),
+        (audit_events.actor_filter, "user:", "is nobody; "),
+        (audit_events.actor_filter, "Settings", "is nobody; "),
         (
-            filters.actor_filter,
+            audit_events.actor_filter,
             "key:collector",
             "is no key: they are named by their ids, as `key:01M7Z5EW4Q8Z2S0T9V1X3Y5A7C`.",
         ),
@@ -56,21 +56,21 @@ def test_what_is_none_is_told_with_those_that_there_are(meant: Callable[[str], s
 def test_whoever_the_service_names_is_somebody() -> None:
     machines = (rate_limits.NOBODY, rate_limits.OTHERS, interventions.SYSTEM, repositories.SETTINGS, people.ACTOR)
     keys = (principals.SERVICE_KEY.name, principals.LOCAL.name)
-    assert [filters.actor_filter(name) for name in (*machines, *keys)] == [*machines, *keys]
+    assert [audit_events.actor_filter(name) for name in (*machines, *keys)] == [*machines, *keys]
 
 
 def test_the_page_lists_every_kind_and_action() -> None:
     section = PAGE.read_text().split("## What is recorded")[1].split("Each event has")[0]
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ") and "`" in line]
     listed = {name for first, _ in rows for name in re.findall(r"`(\w+)`", first)}
-    assert listed | {kind.name for kind in names.KINDS} == set(filters.KINDS) | {"Destination"}
+    assert listed | {kind.name for kind in names.KINDS} == set(audit_events.KINDS) | {"Destination"}
     actions = {name for _, second in rows for name in re.findall(r"`([a-z-]+)`", second)}
-    assert actions - {"password"} == set(filters.ACTIONS)
+    assert actions - {"password"} == set(audit_events.ACTIONS)
 
 
 def test_whatever_the_program_tells_of_can_be_asked_for() -> None:
     text = "\n".join(path.read_text() for room in ("reconciler", "api") for path in sorted((ROOT / room).rglob("*.py")))
     told = re.findall(r'Audited\(\s*"([a-z-]+)", "(\w+)"', text)
     assert len(told) >= 10
-    assert {action for action, _ in told} | set(re.findall(r'\baction="([a-z-]+)"', text)) <= set(filters.ACTIONS)
-    assert {kind for _, kind in told} <= set(filters.KINDS)
+    assert {action for action, _ in told} | set(re.findall(r'\baction="([a-z-]+)"', text)) <= set(audit_events.ACTIONS)
+    assert {kind for _, kind in told} <= set(audit_events.KINDS)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api import judging
-from api.auth import authenticating
+from api import auth, calls
 from reconciler.cli import client, sessions
 from tests.cli import terminals
 from tests.cli.conftest import PROGRAM, TIME_LIMIT, Outcome, Program, Service
@@ -151,7 +150,7 @@ WRONG_PASSWORD = "the service does not accept the name or the password (--user, 
 @pytest.mark.parametrize(
     ("environment", "answer", "said"),
     [
-        ({}, authenticating.ASK, NOBODY),
+        ({}, auth.ASK, NOBODY),
         (WITH_KEY, "The key is not known.", WRONG_KEY),
         (AS_ANA, "The name or the password is wrong.", WRONG_PASSWORD),
         ({}, "", NOBODY),
@@ -159,12 +158,12 @@ WRONG_PASSWORD = "the service does not accept the name or the password (--user, 
         (AS_ANA, "", WRONG_PASSWORD),
         (
             AS_ANA,
-            authenticating.NO_PASSWORDS.format("https://here.example"),
+            auth.NO_PASSWORDS.format("https://here.example"),
             "passwords open nothing here: people sign in with a browser, at https://here.example. Programs send a key",
         ),
         (
             {},
-            authenticating.ASK_FOR_A_KEY.format("https://here.example"),
+            auth.ASK_FOR_A_KEY.format("https://here.example"),
             "say who asks: a key as `Authorization: Bearer <key>` or `X-Service-Api-Key: <key>`. People sign in with a "
             "browser, at https://here.example; set SERVICE_API_KEY to a key of yours",
         ),
@@ -202,7 +201,7 @@ def test_whoever_has_several_projects_chooses_one(program: Program, service: Ser
     told = "error: choose a project with --project or SERVICE_PROJECT; `reconciler project list` shows yours\n"
     assert outcome == (1, "", told)
     assert program("get", "fleet", "x") == (1, "", "error: /v1/resources/Fleet/x is not here\n")
-    assert client.CHOOSE in Path(judging.__file__).read_text()
+    assert client.CHOOSE in Path(calls.__file__).read_text()
 
 
 def test_a_429_says_how_long_to_wait(program: Program, service: Service) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api import hooks
-from reconciler.git import hooks as git_hooks
+from api import repositories
+from reconciler.git import hooks
 from tests import daemons, forges, needs
 from tests.daemons import Daemon
 from tests.frame import pages
@@ -55,21 +55,21 @@ def test_trying_it_by_hand_goes_as_told(daemon: Daemon, secret_file: Path) -> No
     (line,) = pages.blocks(pages.section(PAGE, "Trying it"), "")
     said = [str(one["message"]) for one in daemon.lines() if "delivery" in str(one.get("message"))]
     expected = (
-        f"A delivery from 127.0.0.1 to /hooks/telemetry was refused: {hooks.WHY[git_hooks.SignatureVerdict.NONE]}."
+        f"A delivery from 127.0.0.1 to /hooks/telemetry was refused: {repositories.WHY[hooks.SignatureVerdict.NONE]}."
     )
     assert said == [expected]  # once a minute
     assert line.strip() == expected.replace("127.0.0.1", "192.0.2.7").replace(
-        hooks.WHY[git_hooks.SignatureVerdict.NONE], hooks.WHY[git_hooks.SignatureVerdict.WRONG]
+        repositories.WHY[hooks.SignatureVerdict.NONE], repositories.WHY[hooks.SignatureVerdict.WRONG]
     )
 
 
 def test_the_page_has_every_sentence_of_the_log() -> None:
     shown = [row["the log says"] for row in pages.table(pages.section(PAGE, "Trying it"))]
     assert shown[:4] == [
-        hooks.WHY[git_hooks.SignatureVerdict.NONE],
-        hooks.WHY[git_hooks.SignatureVerdict.WRONG],
-        hooks.WHY[git_hooks.SignatureVerdict.LATE],
-        hooks.UNSET,
+        repositories.WHY[hooks.SignatureVerdict.NONE],
+        repositories.WHY[hooks.SignatureVerdict.WRONG],
+        repositories.WHY[hooks.SignatureVerdict.LATE],
+        repositories.UNSET,
     ]
     assert shown[4].startswith(SECRET_FILE)
     assert shown[4].endswith("; write the webhook's secret into it")
@@ -79,5 +79,5 @@ def test_the_page_has_every_sentence_of_the_log() -> None:
 
 def test_the_page_names_every_header_that_counts() -> None:
     named = {name.lower() for name in re.findall(r"`([\w-]+)`", PAGE)}
-    headers = {name.decode() for name in (*git_hooks.SIGNATURES, *git_hooks.DELIVERIES)}
+    headers = {name.decode() for name in (*hooks.SIGNATURES, *hooks.DELIVERIES)}
     assert headers - named == set()

@@ -4,17 +4,15 @@ import re
 
 import pytest
 
-from api import audit_events, bodies, hooks, objects, queries, senders, under_way
-from api.auth import addresses, cookies
-from api.pages import accounts, forms, paths
-from api.pages import pacing as page_pacing
+from api import audit_events, auth, bodies, edge, logs
+from api import repositories as api_repositories
+from api.pages import accounts, forms, paths, sign_in
 from reconciler.auth import changes, passwords, rate_limits, sessions
 from reconciler.auth.oidc import discovery, flows, provider, tokens
 from reconciler.delivery import intake, lanes, manager
 from reconciler.delivery.otlp import models as otlp
 from reconciler.delivery.queue import contract, memory
-from reconciler.git import file_selection, snapshots, trees
-from reconciler.git import hooks as git_hooks
+from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
 from reconciler.reconcile import watched
@@ -152,27 +150,27 @@ PROVIDER = discovery.LIMITS
             "a request's line and headers",
             f"{connections.HEAD_BYTES // 1024} KiB, within {connections.HEAD_SECONDS:g} s",
         ),
-        ("parameters in a query", f"{queries.MOST}"),
+        ("parameters in a query", f"{bodies.MOST}"),
         ("a request's body on its way", f"{bodies.READ_SECONDS:g} s"),
-        ("the body of a delivery to a hook", f"{hooks.MAX_BYTES // MEBIBYTE} MiB"),
+        ("the body of a delivery to a hook", f"{api_repositories.MAX_BYTES // MEBIBYTE} MiB"),
         (
             "the secret of a hook",
-            f"at least {git_hooks.FEWEST_CHARACTERS} characters, {git_hooks.MOST_BYTES // 1024} KiB",
+            f"at least {hooks.FEWEST_CHARACTERS} characters, {hooks.MOST_BYTES // 1024} KiB",
         ),
-        ("reading the secret of a hook", f"{hooks.READ_SECONDS:g} s"),
-        ("the signed time of a delivery to a hook", f"{git_hooks.SECONDS} s from now"),
+        ("reading the secret of a hook", f"{api_repositories.READ_SECONDS:g} s"),
+        ("the signed time of a delivery to a hook", f"{hooks.SECONDS} s from now"),
         (
             "deliveries to hooks that are remembered",
-            f"{git_hooks.MOST:,} of the last {git_hooks.DELIVERY_SECONDS:,.0f} s",
+            f"{hooks.MOST:,} of the last {hooks.DELIVERY_SECONDS:,.0f} s",
         ),
         (
             "lines in the log about refused deliveries to hooks",
-            f"one each {git_hooks.REFUSAL_SECONDS:g} s for each repository, and for all unknown ones",
+            f"one each {hooks.REFUSAL_SECONDS:g} s for each repository, and for all unknown ones",
         ),
         ("nodes in one resource of a request", f"{FILE.nodes:,}"),
         ("judging a request", f"{requests.REQUEST_SECONDS:g} s of processor time"),
         ("a request in the reader child", f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting"),
-        ("requests under way with one key", f"{under_way.MOST}"),
+        ("requests under way with one key", f"{edge.MOST}"),
         (
             "failures to sign in",
             f"{passwords.PER_PAIR} of one name from one address, {passwords.PER_ADDRESS} from one address, "
@@ -194,26 +192,25 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "heads of requests with log records that are remembered",
-            f"{senders.MOST:,}, until somebody's access changes, or the last use of keys is written",
+            f"{logs.MOST:,}, until somebody's access changes, or the last use of keys is written",
         ),
         ("callers whose log records are counted", f"{intake.MOST:,}, and those that owe"),
-        ("trusted proxies one behind the other", f"{addresses.HOPS}"),
+        ("trusted proxies one behind the other", f"{auth.HOPS}"),
         (
             "sign-ins that are begun, and that come back, from one address",
-            f"{page_pacing.PACES[paths.PROVIDER].burst} each, and one more each second",
+            f"{sign_in.PACES[paths.PROVIDER].burst} each, and one more each second",
         ),
         (
             "forms with a name and a password from one address, right or wrong",
-            f"{page_pacing.PACES[paths.SIGN_IN].burst}, and one more each second",
+            f"{sign_in.PACES[paths.SIGN_IN].burst}, and one more each second",
         ),
         (
             "forms with an invitation's code from one address",
-            f"{page_pacing.PACES[paths.INVITATION].burst}, and one more each "
-            f"{page_pacing.PACES[paths.INVITATION].seconds:g} s",
+            f"{sign_in.PACES[paths.INVITATION].burst}, and one more each {sign_in.PACES[paths.INVITATION].seconds:g} s",
         ),
         ("addresses for which these are counted", f"{rate_limits.MOST:,}, for each apart"),
         ("a form of a page", f"{forms.MAX_BYTES // 1024} KiB, {forms.MOST} fields"),
-        ("cookies in a request; the value of one of ours", f"{cookies.MOST}; {cookies.LONGEST:,} bytes"),
+        ("cookies in a request; the value of one of ours", f"{auth.MOST}; {auth.LONGEST:,} bytes"),
         ("projects and keys on a page", f"{accounts.MOST_SHOWN} of each"),
         ("projects, people, keys and invitations that wait", f"{changes.MOST:,} of each"),
         (
@@ -223,7 +220,7 @@ PROVIDER = discovery.LIMITS
         ("a display name, the name of a key", f"one line of {changes.LONGEST_TEXT} characters"),
         ("the expiry of a key", f"{changes.KEY_LASTS.days} days away"),
         ("keys of a person's own", f"{changes.MOST_PERSONAL} of each"),
-        ("the body of a request about access, a suspension, an approval or a plan", f"{objects.MAX_BYTES // 1024} KiB"),
+        ("the body of a request about access, a suspension, an approval or a plan", f"{bodies.MAX_BYTES // 1024} KiB"),
         (
             "plans that are made at a time; that wait for another one of their repository",
             f"one of each repository; {service.MOST_WAITING} in all",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from api import logs, under_way
+from api import edge, logs
 from reconciler.delivery.otlp import models
 from reconciler.settings.models import Delivery
 from tests import daemons, needs
@@ -90,7 +90,7 @@ def test_the_limits_are_the_program_s() -> None:
     assert [row["limit"] for row in rows] == [
         f"{models.MOST_BYTES // MEBIBYTE} MiB each",
         f"{models.MOST_RECORDS:,}",
-        f"{under_way.MOST}",
+        f"{edge.MOST}",
         f"{delivery.records_per_second:,} a second; more at once are paid for afterwards",
         f"{delivery.max_in_flight_bytes // MEBIBYTE} MiB",
         f"{logs.READ_SECONDS:g} s",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from api.pages import assets, paths
+from api.pages import paths, routes
 from reconciler.server import sign_in
 from tests.daemons import Daemon
 from tests.pages import documents
@@ -17,7 +17,7 @@ from tests.pages.browsers import Browser, Seen
 from tests.pages.test_local import signed_in
 from tests.pages.worlds import World
 
-STYLE = (assets.ASSETS / "style.css").read_text()
+STYLE = (routes.ASSETS / "style.css").read_text()
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )

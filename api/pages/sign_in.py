@@ -1,11 +1,6 @@
-"""`/oidc/sign-in` and `/oidc/redirect`: through the provider and back, where people sign in there (`auth.type: oidc`).
+"""Sign-in and sign-out pages."""
 
-Belongs here: the cookie that carries the way, and a page for each way that it ends. Does not: the protocol
-(`reconciler.oidc`), who is let in (`reconciler.auth.admission`).
-
-What goes wrong is told in one sentence to the person, and to the operator in the log, under the same id.
-"""
-
+import asyncio
 import logging
 import os
 from collections.abc import Mapping
@@ -13,20 +8,82 @@ from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
-from api import auditing, errors, queries
-from api.auth import authenticating, cookies
+from api import audit_events, auth, bodies, errors
 from api.calls import Call
-from api.pages import pacing, paths, visitors
-from api.pages.failures import ACCOUNT, FailureLink
-from api.pages.rendering import Elsewhere, Page, page
-from reconciler.auth import admission
+from api.pages import forms, paths
+from api.pages.forms import ACCOUNT, Elsewhere, FailureLink, Mistake, Page, page
+from reconciler.auth import admission, invitations
 from reconciler.auth.admission import AdmissionReason, NotAdmitted
 from reconciler.auth.oidc import discovery, flows, provider
 from reconciler.auth.oidc.flows import Flow
+from reconciler.auth.rate_limits import RateLimit
+from reconciler.auth.sessions import Session, SessionGone
 from reconciler.model.directory import ProvedIdentity
 from reconciler.model.errors import ReconcilerError
+from reconciler.store.contract import StoreFault
+
+# `/sign-out` and `/signed-out`: here, and at the provider as well.
 
 log = logging.getLogger(__name__)
+
+OUT = "You are signed out"
+
+
+async def sign_out(call: Call) -> Response:
+    """POST /sign-out"""
+    bodies.none_known(call.query)
+    await forms.read_form(call)
+    session, jar = await _end(call), forms.cookie_jar(call)
+    if session is not None:
+        await audit_events.signed_out(call, call.services.accounts.directory.user(session.user))
+    cookie = jar.taken(jar.session)
+    provider = call.services.provider
+    # Without a hint too, which a long ID token is not kept as: then the provider asks whether it shall.
+    if provider is not None and session is not None:
+        elsewhere = await provider.end_session(id_token=session.id_token)
+        if elsewhere is not None:
+            # Not a redirect, for the reason that stands in `invitations`.
+            sentence = "Here you are signed out; the provider signs you out next."
+            return page("onwards", headers=(cookie,), place=elsewhere, heading=OUT, sentence=sentence)
+    return Elsewhere(paths.SIGNED_OUT, headers=(cookie,))
+
+
+async def show_signed_out(_call: Call) -> Response:
+    """GET /signed-out"""
+    sentences = ("This browser is not signed in here any more.",)
+    return page("message", heading=OUT, sentences=sentences, links=(FailureLink(paths.ACCOUNT, "Sign in again"),))
+
+
+async def _end(call: Call) -> Session | None:
+    """What ended. It counts no more, even where the disk fails; the browser is told so in any case."""
+    try:
+        return await call.services.sessions.end(forms.session_token(call))
+    except StoreFault as fault:
+        log.error("That somebody signed out could not be written, and is tried again: %s", fault.message)
+        return None
+
+
+# How often pages that cost something may be asked for from one address, by whoever is unknown.
+
+PACES: Mapping[str, RateLimit] = {
+    paths.PROVIDER: RateLimit(burst=60, seconds=1.0),  # an office that comes to work behind one address
+    paths.CALLBACK: RateLimit(burst=60, seconds=1.0),  # each asks the provider for a token
+    paths.INVITATION: RateLimit(burst=20, seconds=10.0),
+    paths.SIGN_IN: RateLimit(burst=60, seconds=1.0),  # of passwords that are wrong, far fewer
+}
+
+
+def check_pace(call: Call, what: str) -> None:
+    """Count a request of this page. Raises `TooMany`."""
+    now = asyncio.get_running_loop().time()
+    seconds = call.services.paces.take(what, call.address, pace=PACES[what], now=now)
+    if seconds > 0:
+        raise errors.TooMany("Too many people sign in from this address at once; wait a little.", after=seconds)
+
+
+# `/oidc/sign-in` and `/oidc/redirect`: through the provider and back, where people sign in there (`auth.type: oidc`).
+#
+# What goes wrong is told in one sentence to the person, and to the operator in the log, under the same id.
 
 AGAIN = FailureLink(paths.ACCOUNT, "Sign in again")
 ANOTHER = "Sign out at the provider, to come as somebody else"
@@ -48,12 +105,12 @@ ELSEWHERE = (  # for the log
 async def begin_sign_in(call: Call) -> Response:
     """GET /oidc/sign-in"""
     _has_provider(call)
-    return await lead_to_provider(call, back=visitors.asked_back(call))
+    return await lead_to_provider(call, back=forms.asked_back(call))
 
 
 async def lead_to_provider(call: Call, *, back: str) -> Response:
     """Straight to the provider, and to `back`, a path of ours, from there."""
-    pacing.check_pace(call, paths.PROVIDER)
+    check_pace(call, paths.PROVIDER)
     try:
         place, cookie = await leave_for_provider(call, back=back)
     except (discovery.ProviderUnreachable, discovery.ProviderUnfit) as problem:
@@ -63,7 +120,7 @@ async def lead_to_provider(call: Call, *, back: str) -> Response:
 
 async def leave_for_provider(call: Call, *, back: str, invitation: str = "") -> tuple[str, tuple[bytes, bytes]]:
     """Where the browser goes to sign in, and the cookie that it takes along. Raises Unreachable, Unfit."""
-    services, jar = call.services, visitors.cookie_jar(call)
+    services, jar = call.services, forms.cookie_jar(call)
     assert services.provider is not None
     flow = flows.begin_flow(
         back=back,
@@ -81,9 +138,9 @@ async def come_back(call: Call) -> Response:
     _has_provider(call)
     if call.scope["method"] != "GET":
         raise errors.MethodNotAllowed("GET")  # a look without an answer would use up the code
-    pacing.check_pace(call, paths.CALLBACK)
-    jar, services = visitors.cookie_jar(call), call.services
-    sealed = cookies.read_cookie(call.scope["headers"], jar.flow)
+    check_pace(call, paths.CALLBACK)
+    jar, services = forms.cookie_jar(call), call.services
+    sealed = auth.read_cookie(call.scope["headers"], jar.flow)
     flow = flows.open_flow(sealed, key=services.flow_key, now=services.clock().timestamp()) if sealed else None
     callback = _parameters(call.query)
     if flow is None or not provider.is_callback_of(callback, flow):
@@ -104,28 +161,28 @@ def _of_another_way(call: Call) -> Response:
     """The end of a way that this browser did not begin, or of which it keeps nothing: of two windows that begin, the
     later one's cookie stays, and is left for it. Who is signed in by now needs neither.
     """
-    if visitors.recognise(call):
+    if forms.recognise(call):
         return Elsewhere(paths.ACCOUNT)
     log.info(ELSEWHERE, call.services.web_url, extra={"fields": {"request": call.request}})
     sentences = (LOST, ADDRESS.format(call.services.web_url))
-    challenge = (b"www-authenticate", authenticating.OF_KEYS)
+    challenge = (b"www-authenticate", auth.OF_KEYS)
     heading = "You are not signed in"
     return page("message", status=401, headers=(challenge,), heading=heading, sentences=sentences, links=(AGAIN,))
 
 
 async def _enter(call: Call, flow: Flow, callback: Mapping[str, list[str]]) -> Response:
     """Let somebody in who came back. Raises what `Provider.proved` does."""
-    services, jar = call.services, visitors.cookie_jar(call)
+    services, jar = call.services, forms.cookie_jar(call)
     assert services.provider is not None
     assert services.people is not None
     proved = await services.provider.proved(callback, flow)
     try:
         entered = await services.people.enter(
-            proved, code=flow.invitation, instead_of=visitors.session_token(call), request=call.request
+            proved, code=flow.invitation, instead_of=forms.session_token(call), request=call.request
         )
     except NotAdmitted as refusal:
         return await _not_admitted(call, proved, refusal)
-    await auditing.signed_in(call, entered.user)
+    await audit_events.signed_in(call, entered.user)
     return Elsewhere(flow.back, headers=(jar.given(jar.session, entered.token), jar.taken(jar.flow)))
 
 
@@ -156,7 +213,7 @@ def _has_provider(call: Call) -> None:
 
 
 def _not_proved(call: Call, sentences: tuple[str, ...]) -> Page:
-    challenge = (b"www-authenticate", authenticating.OF_KEYS)
+    challenge = (b"www-authenticate", auth.OF_KEYS)
     return _message(call, 401, "You are not signed in", sentences, links=(AGAIN,), headers=(challenge,))
 
 
@@ -184,7 +241,7 @@ def _message(
     headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> Page:
     """A page at the end of a way; its cookie is not needed any more."""
-    jar = visitors.cookie_jar(call)
+    jar = forms.cookie_jar(call)
     return page(
         "message",
         status=status,
@@ -198,6 +255,87 @@ def _message(
 def _parameters(query: bytes) -> dict[str, list[str]]:
     """Every parameter that the provider sent along. Raises `BadRequest`."""
     try:
-        return parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=queries.MOST, errors="strict")
+        return parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=bodies.MOST, errors="strict")
     except ValueError:
         raise errors.BadRequest("What the provider sent along cannot be read.") from None
+
+
+# `/sign-in`: a name and a password, where people have one (`auth.type: local`).
+
+WRONG = "The name or the password is wrong."
+CHANGED = "Your access was changed while you signed in; sign in once more."
+
+
+async def show_sign_in(call: Call) -> Response:
+    """GET /sign-in"""
+    back = forms.asked_back(call)
+    if call.services.auth_type == "oidc":
+        return await lead_to_provider(call, back=back)
+    if call.services.auth_type == "none":
+        return Elsewhere(paths.ACCOUNT)
+    return _form(back=back)
+
+
+async def sign_in(call: Call) -> Response:
+    """POST /sign-in"""
+    if call.services.auth_type != "local":
+        raise errors.NotFound("People do not sign in with a password here.")
+    form = await forms.read_form(call)
+    check_pace(call, paths.SIGN_IN)
+    name, password, back = form.text("name"), form.text("password"), flows.local_path(form.text("back"))
+    directory = call.services.accounts.directory
+    principal = await call.services.signing_in.principal(name, password, address=call.address)
+    user = None if principal is None or principal.user is None else directory.user(principal.user)
+    if user is None:
+        return _form(back=back, name=name, mistakes=(Mistake("name", WRONG),))
+    try:
+        token = await call.services.sessions.begin(user, since=directory, instead_of=forms.session_token(call))
+    except SessionGone:
+        return _form(back=back, name=name, mistakes=(Mistake("", CHANGED),))
+    await audit_events.signed_in(call, user)
+    jar = forms.cookie_jar(call)
+    return Elsewhere(back, headers=(jar.given(jar.session, token),))
+
+
+def _form(*, back: str, name: str = "", mistakes: tuple[Mistake, ...] = ()) -> Page:
+    headers = ((b"www-authenticate", auth.OF_KEYS),) if mistakes else ()
+    status = 401 if mistakes else 200
+    return page("sign-in", status=status, headers=headers, back=back, name=name, mistakes=mistakes)
+
+
+# `/invitation`: a code that somebody was given, taken along through the provider.
+
+NO_CODE = "This is no invitation code: it begins with rci_ and has 47 characters."
+
+
+async def show_invitation(call: Call) -> Response:
+    """GET /invitation"""
+    _has_invitations(call)
+    return _invitation_form()
+
+
+async def use_invitation(call: Call) -> Response:
+    """POST /invitation"""
+    _has_invitations(call)
+    bodies.none_known(call.query)
+    form = await forms.read_form(call)
+    check_pace(call, paths.INVITATION)
+    code = form.text("code").strip()
+    if invitations.code_digest(code) is None:
+        return _invitation_form(Mistake("code", NO_CODE))
+    try:
+        place, cookie = await leave_for_provider(call, back=paths.ACCOUNT, invitation=code)
+    except (discovery.ProviderUnreachable, discovery.ProviderUnfit) as problem:
+        return unusable(call, problem)
+    # A redirect of a form would count as one to the provider, which `form-action` of these pages forbids.
+    sentence = "Your invitation counts when the provider has signed you in."
+    return page("onwards", headers=(cookie,), place=place, heading="Sign in", sentence=sentence)
+
+
+def _has_invitations(call: Call) -> None:
+    if not call.services.takes_invitations:
+        raise errors.NotFound("Invitations admit nobody here.")
+
+
+def _invitation_form(*mistakes: Mistake) -> Page:
+    return page("invitation", status=400 if mistakes else 200, mistakes=mistakes)

@@ -1,0 +1,454 @@
+"""Authentication of requests: addresses, cookies, credentials, origins."""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from starlette.types import Scope
+
+from api import errors
+from api.errors import Header
+from reconciler.auth import invitations
+from reconciler.auth.sessions import Session
+from reconciler.model import directory
+from reconciler.model.directory import Directory
+from reconciler.model.principals import SERVICE_KEY, Principal
+from reconciler.model.principals import Scope as PrincipalScope
+from reconciler.server.services import Services
+
+# Where a request comes from: the client's own address, also behind proxies that are trusted to say it.
+
+Network: TypeAlias = IPv4Network | IPv6Network
+Address: TypeAlias = IPv4Address | IPv6Address
+
+UNKNOWN = "unknown"
+HOPS = 32  # proxies one behind the other that are followed
+CLIENTS_BITS = 64  # of an IPv6 address; the rest is the client's own to choose
+
+
+def address_of(scope: Scope, *, trusted: Sequence[Network]) -> str:
+    """Where a request comes from, see `client`."""
+    peer = scope["client"][0] if scope.get("client") else None
+    return client_address(peer, scope["headers"], trusted=trusted)
+
+
+def client_address(peer: str | None, headers: Iterable[Header], *, trusted: Sequence[Network]) -> str:
+    """Whom attempts are counted for: an IPv4 address, or the network of 64 bits around an IPv6 one, as text.
+
+    `peer` is the other end of the connection. A proxy appends whom it got the request from; whatever stands before the
+    last address that no trusted proxy has was written by who asks, and may be anything.
+    """
+    reached = None if peer is None else _address(peer.partition("%")[0])
+    if reached is None:
+        return UNKNOWN
+    if trusted and _is_trusted(reached, trusted):
+        reached = _before(reached, headers, trusted=trusted)
+    return _counted(reached)
+
+
+def _before(reached: Address, headers: Iterable[Header], *, trusted: Sequence[Network]) -> Address:
+    """The nearest hop that is no trusted proxy; where the chain ends or says no address, the last proxy itself."""
+    for hop in _hops(headers):
+        address = _address(_without_port(hop))
+        if address is None:
+            break
+        reached = address
+        if not _is_trusted(address, trusted):
+            break
+    return reached
+
+
+def _hops(headers: Iterable[Header]) -> Iterator[str]:
+    """The nearest first, of all headers of the name, as if they were one (RFC 9110, 5.3)."""
+    said = b",".join(value for name, value in headers if name == b"x-forwarded-for")
+    if said:
+        nearest = said.rsplit(b",", HOPS)[-HOPS:]
+        yield from (hop.strip(b" \t").decode("latin-1") for hop in reversed(nearest))
+
+
+def _without_port(hop: str) -> str:
+    """The address of `192.0.2.1:80`, `[2001:db8::1]:80` and `[2001:db8::1]`, as some proxies write it."""
+    if hop.startswith("["):
+        return hop[1:].partition("]")[0]
+    return hop.partition(":")[0] if hop.count(":") == 1 else hop
+
+
+def _address(text: str) -> Address | None:
+    """An address; None for what is none. One of IPv4 in IPv6 is that of IPv4; one with a zone could be any number."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(found, IPv4Address):
+        return found
+    return None if found.scope_id is not None else found.ipv4_mapped or found
+
+
+def _is_trusted(address: Address, trusted: Sequence[Network]) -> bool:
+    return any(address in network for network in trusted)
+
+
+def _counted(address: Address) -> str:
+    if isinstance(address, IPv4Address):
+        return str(address)
+    return str(IPv6Network((address, CLIENTS_BITS), strict=False))
+
+
+# Cookies: reading ours out of a request, and the header that gives one to a browser or takes it back.
+#
+# Over https a name begins with `__Host-`: a browser takes such a cookie from this very host alone, over https and for
+# every path (RFC 6265bis, 4.1.3.2), so that neither a neighbouring host nor a page over http can put one of its own in.
+# Belongs here: the form. Does not: what the values mean (`browsers`, `api.pages`).
+
+PREFIX = "__Host-"
+MOST = 100  # cookies in a request: other services of the same host name may have theirs, ports are not told apart
+LONGEST = 4_096  # bytes of a value of ours, as browsers keep it
+
+
+@dataclass(frozen=True, slots=True)
+class Cookies:
+    """Our cookies, as people reach the service: `is_secure` when that is by https."""
+
+    is_secure: bool
+
+    @property
+    def session(self) -> str:
+        """The name of the one that says who is signed in."""
+        return self._named("reconciler")
+
+    @property
+    def flow(self) -> str:
+        """The name of the one that carries a sign-in through the provider."""
+        return self._named("reconciler-flow")
+
+    def given(self, name: str, value: str, *, seconds: int | None = None) -> Header:
+        """Have the browser keep one, for so long, or until it is closed."""
+        lasting = "" if seconds is None else f"; Max-Age={seconds}"
+        # Lax: a page elsewhere may lead here, as a provider does, and its forms and scripts come without the cookie.
+        secure = "; Secure" if self.is_secure else ""
+        return b"set-cookie", f"{name}={value}; Path=/{lasting}{secure}; HttpOnly; SameSite=Lax".encode("ascii")
+
+    def taken(self, name: str) -> Header:
+        """Have the browser forget one."""
+        return self.given(name, "", seconds=0)
+
+    def _named(self, name: str) -> str:
+        return f"{PREFIX}{name}" if self.is_secure else name
+
+
+def cookies_of(web_url: str, *, has_tls: bool) -> Cookies:
+    """Ours, where people reach the service at this URL, and its listener has TLS or not."""
+    return Cookies(is_secure=has_tls or web_url.lower().startswith("https:"))
+
+
+def read_cookie(headers: Iterable[Header], name: str) -> str:
+    """The value of one of our cookies; empty when it is not there, or there is doubt which one it is.
+
+    Two of a name are doubt: a browser sends those of a neighbouring host or another path as well, in an order that
+    whoever set them chooses (RFC 6265, 4.2.2).
+    """
+    wanted = name.encode("ascii")
+    found = [value for each, value in _pairs(headers) if each == wanted]
+    if len(found) != 1 or len(found[0]) > LONGEST or not found[0].isascii():
+        return ""
+    return found[0].decode("ascii")
+
+
+def _pairs(headers: Iterable[Header]) -> Iterator[tuple[bytes, bytes]]:
+    """Every cookie, of all headers together (RFC 6265, 4.2.1); none where there are too many."""
+    pieces = b";".join(value for name, value in headers if name == b"cookie").split(b";", MOST)
+    if len(pieces) <= MOST:
+        for piece in pieces:
+            name, _, value = piece.partition(b"=")
+            yield name.strip(b" \t"), value.strip(b" \t")
+
+
+# Who asks with a browser: the session that its cookie means, and the person whose it is.
+
+
+class Visitor(NamedTuple):
+    """Somebody signed in; `directory` is the one by which they were recognised."""
+
+    session: Session
+    principal: Principal
+    directory: Directory
+
+
+def visitor(headers: Iterable[Header], services: Services) -> Visitor | None:
+    """Whose browser this is; None without a session, and for one that is over."""
+    token = read_cookie(headers, cookies_of(services.web_url, has_tls=services.has_tls).session)
+    session = services.sessions.find(token) if token else None
+    if session is None:
+        return None
+    directory = services.accounts.directory
+    user = directory.user(session.user)
+    return None if user is None else Visitor(session, directory.principal(user), directory)
+
+
+# What a request shows to say who asks: keys and passwords, taken out of its headers.
+#
+# `Authorization: Bearer <key>`, `X-Service-Api-Key: <key>`, `Authorization: Basic` (RFC 7617) with a name and a
+# password. Other schemes of `Authorization` are somebody else's, a proxy's perhaps. Belongs here: reading. Does not:
+# whether any of it is right (`authenticating`).
+
+IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
+"""What the name of a parameter holds that carries a key, in lower case. Values may be anybody's names of things."""
+
+
+IN_A_URL = "A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
+CODE_IN_A_URL = "An invitation code does not belong in a URL, where logs keep it: withdraw this one, and make another."
+
+
+class Password(NamedTuple):
+    """A person's name and password."""
+
+    name: str
+    password: str
+
+
+class ShownCredentials(NamedTuple):
+    """Everything that a request shows, in the order of its headers."""
+
+    keys: list[str]
+    passwords: list[Password]
+
+
+def shown_credentials(headers: Iterable[Header]) -> ShownCredentials:
+    """The credentials in the headers. Raises `BadRequest` for what is meant as one and cannot be read.
+
+    With `X-Service-Api-Key`, a password in `Authorization` is the proxy's for which that header is there.
+    """
+    found = ShownCredentials([], [])
+    basic: list[bytes] = []
+    has_own = False
+    for name, value in headers:
+        if name == b"x-service-api-key":
+            has_own = True
+            found.keys.append(value.strip().decode("latin-1"))
+        elif name == b"authorization":
+            scheme, _, credential = value.partition(b" ")
+            kind = scheme.lower()
+            if kind == b"bearer":
+                found.keys.append(credential.strip().decode("latin-1"))
+            elif kind == b"basic":
+                basic.append(credential.strip())
+    if basic and not has_own:
+        found.passwords.extend(map(_basic, basic))
+    return found
+
+
+def refuse_in_path(path: str) -> None:
+    """Raise `BadRequest` for a key or an invitation code of ours in the path of a URL."""
+    if directory.KEY_MARK in path and directory.holds_key(path):
+        raise errors.BadRequest(IN_A_URL)
+    if invitations.MARK in path and invitations.holds_code(path):
+        raise errors.BadRequest(CODE_IN_A_URL)
+
+
+def refuse_in_query(query: bytes, *, service_key: bytes) -> None:
+    """Raise `BadRequest` for a key or a code in the query of a URL, where logs, histories and proxies keep it.
+
+    What is ours is known by its beginning, wherever it stands; that of the environment, which may be any text, as the
+    whole value of a parameter. An empty `service_key` is none.
+    """
+    parameters = [tuple(map(unquote_to_bytes, each.partition(b"=")[::2])) for each in query.split(b"&")]
+    is_named = any(sign in name.lower() for name, _ in parameters for sign in IN_URL)
+    is_service_key = any(hmac.compare_digest(value, service_key) for _, value in parameters)
+    text = unquote_to_bytes(query).decode("latin-1")
+    if is_named or (is_service_key and service_key) or directory.holds_key(text):
+        raise errors.BadRequest(IN_A_URL)
+    if invitations.holds_code(text):
+        raise errors.BadRequest(CODE_IN_A_URL)
+
+
+def _basic(encoded: bytes) -> Password:
+    try:
+        name, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise _unreadable() from None
+    if not colon:
+        raise _unreadable()
+    return Password(name, password)
+
+
+def _unreadable() -> errors.BadRequest:
+    return errors.BadRequest("The header Authorization is not `Basic` with a name, a colon and a password in base64.")
+
+
+# Who asks: the principal behind the credentials of a request.
+
+CHALLENGE = b'Bearer realm="service", Basic realm="service", charset="UTF-8"'
+OF_KEYS = b'Bearer realm="service"'  # where passwords open nothing, a browser must not ask for one
+WRONG_KEY = b'Bearer realm="service", error="invalid_token"'
+
+ASK = (
+    "Say who asks: a key as `Authorization: Bearer <key>` or `X-Service-Api-Key: <key>`, or a name and a password as "
+    "`Authorization: Basic`."
+)
+ASK_FOR_A_KEY = (
+    "Say who asks: a key as `Authorization: Bearer <key>` or `X-Service-Api-Key: <key>`. People sign in with a "
+    "browser, at {}."
+)
+NO_PASSWORDS = "Passwords open nothing here: people sign in with a browser, at {}. Programs send a key."
+
+
+def challenge(auth_type: str) -> bytes:
+    """What a 401 asks for (RFC 9110, 11.6.1)."""
+    return OF_KEYS if auth_type == "oidc" else CHALLENGE
+
+
+class Authenticator:
+    """Recognises keys at once, and passwords off the loop."""
+
+    def __init__(self, services: Services) -> None:
+        """Of a service. Its key that is empty is one that nobody holds."""
+        self._accounts = services.accounts
+        self._signing_in = services.signing_in
+        self._service_key = services.api_key.encode()
+        self._anybody = services.anybody
+        self._has_passwords = services.auth_type != "oidc"
+        self._challenge = challenge(services.auth_type)
+        self._web_url = services.web_url
+
+    async def principal(self, shown: ShownCredentials, *, address: Callable[[], str]) -> Principal:
+        """Who this is. Raises `Unauthenticated`, `Throttled`.
+
+        `address` says where the request comes from; it is asked for passwords alone, since keys need no such counting.
+        A request may show several credentials; each must be right and mean the same, so that no proxy and no client in
+        the chain believes in another one than we do.
+        """
+        if len(shown.keys) == 1 and not shown.passwords:
+            return self.holder(shown.keys[0])
+        # Keys come first: a wrong one ends it before a password is compared.
+        found = [self.holder(key) for key in shown.keys]
+        found += [self._loader(one) or await self._person(one, address=address()) for one in shown.passwords]
+        if found:
+            if any(one != found[0] for one in found):
+                raise errors.Unauthenticated(
+                    "The credentials mean different callers; send one.", challenge=self._challenge
+                )
+            return found[0]
+        if self._anybody is None:
+            asking = ASK if self._has_passwords else ASK_FOR_A_KEY.format(self._web_url)
+            raise errors.Unauthenticated(asking, challenge=self._challenge)
+        return self._anybody
+
+    def holder(self, key: str) -> Principal:
+        """Who holds a key. Raises `Unauthenticated`."""
+        # In constant time, whatever the directory says; who has the key learns nothing from a quick answer.
+        is_service_key = hmac.compare_digest(key.encode("utf-8", "surrogatepass"), self._service_key)
+        if is_service_key and self._service_key:
+            return SERVICE_KEY
+        holder = self._accounts.holder(key)
+        if holder is None:
+            raise errors.Unauthenticated("The key is not known.", challenge=WRONG_KEY)
+        return holder
+
+    def _loader(self, one: Password) -> Principal | None:
+        """Return who holds a key that is given as a password, or None: a Collector loads its configuration with Basic
+        alone. Such a key must have the scope `raw`, and opens nothing else so. It has too much randomness to be
+        guessed, so nothing is counted; the name may be any.
+        """
+        holder = self._accounts.holder(one.password) if directory.key_prefix(one.password) is not None else None
+        if holder is None or PrincipalScope.RAW not in holder.scopes:
+            return None
+        return replace(holder, scopes=frozenset({PrincipalScope.RAW}))
+
+    async def _person(self, one: Password, *, address: str) -> Principal:
+        if not self._has_passwords:
+            raise errors.Unauthenticated(NO_PASSWORDS.format(self._web_url), challenge=self._challenge)
+        found = await self._signing_in.principal(one.name, one.password, address=address)
+        if found is None:
+            raise errors.Unauthenticated("The name or the password is wrong.", challenge=self._challenge)
+        return found
+
+
+# Which sites' pages may have a browser ask the service, told by the headers that no page can forge.
+#
+# Two ways lead here from a page of somebody else's. It can take a name of its own and let it point to this machine (DNS
+# rebinding): then the browser says that name as the Host, and where nobody is asked who they are, only known names are
+# answered. And it can send a form across: then the browser says so (`Sec-Fetch-Site`), or at least from where
+# (`Origin`). What is no browser says neither.
+
+LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
+OWN_SITE = frozenset({b"same-origin", b"none"})  # `none`: a person typed the address
+PROVEN = frozenset({b"same-origin"})
+
+
+def check_host(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
+    """Raise `Forbidden` unless the Host is one of these, whatever the port."""
+    hosts = _values(headers, b"host")
+    if len(hosts) != 1 or _name(hosts[0].decode("latin-1").lower()) not in allowed:
+        raise errors.Forbidden(
+            "This service asks nobody who they are, and answers to its own host names alone: localhost, 127.0.0.1, "
+            "[::1], and the host of `webURL` in its settings."
+        )
+
+
+def refuse_several(headers: Iterable[Header]) -> None:
+    """Raise `BadRequest` for two of them, of which a proxy may have looked at the other (RFC 9112, 3.2)."""
+    if len(_values(headers, b"host")) > 1:
+        raise errors.BadRequest("The header Host is given more than once.")
+
+
+def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool = False) -> None:
+    """Raise `Forbidden` for a write that a browser sends for a page of another site.
+
+    A browser adds what it remembers, a password or its place in the network, to whatever a page has it send. Its own
+    word on the site counts first; without it, as over plain http from another machine, the origin must be the host
+    that is asked. A proxy may have changed that one, so the origin of `web_url` is right as well.
+
+    What comes with a cookie, or begins a session, `needs_proof`: then it must say one of them, since a browser does.
+    """
+    headers = list(headers)
+    origins = _values(headers, b"origin")
+    if len(origins) == 1 and origins[0].decode("latin-1").lower() == origin_of(web_url):
+        return
+    sites = _values(headers, b"sec-fetch-site")
+    if needs_proof and not sites and not origins:
+        raise errors.Forbidden(
+            "This says not of which site it comes (`Origin`), as a browser does for whoever signed in with one; "
+            "programs use a key."
+        )
+    if sites:
+        ours = len(sites) == 1 and sites[0] in (PROVEN if needs_proof else OWN_SITE)
+    else:
+        ours = not origins or _asked_itself(origins, _values(headers, b"host"))
+        # Where people come by https, whoever is in between may put a page of their own under the same name over http.
+        ours = ours and not (needs_proof and web_url.startswith("https:") and origins[0].lower().startswith(b"http:"))
+    if not ours:
+        raise errors.Forbidden(
+            "A browser sent this for a page of another site; only pages of this service may change anything. Behind a "
+            "proxy, set `webURL` to the address that people use."
+        )
+
+
+def allowed_hosts(web_url: str) -> frozenset[str]:
+    """The names of this machine to itself, and the one that people use."""
+    return LOCAL | {_name(urlsplit(web_url).netloc.lower())}
+
+
+def origin_of(url: str) -> str:
+    """As a browser writes it: without the port that the scheme has anyway."""
+    parts = urlsplit(url.lower())
+    return f"{parts.scheme}://{parts.netloc.removesuffix({'https': ':443', 'http': ':80'}.get(parts.scheme, ' '))}"
+
+
+def _asked_itself(origins: list[bytes], hosts: list[bytes]) -> bool:
+    _, separator, authority = origins[0].partition(b"://")
+    return len(origins) == len(hosts) == 1 and bool(separator) and authority.lower() == hosts[0].lower()
+
+
+def _values(headers: Iterable[Header], wanted: bytes) -> list[bytes]:
+    return [value for name, value in headers if name == wanted]
+
+
+def _name(host: str) -> str:
+    """The host of an authority: without a port, and without the dot that ends a full name."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isascii() and port.isdigit() else host).removesuffix(".")
