@@ -1,4 +1,4 @@
-"""The one door to httpx2: the API's answers as plain values, its failures as one sentence each.
+"""The client of the API; the only module that imports httpx2 here.
 
 What a command does with an answer is the command's own business.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 from urllib.parse import quote, urlsplit
 
-from reconciler.cli.answers import answer_objects, answer_strings, answer_text
+from reconciler.cli.tables import answer_objects, answer_strings, answer_text
 from reconciler.model.errors import Refused, Transient
 from reconciler.model.values import Value
 from reconciler.version import __version__

@@ -1,8 +1,4 @@
-"""`reconciler demo`: the daemon on a throw-away copy of a folder, committed to a repository made for it.
-
-It shows what the product does and leaves nothing behind: repository, state and key go when it stops. References to
-secrets lead to made-up ones (`pretending`). What the example's webhook posts arrives here, too (`receiving`).
-"""
+"""`reconciler demo`."""
 
 import asyncio
 import contextlib
@@ -15,7 +11,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from importlib import resources
 from itertools import islice
 from pathlib import Path
@@ -24,14 +21,139 @@ import click
 import msgspec
 
 from api import app
-from reconciler.cli import output, pretending, receiving, tables
-from reconciler.cli.receiving import RecordReceiver
+from reconciler.cli import output, tables
 from reconciler.git import faults
+from reconciler.model import positions, secret_references
 from reconciler.model.errors import Refused
+from reconciler.model.secret_references import SecretReference, SecretSource
 from reconciler.ops import logging as ops_logging
 from reconciler.server import daemon, serving
 from reconciler.server.daemon import Running
 from reconciler.settings import loading
+
+# Secrets for a demonstration: something made up for each reference in a folder, so that all of them lead somewhere.
+
+VALUE = "made up for the demonstration"
+
+
+def pretend_secrets(folder: Path, secrets: Path) -> dict[str, str]:
+    """Write the files that are referred to below `secrets`, a project's folder; the variables that are."""
+    found = set(secret_references_in(folder))
+    for reference in sorted(found):
+        if reference.source is SecretSource.FILE:
+            file = secrets / reference.name
+            with suppress(OSError):  # `a` and `a/b` cannot both be: what is missing is told like any other
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(VALUE)
+    return {reference.name: VALUE for reference in found if reference.source is SecretSource.ENV}
+
+
+def secret_references_in(folder: Path) -> Iterator[SecretReference]:
+    """Every good reference in the files of a folder, as often as it stands there."""
+    for above, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".git"]
+        for name in names:
+            yield from filter(None, secret_references.find_secret_references(_text(Path(above, name))))
+
+
+def _text(file: Path) -> str:
+    """What is in it, as far as a service would read it; nothing of a link or a pipe."""
+    if file.is_symlink() or not file.is_file():
+        return ""
+    with file.open("rb") as opened:
+        return opened.read(positions.FILE_LIMITS.bytes).decode("utf-8", "replace")
+
+
+# The endpoint of a demonstration: takes what a webhook of the example repository posts, for somebody to see.
+#
+# It listens where the example says, or on any port of this machine when somebody has that: `redirect` writes that port
+# into a copy of the example.
+
+HOST, PORT = "127.0.0.1", 8088  # as in FILE
+FILE = Path("teams/orders/orders.yaml")
+HEAD_BYTES = 1 << 16
+BODY_BYTES = 1 << 24  # a request has 1 MiB of records or one record, and that came in a request of 8 MiB
+SECONDS = 30.0  # for one request
+WAITING = 10  # bodies that nobody has shown yet; more wait for their answer
+ANSWER = "HTTP/1.1 {} \r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def listen_for_records() -> socket.socket:
+    """Where the example posts to, or any port. Raises Refused when there is none."""
+    try:
+        return _listening(PORT)
+    except (Refused, OSError):
+        return _listening(0)
+
+
+def _listening(port: int) -> socket.socket:
+    listener = serving.bind(HOST, port)
+    try:
+        listener.listen()  # only now is it sure that nobody else does
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def redirect_records(copy: Path, listener: socket.socket) -> None:
+    """Have the webhook in a copy of the example post to the listener."""
+    file, (_, port) = copy / FILE, listener.getsockname()
+    file.write_text(file.read_text(encoding="utf-8").replace(f"value: {PORT}\n", f"value: {port}\n"), encoding="utf-8")
+
+
+class RecordReceiver:
+    """Takes one request of a connection."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._bodies: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
+
+    @property
+    def address(self) -> str:
+        """Its URL, without a path."""
+        host, port = self._listener.getsockname()
+        return f"http://{host}:{port}"
+
+    @contextlib.asynccontextmanager
+    async def receiving(self) -> AsyncIterator["RecordReceiver"]:
+        """Take requests for as long as the context lasts."""
+        server = await asyncio.start_server(self._connected, sock=self._listener, limit=HEAD_BYTES)
+        try:
+            yield self
+        finally:
+            server.close()  # connections end with the loop: nobody is left to wait for them
+
+    async def next(self) -> bytes:
+        """The next body."""
+        return await self._bodies.get()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        gone = (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+        try:
+            with contextlib.suppress(*gone):
+                async with asyncio.timeout(SECONDS):
+                    writer.write(ANSWER.format(await self._take(reader)).encode())
+                    await writer.drain()
+        finally:
+            writer.close()
+
+    async def _take(self, reader: asyncio.StreamReader) -> int:
+        """Read a request; the status that it is answered with."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = head.lower().partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0].strip()
+        if not length.isdigit():
+            return 411
+        if len(length) > len(str(BODY_BYTES)) or int(length) > BODY_BYTES:
+            return 413
+        await self._bodies.put(await reader.readexactly(int(length)))
+        return 200
+
+
+# `reconciler demo`: the daemon on a throw-away copy of a folder, committed to a repository made for it.
+#
+# It shows what the product does and leaves nothing behind: repository, state and key go when it stops. References to
+# secrets lead to made-up ones (`pretending`). What the example's webhook posts arrives here, too (`receiving`).
 
 POLL_SECONDS = 0.1
 COPIED_FILES = 10_000  # a demonstration, not an import
@@ -68,7 +190,7 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
     """Run the daemon on a copy of FOLDER (the example repository when left out), and show what each commit does."""
     with (
         tempfile.TemporaryDirectory(prefix="reconciler-demo-") as temporary,
-        contextlib.nullcontext() if folder else receiving.listen_for_records() as listener,
+        contextlib.nullcontext() if folder else listen_for_records() as listener,
     ):
         place = Path(temporary)
         copy(folder or example(), place / "repository", listener)
@@ -90,7 +212,7 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
                 # Not a group: what one of them raises is for `daemon.start` as it is.
                 await asyncio.gather(narrator.narrate(once=once, endpoint=receiver.address), show_arrivals(receiver))
 
-        environment = pretending.pretend_secrets(place / "repository", settings.state_dir / "secrets" / "default")
+        environment = pretend_secrets(place / "repository", settings.state_dir / "secrets" / "default")
         daemon.start(
             daemon.StartPlan(
                 settings=settings,
@@ -135,7 +257,7 @@ def copy(folder: Path, target: Path, listener: socket.socket | None) -> None:
         (place, _, why), *_ = error.args[0]
         raise Refused(f"{place} cannot be copied ({why}); name a folder of files that you may read.") from error
     if listener is not None:
-        receiving.redirect_records(target, listener)
+        redirect_records(target, listener)
     git(target, "init", "--quiet", "--initial-branch=main")
     git(target, "add", "--all")
     if not git(target, "ls-files"):

@@ -1,24 +1,179 @@
-"""`reconciler doctor`: what is wrong with the service on this machine, and what to do about it.
-
-Belongs here: asking, showing, the exit code. Does not: which checks there are (`doctor_checks`), what they look at
-(`reconciler.upkeep.checks`).
-"""
+"""`reconciler doctor`."""
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import click
 
-from reconciler.cli import doctor_checks, exits, output, tables
-from reconciler.cli.sessions import Session
+from reconciler.cli import exits, output, tables
+from reconciler.cli.session import Session
 from reconciler.model import clock
 from reconciler.model.values import Value
-from reconciler.ops import doctor as examination
-from reconciler.ops.doctor import DoctorFinding, FindingStatus
+from reconciler.ops import databases
+from reconciler.ops import doctor as ops_doctor
+from reconciler.ops.checks import files, services, stores
+from reconciler.ops.databases import KINDS, DatabaseKind, DatabasePlaces
+from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, threaded
+from reconciler.server import following, serving
 from reconciler.settings import loading
-from reconciler.settings.loading import SettingsError
+from reconciler.settings.loading import Loaded, SettingsError
+from reconciler.settings.models import Settings
+
+# Which checks `reconciler doctor` makes of a service with these settings, in the order in which they are shown.
+
+SETTINGS = "settings"
+PROVIDER = "provider"
+PROGRAM = Path(__file__).parent  # installed before anything else was written
+CLIENT_SECRET = "SERVICE_OIDC_OAUTH2_CLIENT_SECRET"  # noqa: S105 - the name of a variable
+ALL_REPOSITORIES_SECONDS = 300.0
+ENDING_SECONDS = 15.0  # for what has a limit of its own to say that it is over
+HAS_IT = "where the service has it in its own environment, all is well; the other checks need none"
+
+
+def of_settings(loaded: Loaded) -> list[DoctorFinding]:
+    """What is odd about the settings."""
+    warned = [ops_doctor.warning(SETTINGS, told.rstrip("."), "") for told in loaded.warnings]
+    where = "without a file, by defaults and the environment" if loaded.config is None else f"{loaded.config}"
+    return warned or [ops_doctor.ok(SETTINGS, f"{where}: no mistake")]
+
+
+def without_settings(problem: SettingsError) -> list[DoctorFinding]:
+    """What is found where the settings are wrong: their mistakes, and what needs no settings."""
+    mistakes = [ops_doctor.error(SETTINGS, line, "") for line in problem.lines]
+    told = "nothing else was looked at, since the settings say what there is"
+    return [*mistakes, *_programs(()), ops_doctor.warning(SETTINGS, told, "mend them, and look again")]
+
+
+def with_a_secret(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with a client's secret, whichever: the service's own is in its environment, seldom in a shell's,
+    and no check sends it.
+    """
+    return {**environment, CLIENT_SECRET: "unknown"}
+
+
+def without_the_secret(problem: SettingsError) -> list[DoctorFinding]:
+    """What is found where nothing else is wrong with the settings."""
+    return [ops_doctor.warning(SETTINGS, line, HAS_IT) for line in problem.lines]
+
+
+def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: datetime, is_full: bool) -> list[DoctorCheck]:
+    """All of them."""
+    settings = loaded.settings
+    places = databases.database_places(settings)
+    process = ops_doctor.directory_holder(settings.state_dir)
+    return [
+        DoctorCheck(services.NAME, threaded(partial(_listening, settings, process))),
+        DoctorCheck(files.STATE_NAME, threaded(lambda: files.judge_state(files.gather_state(settings.state_dir)))),
+        DoctorCheck(files.NAME, threaded(partial(_files, loaded, environment))),
+        DoctorCheck(services.PROGRAM_NAME, threaded(partial(_programs, services.needed_programs(settings)))),
+        DoctorCheck(services.REPOSITORY_NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
+        *(_database(kind, places, is_full=is_full) for kind in KINDS),
+        _audit(places, is_full=is_full),
+        DoctorCheck(files.DISK_NAME, threaded(partial(_disks, settings, places))),
+        DoctorCheck(
+            services.CLOCK_NAME,
+            threaded(lambda: services.judge_clocks(services.gather_clocks(now, [settings.state_dir, PROGRAM]))),
+        ),
+        DoctorCheck(services.CERTIFICATE_NAME, threaded(partial(_certificates, settings, now))),
+        DoctorCheck(PROVIDER, partial(_provider, settings)),
+        DoctorCheck(files.LIMIT_NAME, threaded(lambda: files.judge_limits(files.gather_limits(process)))),
+        DoctorCheck(
+            files.KEPT_NAME,
+            threaded(lambda: files.judge_kept_copies(files.gather_kept_copies([places.of(kind) for kind in KINDS]))),
+        ),
+    ]
+
+
+def _listening(settings: Settings, process: int | None) -> list[DoctorFinding]:
+    asked = [("listen", settings.listen)]
+    if settings.delivery.otlp_listen is not None:
+        asked.append(("delivery.otlpListen", settings.delivery.otlp_listen))
+    facts = [services.gather_listening(setting, address, process=process) for setting, address in asked]
+    return [finding for each in facts for finding in services.judge_listening(each)]
+
+
+def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding]:
+    facts = [files.gather_secret_files(each) for each in files.named_files(loaded.settings)]
+    secret = loaded.settings.auth.oidc.oauth2_client_secret.get_secret_value()
+    in_file = bool(secret) and not environment.get(CLIENT_SECRET)
+    found = [*files.judge_secret_files(facts), *files.secrets_folder(loaded.settings.secrets.directory)]
+    return [*found, *files.settings_file(loaded.config, has_secret=in_file)]
+
+
+def _programs(needed: tuple[str, ...]) -> list[DoctorFinding]:
+    return services.judge_programs(services.gather_programs(needed))
+
+
+async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
+    asked = [
+        services.NamedRepository(one.name, one.source, one.suspended)
+        for one in following.watched_repositories(settings)
+    ]
+    return services.judge_repositories(await services.gather_repositories(asked, state=settings.state_dir))
+
+
+def _database(kind: DatabaseKind, places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
+    seconds = (stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS) + ENDING_SECONDS
+    look = threaded(lambda: stores.judge_stores(stores.gather_stores(places.of(kind), kind, is_full=is_full)))
+    return DoctorCheck(kind.file, look, seconds)
+
+
+def _audit(places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
+    seconds = (stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS) + ENDING_SECONDS
+    return DoctorCheck(
+        stores.NAME, threaded(lambda: stores.judge_audits(stores.gather_audits(places.store, is_full=is_full))), seconds
+    )
+
+
+def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
+    store = places.store.stat().st_size if places.store.exists() else 0
+    sizes = {settings.state_dir: 0, places.store.parent: store}  # often the same folder
+    reserve = settings.delivery.free_bytes
+    return [
+        finding
+        for folder, size in sizes.items()
+        for finding in files.judge_disks(files.gather_disks(folder), reserve=reserve, store_bytes=size)
+    ]
+
+
+def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
+    trusted = [services.trusted_files(setting, path) for setting, path in _authorities(settings)]
+    found = services.judge_trusted(trusted, now=now)
+    configured = serving.configured_certificate(settings)
+    if configured is None:
+        return found
+    shown = services.shown_certificate(configured.chain, partial(serving.read_certificate, configured))
+    return [*services.judge_shown(shown, now=now), *found]
+
+
+def _authorities(settings: Settings) -> Iterator[tuple[str, Path]]:
+    if settings.outbound.ca_file is not None:
+        yield "outbound.caFile", settings.outbound.ca_file
+    for number, repository in enumerate(settings.repositories):
+        if repository.credentials.ca_file is not None:
+            yield f"repositories[{number}].credentials.caFile", repository.credentials.ca_file
+
+
+async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
+    """Where people sign in through one."""
+    if settings.auth.type != "oidc":
+        return []
+    from reconciler.server import sign_in  # noqa: PLC0415 - some megabytes that most services never need
+
+    provider = sign_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic)
+    try:
+        await provider.check()
+    finally:
+        await provider.close()
+    return [ops_doctor.ok(PROVIDER, f"{settings.auth.oidc.issuer} can be used")]
+
+
+# `reconciler doctor`: what is wrong with the service on this machine, and what to do about it.
 
 CODES = {FindingStatus.OK: exits.OK, FindingStatus.WARNING: exits.WARNINGS, FindingStatus.ERROR: exits.ERROR}
 WIDTH = max(map(len, FindingStatus))
@@ -41,7 +196,7 @@ def doctor(context: click.Context, config: Path | None, state_dir: str | None, *
     else:
         colour = isinstance(context.obj, Session) and context.obj.coloured
         output.write("".join(f"{_line(one, colour=colour)}\n" for one in found))
-    return CODES[examination.worst(found)]
+    return CODES[ops_doctor.worst(found)]
 
 
 def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequence[DoctorFinding]:
@@ -49,16 +204,16 @@ def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequ
     environment: Mapping[str, str] = os.environ
     try:
         loaded = loading.load(config=config, environment=environment, overrides=overrides)
-        told = doctor_checks.of_settings(loaded)
+        told = of_settings(loaded)
     except SettingsError as problem:
-        environment = doctor_checks.with_a_secret(environment)
+        environment = with_a_secret(environment)
         try:
             loaded = loading.load(config=config, environment=environment, overrides=overrides)
         except SettingsError:
-            return doctor_checks.without_settings(problem)
-        told = doctor_checks.without_the_secret(problem)
-    checks = doctor_checks.doctor_checks(loaded, environment=environment, now=clock.now(), is_full=is_full)
-    return [*told, *asyncio.run(examination.run_checks(checks))]
+            return without_settings(problem)
+        told = without_the_secret(problem)
+    checks = doctor_checks(loaded, environment=environment, now=clock.now(), is_full=is_full)
+    return [*told, *asyncio.run(ops_doctor.run_checks(checks))]
 
 
 def _line(finding: DoctorFinding, *, colour: bool) -> str:

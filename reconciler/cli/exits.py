@@ -1,4 +1,4 @@
-"""The exit codes of the command line: the one place that states them (docs/command-line.md explains)."""
+"""Exit codes of the command line."""
 
 OK = 0
 ERROR = 1  # one sentence on stderr says what

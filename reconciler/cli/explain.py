@@ -1,4 +1,4 @@
-"""`reconciler explain`: what a kind or a field means, out of its schema's descriptions."""
+"""`reconciler explain` and `reconciler schema`."""
 
 import textwrap
 
@@ -6,12 +6,28 @@ import click
 
 import schemas
 from reconciler.cli import output
-from reconciler.cli.answers import answer_at, answer_objects, answer_strings, answer_text
-from reconciler.cli.kind_argument import complete_kind
-from reconciler.cli.schema import schema_name
+from reconciler.cli.options import complete_kind, kind_argument, known_kind
+from reconciler.cli.tables import answer_at, answer_objects, answer_strings, answer_text
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.model.values import Value
+
+# `reconciler schema`: the JSON Schema of a kind, for editors and checks.
+
+
+@click.command()
+@kind_argument
+def schema(*, kind: str) -> None:
+    """Print the JSON Schema (2020-12) of a kind's documents."""
+    output.write(output.as_json(schemas.load(schema_name(kind))))
+
+
+def schema_name(kind: str) -> str:
+    """The name of a kind's schema, whatever way the kind is spelled."""
+    return kind if kind in schemas.names() else known_kind(kind).name
+
+
+# `reconciler explain`: what a kind or a field means, out of its schema's descriptions.
 
 WIDTH = 96  # columns of running text
 DEEPEST = 64  # references that lead to references; more is a circle

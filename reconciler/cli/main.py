@@ -1,7 +1,4 @@
-"""The `reconciler` program: its commands by name, and what becomes of every way to end.
-
-A command is a module beside this one; nothing here imports one, or a library that takes long (a test measures it).
-"""
+"""The `reconciler` program: its commands by name, and what becomes of every way to end."""
 
 import os
 import sys
@@ -9,13 +6,18 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
+from click import shell_completion
 
-from reconciler.cli import exits, output, words
-from reconciler.cli.lazy import CommandEntry, LazyGroup
+from reconciler.cli import exits, output
+from reconciler.cli.options import CommandEntry, LazyGroup
 from reconciler.cli.output import ClosedPipe, Color
-from reconciler.cli.sessions import Session, options
+from reconciler.cli.session import Session, connected, options
 from reconciler.model.errors import ReconcilerError
 from reconciler.version import __version__
+
+# The `reconciler` program: its commands by name, and what becomes of every way to end.
+#
+# A command is a module beside this one; nothing here imports one, or a library that takes long (a test measures it).
 
 PROGRAM = "reconciler"
 ENTRIES = {
@@ -24,36 +26,34 @@ ENTRIES = {
     "validate": CommandEntry("reconciler.cli.validate:validate", "Check files without a server."),
     "plan": CommandEntry("reconciler.cli.plan:plan", "Show what merging a branch would do."),
     "apply": CommandEntry("reconciler.cli.apply:apply", "Create or update resources from files."),
-    "delete": CommandEntry("reconciler.cli.delete:delete", "Delete resources."),
+    "delete": CommandEntry("reconciler.cli.apply:delete", "Delete resources."),
     "get": CommandEntry("reconciler.cli.get:get", "Show resources."),
-    "history": CommandEntry("reconciler.cli.history:history", "Show the versions of a resource."),
+    "history": CommandEntry("reconciler.cli.get:history", "Show the versions of a resource."),
     "export": CommandEntry("reconciler.cli.export:export", "Write resources to files."),
-    "status": CommandEntry("reconciler.cli.status:status", "Show repositories and their last runs."),
+    "status": CommandEntry("reconciler.cli.runs:status", "Show repositories and their last runs."),
     "runs": CommandEntry("reconciler.cli.runs:runs", "Show what runs did, and why something is not stored."),
-    "reconcile": CommandEntry("reconciler.cli.reconcile:reconcile", "Look at repositories now."),
-    "suspend": CommandEntry("reconciler.cli.suspend:suspend", "Look at a repository no more."),
-    "resume": CommandEntry("reconciler.cli.resume:resume", "Look at a suspended repository again."),
-    "approve": CommandEntry("reconciler.cli.approve:approve", "Release deletions that a repository holds."),
+    "reconcile": CommandEntry("reconciler.cli.repositories:reconcile", "Look at repositories now."),
+    "suspend": CommandEntry("reconciler.cli.repositories:suspend", "Look at a repository no more."),
+    "resume": CommandEntry("reconciler.cli.repositories:resume", "Look at a suspended repository again."),
+    "approve": CommandEntry("reconciler.cli.repositories:approve", "Release deletions that a repository holds."),
     "queue": CommandEntry("reconciler.cli.queue:queue", "Look after the queues of webhooks."),
-    "send-test": CommandEntry("reconciler.cli.send_test:send_test", "Send one made-up record to a webhook."),
+    "send-test": CommandEntry("reconciler.cli.queue:send_test", "Send one made-up record to a webhook."),
     "notification": CommandEntry("reconciler.cli.notification:notification", "Show what somebody should know of."),
-    "whoami": CommandEntry("reconciler.cli.whoami:whoami", "Show who you are, and your roles."),
+    "whoami": CommandEntry("reconciler.cli.user:whoami", "Show who you are, and your roles."),
     "project": CommandEntry("reconciler.cli.project:project", "List and create projects."),
-    "member": CommandEntry("reconciler.cli.member:member", "Give people roles in a project."),
-    "invitation": CommandEntry("reconciler.cli.invitations:invitation", "Invite people to a project."),
+    "member": CommandEntry("reconciler.cli.project:member", "Give people roles in a project."),
+    "invitation": CommandEntry("reconciler.cli.project:invitation", "Invite people to a project."),
     "user": CommandEntry("reconciler.cli.user:user", "Manage people, and your own password."),
-    "key": CommandEntry("reconciler.cli.key:key", "Make, list and revoke API keys."),
+    "key": CommandEntry("reconciler.cli.project:key", "Make, list and revoke API keys."),
     "audit": CommandEntry("reconciler.cli.audit:audit", "Read who did what, and verify that it is whole."),
-    "auth": CommandEntry("reconciler.cli.auth:auth", "Look into signing in through a provider."),
+    "auth": CommandEntry("reconciler.cli.user:auth", "Look into signing in through a provider."),
     "doctor": CommandEntry("reconciler.cli.doctor:doctor", "Look for what is wrong with the service on this machine."),
     "backup": CommandEntry("reconciler.cli.backup:backup", "Copy what the service on this machine keeps."),
-    "restore": CommandEntry("reconciler.cli.restore:restore", "Put a backup in the place of what the service has."),
-    "schema": CommandEntry("reconciler.cli.schema:schema", "Print the JSON Schema of a kind."),
+    "restore": CommandEntry("reconciler.cli.backup:restore", "Put a backup in the place of what the service has."),
+    "schema": CommandEntry("reconciler.cli.explain:schema", "Print the JSON Schema of a kind."),
     "explain": CommandEntry("reconciler.cli.explain:explain", "Explain a kind or one of its fields."),
-    "completion": CommandEntry(
-        "reconciler.cli.completion:completion", "Print a script that completes commands in a shell."
-    ),
-    "version": CommandEntry("reconciler.cli.version:version", "Print the version."),
+    "completion": CommandEntry("reconciler.cli.main:completion", "Print a script that completes commands in a shell."),
+    "version": CommandEntry("reconciler.cli.main:version", "Print the version."),
 }
 
 
@@ -130,8 +130,47 @@ def _misused(problem: click.ClickException) -> int:
 def _lines(problem: Exception) -> list[str]:
     if isinstance(problem, ReconcilerError):
         # Lines that begin with a place stand for themselves, so that editors find it.
-        return list(getattr(problem, "lines", None) or [f"error: {words.error_sentence(problem.message)}"])
+        return list(getattr(problem, "lines", None) or [f"error: {output.error_sentence(problem.message)}"])
     if isinstance(problem, OSError) and problem.strerror:
         where = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
         return [f"error: {where}{problem.strerror.lower()}"]
     return [f"error: unexpected {type(problem).__name__}; SERVICE_DEBUG=1 shows where, which helps whoever fixes it"]
+
+
+# `reconciler version`.
+
+
+@click.command()
+@connected
+def version(session: Session) -> None:
+    """Print the version.
+
+    With --server (or SERVICE_SERVER) also that of the server.
+    """
+    output.line(f"client {__version__}")
+    if session.server is not None:
+        from reconciler.cli import session as cli_session  # noqa: PLC0415 - only for those who ask a server
+
+        with cli_session.make_client(session) as client:
+            output.line(f"server {client.ask('GET', ('version',))}")
+
+
+# `reconciler completion`: the script that a shell loads.
+
+VARIABLE = "_RECONCILER_COMPLETE"  # click's rule for the program's name
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.pass_context
+def completion(context: click.Context, *, shell: str) -> None:
+    """Print a script that completes commands, options and kinds in SHELL.
+
+    For bash: eval "$(reconciler completion bash)"
+    """
+    kind = shell_completion.get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"there is no completion for {shell}")
+    root = context.find_root()
+    script = kind(root.command, {}, root.info_name or "reconciler", VARIABLE).source()
+    output.write(script if script.endswith("\n") else script + "\n")

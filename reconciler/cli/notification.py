@@ -1,18 +1,15 @@
-"""`reconciler notification`: what somebody should know of, with what to do, saying that one has read it, and
-trying whether alerts arrive.
-"""
+"""`reconciler notification`."""
 
 from datetime import datetime
 
 import click
 
-from reconciler.cli import connecting, exits, output, short_ids, tables, words
-from reconciler.cli.answers import answer_at, answer_objects, answer_text
+from reconciler.cli import exits, output, tables
+from reconciler.cli import session as cli_session
 from reconciler.cli.client import Client
-from reconciler.cli.form_option import wide_form_option
-from reconciler.cli.lazy import OrderedGroup
-from reconciler.cli.sessions import Session, connected
-from reconciler.cli.tables import Column
+from reconciler.cli.options import OrderedGroup, wide_form_option
+from reconciler.cli.session import Session, connected
+from reconciler.cli.tables import Column, answer_at, answer_objects, answer_text
 from reconciler.model.values import Value
 
 PATH = ("api", "notifications")
@@ -32,7 +29,7 @@ def notification() -> None:
 @connected
 def list_all(session: Session, *, every: bool, form: str) -> None:
     """List notifications, the newest first: those whose cause is there and that you have not dismissed."""
-    with connecting.make_client(session) as client:
+    with cli_session.make_client(session) as client:
         found = _listed(client)
     shown = [one for one in found if every or _is_news(one)]
     columns = [column for column in COLUMNS if every or column is not STATE]  # else all of them are open
@@ -46,7 +43,7 @@ def list_all(session: Session, *, every: bool, form: str) -> None:
 @connected
 def show(session: Session, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
     """Show what the notification ID says: since when it is there, what happened, what it means, what to do."""
-    with connecting.make_client(session) as client, connecting.explain_missing(_unknown(id)):
+    with cli_session.make_client(session) as client, cli_session.explain_missing(_unknown(id)):
         one = client.get(*PATH, _whole(client, id)).get("notification")
     output.write(tables.table_of(FIELDS, [one], wide=False, colour=session.coloured) + "\n")
     output.line(answer_text(one, "metadata", "displayName"))
@@ -87,7 +84,7 @@ def test(context: click.Context, session: Session, *, target: str | None) -> Non
 
     It ends with 0 when all were taken, else with 1, and says the likely cause. For organization admins.
     """
-    with connecting.make_client(session) as client:
+    with cli_session.make_client(session) as client:
         found = answer_objects(
             client.post("alerts", "test", body={} if target is None else {"target": target}).get("tests")
         )
@@ -105,7 +102,7 @@ def _tried(one: Value) -> str:
 
 
 def _set(session: Session, identifier: str, status: str) -> None:
-    with connecting.make_client(session) as client, connecting.explain_missing(_unknown(identifier)):
+    with cli_session.make_client(session) as client, cli_session.explain_missing(_unknown(identifier)):
         path = (*PATH, _whole(client, identifier), "status")
         one = client.post(*path, body={"userStatus": status}).get("notification")
     output.line(f"{answer_text(one, 'metadata', 'id')}: {answer_text(one, 'status', 'userStatus')}")
@@ -117,7 +114,7 @@ def _listed(client: Client) -> list[dict[str, Value]]:
 
 def _whole(client: Client, identifier: str) -> str:
     """The id of the notification that is meant. Raises Refused."""
-    return short_ids.whole_id(identifier, lambda: [answer_text(one, "metadata", "id") for one in _listed(client)])
+    return tables.whole_id(identifier, lambda: [answer_text(one, "metadata", "id") for one in _listed(client)])
 
 
 def _unknown(identifier: str) -> str:
@@ -147,13 +144,13 @@ STATE = Column("STATE", lambda one: answer_text(one, "metadata", "labels", "serv
 SEVERITY = Column("SEVERITY", lambda one: answer_text(one, "spec", "severity"), kept=True)
 READ = Column("READ", lambda one: answer_text(one, "status", "userStatus"), kept=True)
 COLUMNS = (
-    Column("ID", lambda one: short_ids.short_id(answer_text(one, "metadata", "id")), kept=True, narrow=True),
+    Column("ID", lambda one: tables.short_id(answer_text(one, "metadata", "id")), kept=True, narrow=True),
     Column("ID", lambda one: answer_text(one, "metadata", "id"), kept=True, wide=True),
     SEVERITY,
     STATE,
     Column("TYPE", lambda one: answer_text(one, "spec", "notificationType"), kept=True, wide=True),
     Column("PROJECT", lambda one: answer_text(one, "spec", "account"), tells_apart=True),
-    Column("CHANGED", lambda one: words.moment_text(answer_text(one, "metadata", "dateModified")), kept=True),
+    Column("CHANGED", lambda one: output.moment_text(answer_text(one, "metadata", "dateModified")), kept=True),
     READ,
     Column("WHAT", _what, kept=True),
 )

@@ -1,11 +1,4 @@
-"""What leaves the program: the one module that writes to standard output and standard error.
-
-Belongs here: writing, escaping what is written (`reconciler/model/text.py`), JSON, YAML, colour when it is wanted. Does
-not: tables (`tables`), sentences (`words`).
-
-What comes from outside is made `visible` before it becomes part of a line, since an end of line in it would forge one.
-Writing escapes once more: nothing leaves but visible text, ends of lines, and words in a colour of ours.
-"""
+"""Standard output and standard error: escaping, color, secret input, sentences."""
 
 import json
 import os
@@ -14,14 +7,47 @@ import sys
 from collections.abc import Iterable
 from enum import StrEnum
 from io import TextIOWrapper
-from typing import TextIO
+from pathlib import Path
+from typing import NamedTuple, TextIO
 
 import click
 
-from reconciler.cli import words
+from reconciler.model import text
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible, visible_block, visible_json, visible_lines
 from reconciler.model.values import Value
+
+# The form of what people read: an error's sentence, a number with its noun, a moment. Escaping is in `output`.
+
+FRACTION = re.compile(r"\.[0-9]+(?=Z$)")
+counted = text.counted
+NAMES = frozenset({"Git"})  # words, beside the kinds, that keep their capital
+
+
+def error_sentence(message: str) -> str:
+    """A message as it stands after `error: `, wherever it was written: no capital, no full stop."""
+    first, space, rest = message.partition(" ")
+    if first.isalpha() and first.istitle() and not _is_name(first):
+        first = first.lower()
+    whole = first + space + rest
+    return whole if whole.endswith("..") else whole.removesuffix(".")
+
+
+def _is_name(word: str) -> bool:
+    from reconciler.model import names  # noqa: PLC0415 - only for those who fail
+
+    return word in NAMES or names.exact_kind(word) is not None
+
+
+def moment_text(text: str) -> str:
+    """An RFC 3339 moment without the parts of its second."""
+    return FRACTION.sub("", text)
+
+
+# What leaves the program: the one module that writes to standard output and standard error.
+#
+# What comes from outside is made `visible` before it becomes part of a line, since an end of line in it would forge
+# one. Writing escapes once more: nothing leaves but visible text, ends of lines, and words in a colour of ours.
 
 RESET = "\x1b[0m"
 GOOD, BUSY, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
@@ -87,7 +113,7 @@ def notes(text: str) -> None:
 
 def error(message: str) -> None:
     """Write what went wrong to standard error; for what ends a command, raise it instead."""
-    note(f"error: {words.error_sentence(message)}")
+    note(f"error: {error_sentence(message)}")
 
 
 def trace(problem: Exception) -> None:
@@ -143,3 +169,51 @@ def _put(stream: TextIO, text: str) -> None:
         stream.flush()
     except BrokenPipeError:
         raise ClosedPipe from None
+
+
+# Texts that are secret: from a file, from standard input, or typed without being shown.
+#
+# Never from an argument, where every process of the machine could read them. What they are for is the commands'
+# business.
+
+file_type = click.Path(path_type=Path, allow_dash=True)  # `-` is standard input
+
+
+class HiddenLimit(NamedTuple):
+    """The most bytes of a file, without the end of its line, and what is said of more."""
+
+    bytes: int
+    sentence: str
+
+
+PASSWORD = HiddenLimit(1_024, "the 1,024 bytes that a password may have")
+
+
+def read_hidden(path: Path, limit: HiddenLimit) -> str:
+    """The text of a file, without one end of line at its end; `-` is standard input. Raises Refused, OSError."""
+    most = limit.bytes + len("\r\n")
+    if str(path) == "-":
+        data = sys.stdin.buffer.read(most + 1)
+    else:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    where = "standard input" if str(path) == "-" else str(path)
+    if len(data) > most:
+        raise Refused(f"{where} holds more than {limit.sentence}")
+    try:
+        found = data.decode()
+    except UnicodeDecodeError:
+        raise Refused(f"{where} is not UTF-8 text") from None
+    return found.removesuffix("\n").removesuffix("\r")
+
+
+def ask_hidden_text(question: str, *, otherwise: str, twice: bool = False) -> str:
+    """What somebody types; `otherwise` is said when nobody is there. Raises Refused, click.Abort."""
+    if not sys.stdin.isatty():
+        raise Refused(otherwise)
+    found = ask_hidden(question, twice=twice)
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        raise Refused("what was typed is not UTF-8 text") from None
+    return found

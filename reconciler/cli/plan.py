@@ -1,23 +1,92 @@
-"""`reconciler plan`: what merging would do, for a person, a forge, or a program.
+"""`reconciler plan`."""
 
-Belongs here: the options, and how the command ends. Does not: which of them go together (`plan_options`), making a plan
-(`plan_static`, or by a server `plan_server`), showing it (`plan_skins`).
-"""
-
+import http
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 from click.core import ParameterSource
 
-from reconciler.cli import exits, output, plan_options, plan_skins
+from reconciler.cli import exits, output, plan_options
 from reconciler.cli.plan_options import PlanOptions
-from reconciler.cli.plan_skins import FORMS, PlanRendering
-from reconciler.cli.sessions import Session, connected
+from reconciler.cli.session import Session, connected
 from reconciler.model.errors import ReconcilerError
-from reconciler.model.plan import Plan
-from reconciler.review import markdown
+from reconciler.model.plan import Plan, PlanPlace, PlanTip
+from reconciler.review import annotations, markdown, text
 from reconciler.review import plan as review_plan
+from reconciler.review.annotations import NoPlan
+
+# Which skin a plan gets, as the options say.
+
+FORMS = ("text", "markdown", "json", "github")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRendering:
+    """How the plan is shown."""
+
+    form: str
+    limit: int
+    marker: str
+    link: str | None
+
+    def render(self, plan: Plan, *, color: bool, has_worktree: bool) -> Iterator[str]:
+        """The plan in pieces; `has_worktree` as in `text.render`."""
+        match self.form:
+            case "markdown":
+                link = None if self.link is None else _linking(self.link)
+                yield markdown.render_markdown(plan, limit=self.limit, marker=self.marker, link=link)
+            case "json":
+                yield review_plan.render_json(plan).decode()
+            case "github":
+                yield from annotations.render_annotations(plan)
+            case _:
+                yield from text.render_text(plan, color=color, has_worktree=has_worktree)
+
+    @property
+    def tells_failures(self) -> bool:
+        """Whether a reader of what this writes must learn from it that there is no plan."""
+        return self.form in ("markdown", "github")
+
+    def failure(self, problem: ReconcilerError, *, head: str) -> str:
+        """That there is no plan of the head. Others write nothing: the sentence goes to standard error anyway."""
+        found = _no_plan(problem, head=head)
+        if self.form == "github":
+            return annotations.absent_annotation(found)
+        return annotations.absent_comment(found, marker=self.marker, limit=self.limit)
+
+
+def check_link(link: str | None) -> None:
+    """Raises UsageError for a template that makes no address of a place."""
+    if link is not None and not (link.startswith(("https://", "http://")) and "{path}" in link):
+        raise click.UsageError("--link is an address of http or https with {path} in it, and {commit} and {line}")
+
+
+def _no_plan(problem: ReconcilerError, *, head: str) -> NoPlan:
+    # A plan that is made loads neither of them for this.
+    from reconciler.cli.client import Refusal  # noqa: PLC0415
+    from reconciler.git.merging import Conflicts  # noqa: PLC0415
+
+    if isinstance(problem, Conflicts):
+        told = "the two do not merge; merge the base into the head and resolve what conflicts"
+        return NoPlan(head=head, sentence=told, files=problem.files, total=problem.total)
+    if isinstance(problem, Refusal) and problem.status == http.HTTPStatus.CONFLICT:
+        return NoPlan(head=head, sentence="the two do not merge", files=problem.errors, total=len(problem.errors))
+    return NoPlan(head=head, sentence=output.error_sentence(problem.message))
+
+
+def _linking(template: str) -> markdown.Link:
+    def link(place: PlanPlace, side: PlanTip) -> str:
+        path = quote(place.path)
+        return template.replace("{commit}", side.commit).replace("{path}", path).replace("{line}", str(place.line))
+
+    return link
+
+
+# `reconciler plan`: what merging would do, for a person, a forge, or a program.
 
 MARKER = "default"
 DETAILED = "--detailed-exitcode"
@@ -100,7 +169,7 @@ def plan(
     the plan is made there, against what is stored.
     """
     wanted = plan_options.fail_on(fail_on)
-    plan_skins.check_link(link)
+    check_link(link)
     asked = PlanOptions(
         folder=folder,
         base=base,
@@ -128,26 +197,26 @@ def plan(
 def _made(session: Session, asked: PlanOptions, *, is_live: bool) -> Plan:
     # Either takes libraries that the other does without, and longer to import than many a plan takes.
     if is_live:
-        from reconciler.cli import plan_server  # noqa: PLC0415
+        from reconciler.cli import plan_sources  # noqa: PLC0415
 
-        return plan_server.plan_by_server(session, asked)
-    from reconciler.cli import plan_static  # noqa: PLC0415
+        return plan_sources.plan_by_server(session, asked)
+    from reconciler.cli import plan_sources  # noqa: PLC0415
 
-    return plan_static.plan_from_checkout_plan_static(asked)
+    return plan_sources.plan_from_checkout_plan_static(asked)
 
 
 def _tell_failure(skin: PlanRendering, problem: ReconcilerError, asked: PlanOptions) -> None:
     """Have a comment, or a job's log, say that there is no plan: the one of an earlier push must not stay for it."""
     if skin.tells_failures:
-        from reconciler.cli import plan_static  # noqa: PLC0415
+        from reconciler.cli import plan_sources  # noqa: PLC0415
 
-        output.rendered(skin.failure(problem, head=plan_static.checkout_head(asked)))
+        output.rendered(skin.failure(problem, head=plan_sources.checkout_head(asked)))
 
 
 def _has_worktree(asked: PlanOptions) -> bool:
-    from reconciler.cli import plan_static  # noqa: PLC0415
+    from reconciler.cli import plan_sources  # noqa: PLC0415
 
-    return plan_static.has_worktree(asked)
+    return plan_sources.has_worktree(asked)
 
 
 def _is_live(context: click.Context) -> bool:

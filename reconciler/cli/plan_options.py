@@ -1,7 +1,4 @@
-"""What the options of `reconciler plan` ask for, checked before anything is read.
-
-Belongs here: which of them go together. Does not: the options themselves (`plan`), what is done about them.
-"""
+"""The options of `reconciler plan`, checked before anything is read."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`reconciler serve`: the daemon in the foreground."""
+"""`reconciler serve`."""
 
 import logging
 import os

@@ -1,16 +1,18 @@
-"""Aligned tables: as wide as their content, nothing cut off, the same on a terminal and in a pipe.
+"""Tables, and answers of the service as plain values."""
 
-Belongs here, too: which columns of a table have something to say, and a list in whichever form was asked for.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from unicodedata import category, east_asian_width
 
 from reconciler.cli import output
 from reconciler.cli.output import BAD, BUSY, GOOD, RESET
+from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.model.values import Value
+
+# Aligned tables: as wide as their content, nothing cut off, the same on a terminal and in a pipe.
+#
+# Belongs here, too: which columns of a table have something to say, and a list in whichever form was asked for.
 
 GAP = "   "
 NO_WIDTH = frozenset({"Mn", "Me", "Cf"})  # marks above, below and around; joiners
@@ -108,3 +110,77 @@ def word(text: str) -> str:
 def width(text: str) -> int:
     """How many columns a terminal gives the text."""
     return sum(0 if category(c) in NO_WIDTH else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+# Looking into an answer: the JSON of the service as plain values, whatever is or is not in it.
+
+
+def answer_objects(value: Value) -> list[dict[str, Value]]:
+    """The objects of a list; whatever else an answer holds there is left out."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def answer_strings(value: Value) -> list[str]:
+    """The strings of a list."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def answer_at(value: Value, *path: str) -> Value:
+    """What is inside nested objects; None where there is nothing."""
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def answer_text(value: Value, *path: str) -> str:
+    """What is inside nested objects, as text; nothing is the empty text."""
+    found = answer_at(value, *path)
+    if found is None or isinstance(found, dict | list):
+        return ""
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+def answer_number(value: Value, *path: str) -> int:
+    """A whole number inside nested objects; 0 where there is none."""
+    found = answer_at(value, *path)
+    return found if isinstance(found, int) else 0
+
+
+def answer_lines(value: Value, *path: str) -> list[str]:
+    """The lines of a text inside nested objects. LF alone ends one, whatever else Python takes for an end."""
+    found = answer_text(value, *path)
+    return found.split("\n") if found else []
+
+
+def answer_identity(resource: Value) -> str:
+    """`Kind/name`, as every command prints it."""
+    return f"{answer_text(resource, 'kind') or '?'}/{answer_text(resource, 'metadata', 'name') or '?'}"
+
+
+def place(value: Value) -> str:
+    """`path:line` of what has a path and a line; empty when it has none."""
+    path, line = answer_text(value, "path"), answer_text(value, "line")
+    return f"{path}:{line}" if path and line else path
+
+
+# Ids as tables and log lines show them: the end of one, in which those of one minute differ; and which one is meant.
+
+LENGTH = 8  # characters: of 10,000 ids, two end alike once in twenty thousand times
+
+
+def short_id(identifier: str) -> str:
+    """The end of an id."""
+    return identifier[-LENGTH:]
+
+
+def whole_id(typed: str, known: Callable[[], Iterable[str]]) -> str:
+    """The id that somebody means who typed one, or its end; what fits no id stays as it is.
+
+    `known` is asked for the ids that there are where an end was typed. Raises Refused where it is that of several.
+    """
+    if len(typed) != LENGTH:
+        return typed
+    found = sorted({identifier for identifier in known() if identifier.endswith(typed)})
+    if len(found) > 1:
+        raise Refused(f"{' and '.join(found)} end so; give the whole id")
+    return found[0] if found else typed

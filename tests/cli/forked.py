@@ -39,7 +39,7 @@ LATER = (
     "argon2",
     "apscheduler.executors.asyncio",
     "uvicorn.lifespan.on",
-    "reconciler.cli.plan_static",
+    "reconciler.cli.plan_sources",
     "reconciler.worker.child",
 )
 READER_STREAMS = b"".join(stream.to_bytes(4, sys.byteorder) for stream in range(STREAMS))

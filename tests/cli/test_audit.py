@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli import instants
+from reconciler.cli import audit
 from reconciler.model import clock
 from tests.cli.conftest import Program, Service
 
@@ -86,7 +86,7 @@ NOW = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
     ],
 )
 def test_what_people_type_is_an_instant(typed: str, meant: str) -> None:
-    assert clock.rfc3339(instants.meant_instant(typed, now=NOW)) == meant
+    assert clock.rfc3339(audit.meant_instant(typed, now=NOW)) == meant
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_people_type_is_an_instant(typed: str, meant: str) -> None:
 )
 def test_what_is_no_instant_is_told_with_what_is(program: Program, typed: str) -> None:
     code, _, said = program("audit", "list", "--since", typed)
-    assert (code, said.splitlines()[-1]) == (2, f"error: invalid value for '--since': {instants.ALLOWED}")
+    assert (code, said.splitlines()[-1]) == (2, f"error: invalid value for '--since': {audit.ALLOWED}")
 
 
 def test_where_it_ends_it_says_that_there_are_more_and_how_to_go_on(program: Program, service: Service) -> None:

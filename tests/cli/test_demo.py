@@ -15,7 +15,7 @@ from typing import TextIO
 
 import pytest
 
-from reconciler.cli import receiving
+from reconciler.cli import demo as cli_demo
 from reconciler.model import type_checks
 from tests.cli import forking
 from tests.daemons import COMMAND, destination, until
@@ -116,12 +116,12 @@ def test_says_each_commit_until_it_is_interrupted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_taken", [False, True])
 def test_a_record_that_is_sent_shows(*, is_taken: bool) -> None:
     """Also when somebody listens where the example's webhook posts to."""
-    with taken(receiving.PORT) if is_taken else contextlib.nullcontext(), started() as (process, told):
+    with taken(cli_demo.PORT) if is_taken else contextlib.nullcontext(), started() as (process, told):
         lines = (line.strip() for line in told)
         copy = Path(after(lines, "Repository  "))
         address, key = after(lines, "Address"), after(lines, "Key")
         endpoint = after(lines, "Endpoint").split()[0]
-        assert (endpoint != f"http://127.0.0.1:{receiving.PORT}") or not is_taken
+        assert (endpoint != f"http://127.0.0.1:{cli_demo.PORT}") or not is_taken
         after(lines, "Watching; stop with Ctrl-C.")
         for text, shown in (
             ("order 17\u202e", '["order 17\\u202e"]'),

@@ -7,9 +7,9 @@ import click
 import pytest
 
 from reconciler.cli import exits
-from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.main import ENTRIES, program
-from reconciler.cli.sessions import OPTIONS
+from reconciler.cli.options import OrderedGroup
+from reconciler.cli.session import OPTIONS
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
 

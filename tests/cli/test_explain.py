@@ -6,7 +6,7 @@ import re
 import pytest
 
 import schemas
-from reconciler.cli import explain, kind_argument
+from reconciler.cli import explain, options
 from reconciler.model import names
 from reconciler.model.errors import Refused
 from reconciler.model.values import Value
@@ -41,7 +41,7 @@ def test_every_command_judges_the_kind(alone: Program, command: list[str]) -> No
 )
 def test_an_unknown_kind_names_the_nearest_and_all(word: str, hint: str) -> None:
     with pytest.raises(Refused) as caught:
-        kind_argument.known_kind(word)
+        options.known_kind(word)
     assert caught.value.message == f"there is no kind {word}{hint}; the kinds are {KNOWN}"
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.cli import layout
+from reconciler.cli import export
 from reconciler.cli.export import PAGE
 from reconciler.model import documents, names, positions
 from tests import daemons
@@ -345,7 +345,7 @@ def test_many_files_in_a_remark_are_counted(program: Program, service: Service) 
 @given(st.lists(st.from_regex(r"[aAbB.~]?[aAbB]{1,3}", fullmatch=True).filter(lambda name: not names.wrong_name(name))))
 def test_no_two_resources_share_a_file_on_any_disk(found: list[str]) -> None:
     unique = sorted(set(found))
-    given_files = layout.FileNames()
+    given_files = export.FileNames()
     made = [given_files.of(name) for name in unique]
     assert len({name.casefold() for name in made}) == len(unique)
     assert all(os.path.basename(name) == name and name.endswith(".yaml") for name in made)  # noqa: PTH119
@@ -358,7 +358,7 @@ def test_no_two_resources_share_a_file_on_any_disk(found: list[str]) -> None:
 )
 def test_a_file_says_what_a_user_owns(spec: dict[str, Any], metadata: dict[str, Any]) -> None:
     shown = {**resource("AgentVersion", "a", spec=spec), "metadata": metadata, "status": {"latest": True}}
-    [read] = documents.read(layout.file_contents(shown), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
+    [read] = documents.read(export.file_contents(shown), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
     owned = {key: value for key, value in metadata.items() if key not in SERVER_KEYS}
     expected = {"apiVersion": "service/v1", "kind": "AgentVersion", "metadata": owned, "spec": spec}
     assert json.dumps(read.value, sort_keys=True) == json.dumps(expected, sort_keys=True)

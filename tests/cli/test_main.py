@@ -13,8 +13,8 @@ import click
 import pytest
 
 from reconciler.cli import main as main_module
-from reconciler.cli.lazy import OrderedGroup
 from reconciler.cli.main import ENTRIES
+from reconciler.cli.options import OrderedGroup
 from reconciler.model import names
 from reconciler.version import __version__
 from tests.cli.conftest import PROGRAM, Program, Service

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api import auth, calls
-from reconciler.cli import client, sessions
+from reconciler.cli import client, session
 from tests.cli import terminals
 from tests.cli.conftest import PROGRAM, TIME_LIMIT, Outcome, Program, Service
 from tests.cli.test_redact import echo
@@ -72,7 +72,7 @@ def test_a_key_and_a_person_at_once_is_written_wrongly(
 ) -> None:
     outcome = anyone("get", "fleets", *options, **environment)
     assert outcome.code == 2
-    assert outcome.err.splitlines()[-1] == f"error: {sessions.TWO}"
+    assert outcome.err.splitlines()[-1] == f"error: {session.TWO}"
     assert service.requests == []
 
 

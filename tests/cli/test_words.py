@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.cli import words
+from reconciler.cli import output
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ from reconciler.cli import words
     ],
 )
 def test_an_error_begins_small_and_has_no_full_stop(message: str, shown: str) -> None:
-    assert words.error_sentence(message) == shown
+    assert output.error_sentence(message) == shown
 
 
 @pytest.mark.parametrize(("number", "shown"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])
 def test_a_number_has_its_noun(number: int, shown: str) -> None:
-    assert words.counted(number, "file") == shown
+    assert output.counted(number, "file") == shown
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_a_number_has_its_noun(number: int, shown: str) -> None:
     ],
 )
 def test_a_moment_is_shown_to_the_second(moment: str, shown: str) -> None:
-    assert words.moment_text(moment) == shown
+    assert output.moment_text(moment) == shown

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli.main import ENTRIES, program
-from reconciler.cli.sessions import OPTIONS
+from reconciler.cli.session import OPTIONS
 from tests.frame import pages
 from tests.settings import reference
 

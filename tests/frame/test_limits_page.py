@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from api import audit_events, auth, bodies, edge, logs
-from api import repositories as api_repositories
+from api import audit_events, auth, bodies, edge, logs, repositories
 from api.pages import accounts, forms, paths, sign_in
 from reconciler.auth import changes, passwords, rate_limits, sessions
 from reconciler.auth.oidc import discovery, flows, provider, tokens
@@ -18,7 +17,7 @@ from reconciler.model import cron, names, positions, type_definitions, validator
 from reconciler.reconcile import watched
 from reconciler.review import kept_plans, service
 from reconciler.server import connections
-from reconciler.settings import repositories
+from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations, writing_ahead
 from reconciler.worker import change_stream, client, crew, limits, process, requests, routes
@@ -136,7 +135,7 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "patterns in `include`, in `exclude`",
-            f"{repositories.MAX_GLOBS} of {repositories.MAX_GLOB_CHARACTERS:,} characters each",
+            f"{settings_repositories.MAX_GLOBS} of {settings_repositories.MAX_GLOB_CHARACTERS:,} characters each",
         ),
         (
             "one git that talks to a remote, and each that it starts",
@@ -152,12 +151,12 @@ PROVIDER = discovery.LIMITS
         ),
         ("parameters in a query", f"{bodies.MOST}"),
         ("a request's body on its way", f"{bodies.READ_SECONDS:g} s"),
-        ("the body of a delivery to a hook", f"{api_repositories.MAX_BYTES // MEBIBYTE} MiB"),
+        ("the body of a delivery to a hook", f"{repositories.MAX_BYTES // MEBIBYTE} MiB"),
         (
             "the secret of a hook",
             f"at least {hooks.FEWEST_CHARACTERS} characters, {hooks.MOST_BYTES // 1024} KiB",
         ),
-        ("reading the secret of a hook", f"{api_repositories.READ_SECONDS:g} s"),
+        ("reading the secret of a hook", f"{repositories.READ_SECONDS:g} s"),
         ("the signed time of a delivery to a hook", f"{hooks.SECONDS} s from now"),
         (
             "deliveries to hooks that are remembered",

@@ -17,7 +17,8 @@ from typing import Any, cast, get_args
 import pytest
 from pydantic import BaseModel
 
-from reconciler.cli import doctor_checks, exits
+from reconciler.cli import doctor as cli_doctor
+from reconciler.cli import exits
 from reconciler.ops import doctor
 from reconciler.ops.checks import files, stores
 from reconciler.ops.databases import OPERATIONS, STORE
@@ -474,7 +475,7 @@ def test_a_store_that_there_is_no_time_for(service: Service, is_full: bool) -> N
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_look_without_time_says_so_before_nobody_waits_for_it_any_more(is_full: bool) -> None:
     loaded = Loaded(settings=Settings(), warnings=(), config=None)
-    found = doctor_checks.doctor_checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
+    found = cli_doctor.doctor_checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
     seconds = {check.name: check.seconds for check in found}
     for name, look in (("store.db", stores), ("ops.db", stores), ("audit", stores)):
         assert seconds[name] > (look.FULL_SECONDS if is_full else look.QUICK_SECONDS), name

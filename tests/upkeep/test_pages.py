@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from reconciler.cli import doctor_checks
+from reconciler.cli import doctor as cli_doctor
 from reconciler.ops import databases, doctor
 from reconciler.ops.checks import files
 from reconciler.server import parts
@@ -94,8 +94,8 @@ def test_the_page_about_the_doctor_names_every_check(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     overrides = {"stateDir": str(tmp_path / "state")}
     loaded = loading.load(config=tmp_path / "config.json", environment={}, overrides=overrides)
-    checks = doctor_checks.doctor_checks(loaded, environment={}, now=scenes.NOW, is_full=False)
-    names = [doctor_checks.SETTINGS, *(check.name for check in checks)]
+    checks = cli_doctor.doctor_checks(loaded, environment={}, now=scenes.NOW, is_full=False)
+    names = [cli_doctor.SETTINGS, *(check.name for check in checks)]
     table = [row["check"] for row in pages.table(DOCTOR) if "check" in row]
     assert re.findall(r"`([^`]+)`", " ".join(table)) == names
 
